@@ -276,7 +276,7 @@ impl Serve {
         tls: Option<&nbd::Tls>,
         drive: &Handle<Subsystem<DriveBackend>>,
     ) -> Result<Listeners, Failure> {
-        let target = listener.map(|listener| Target::start(listener, drive.clone()));
+        let target = listener.map(|listener| Target::start(listener, drive));
         let mut listeners = Listeners {
             target: target.transpose()?,
             slot: None,

@@ -8,6 +8,7 @@
 //!   with any other thread. Requests reach it as closures, in their order.
 //! - [`listen`] opens a socket in the file system.
 //! - [`Source`] is a file of the outside, such as a socket, that this thread itself listens to.
+//! - [`Output`] is what waits until such a file takes it.
 //! - [`Show`] says whether the addresses of a drive are shown or those of a layer above it
 //!   that remaps them.
 //! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps it up with a
@@ -19,6 +20,7 @@ mod faults;
 mod file;
 mod keeper;
 mod lateness;
+mod output;
 mod pacer;
 mod process;
 mod ranges;
@@ -32,6 +34,7 @@ pub use faults::Injected;
 pub use file::{Access, DriveFile, FileError, beside};
 pub use keeper::Keeper;
 pub use lateness::Late;
+pub use output::Output;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
 pub use reactor::{Caller, Next, Source};

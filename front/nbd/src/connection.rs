@@ -5,12 +5,11 @@
 //! before the socket is closed, unless the client takes no answer.
 
 use crate::export::{Answer, Done, Export, Refusal, Take};
-use crate::output::Output;
 use crate::pool::Pool;
 use crate::server::Guest;
 use crate::session::{Line, Reply, Session, Step};
 use crate::tls::{Seal, Tls, Turnstile};
-use engine::{Caller, Next, Source};
+use engine::{Caller, Next, Output, Source};
 use rustix::io::{Errno, read};
 use rustix::net::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};

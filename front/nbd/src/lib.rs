@@ -25,7 +25,6 @@
 mod connection;
 mod drive;
 mod export;
-mod output;
 mod pool;
 mod server;
 mod session;

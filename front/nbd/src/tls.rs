@@ -10,7 +10,7 @@
 //! and who is served has the rest.
 //= nbd 3
 
-use crate::output::Output;
+use engine::Output;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -164,7 +164,7 @@ fn row(name: &str, address: SocketAddr, connections: u16, depth: u16, writes: bo
 
 fn rows<B: Backend + Service>(name: &str, handle: &Handle<Subsystem<B>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let target = Target::start(listener, handle.clone()).expect("a thread");
+    let target = Target::start(listener, handle).expect("files");
     for writes in [false, true] {
         for (connections, depth) in [(1, 1), (1, 31), (4, 31)] {
             row(name, target.address(), connections, depth, writes);

@@ -44,4 +44,4 @@ pub use entry::{Direction, ENTRY_BYTES, Entry, Sgl};
 pub use namespace::Namespace;
 pub use status::Status;
 pub use subsystem::{Allowed, DISCOVERY_NQN, Identity, Subsystem, TRANSFER, Visitor};
-pub use token::{Completion, Effect, Link, Token};
+pub use token::{Completion, Effect, Link, Tell, Token};

@@ -93,7 +93,7 @@ pub struct Visitor {
 }
 
 /// Breaks a connection.
-pub(crate) type HangUp = Box<dyn FnOnce() + Send>;
+pub(crate) type HangUp = Box<dyn FnOnce()>;
 
 /// A queue that a host is connected to.
 struct Seat {

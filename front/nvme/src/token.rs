@@ -81,23 +81,37 @@ pub struct Completion {
 }
 
 /// Tells whoever waits.
-type Tell = Box<dyn FnOnce(Completion) + Send>;
+pub type Tell = Box<dyn FnOnce(Completion)>;
 
-/// The debt of one command.
-pub struct Token {
+/// The debt of one command. It goes to another thread if what it tells with may.
+pub struct Token<T: FnOnce(Completion) = Tell> {
     cid: u16,
-    tell: Option<Tell>,
+    tell: Option<T>,
+}
+
+impl<T: FnOnce(Completion) + 'static> Token<T> {
+    /// For the command that its host calls `cid`; `tell` is called once, on the thread
+    /// of the simulation, and must not wait.
+    pub(crate) fn of(cid: u16, tell: T) -> Self {
+        let tell = Some(tell);
+        Self { cid, tell }
+    }
+
+    /// The same debt, which stays on its thread.
+    pub(crate) fn here(mut self) -> Token {
+        let tell = self.tell.take().map(|tell| Box::new(tell) as Tell);
+        Token {
+            cid: self.cid,
+            tell,
+        }
+    }
 }
 
 impl Token {
-    /// For the command that its host calls `cid`; `tell` is called once, on the thread
-    /// of the simulation, and must not wait.
+    /// For the command that its host calls `cid`; `tell` is called once, and must not wait.
     #[must_use]
-    pub fn new(cid: u16, tell: impl FnOnce(Completion) + Send + 'static) -> Self {
-        Self {
-            cid,
-            tell: Some(Box::new(tell)),
-        }
+    pub fn new(cid: u16, tell: impl FnOnce(Completion) + 'static) -> Self {
+        Self::of(cid, Box::new(tell))
     }
 
     /// What the host calls the command.
@@ -109,7 +123,9 @@ impl Token {
     pub(crate) fn complete(mut self, ended: Result<Answer, Status>) {
         self.pay(ended);
     }
+}
 
+impl<T: FnOnce(Completion)> Token<T> {
     fn pay(&mut self, ended: Result<Answer, Status>) {
         let Some(tell) = self.tell.take() else { return };
         let (status, answer) = match ended {
@@ -134,7 +150,7 @@ impl Token {
     }
 }
 
-impl Drop for Token {
+impl<T: FnOnce(Completion)> Drop for Token<T> {
     fn drop(&mut self) {
         self.pay(Err(Status::InternalError));
     }

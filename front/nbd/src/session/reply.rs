@@ -2,8 +2,8 @@
 
 use super::most_pieces;
 use crate::export::{Answer, Piece, Refusal};
-use crate::output::Output;
 use crate::wire::{ALLOCATION_ID, Code, Command, Request, part, put_part, put_simple};
+use engine::Output;
 
 /// Flags of a piece that is a hole and reads as zeros.
 const HOLE: u32 = 0b11;

@@ -413,12 +413,13 @@ impl<B: Backend> Device<B> {
     fn submit(&mut self, link: Link, entry: Entry, data: Vec<u8>, room: usize) -> u64 {
         let (number, tell) = (self.next, self.tell.clone());
         self.next += 1;
-        let token = Token::new(entry.cid(), move |done| {
+        let token = Token::of(entry.cid(), move |done| {
             // The connection may be over.
             let _ = tell.send(Event::Done(number, done));
         });
-        self.subsystem
-            .submit(move |subsystem| Subsystem::submit(subsystem, link, entry, data, room, token));
+        self.subsystem.submit(move |subsystem| {
+            Subsystem::submit(subsystem, link, entry, data, room, token.here())
+        });
         number
     }
 

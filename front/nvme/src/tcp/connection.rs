@@ -6,12 +6,13 @@
 //! the drive or for the host to read, are at most [`HELD_MAX`] bytes and one command
 //! more, besides what came in the capsules of those commands.
 
-use super::input::{DATA_MAX, Fatal, Input, Unit};
+use super::input::{self, DATA_MAX, Fatal, Unit};
 use super::pdu::{self, Format, Kind};
 use crate::entry::{Direction, Entry, Sgl};
 use crate::status::Status;
 use crate::subsystem::TRANSFER;
 use crate::token::{Completion, Effect, Link};
+use engine::Output;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::layout::Field;
 
@@ -65,19 +66,21 @@ struct Transfer {
     damaged: bool,
 }
 
-/// Bytes to be written, and what is over when they are.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Output {
-    /// To be written.
-    pub bytes: Vec<u8>,
-    commands: usize,
+/// A command whose completion is to be written.
+struct Leaving {
+    /// Bytes of the connection that have gone when it has.
+    at: u64,
     held: usize,
 }
+
+/// A mistake, and the header in which it was made.
+type Mistake = (Fatal, Vec<u8>);
 
 /// One connection of a host.
 pub struct Connection {
     phase: Phase,
-    input: Input,
+    /// The beginning of a unit.
+    kept: Vec<u8>,
     format: Format,
     entries: u16,
     /// How far entries were taken.
@@ -96,6 +99,9 @@ pub struct Connection {
     deferred: VecDeque<Entry>,
     held: usize,
     output: Output,
+    /// Bytes of the connection that have gone.
+    gone: u64,
+    leaving: VecDeque<Leaving>,
     submissions: VecDeque<Submission>,
     /// The queue that it is or was, until that is left.
     link: Option<Link>,
@@ -105,7 +111,7 @@ impl Default for Connection {
     fn default() -> Self {
         Self {
             phase: Phase::New,
-            input: Input::default(),
+            kept: Vec::new(),
             format: Format::default(),
             entries: FIRST_ENTRIES,
             head: 0,
@@ -119,6 +125,8 @@ impl Default for Connection {
             deferred: VecDeque::new(),
             held: 0,
             output: Output::default(),
+            gone: 0,
+            leaving: VecDeque::new(),
             submissions: VecDeque::new(),
             link: None,
         }
@@ -150,23 +158,43 @@ impl Connection {
         if self.is_over() {
             return;
         }
-        self.input.push(bytes);
-        let mut input = std::mem::take(&mut self.input);
-        while !self.is_over() {
-            let ended = match input.next(self.format) {
-                Ok(None) => break,
-                Ok(Some(unit)) => self.take(&unit).map_err(|fatal| {
-                    let head = unit.header.to_vec();
-                    (fatal, head)
-                }),
-                Err(fatal) => Err((fatal, input.head().to_vec())),
-            };
-            if let Err((fatal, head)) = ended {
-                self.end(fatal, &head);
-            }
+        let (mut kept, mut left) = (std::mem::take(&mut self.kept), bytes);
+        if let Err((fatal, head)) = self.take_all(&mut kept, &mut left) {
+            self.end(fatal, &head);
         }
         if !self.is_over() {
-            self.input = input;
+            kept.extend_from_slice(left);
+            self.kept = kept;
+        }
+    }
+
+    /// Takes the units that are whole: first the one that `kept` begins, if any.
+    fn take_all(&mut self, kept: &mut Vec<u8>, left: &mut &[u8]) -> Result<(), Mistake> {
+        if !kept.is_empty() {
+            match input::complete(kept, left, self.format) {
+                Ok(false) => return Ok(()),
+                Ok(true) => self.take_next(&mut &kept[..])?,
+                Err(fatal) => {
+                    kept.extend_from_slice(left);
+                    return Err((fatal, input::head(kept).to_vec()));
+                }
+            };
+            kept.clear();
+        }
+        while !self.is_over() && self.take_next(left)? {}
+        Ok(())
+    }
+
+    /// Takes the first unit off `bytes`; false if it is not whole.
+    fn take_next(&mut self, bytes: &mut &[u8]) -> Result<bool, Mistake> {
+        let head = input::head(bytes);
+        match input::next(bytes, self.format) {
+            Ok(None) => Ok(false),
+            Ok(Some(unit)) => match self.take(&unit) {
+                Ok(()) => Ok(true),
+                Err(fatal) => Err((fatal, unit.header.to_vec())),
+            },
+            Err(fatal) => Err((fatal, head.to_vec())),
         }
     }
 
@@ -175,17 +203,16 @@ impl Connection {
         self.submissions.pop_front()
     }
 
-    /// Takes what is to be written, into `spare`, whose bytes are forgotten.
-    pub fn output(&mut self, mut spare: Output) -> Output {
-        spare.bytes.clear();
-        (spare.commands, spare.held) = (0, 0);
-        std::mem::replace(&mut self.output, spare)
+    /// Bytes that are to be written.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.output.bytes()
     }
 
-    /// Whether there is anything to write.
+    /// Whether nothing is under way and nothing is to be written.
     #[must_use]
-    pub fn has_output(&self) -> bool {
-        !self.output.bytes.is_empty()
+    pub fn is_at_rest(&self) -> bool {
+        self.under_way == 0 && self.unsent() == 0
     }
 
     /// Bytes of data, of completions and of units that are not whole, which wait here.
@@ -194,13 +221,24 @@ impl Connection {
         let transfers = self.transfers.values().map(|transfer| transfer.data.len());
         let submissions = self.submissions.iter().map(|command| command.data.len());
         let data: usize = transfers.chain(submissions).sum();
-        data + self.output.bytes.len() + self.input.len()
+        data + self.unsent() as usize + self.kept.len()
     }
 
-    /// `output` was written.
-    pub fn written(&mut self, output: &Output) {
-        self.under_way -= output.commands;
-        self.held -= output.held;
+    /// Lets `act` take of what is to be written. What has gone makes room for commands that
+    /// wait for it.
+    pub fn write<R>(&mut self, act: impl FnOnce(&mut Output) -> R) -> R {
+        let before = self.unsent();
+        let result = act(&mut self.output);
+        self.gone += before - self.unsent();
+        while let Some(one) = self.leaving.pop_front_if(|one| one.at <= self.gone) {
+            self.under_way -= 1;
+            self.held -= one.held;
+        }
+        self.start_deferred();
+        result
+    }
+
+    fn start_deferred(&mut self) {
         while let Some(entry) = self.deferred.front().copied()
             && self.has_room(transport_len(&entry))
         {
@@ -212,6 +250,7 @@ impl Connection {
     /// The connection is broken. Gives the queue that it was.
     pub fn hang_up(&mut self) -> Option<Link> {
         self.ending();
+        self.output = Output::default();
         self.link.take()
     }
 
@@ -226,7 +265,7 @@ impl Connection {
         self.transfers.clear();
         self.deferred.clear();
         self.submissions.clear();
-        self.input = Input::default();
+        self.kept = Vec::new();
     }
 
     /// Ends the connection for a mistake of the host.
@@ -240,8 +279,8 @@ impl Connection {
             let len = end.len() + head.len();
             pdu::LEN.put(&mut end, len as u32);
             pdu::DATA_AT.put(&mut end, 24);
-            self.output.bytes.extend(end);
-            self.output.bytes.extend_from_slice(head);
+            end.extend_from_slice(head);
+            self.output.push(end);
         }
         self.ending();
     }
@@ -271,7 +310,7 @@ impl Connection {
         let mut response = pdu::header(Kind::OpenResponse);
         pdu::DIGESTS.put(&mut response, digests);
         pdu::MOST_DATA.put(&mut response, DATA_MAX as u32);
-        self.output.bytes.extend(response);
+        self.output.push(response);
         self.format = Format {
             header_digest: digests & 1 != 0,
             data_digest: digests & 2 != 0,
@@ -342,7 +381,7 @@ impl Connection {
         pdu::CID.put(&mut ready, entry.cid());
         pdu::TAG.put(&mut ready, tag);
         pdu::DATA_LEN.put(&mut ready, len as u32);
-        self.format.append(&mut self.output.bytes, ready, &[]);
+        self.put(ready);
         let transfer = Transfer {
             entry,
             data: vec![0; len],
@@ -413,7 +452,7 @@ impl Connection {
 
     /// A command was carried out. Gives the queue that the connection would have
     /// become, if it has ended meanwhile.
-    pub fn complete(&mut self, done: &Completion) -> Option<Link> {
+    pub fn complete(&mut self, done: Completion) -> Option<Link> {
         if self.is_over() {
             return match done.effect {
                 Effect::Joined { link, .. } => Some(link),
@@ -446,7 +485,7 @@ impl Connection {
             self.gated = false;
         }
         if !done.data.is_empty() {
-            self.controller_data(done.cid, &done.data);
+            self.controller_data(done.cid, done.data);
         }
         self.respond(done.cid, done.status, done.result, held);
         // A host that was not let in has nothing more to say, nor one that has left.
@@ -457,12 +496,23 @@ impl Connection {
     }
 
     //= nvme-tcp 5
-    fn controller_data(&mut self, cid: u16, data: &[u8]) {
+    fn controller_data(&mut self, cid: u16, data: Vec<u8>) {
         let mut head = pdu::header(Kind::ControllerData);
         pdu::FLAGS.put(&mut head, pdu::LAST);
         pdu::CID.put(&mut head, cid);
         pdu::DATA_LEN.put(&mut head, data.len() as u32);
-        self.format.append(&mut self.output.bytes, head, data);
+        let (format, digest) = (self.format, self.format.digest(&data));
+        self.output.put(|out| format.begin(out, head, data.len()));
+        self.output.push(data);
+        if let Some(digest) = digest {
+            self.output.put(|out| out.extend(digest));
+        }
+    }
+
+    /// Has a unit without data written.
+    fn put(&mut self, head: Vec<u8>) {
+        let format = self.format;
+        self.output.put(|out| format.append(out, head, &[]));
     }
 
     //= nvme-2.1 4.2
@@ -479,9 +529,9 @@ impl Connection {
         }
         NAME.put(&mut response, cid);
         STATUS.put(&mut response, status.map_or(0, Status::field));
-        self.format.append(&mut self.output.bytes, response, &[]);
-        self.output.commands += 1;
-        self.output.held += held;
+        self.put(response);
+        let at = self.gone + self.unsent();
+        self.leaving.push_back(Leaving { at, held });
     }
 }
 

@@ -1,7 +1,8 @@
 //! Bytes of a host become units.
 //!
-//! Invariants: what is kept is at most one unit that has begun and the bytes that came
-//! with its end; the length of a unit is checked before any of its data is waited for.
+//! Invariants: what is kept is the beginning of at most one unit, and a unit that has come
+//! whole is not kept at all; the length of a unit is checked before any of its data is waited
+//! for.
 
 use super::digest::{DIGEST, crc};
 use super::pdu::{self, Format, Kind};
@@ -59,14 +60,6 @@ pub(super) struct Unit<'a> {
     pub(super) is_sound: bool,
 }
 
-/// What has come and was not looked at.
-#[derive(Default)]
-pub(super) struct Input {
-    bytes: Vec<u8>,
-    /// Where the next unit begins.
-    at: usize,
-}
-
 /// Where the parts of a unit lie.
 struct Shape {
     kind: Kind,
@@ -74,57 +67,67 @@ struct Shape {
     data: std::ops::Range<usize>,
 }
 
-impl Input {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        // What was looked at is forgotten before more is kept.
-        self.bytes.drain(..self.at);
-        self.at = 0;
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Bytes that are kept.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.at
-    }
-
-    /// The header of the unit that begins here, as far as it is there.
-    pub(super) fn head(&self) -> &[u8] {
-        let rest = &self.bytes[self.at..];
-        &rest[..rest.len().min(Kind::Command.header())]
-    }
-
-    /// The next unit, if all of it has come.
-    pub(super) fn next(&mut self, format: Format) -> Result<Option<Unit<'_>>, Fatal> {
-        let rest = &self.bytes[self.at..];
-        if rest.len() < pdu::COMMON {
-            return Ok(None);
-        }
-        let shape = shape(rest, format)?;
-        if rest.len() < shape.len {
-            return Ok(None);
-        }
-        let unit = &self.bytes[self.at..self.at + shape.len];
-        self.at += shape.len;
-        let header = &unit[..shape.kind.header()];
-        let opening = matches!(shape.kind, Kind::OpenRequest | Kind::HostEnds);
+impl Shape {
+    /// Takes the unit apart, and checks its digests.
+    fn unit(self, unit: &[u8], format: Format) -> Result<Unit<'_>, Fatal> {
+        let header = &unit[..self.kind.header()];
+        let opening = matches!(self.kind, Kind::OpenRequest | Kind::HostEnds);
         if format.header_digest && !opening {
             let expected = crc(header);
             if unit[header.len()..header.len() + DIGEST] != expected {
                 return Err(Fatal::HeaderDigest(u32::from_le_bytes(expected)));
             }
         }
-        let data = &unit[shape.data.clone()];
-        let is_sound = !format.data_digest
-            || data.is_empty()
-            || opening
-            || unit[shape.data.end..] == crc(data);
-        Ok(Some(Unit {
-            kind: shape.kind,
+        let data = &unit[self.data.clone()];
+        let is_sound =
+            !format.data_digest || data.is_empty() || opening || unit[self.data.end..] == crc(data);
+        Ok(Unit {
+            kind: self.kind,
             header,
             data,
             is_sound,
-        }))
+        })
     }
+}
+
+/// The header of the unit that `bytes` begin with, as far as it is there.
+pub(super) fn head(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(Kind::Command.header())]
+}
+
+/// Takes the first unit off `bytes`, if all of it is there.
+pub(super) fn next<'a>(bytes: &mut &'a [u8], format: Format) -> Result<Option<Unit<'a>>, Fatal> {
+    if bytes.len() < pdu::COMMON {
+        return Ok(None);
+    }
+    let shape = shape(bytes, format)?;
+    let Some((unit, rest)) = bytes.split_at_checked(shape.len) else {
+        return Ok(None);
+    };
+    let unit = shape.unit(unit, format)?;
+    *bytes = rest;
+    Ok(Some(unit))
+}
+
+/// Moves bytes of `more` behind the beginning of a unit: those that it lacks, as far as they
+/// are there. Says whether it is whole then.
+pub(super) fn complete(
+    kept: &mut Vec<u8>,
+    more: &mut &[u8],
+    format: Format,
+) -> Result<bool, Fatal> {
+    let mut fill = |kept: &mut Vec<u8>, len: usize| {
+        let lacks = len.saturating_sub(kept.len()).min(more.len());
+        let (taken, rest) = more.split_at(lacks);
+        kept.extend_from_slice(taken);
+        *more = rest;
+        kept.len() >= len
+    };
+    if !fill(kept, pdu::COMMON) {
+        return Ok(false);
+    }
+    let len = shape(kept, format)?.len;
+    Ok(fill(kept, len))
 }
 
 /// Checks a common header.

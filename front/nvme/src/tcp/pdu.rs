@@ -139,7 +139,20 @@ pub struct Format {
 
 impl Format {
     /// Appends a unit to `out`: `head`, which is its header, and `data`.
-    pub fn append(self, out: &mut Vec<u8>, mut head: Vec<u8>, data: &[u8]) {
+    pub fn append(self, out: &mut Vec<u8>, head: Vec<u8>, data: &[u8]) {
+        self.begin(out, head, data.len());
+        out.extend_from_slice(data);
+        out.extend(self.digest(data).into_iter().flatten());
+    }
+
+    /// The digest that follows `data`, if one does.
+    #[must_use]
+    pub fn digest(self, data: &[u8]) -> Option<[u8; super::digest::DIGEST]> {
+        (self.data_digest && !data.is_empty()).then(|| super::digest::crc(data))
+    }
+
+    /// Appends what is before the data of a unit, of which there will be `data` bytes.
+    pub fn begin(self, out: &mut Vec<u8>, mut head: Vec<u8>, data: usize) {
         let digest = |is_there: bool| if is_there { super::digest::DIGEST } else { 0 };
         let mut flags = FLAGS.get(&head);
         let mut len = head.len() + digest(self.header_digest);
@@ -147,9 +160,9 @@ impl Format {
             flags |= HEADER_DIGEST;
         }
         let mut padding = 0;
-        if !data.is_empty() {
+        if data > 0 {
             let at = len.next_multiple_of(self.alignment.max(1));
-            (padding, len) = (at - len, at + data.len() + digest(self.data_digest));
+            (padding, len) = (at - len, at + data + digest(self.data_digest));
             DATA_AT.put(&mut head, at as u8);
             if self.data_digest {
                 flags |= DATA_DIGEST;
@@ -157,18 +170,10 @@ impl Format {
         }
         FLAGS.put(&mut head, flags);
         LEN.put(&mut head, len as u32);
-        out.reserve(len);
         out.extend_from_slice(&head);
         if self.header_digest {
             out.extend_from_slice(&super::digest::crc(&head));
         }
-        if data.is_empty() {
-            return;
-        }
         out.resize(out.len() + padding, 0);
-        out.extend_from_slice(data);
-        if self.data_digest {
-            out.extend_from_slice(&super::digest::crc(data));
-        }
     }
 }

@@ -1,146 +1,68 @@
-//! Sockets: one thread reads of a connection, another writes, and the thread of the
-//! simulation carries out.
+//! Where hosts are listened for.
+//!
+//! Invariants: all connections are on the thread of the simulation; there are at most
+//! [`CONNECTIONS`], and one more takes the place of the oldest that is no queue, or is hung up
+//! on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
+//! there is none.
 
-use super::connection::{Connection, Output, Submission};
+use super::patience::LEAVE_TIME;
+use super::peer::{Common, Ear, Peer};
 use crate::backend::Backend;
-use crate::subsystem::{Subsystem, Visitor};
-use crate::token::{Link, Token};
-use engine::Handle;
-use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use crate::subsystem::Subsystem;
+use engine::{Caller, Desk, Handle, Next, Source};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{Builder, JoinHandle};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 /// Most connections.
 const CONNECTIONS: usize = 256;
-/// How long a connection may take until it is a queue.
-const JOIN_TIME: Duration = Duration::from_secs(10);
-/// How long nothing may be taken of what is written.
-const WRITE_TIME: Duration = Duration::from_secs(30);
-/// How long a host that was told to go may take until it has gone.
-const LEAVE_TIME: Duration = Duration::from_secs(2);
+/// Connections that are taken in together.
+const TAKEN: usize = 64;
 /// How often timers are looked at.
 const TICK: Duration = Duration::from_millis(250);
-/// Bytes that are read at a time.
-const READ_BYTES: usize = 128 << 10;
-/// Bytes of the stack of a thread of a connection, which has no deep calls.
-const STACK: usize = 256 << 10;
 
-/// An address at which a subsystem can be reached.
+/// What waits until there is more to read.
+const READ: Next = Next::Wait {
+    read: true,
+    write: false,
+};
+
+/// An address at which a subsystem can be reached, until it is stopped or dropped.
 pub struct Target {
     address: SocketAddr,
-    ending: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-/// What the threads of a connection share.
-struct Shared {
-    connection: Mutex<Connection>,
-    /// There may be something to write, or nothing ever again.
-    changed: Condvar,
-    socket: TcpStream,
-}
-
-/// What a connection needs to know of everything else.
-struct Peer<B> {
-    shared: Arc<Shared>,
-    subsystem: Handle<Subsystem<B>>,
-    /// The address that the host has reached.
-    portal: SocketAddr,
-}
-
-impl<B> Clone for Peer<B> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            subsystem: self.subsystem.clone(),
-            portal: self.portal,
-        }
-    }
-}
-
-/// Counts a connection until it is dropped.
-struct Counted(Arc<AtomicUsize>);
-
-/// The connections that there are.
-#[derive(Default)]
-struct Connections {
-    count: Arc<AtomicUsize>,
-    /// Those that were no queue when they were looked at last, the oldest first.
-    strangers: VecDeque<Weak<Shared>>,
-}
-
-impl Connections {
-    /// None if there are as many as may be, and all of them are queues: who says nothing, or
-    /// is not let in, makes room for others.
-    fn admit(&mut self) -> Option<Counted> {
-        let counted = Counted(Arc::clone(&self.count));
-        let before = self.count.fetch_add(1, Ordering::Relaxed);
-        let has_room = before < CONNECTIONS || self.hang_up_on_oldest();
-        has_room.then_some(counted)
-    }
-
-    /// Hangs up on the oldest connection that is no queue, which ends its threads; false if
-    /// there is none.
-    fn hang_up_on_oldest(&mut self) -> bool {
-        while let Some(oldest) = self.strangers.pop_front() {
-            let Some(oldest) = oldest.upgrade() else {
-                continue;
-            };
-            let is_stranger = {
-                let connection = oldest.lock();
-                !connection.is_live() && !connection.is_over()
-            };
-            if is_stranger {
-                // It may be broken already.
-                let _ = oldest.socket.shutdown(Shutdown::Both);
-                return true;
-            }
-        }
-        false
-    }
-
-    fn came(&mut self, stranger: &Arc<Shared>) {
-        // Of those that have gone, or are queues by now, not many are kept.
-        if self.strangers.len() >= 2 * CONNECTIONS {
-            self.strangers.retain(|one| {
-                let one = one.upgrade();
-                one.is_some_and(|one| !one.lock().is_live())
-            });
-        }
-        self.strangers.push_back(Arc::downgrade(stranger));
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    line: UnixStream,
 }
 
 impl Target {
     /// Lets hosts reach `subsystem` through `listener`.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system gives no files.
     pub fn start<B: Backend>(
         listener: TcpListener,
-        subsystem: Handle<Subsystem<B>>,
+        subsystem: &Handle<Subsystem<B>>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let ending = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ending);
-        let accept = move || accept(&listener, &subsystem, &told);
-        let thread = Builder::new().name("nvme-tcp".to_owned()).spawn(accept)?;
-        Ok(Self {
-            address,
-            ending,
-            thread,
-        })
+        listener.set_nonblocking(true)?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let (line, end) = UnixStream::pair()?;
+        let kept = end.try_clone()?;
+        subsystem.open(move |desk| {
+            // If the system takes no more files, nobody is listened to.
+            let _ = open(desk, listener, timer, (end, kept));
+        });
+        Ok(Self { address, line })
     }
 
     /// The address.
@@ -152,221 +74,196 @@ impl Target {
     /// Takes no more connections. Those that are there break with the end of the
     /// simulation.
     pub fn stop(self) {
-        self.ending.store(true, Ordering::Release);
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            let local: std::net::IpAddr = match address {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            };
-            address.set_ip(local);
-        }
-        // A connection wakes who waits for one. If none can be made, nobody waits.
-        if TcpStream::connect_timeout(&address, LEAVE_TIME).is_ok() {
-            let _ = self.thread.join();
+        // Without the thread of the simulation there is nobody left to wait for.
+        let told = self.line.shutdown(Shutdown::Write).is_ok()
+            && self.line.set_read_timeout(Some(LEAVE_TIME)).is_ok();
+        if told {
+            // Both ends are closed when the listener is.
+            let _ = (&self.line).read(&mut [0]);
         }
     }
 }
 
-fn accept<B: Backend>(
-    listener: &TcpListener,
-    subsystem: &Handle<Subsystem<B>>,
-    ending: &AtomicBool,
-) {
-    let mut connections = Connections::default();
-    loop {
-        let accepted = listener.accept();
-        if ending.load(Ordering::Acquire) {
+/// Has all listened to. The ends of the line are for the bell and for the door.
+fn open<B: Backend>(
+    desk: &Desk<Subsystem<B>>,
+    listener: TcpListener,
+    timer: OwnedFd,
+    (end, kept): (UnixStream, UnixStream),
+) -> io::Result<()> {
+    let crowd = desk.attach(|_| {
+        Ok(Rc::new(Crowd {
+            timer,
+            ticks: Cell::new(false),
+            peers: RefCell::default(),
+        }))
+    })?;
+    let door = desk.attach(|caller| {
+        Ok(Rc::new(Door {
+            listener,
+            desk: desk.clone(),
+            caller,
+            crowd,
+            common: Rc::default(),
+            closed: Cell::new(false),
+            spare: Cell::new(File::open("/dev/null").ok()),
+            _line: kept,
+        }))
+    })?;
+    desk.attach(|_| Ok(Rc::new(Bell { line: end, door })))?;
+    Ok(())
+}
+
+/// The connections that there are, and the clock that they are looked at by.
+struct Crowd<B> {
+    timer: OwnedFd,
+    /// Whether it runs.
+    ticks: Cell<bool>,
+    /// The oldest first.
+    peers: RefCell<Vec<Weak<Peer<B>>>>,
+}
+
+impl<B: Backend> Crowd<B> {
+    /// Whether there is room for one more, which the oldest that is no queue makes.
+    fn admits(&self) -> bool {
+        let mut peers = self.peers.borrow_mut();
+        peers.retain(|peer| peer.strong_count() > 0);
+        if peers.len() < CONNECTIONS {
+            return true;
+        }
+        let mut strangers = peers.iter().filter_map(Weak::upgrade);
+        let oldest = strangers.find(|peer| peer.is_stranger());
+        oldest.map(|peer| peer.hang_up()).is_some()
+    }
+
+    fn came(&self, peer: &Rc<Peer<B>>) {
+        self.peers.borrow_mut().push(Rc::downgrade(peer));
+        self.tick(true);
+    }
+
+    /// Starts the clock, or stops it.
+    fn tick(&self, ticks: bool) {
+        if self.ticks.replace(ticks) == ticks {
             return;
         }
-        let Ok((socket, _)) = accepted else {
-            // No more descriptors, perhaps: there may be some later.
-            std::thread::sleep(TICK);
-            continue;
+        let span = if ticks { TICK } else { Duration::ZERO };
+        let span = Timespec {
+            tv_sec: 0,
+            tv_nsec: span.subsec_nanos().into(),
         };
-        // One too many is dropped, and so is one for which there is no thread.
-        if let Some(counted) = connections.admit()
-            && let Ok(stranger) = start(socket, subsystem.clone(), counted)
-        {
-            connections.came(&stranger);
-        }
+        let times = Itimerspec {
+            it_interval: span,
+            it_value: span,
+        };
+        // It is a timer of ours, and the time is one.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &times);
     }
 }
 
-fn start<B: Backend>(
-    socket: TcpStream,
-    subsystem: Handle<Subsystem<B>>,
-    counted: Counted,
-) -> io::Result<Arc<Shared>> {
-    socket.set_nodelay(true)?;
-    // A host that need not say anything may be gone without having said so.
-    rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
-    socket.set_read_timeout(Some(TICK))?;
-    socket.set_write_timeout(Some(WRITE_TIME))?;
-    let portal = socket.local_addr()?;
-    let shared = Arc::new(Shared {
-        connection: Mutex::default(),
-        changed: Condvar::new(),
-        socket,
-    });
-    let reader = Peer {
-        shared: Arc::clone(&shared),
-        subsystem,
-        portal,
-    };
-    let writer = reader.clone();
-    let thread = |name: &str| Builder::new().name(name.to_owned()).stack_size(STACK);
-    thread("nvme-write").spawn(move || writer.write())?;
-    let spare = reader.clone();
-    let read = move || {
-        reader.read();
-        drop(counted);
-    };
-    let started = thread("nvme-read").spawn(read);
-    if started.is_err() {
-        spare.end();
-    }
-    started.map(|_| shared)
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<B: Backend> Peer<B> {
-    /// Reads until the connection is over.
-    fn read(&self) {
-        let mut bytes = vec![0; READ_BYTES];
-        let (start, mut heard) = (Instant::now(), Instant::now());
-        let mut over: Option<Instant> = None;
-        loop {
-            match (&self.shared.socket).read(&mut bytes) {
-                Ok(0) => break,
-                Ok(count) => {
-                    heard = Instant::now();
-                    self.take_in(&bytes[..count]);
-                }
-                Err(error) if is_timeout(&error) => {}
-                Err(_) => break,
-            }
-            let connection = self.shared.lock();
-            let late = match connection.keep_alive_ms() {
-                Some(ms) => heard.elapsed() > Duration::from_millis(ms.into()),
-                None => !connection.is_live() && start.elapsed() > JOIN_TIME,
-            };
-            if connection.is_over() {
-                over.get_or_insert_with(Instant::now);
-            }
-            if late || over.is_some_and(|over| over.elapsed() > LEAVE_TIME) {
-                break;
-            }
-        }
-        self.end();
+impl<B: Backend> Source for Crowd<B> {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
     }
 
-    /// Ends the connection in any case.
-    fn end(&self) {
-        // It may be broken already.
-        let _ = self.shared.socket.shutdown(Shutdown::Both);
-        let link = self.shared.lock().hang_up();
-        self.shared.changed.notify_all();
-        if let Some(link) = link {
-            self.leave(link);
-        }
-    }
-
-    fn leave(&self, link: Link) {
-        self.subsystem
-            .submit(move |subsystem: Rc<Subsystem<B>>| async move { subsystem.leave(link) });
-    }
-
-    fn take_in(&self, bytes: &[u8]) {
-        let mut connection = self.shared.lock();
-        connection.receive(bytes);
-        self.carry_out(connection);
-    }
-
-    /// Sends the commands that are whole on their way.
-    fn carry_out(&self, mut connection: MutexGuard<'_, Connection>) {
-        let commands: Vec<Submission> = std::iter::from_fn(|| connection.submission()).collect();
-        let wakes = connection.has_output() || connection.is_over();
-        drop(connection);
-        if wakes {
-            self.shared.changed.notify_one();
-        }
-        for command in commands {
-            self.submit(command);
-        }
-    }
-
-    fn submit(&self, command: Submission) {
-        let Submission {
-            link,
-            entry,
-            data,
-            room,
-        } = command;
-        let peer = self.clone();
-        let token = Token::new(entry.cid(), move |done| {
-            let missed = peer.shared.lock().complete(&done);
-            peer.shared.changed.notify_one();
-            if let Some(link) = missed {
-                peer.leave(link);
-            }
+    fn turn(&self) -> Next {
+        // How often it has ticked is of no interest.
+        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+        let now = Instant::now();
+        self.peers.borrow_mut().retain(|peer| {
+            let peer = peer.upgrade();
+            peer.is_some_and(|peer| {
+                peer.look(now);
+                true
+            })
         });
-        let Some(link) = link else {
-            let (portal, shared) = (self.portal, Arc::clone(&self.shared));
-            let hang_up = Box::new(move || {
-                // It may be broken already.
-                let _ = shared.socket.shutdown(Shutdown::Both);
-            });
-            let visitor = Visitor { portal, hang_up };
-            return self
-                .subsystem
-                .submit(move |subsystem: Rc<Subsystem<B>>| async move {
-                    subsystem.join(&entry, &data, visitor, token);
-                });
-        };
-        self.subsystem
-            .submit(move |subsystem| Subsystem::submit(subsystem, link, entry, data, room, token));
-    }
-
-    /// Writes until the connection is over and everything is written.
-    fn write(&self) {
-        let mut output = Output::default();
-        loop {
-            let mut connection = self.shared.lock();
-            while !connection.has_output() && !connection.is_over() {
-                let woken = self.shared.changed.wait(connection);
-                connection = woken.unwrap_or_else(PoisonError::into_inner);
-            }
-            let is_last = connection.is_over();
-            output = connection.output(output);
-            drop(connection);
-            if (&self.shared.socket).write_all(&output.bytes).is_err() {
-                // The reader sees it.
-                let _ = self.shared.socket.shutdown(Shutdown::Both);
-                return;
-            }
-            if is_last {
-                // Who has read the last of it may go; the reader waits for that.
-                let _ = self.shared.socket.shutdown(Shutdown::Write);
-                return;
-            }
-            let mut connection = self.shared.lock();
-            connection.written(&output);
-            self.carry_out(connection);
-        }
+        self.tick(!self.peers.borrow().is_empty());
+        READ
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
+/// What listens for hosts.
+struct Door<B> {
+    listener: TcpListener,
+    desk: Desk<Subsystem<B>>,
+    caller: Rc<Caller>,
+    crowd: Rc<Crowd<B>>,
+    common: Rc<Common>,
+    closed: Cell<bool>,
+    /// A file to close for a host that is to be hung up on although there is none left.
+    spare: Cell<Option<File>>,
+    /// Closed with the listener, which whoever stops waits for.
+    _line: UnixStream,
+}
+
+impl<B: Backend> Door<B> {
+    fn take(&self, socket: TcpStream) {
+        // One too many is dropped.
+        if !self.crowd.admits() {
+            return;
+        }
+        let (desk, common) = (self.desk.clone(), Rc::clone(&self.common));
+        // Who can not be listened to has been hung up on.
+        let _ = self.desk.attach(|caller| {
+            let peer = Rc::new(Peer::new(socket, desk, caller, common)?);
+            self.crowd.came(&peer);
+            Ok(Rc::new(Ear(peer)))
+        });
+    }
+
+    /// Hangs up on a host for which there is no file.
+    fn refuse(&self) {
+        drop(self.spare.take());
+        drop(self.listener.accept());
+        self.spare.set(File::open("/dev/null").ok());
+    }
+}
+
+impl<B: Backend> Source for Door<B> {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    fn turn(&self) -> Next {
+        if self.closed.get() {
+            return Next::Leave;
+        }
+        for _ in 0..TAKEN {
+            match self.listener.accept() {
+                Ok((socket, _)) => self.take(socket),
+                Err(error) => {
+                    let none_left = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+                    if Errno::from_io_error(&error).is_some_and(|error| none_left.contains(&error))
+                    {
+                        self.refuse();
+                    }
+                    // There is nobody, or he has left already.
+                    break;
+                }
+            }
+        }
+        READ
+    }
+}
+
+/// What listens to whoever stops the target.
+struct Bell<B> {
+    line: UnixStream,
+    door: Rc<Door<B>>,
+}
+
+impl<B: Backend> Source for Bell<B> {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+
+    /// The line has ended: nothing is ever said.
+    fn turn(&self) -> Next {
+        self.door.closed.set(true);
+        self.door.caller.call();
+        Next::Leave
+    }
+
+    fn called(&self) -> Next {
+        READ
+    }
 }

@@ -55,7 +55,7 @@ impl Power {
         let started = DriveBackend::start(&self.path(), Pace::Free, Show::Drive, identity());
         let (engine, handle) = started.expect("a drive");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let target = Target::start(listener, handle.clone()).expect("a thread");
+        let target = Target::start(listener, &handle).expect("files");
         self.running = Some((engine, handle, target));
     }
 

@@ -10,6 +10,7 @@ mod guest;
 mod host;
 mod identify;
 mod memory;
+mod peers;
 mod plain;
 mod power;
 mod protocol;

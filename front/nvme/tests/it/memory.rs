@@ -20,7 +20,7 @@ pub(crate) struct Memory {
     pub(crate) writing: Arc<AtomicUsize>,
     /// In every how many reads a bit is changed, and how many there were.
     lies: Option<usize>,
-    reads: Cell<usize>,
+    pub(crate) reads: Cell<usize>,
     /// Nothing is written.
     pub(crate) worn: Cell<bool>,
     /// Bytes that commands wanted to keep.

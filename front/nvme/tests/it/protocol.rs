@@ -44,10 +44,10 @@ fn any_digests_and_any_alignment_carry_any_length() {
 
 #[test]
 fn bytes_come_in_pieces_of_any_size() {
-    struct Trickle(Local<Memory>);
+    struct Trickle(Local<Memory>, usize);
     impl Wire for Trickle {
         fn send(&mut self, bytes: &[u8]) {
-            bytes.chunks(1).for_each(|byte| self.0.send(byte));
+            bytes.chunks(self.1).for_each(|piece| self.0.send(piece));
         }
         fn receive(&mut self) -> Option<Vec<u8>> {
             self.0.receive()
@@ -56,15 +56,36 @@ fn bytes_come_in_pieces_of_any_size() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let mut admin = Host::new(Local::new(&subsystem));
     admin.begin();
-    let mut io = Host::new(Trickle(Local::new(&subsystem)));
-    io.open(3, 0);
-    assert_eq!(io.connect(1, 1).status, 0);
-    let data = vec![9; 5 * 4096];
-    assert_eq!(io.call(Sqe::new(1).blocks(0, 5), &data, 0).status, 0);
-    assert_eq!(
-        io.call(Sqe::new(2).blocks(0, 5), &[], data.len()).data,
-        data
-    );
+    for piece in [1, 7, 71, 1000, 1 << 20] {
+        let mut io = Host::new(Trickle(Local::new(&subsystem), piece));
+        io.open(3, 0);
+        assert_eq!(io.connect(1, 1).status, 0);
+        let data = vec![piece as u8; 5 * 4096];
+        assert_eq!(io.call(Sqe::new(1).blocks(0, 5), &data, 0).status, 0);
+        assert_eq!(
+            io.call(Sqe::new(2).blocks(0, 5), &[], data.len()).data,
+            data
+        );
+    }
+}
+
+/// The host is told which header was wrong, however it has come.
+//= nvme-tcp 6
+#[test]
+fn the_end_has_the_header_in_which_the_mistake_was() {
+    for piece in [1, 9, 76, 1000] {
+        let mut host = opened(1, 0);
+        let mut head = pdu::header(Kind::Command);
+        let mut unit = Vec::new();
+        host.format.append(&mut unit, head.clone(), &[]);
+        head.copy_from_slice(&unit[..72]);
+        unit[75] ^= 1;
+        unit.chunks(piece).for_each(|piece| host.wire.send(piece));
+        let end = host.wire.receive().expect("the end");
+        let len = 24 + head.len();
+        assert_eq!((end[0], end[4], end.len()), (0x03, len as u8, len));
+        assert_eq!(end[24..], head);
+    }
 }
 
 //= nvme-2.1 4.2
@@ -271,9 +292,8 @@ fn data_wait_until_there_is_room_for_them() {
         .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
         .collect();
     // Four of 1 MiB are what may wait; nothing was read yet.
-    let bytes = io.wire.connection.output(nvme::tcp::Output::default());
-    assert_eq!(bytes.bytes.len(), 4 * (24 + (1 << 20) + 24));
-    io.wire.connection.written(&bytes);
+    assert_eq!(io.wire.connection.unsent(), 4 * (24 + (1 << 20) + 24));
+    io.wire.output();
     for name in &names[4..] {
         assert_eq!(io.reap(*name, &[]).data.len(), 1 << 20);
     }

@@ -5,27 +5,33 @@ use crate::memory::{Alive, Memory};
 use crate::wire::dial;
 use engine::Pace;
 use nvme::tcp::Target;
+use sim::Kernel;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 pub(crate) struct Served {
-    drives: Alive,
-    target: Option<Target>,
+    pub(crate) drives: Alive,
+    pub(crate) target: Option<Target>,
     pub(crate) address: SocketAddr,
 }
 
 pub(crate) fn serve(sizes: &'static [u64]) -> Served {
-    serve_drives(|| sizes.iter().map(|&bytes| Memory::new(bytes)).collect())
+    serve_drives(Pace::Free, |_| {
+        sizes.iter().map(|&bytes| Memory::new(bytes)).collect()
+    })
 }
 
 pub(crate) fn serve_drive(drive: fn() -> Memory) -> Served {
-    serve_drives(move || vec![drive()])
+    serve_drives(Pace::Free, move |_| vec![drive()])
 }
 
-fn serve_drives(drives: impl FnOnce() -> Vec<Memory> + Send + 'static) -> Served {
-    let drives = Alive::start(Pace::Free, |_| drives());
+pub(crate) fn serve_drives(
+    pace: Pace,
+    drives: impl FnOnce(&Kernel) -> Vec<Memory> + Send + 'static,
+) -> Served {
+    let drives = Alive::start(pace, drives);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let target = Target::start(listener, drives.handle.clone()).expect("a thread");
+    let target = Target::start(listener, &drives.handle).expect("files");
     Served {
         drives,
         address: target.address(),
@@ -75,7 +81,7 @@ fn hosts_write_and_read_through_sockets_at_a_time() {
 }
 
 /// Waits until so many queues are left.
-fn await_links(served: &Served, count: usize) {
+pub(crate) fn await_links(served: &Served, count: usize) {
     let tries = 0..1000;
     let found = tries.into_iter().any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));

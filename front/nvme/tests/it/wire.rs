@@ -1,7 +1,7 @@
 //! Ways to a controller: a socket, or a connection in this very thread.
 
 use engine::Service;
-use nvme::tcp::{Connection, Output, Submission};
+use nvme::tcp::{Connection, Submission};
 use nvme::{Backend, Completion, Link, Subsystem, Token, Visitor};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -124,7 +124,7 @@ impl<B: Backend + Service> Local<B> {
     /// Lets the completions go that were held back.
     pub(crate) fn release(&mut self) {
         for done in std::mem::take(&mut self.held) {
-            if let Some(link) = self.connection.complete(&done) {
+            if let Some(link) = self.connection.complete(done) {
                 self.leave(link);
             }
         }
@@ -136,10 +136,16 @@ impl<B: Backend + Service> Local<B> {
 
     /// What was written, as a socket would take it.
     pub(crate) fn output(&mut self) -> Vec<u8> {
-        let output = self.connection.output(Output::default());
-        self.connection.written(&output);
+        let mut bytes = Vec::new();
+        self.connection.write(|output| {
+            while output.bytes() > 0 {
+                let first = output.first().len();
+                bytes.extend_from_slice(output.first());
+                output.take(first);
+            }
+        });
         self.work();
-        output.bytes
+        bytes
     }
 
     pub(crate) fn hang_up(&mut self) {

@@ -1,4 +1,6 @@
-//! Bytes on their way to a client.
+//! Bytes on their way to who reads them from a file, such as a socket.
+//!
+//! Invariants: bytes are sent in the order in which they were put, each once; no piece is empty.
 
 use rustix::io::{Errno, writev};
 use std::collections::VecDeque;
@@ -11,14 +13,14 @@ const GATHERED: usize = 256 << 10;
 const COPIED: usize = 32 << 10;
 /// Pieces that are sent at a time.
 const PIECES: usize = 16;
-/// Room for pieces that an idle client keeps.
+/// Room for pieces that is kept where there are none.
 const FEW: usize = 4;
 /// What a piece that is sent may keep of its memory, to be used again.
 const KEPT: usize = GATHERED + COPIED;
 
-/// Pieces that wait to be sent, none of them empty.
+/// Pieces of bytes that wait to be sent.
 #[derive(Default)]
-pub(crate) struct Output {
+pub struct Output {
     pieces: VecDeque<Vec<u8>>,
     /// What is sent of the first piece.
     sent: usize,
@@ -29,13 +31,18 @@ pub(crate) struct Output {
 
 impl Output {
     /// Bytes that wait.
-    pub(crate) fn bytes(&self) -> u64 {
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Lets `put` append to what waits.
-    pub(crate) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
-        if self.pieces.back().is_none_or(|last| last.len() >= GATHERED) {
+    pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+        // What is long and full would be moved to be made longer.
+        let is_full = |last: &Vec<u8>| {
+            last.len() >= GATHERED || last.len() > COPIED && last.len() == last.capacity()
+        };
+        if self.pieces.back().is_none_or(is_full) {
             self.pieces.push_back(std::mem::take(&mut self.spare));
         }
         if let Some(last) = self.pieces.back_mut() {
@@ -46,7 +53,7 @@ impl Output {
     }
 
     /// Appends `data`.
-    pub(crate) fn push(&mut self, data: Vec<u8>) {
+    pub fn push(&mut self, data: Vec<u8>) {
         if data.len() <= COPIED {
             return self.put(|out| out.extend(data));
         }
@@ -57,8 +64,8 @@ impl Output {
     /// Sends what can be without waiting.
     ///
     /// # Errors
-    /// If the client takes nothing more.
-    pub(crate) fn send(&mut self, to: BorrowedFd<'_>) -> io::Result<()> {
+    /// If nothing more is taken.
+    pub fn send(&mut self, to: BorrowedFd<'_>) -> io::Result<()> {
         while self.bytes > 0 {
             let mut slices = [IoSlice::new(&[]); PIECES];
             let mut count = 0;
@@ -78,12 +85,13 @@ impl Output {
     }
 
     /// The first of what waits, in one piece; nothing if nothing does.
-    pub(crate) fn first(&self) -> &[u8] {
+    #[must_use]
+    pub fn first(&self) -> &[u8] {
         self.pieces.front().map_or(&[], |first| &first[self.sent..])
     }
 
     /// Notes that so many bytes have gone.
-    pub(crate) fn take(&mut self, mut sent: usize) {
+    pub fn take(&mut self, mut sent: usize) {
         self.bytes -= sent as u64;
         while let Some(first) = self.pieces.front() {
             let left = first.len() - self.sent;
@@ -102,14 +110,14 @@ impl Output {
     }
 
     /// Takes memory for what will be put, if it has none.
-    pub(crate) fn lend(&mut self, spare: &mut Vec<u8>) {
+    pub fn lend(&mut self, spare: &mut Vec<u8>) {
         if self.spare.capacity() == 0 && self.pieces.is_empty() {
             std::mem::swap(&mut self.spare, spare);
         }
     }
 
-    /// Gives memory back that an idle client does not need: to `spare`, if that has none.
-    pub(crate) fn rest(&mut self, spare: &mut Vec<u8>) {
+    /// Gives memory back that is not needed while nothing waits: to `spare`, if that has none.
+    pub fn rest(&mut self, spare: &mut Vec<u8>) {
         if self.pieces.is_empty() {
             let own = std::mem::take(&mut self.spare);
             if spare.capacity() == 0 {

@@ -1,0 +1,213 @@
+//! Hosts that take nothing, say half of something, or go while something is under way.
+
+use crate::host::{Host, Sqe, Unit};
+use crate::memory::Memory;
+use crate::sockets::{Served, await_links, queue, serve, serve_drives};
+use crate::wire::{Wire, dial};
+use engine::Pace;
+use nvme::Subsystem;
+use nvme::tcp::pdu::{self, Kind};
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use units::Ns;
+
+/// A drive whose writes take so long.
+fn serve_slow(pace: Pace, write: Ns) -> Served {
+    serve_drives(pace, move |kernel| {
+        vec![Memory::new(1 << 20).slow(kernel.sim(), write)]
+    })
+}
+
+/// Reads that were carried out.
+fn reads(served: &Served) -> usize {
+    let reads = |subsystem: Rc<Subsystem<Memory>>| async move {
+        subsystem.namespaces()[0].backend().reads.get()
+    };
+    served.drives.handle.ask(reads).expect("it runs")
+}
+
+/// Reads that were carried out when no more are.
+fn settled_reads(served: &Served) -> usize {
+    let mut last = usize::MAX;
+    loop {
+        let now = reads(served);
+        if now == last {
+            return now;
+        }
+        last = now;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A host is served as if it were alone.
+fn is_prompt(io: &mut Host<TcpStream>) {
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
+        assert_eq!((reply.status, reply.data.len()), (0, 4096));
+    }
+    // One that others are waited for is not done within their 30 s.
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn who_reads_slowly_gets_it_all_in_time_and_delays_nobody() {
+    let served = serve(&[2 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut other = queue(served.address, controller, 9);
+    let lazy = (1..=4).map(|number| {
+        let mut lazy = queue(served.address, controller, number);
+        // What the system keeps for a socket is not what is asked about.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&lazy.wire, 64 << 10).expect("a size");
+        let names: Vec<u16> = (0..31)
+            .map(|_| lazy.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
+            .collect();
+        (lazy, names)
+    });
+    let lazy: Vec<_> = lazy.collect();
+    let carried_out = settled_reads(&served);
+    // Of each, 4 MiB that wait, and what the system keeps.
+    assert!(carried_out < 4 * 16, "{carried_out} of {}", 4 * 31);
+    is_prompt(&mut other);
+    for (mut lazy, names) in lazy {
+        for name in names {
+            assert_eq!(lazy.reap(name, &[]).data.len(), 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn who_sends_on_and_takes_nothing_is_not_read_from() {
+    let served = serve(&[2 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut other = queue(served.address, controller, 9);
+    let mut deaf = queue(served.address, controller, 1);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf.wire, 64 << 10).expect("a size");
+    for _ in 0..31 {
+        deaf.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20);
+    }
+    settled_reads(&served);
+    // Nobody has asked for these, and nobody looks at them.
+    let patience = deaf
+        .wire
+        .set_write_timeout(Some(Duration::from_millis(500)));
+    patience.expect("it can be set");
+    let sent = (0..1000).find_map(|_| deaf.wire.write(&[0xff; 64 << 10]).err());
+    let refused = sent.expect("there is an end to what is taken").kind();
+    assert!(matches!(refused, ErrorKind::WouldBlock), "{refused:?}");
+    is_prompt(&mut other);
+    drop(deaf);
+    await_links(&served, 2);
+}
+
+#[test]
+fn half_a_capsule_waits_for_its_rest_and_delays_nobody() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut other = queue(served.address, controller, 2);
+    let mut half = queue(served.address, controller, 1);
+    let mut head = pdu::header(Kind::Command);
+    let sqe = Sqe::new(1).blocks(5, 1).sgl(0, 4096, 1);
+    head[8..].copy_from_slice(&sqe.put(2, &777_u16.to_le_bytes()).0);
+    let mut capsule = Vec::new();
+    half.format.append(&mut capsule, head, &[6; 4096]);
+    let (first, rest) = capsule.split_at(1234);
+    half.wire.send(first);
+    is_prompt(&mut other);
+    for piece in rest.chunks(1000) {
+        std::thread::sleep(Duration::from_millis(5));
+        half.wire.send(piece);
+    }
+    let Some(Unit::Reply(reply)) = half.unit() else {
+        panic!("a completion");
+    };
+    assert_eq!((reply.cid, reply.status), (777, 0));
+    assert_eq!(
+        other.call(Sqe::new(2).blocks(5, 1), &[], 4096).data,
+        [6; 4096]
+    );
+    // And one that never comes is nothing that is left.
+    half.wire.send(first);
+    drop(half);
+    await_links(&served, 2);
+    is_prompt(&mut other);
+}
+
+#[test]
+fn what_is_under_way_is_carried_out_when_its_host_has_gone() {
+    let served = serve_slow(Pace::Free, Ns::ms(300));
+    let writing = |subsystem: Rc<Subsystem<Memory>>| async move {
+        Arc::clone(&subsystem.namespaces()[0].backend().writing)
+    };
+    let writing = served.drives.handle.ask(writing).expect("it runs");
+    let await_writes = |count| {
+        let begun = Instant::now();
+        while writing.load(Ordering::SeqCst) != count {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut gone = queue(served.address, controller, 1);
+    for block in 0..8 {
+        gone.post(Sqe::new(1).blocks(block, 1), &[3; 4096], 0);
+    }
+    await_writes(8);
+    drop(gone);
+    await_links(&served, 1);
+    await_writes(0);
+    let mut other = queue(served.address, controller, 2);
+    let reply = other.call(Sqe::new(2).blocks(0, 8), &[], 8 * 4096);
+    assert_eq!(reply.data, [3; 8 * 4096]);
+}
+
+#[test]
+fn a_mistake_is_told_before_the_connection_ends() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    admin.begin();
+    admin.wire.send(&[0xee; 100]);
+    // It is told also to who goes on.
+    admin.wire.send(&[0xee; 5000]);
+    assert!(matches!(admin.unit(), Some(Unit::End { reason: 1, .. })));
+    assert_eq!(admin.unit(), None);
+    await_links(&served, 0);
+}
+
+#[test]
+fn who_comes_after_the_end_is_not_let_in_and_who_was_there_stays() {
+    let mut served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut io = queue(served.address, controller, 1);
+    served.target.take().expect("it is there").stop();
+    assert!(TcpStream::connect(served.address).is_err());
+    is_prompt(&mut io);
+    // With the simulation all is over.
+    drop(served);
+    assert_eq!((io.unit(), admin.unit()), (None, None));
+}
+
+#[test]
+fn how_late_answers_are_is_known_of_commands_that_come_through_sockets() {
+    let served = serve_slow(Pace::Wall, Ns::ms(5));
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut io = queue(served.address, controller, 1);
+    for block in 0..3 {
+        let begun = Instant::now();
+        let write = Sqe::new(1).blocks(block, 1);
+        assert_eq!(io.call(write, &[3; 4096], 0).status, 0);
+        assert!(begun.elapsed() >= Duration::from_millis(5));
+    }
+    let late = served.drives.handle.lateness().expect("it runs");
+    assert_eq!(late.expect("it is paced").count, 3);
+}
