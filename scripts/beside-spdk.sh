@@ -71,8 +71,8 @@ END
 # start NAME: the server of that name, and waits until it listens.
 start() {
   case $1 in
-    spdk) taskset -c 0 "$target" -m 0x1 -s $((size + 512)) -c "$folder/spdk.json" ;;
-    *) taskset -c 0 "$flashloom" serve "$folder/$1.flash" --nvme-tcp "127.0.0.1:$port" \
+    spdk) exec taskset -c 0 "$target" -m 0x1 -s $((size + 512)) -c "$folder/spdk.json" ;;
+    *) exec taskset -c 0 "$flashloom" serve "$folder/$1.flash" --nvme-tcp "127.0.0.1:$port" \
       --nqn "$nqn" --latency off ;;
   esac >"$folder/server" 2>&1 &
   server=$!

@@ -37,10 +37,6 @@ impl Pace {
 /// machine, measured. For less than that a thread looks at the clock instead.
 const LATE: Duration = Duration::from_micros(90);
 
-/// What it takes to look at a socket, and to begin with a request from there: an answer that is
-/// due sooner goes before.
-const SOON: Ns = Ns::us(5);
-
 /// Virtual time as a wall clock shows it.
 #[derive(Clone, Copy)]
 pub(crate) struct WallClock {
@@ -73,18 +69,6 @@ impl WallClock {
     /// Lets it show at least `now`.
     pub(crate) fn catch_up(&mut self, now: Ns) {
         self.ahead.0 += now.0.saturating_sub(self.now().0);
-    }
-
-    /// Whether there is nothing to be begun before `time`.
-    pub(crate) fn is_soon(&self, time: Ns) -> bool {
-        time.0 <= self.now().0.saturating_add(SOON.0)
-    }
-
-    /// Looks at nothing but the clock until `time`.
-    pub(crate) fn spin_until(&self, time: Ns) {
-        while self.now() < time {
-            std::hint::spin_loop();
-        }
     }
 
     /// How long a thread may sleep before `time`; none if it is too near.

@@ -550,10 +550,6 @@ impl<T: Service> Driver<'_, T> {
     /// Waits until `time`, or for a request. Says whether one came.
     fn wait(&mut self, time: Ns) -> bool {
         let Some(span) = self.clock.sleep_before(time) else {
-            if self.clock.is_soon(time) {
-                self.clock.spin_until(time);
-                return false;
-            }
             std::hint::spin_loop();
             return !self.over && self.take_all();
         };

@@ -132,6 +132,12 @@ pub trait Backend: Sized + 'static {
     /// Makes `span` read as zeros, and deallocates what it can.
     fn zero(&self, span: Span, how: Manner) -> impl Future<Output = Done<()>>;
 
+    /// Makes reads of any part of `span` fail until that is written.
+    fn spoil(&self, span: Span) -> impl Future<Output = Done<()>> {
+        let _ = span;
+        async { Err(Failure::Unsupported) }
+    }
+
     /// Deallocates what it can of `span`; what it deallocates reads as zeros.
     fn deallocate(&self, span: Span) -> impl Future<Output = Done<()>>;
 

@@ -284,6 +284,13 @@ impl Backend for DriveBackend {
         Ok(())
     }
 
+    async fn spoil(&self, span: Span) -> Result<(), Failure> {
+        if self.shape.zones.is_some() || self.device.is_layer() {
+            return Err(Failure::Unsupported);
+        }
+        Ok(self.device.spoil(self.base + span.at, span.len).await?)
+    }
+
     async fn deallocate(&self, span: Span) -> Result<(), Failure> {
         if self.shape.zones.is_some() {
             return Ok(());

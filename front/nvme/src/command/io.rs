@@ -48,6 +48,8 @@ pub(crate) enum Io {
     Write(Blocks, Writing),
     Compare(Blocks),
     Zeroes(Blocks, Writing),
+    /// Reads of them fail until they are written.
+    Uncorrectable(Blocks),
     Verify(Blocks),
     /// So many ranges follow as data.
     Dataset {
@@ -112,6 +114,7 @@ pub(super) fn parse(entry: &Entry) -> Result<Io, Status> {
         0x00 => Io::Flush,
         0x01 => Io::Write(blocks(entry)?, writing(entry, 20)?),
         0x02 => Io::Read(blocks(entry)?),
+        0x04 => Io::Uncorrectable(blocks(entry)?),
         0x05 => Io::Compare(blocks(entry)?),
         0x08 => Io::Zeroes(blocks(entry)?, writing(entry, 20)?),
         0x09 => Io::Dataset {

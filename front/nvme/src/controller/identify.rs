@@ -103,8 +103,12 @@ impl<B: Backend> Scope<B> {
         field::CQES.put(p, 0x44);
         field::NN.put(p, self.subsystem.namespaces.len() as u32);
         field::MNAN.put(p, self.subsystem.namespaces.len() as u32);
-        // Compare, deallocate, write zeroes, select of features, verify, copy.
-        field::ONCS.put(p, 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8);
+        // Compare, write uncorrectable, deallocate, write zeroes, select of features, verify,
+        // copy.
+        field::ONCS.put(
+            p,
+            1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8,
+        );
         // A flush may name all namespaces.
         field::VWC.put(p, 0b110 | u8::from(self.has_cache()));
         field::OCFS.put(p, 1);
@@ -355,8 +359,10 @@ fn set_page(set: u8) -> Result<Page, Status> {
     let p = &mut page;
     match set {
         SET_BLOCKS => {
-            // Zeroes are written without being moved: as many as a command can name.
+            // Zeroes are written without being moved, and so is what cannot be read: as many
+            // as a command can name.
             set::WZSL.put(p, 0);
+            set::WUSL.put(p, 0);
             set::DMRL.put(p, 0);
             set::DMRSL.put(p, 0);
             set::DMSL.put(p, 0);

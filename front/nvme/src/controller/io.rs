@@ -42,6 +42,8 @@ impl<B: Backend> Scope<B> {
                 let how = self.manner(namespace, how)?;
                 backend.zero(namespace.span(blocks)?, how).await?;
             }
+            //= nvme-nvm 3.2.7
+            Io::Uncorrectable(blocks) => backend.spoil(namespace.span(blocks)?).await?,
             Io::Verify(blocks) => verify(namespace, blocks).await?,
             Io::Dataset { ranges, deallocate } => {
                 let data = first_of(data, ranges * DATASET_RANGE)?;

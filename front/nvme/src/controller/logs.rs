@@ -306,10 +306,11 @@ const QUEUE_EFFECTS: [(u8, u32); 4] = [
     (0x05, SUPPORTED),
 ];
 
-const IO_EFFECTS: [(u8, u32); 8] = [
+const IO_EFFECTS: [(u8, u32); 9] = [
     (0x00, SUPPORTED),
     (0x01, SUPPORTED | CHANGES_BLOCKS),
     (0x02, SUPPORTED),
+    (0x04, SUPPORTED | CHANGES_BLOCKS),
     (0x05, SUPPORTED),
     (0x08, SUPPORTED | CHANGES_BLOCKS),
     (0x09, SUPPORTED | CHANGES_BLOCKS),

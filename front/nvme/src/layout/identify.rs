@@ -116,6 +116,7 @@ pub(crate) mod zoned {
 pub(crate) mod set {
     units::layout! { 4096:
         WZSL: u8 = 1,
+        WUSL: u8 = 2,
         DMRL: u8 = 3,
         DMRSL: u32 = 4,
         DMSL: u64 = 8,

@@ -99,6 +99,53 @@ pub(crate) fn word(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("eight"))
 }
 
+/// What cannot be corrected stays so over a loss of power, until it is written, and nothing
+/// beside it does; blocks smaller than what the drive maps as well.
+#[test]
+fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
+    const UNRECOVERED: u16 = 0x281;
+    for (format, block) in [(0, 512), (1, 4096)] {
+        let mut power = Power::new(&config("block"));
+        let (mut admin, mut io) = power.host();
+        let formatted = admin.call(Sqe::new(0x80).nsid(1).dword(10, format), &[], 0);
+        assert_eq!(formatted.status, 0);
+        let data: Vec<u8> = (0..64 * block).map(|n| (n % 251) as u8).collect();
+        assert_eq!(io.call(Sqe::new(1).blocks(0, 64), &data, 0).status, 0);
+        assert_eq!(io.call(Sqe::new(4).blocks(9, 3), &[], 0).status, 0);
+        assert_eq!(io.call(Sqe::new(4).blocks(1 << 40, 1), &[], 0).status, 0x80);
+        let bad = |io: &mut Host<TcpStream>| -> Vec<u64> {
+            let mut read = |at: u64| {
+                let reply = io.call(Sqe::new(2).blocks(at, 1), &[], block);
+                match reply.status {
+                    0 => assert!(reply.data == data[at as usize * block..][..block]),
+                    status => assert_eq!(status, UNRECOVERED),
+                }
+                reply.status != 0
+            };
+            (0..64).filter(|&at| read(at)).collect()
+        };
+        assert_eq!(bad(&mut io), [9, 10, 11]);
+        for opcode in [2, 0x0c] {
+            let len = if opcode == 2 { 64 * block } else { 0 };
+            let said = io.call(Sqe::new(opcode).blocks(0, 64), &[], len).status;
+            assert_eq!(said, UNRECOVERED);
+        }
+        let again = io.call(Sqe::new(1).blocks(10, 1), &data[10 * block..11 * block], 0);
+        assert_eq!((again.status, bad(&mut io)), (0, vec![9, 11]));
+        // Blocks of 512 bytes are not kept.
+        if block == 4096 {
+            power.cut();
+            (_, io) = power.host();
+            assert_eq!(bad(&mut io), [9, 11]);
+        }
+        assert_eq!(io.call(Sqe::new(1).blocks(0, 64), &data, 0).status, 0);
+        assert!(bad(&mut io).is_empty());
+    }
+    let power = Power::new(&config("zns"));
+    let (_, mut io) = power.host();
+    assert_eq!(io.call(Sqe::new(4).blocks(0, 1), &[], 0).status, 0x01);
+}
+
 #[test]
 fn a_drive_keeps_what_was_written_until_the_next_power_on() {
     let mut power = Power::new(&config("block"));
