@@ -1,14 +1,15 @@
 //! Hosts that take nothing, say half of something, or go while something is under way.
 
-use crate::host::{Host, Sqe, Unit};
+use crate::host::{Host, Sqe, Unit, identity};
 use crate::memory::Memory;
 use crate::sockets::{Served, await_links, queue, serve, serve_drives};
 use crate::wire::{Wire, dial};
-use engine::Pace;
-use nvme::Subsystem;
+use engine::{Engine, Pace};
+use nvme::tcp::Target;
 use nvme::tcp::pdu::{self, Kind};
-use std::io::{ErrorKind, Write};
-use std::net::TcpStream;
+use nvme::{Namespace, Subsystem};
+use std::io::{self, ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -191,7 +192,8 @@ fn who_comes_after_the_end_is_not_let_in_and_who_was_there_stays() {
     served.target.take().expect("it is there").stop();
     assert!(TcpStream::connect(served.address).is_err());
     is_prompt(&mut io);
-    // With the simulation all is over.
+    // With the simulation all is over, also for who waits for what may never happen.
+    admin.post(Sqe::new(0x0c), &[], 0);
     drop(served);
     assert_eq!((io.unit(), admin.unit()), (None, None));
 }
@@ -210,4 +212,22 @@ fn how_late_answers_are_is_known_of_commands_that_come_through_sockets() {
     }
     let late = served.drives.handle.lateness().expect("it runs");
     assert_eq!(late.expect("it is paced").count, 3);
+}
+
+#[test]
+fn a_panic_leaves_nobody_waiting() {
+    let build = |_: &_| {
+        let drives = vec![Namespace::new(Memory::new(1 << 20))];
+        Ok::<_, io::Error>(Subsystem::new(identity(), drives))
+    };
+    let (engine, handle) = Engine::start(Pace::Free, build, |_, _| ()).expect("a thread");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = Target::start(listener, &handle).expect("files");
+    let mut admin = Host::new(dial(target.address()));
+    admin.begin();
+    admin.post(Sqe::new(0x0c), &[], 0);
+    handle.submit(|_| async { panic!("a mistake of ours") });
+    assert_eq!(admin.unit(), None);
+    target.stop();
+    assert!(engine.join().is_err());
 }
