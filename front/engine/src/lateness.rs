@@ -11,7 +11,11 @@
 //! Numbers and sums are those since power-on; how they are distributed is that of the last
 //! [`WINDOW`] at least, and two of them at most.
 
+use crate::pacer::{Pace, WallClock};
+use crate::thread::Arrived;
 use hdrhistogram::Histogram;
+use std::cell::RefCell;
+use std::time::Instant;
 use units::Ns;
 
 /// Two digits are kept of each value.
@@ -43,7 +47,7 @@ impl Noted {
 }
 
 /// Answers by how late they were.
-pub(crate) struct Lateness {
+struct Lateness {
     /// Those of this window, and of the one before.
     now: Noted,
     before: Noted,
@@ -73,7 +77,7 @@ pub struct Late {
 }
 
 impl Lateness {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             now: Noted::new(),
             before: Noted::new(),
@@ -85,7 +89,7 @@ impl Lateness {
 
     /// Notes an answer that is there `now` to a request that takes `span` by the model. What
     /// takes no time there was no request to the drive.
-    pub(crate) fn note(&mut self, now: Ns, span: Ns, late: Ns) {
+    fn note(&mut self, now: Ns, span: Ns, late: Ns) {
         if span == Ns::ZERO {
             return;
         }
@@ -105,7 +109,7 @@ impl Lateness {
         self.now.error.saturating_record(error);
     }
 
-    pub(crate) fn told(&self) -> Late {
+    fn told(&self) -> Late {
         let mut all = self.now.clone();
         all.late += &self.before.late;
         all.error += &self.before.error;
@@ -120,6 +124,73 @@ impl Lateness {
             median_error: error(0.5),
             p99_error: error(0.99),
         }
+    }
+}
+
+/// Notes how late answers are, where they are paced.
+pub(crate) struct Watch {
+    clock: WallClock,
+    noted: Option<RefCell<Lateness>>,
+    /// Answers that are there and not given yet.
+    ready: RefCell<Vec<Ready>>,
+}
+
+/// An answer by the model.
+struct Ready {
+    /// When it was due.
+    due: Ns,
+    /// What it took.
+    span: Ns,
+    /// How long its request had waited before it began.
+    waited: Ns,
+}
+
+impl Watch {
+    pub(crate) fn new(pace: Pace, clock: WallClock) -> Self {
+        let is_paced = pace == Pace::Wall;
+        Self {
+            clock,
+            noted: is_paced.then(|| RefCell::new(Lateness::new())),
+            ready: RefCell::default(),
+        }
+    }
+
+    /// Takes an answer, by the model at `due`, to a request that began at `begun` and came as
+    /// `arrived` says.
+    pub(crate) fn note(&self, arrived: Arrived, begun: Ns, due: Ns) {
+        if self.noted.is_some() {
+            self.ready.borrow_mut().push(Ready {
+                due,
+                span: Ns(due.0 - begun.0),
+                waited: Ns(arrived.taken.0.saturating_sub(arrived.asked.0)),
+            });
+        }
+    }
+
+    /// The time, if it is needed to note answers that are about to be given.
+    pub(crate) fn about_to_give(&self) -> Option<Ns> {
+        (!self.ready.borrow().is_empty()).then(|| self.clock.now())
+    }
+
+    /// Notes how late the answers are that were there and have been given since `when`.
+    pub(crate) fn given(&self, when: Ns) {
+        let mut ready = self.ready.borrow_mut();
+        let Some(noted) = &self.noted else { return };
+        let mut noted = noted.borrow_mut();
+        for Ready { due, span, waited } in ready.drain(..) {
+            let late = Ns(when.0.saturating_sub(due.0) + waited.0);
+            noted.note(when, span, late);
+        }
+    }
+
+    /// What is noted until now; none if nothing paces.
+    pub(crate) fn told(&self) -> Option<Late> {
+        self.noted.as_ref().map(|noted| noted.borrow().told())
+    }
+
+    /// The virtual time that belonged to a moment.
+    pub(crate) fn at(&self, moment: Instant) -> Ns {
+        self.clock.at(moment)
     }
 }
 

@@ -9,11 +9,10 @@
 //! this thread and has its [`Desk`]: then no thread has to be woken for them.
 
 use crate::exits::{Exits, Open};
-use crate::lateness::{Late, Lateness};
+use crate::lateness::{Late, Watch};
 use crate::pacer::{Pace, WallClock};
 use crate::reactor::{Caller, Files, Reactor, Source, Wake};
 use sim::{Kernel, Pacer, Sim};
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -119,63 +118,6 @@ impl<T> Clone for Desk<T> {
             exits: Rc::clone(&self.exits),
             reactor: Rc::clone(&self.reactor),
             late: Rc::clone(&self.late),
-        }
-    }
-}
-
-/// Notes how late answers are, where they are paced.
-struct Watch {
-    clock: WallClock,
-    noted: Option<RefCell<Lateness>>,
-    /// Answers that are there and not given yet.
-    ready: RefCell<Vec<Ready>>,
-}
-
-/// An answer by the model.
-struct Ready {
-    /// When it was due.
-    due: Ns,
-    /// What it took.
-    span: Ns,
-    /// How long its request had waited before it began.
-    waited: Ns,
-}
-
-impl Watch {
-    fn new(pace: Pace, clock: WallClock) -> Self {
-        let is_paced = pace == Pace::Wall;
-        Self {
-            clock,
-            noted: is_paced.then(|| RefCell::new(Lateness::new())),
-            ready: RefCell::default(),
-        }
-    }
-
-    /// Takes an answer, by the model at `due`, to a request that began at `begun` and came as
-    /// `arrived` says.
-    fn note(&self, arrived: Arrived, begun: Ns, due: Ns) {
-        if self.noted.is_some() {
-            self.ready.borrow_mut().push(Ready {
-                due,
-                span: Ns(due.0 - begun.0),
-                waited: Ns(arrived.taken.0.saturating_sub(arrived.asked.0)),
-            });
-        }
-    }
-
-    /// The time, if it is needed to note answers that are about to be given.
-    fn about_to_give(&self) -> Option<Ns> {
-        (!self.ready.borrow().is_empty()).then(|| self.clock.now())
-    }
-
-    /// Notes how late the answers are that were there and have been given since `when`.
-    fn given(&self, when: Ns) {
-        let mut ready = self.ready.borrow_mut();
-        let Some(noted) = &self.noted else { return };
-        let mut noted = noted.borrow_mut();
-        for Ready { due, span, waited } in ready.drain(..) {
-            let late = Ns(when.0.saturating_sub(due.0) + waited.0);
-            noted.note(when, span, late);
         }
     }
 }
@@ -305,7 +247,7 @@ impl<T: 'static> Handle<T> {
         let sent = Instant::now();
         let job: Request<T> = Box::new(move |desk, arrived| {
             // What it has waited for the thread is in how late it is.
-            let asked = arrived.taken.0.min(desk.late.clock.at(sent).0);
+            let asked = arrived.taken.0.min(desk.late.at(sent).0);
             let asked = Ns(asked);
             desk.start(Arrived { asked, ..arrived }, work(Rc::clone(&desk.value)));
         });
@@ -325,9 +267,8 @@ impl<T: 'static> Handle<T> {
     pub fn lateness(&self) -> Result<Option<Late>, Gone> {
         let (reply, answer) = channel();
         self.open(move |desk| {
-            let noted = desk.late.noted.as_ref();
             // Nobody waits only if the caller has panicked.
-            let _ = reply.send(noted.map(|noted| noted.borrow().told()));
+            let _ = reply.send(desk.late.told());
         });
         answer.recv().map_err(|_| Gone)
     }

@@ -135,14 +135,15 @@ fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
         // Blocks of 512 bytes are not kept.
         if block == 4096 {
             power.cut();
-            (_, io) = power.host();
+            (admin, io) = power.host();
             assert_eq!(bad(&mut io), [9, 11]);
         }
         assert_eq!(io.call(Sqe::new(1).blocks(0, 64), &data, 0).status, 0);
         assert!(bad(&mut io).is_empty());
+        drop(admin);
     }
     let power = Power::new(&config("zns"));
-    let (_, mut io) = power.host();
+    let (_admin, mut io) = power.host();
     assert_eq!(io.call(Sqe::new(4).blocks(0, 1), &[], 0).status, 0x01);
 }
 
