@@ -27,7 +27,8 @@ impl<B: Body> Vfs<B> {
     /// `ENOENT`, `EIO`.
     pub async fn getattr(&self, ino: Ino) -> Result<Attr> {
         self.core.pay(self.core.config.costs.call).await;
-        Ok(self.core.node(ino).await?.attr())
+        let node = self.core.node(ino).await?;
+        Ok(self.core.told(&node))
     }
 
     /// Whether `who` may do all of `need`: 4 to read, 2 to write, 1 to execute.
@@ -173,7 +174,7 @@ impl<B: Body> Core<B> {
             self.apply(who, node, &rest);
             self.body.store(&node.inode).await?;
         }
-        let attr = node.attr();
+        let attr = self.told(node);
         self.settle_unlocked(node, guard).await?;
         Ok(attr)
     }
@@ -193,7 +194,7 @@ impl<B: Body> Core<B> {
         let now = self.now();
         let time = |set: SetTime| match set {
             SetTime::Now => now,
-            SetTime::At(time) => time.at_grain(self.body.time_grain()),
+            SetTime::At(time) => time,
         };
         node.inode.update(|attr| {
             let owner_set = set.uid.is_some() || set.gid.is_some();

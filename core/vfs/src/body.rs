@@ -116,9 +116,9 @@ pub trait Body: 'static {
     /// Most names of a file.
     fn max_links(&self) -> u32;
 
-    /// Nanoseconds between two times that it can tell apart, of which whole ones are in a
-    /// second: files are stamped with nothing finer, so that a time does not change when
-    /// its file leaves memory (`s_time_gran` in Linux).
+    /// Nanoseconds between two times that the medium can tell apart, of which whole ones are in
+    /// a second: nothing finer is told, so that a time does not change when its file leaves
+    /// memory (`s_time_gran` in Linux, where files are stamped with nothing finer either).
     fn time_grain(&self) -> u32 {
         1
     }

@@ -190,7 +190,7 @@ impl<B: Body> Core<B> {
     /// Counts a reference from outside.
     pub(crate) fn refer(&self, node: &Rc<NodeOf<B>>) -> (Ino, Attr) {
         node.lookups.set(node.lookups.get() + 1);
-        (node.ino(), node.attr())
+        (node.ino(), self.told(node))
     }
 
     /// One step of a path.

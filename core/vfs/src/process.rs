@@ -438,7 +438,8 @@ impl<B: Body> Process<B> {
     /// `EBADF`.
     pub async fn fstat(&self, fd: Fd) -> Result<Attr> {
         self.vfs.core.pay(self.vfs.core.config.costs.call).await;
-        Ok(self.node_of(fd)?.attr())
+        let node = self.node_of(fd)?;
+        Ok(self.vfs.core.told(&node))
     }
 
     /// The inode that a descriptor leads to.

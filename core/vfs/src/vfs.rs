@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::observe::Observer;
 use crate::pool::{CacheStats, Pool};
 use crate::radix::Radix;
-use crate::types::{FileKind, Ino, PAGE, Timestamp};
+use crate::types::{Attr, FileKind, Ino, PAGE, Timestamp};
 use sim::{RwLock, Signal, Sim};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -224,9 +224,19 @@ impl<B: Body> Core<B> {
     /// What files are stamped with.
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock
-            .at(self.sim.now())
-            .at_grain(self.body.time_grain())
+        self.clock.at(self.sim.now())
+    }
+
+    /// The attributes of an inode as they are told: times as the medium keeps them.
+    #[inline]
+    pub(crate) fn told(&self, node: &NodeOf<B>) -> Attr {
+        let (attr, grain) = (node.attr(), self.body.time_grain());
+        Attr {
+            atime: attr.atime.at_grain(grain),
+            mtime: attr.mtime.at_grain(grain),
+            ctime: attr.ctime.at_grain(grain),
+            ..attr
+        }
     }
 
     /// The number of a new process, from 1.

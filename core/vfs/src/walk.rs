@@ -325,7 +325,8 @@ impl<B: Body> Process<B> {
     /// Those of the path.
     pub async fn stat(&self, path: &[u8]) -> Result<Attr> {
         self.pay_path(path, false).await;
-        Ok(self.resolve(At::Cwd, path, true).await?.attr())
+        let node = self.resolve(At::Cwd, path, true).await?;
+        Ok(self.vfs.core.told(&node))
     }
 
     /// The attributes of a name; a symbolic link is not followed.
@@ -334,7 +335,8 @@ impl<B: Body> Process<B> {
     /// Those of the path.
     pub async fn lstat(&self, path: &[u8]) -> Result<Attr> {
         self.pay_path(path, false).await;
-        Ok(self.resolve(At::Cwd, path, false).await?.attr())
+        let node = self.resolve(At::Cwd, path, false).await?;
+        Ok(self.vfs.core.told(&node))
     }
 
     /// The attributes of what a path from `at` leads to.
@@ -343,7 +345,8 @@ impl<B: Body> Process<B> {
     /// Those of the path.
     pub async fn stat_at(&self, at: At, path: &[u8], follow: bool) -> Result<Attr> {
         self.pay_path(path, false).await;
-        Ok(self.resolve(at, path, follow).await?.attr())
+        let node = self.resolve(at, path, follow).await?;
+        Ok(self.vfs.core.told(&node))
     }
 
     /// Whether the process may do all of `need`: 4 to read, 2 to write, 1 to
