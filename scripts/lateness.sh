@@ -5,9 +5,11 @@
 #   scripts/lateness.sh [PROGRAM]      # default: target/release/flashloom
 #
 # fio reads and writes at random through NBD at a fixed rate, with enough under way that the
-# rate is kept. What the server says of itself (`drive stats`) is from the instant at which
-# it has a request to the one at which its answer can be sent; what fio says has the two ways
-# through the sockets in it. Fails if the median error is 5 % or more of a drive that takes
+# rate is kept. Server and client have a processor each: on one, whom an answer wakes runs
+# before the server goes on, and what he asks then counts as having come before. What the
+# server says of itself (`drive stats`) is from the instant at which it has a request to the
+# one at which the system is given its answer; what fio says has the two ways through the
+# sockets in it. Fails if the median error is 5 % or more of a drive that takes
 # 50 us or more, which is what reads of the flash take; writes end in the buffer, sooner.
 #
 # On a busy machine `chrt -r 1 scripts/lateness.sh`, as root, has both run before everything
@@ -21,7 +23,7 @@ rate=${RATE:-20000}
 seconds=${SECONDS_EACH:-10}
 folder=${FOLDER:-$(mktemp -d)}
 case $program in */*) program=$(realpath "$program") ;; esac
-for tool in fio python3; do
+for tool in fio python3 taskset; do
     command -v "$tool" > /dev/null || { echo "$tool is not here" >&2; exit 2; }
 done
 cd "$folder"
@@ -47,10 +49,10 @@ for rw in randread randwrite; do
     kill "$pid"
     wait "$pid" || true
     rm -f n.sock
-    "$program" serve d.flash --nbd unix:n.sock --latency model > /dev/null 2>&1 &
+    taskset -c 0 "$program" serve d.flash --nbd unix:n.sock --latency model > /dev/null 2>&1 &
     pid=$!
     until [ -S n.sock ]; do sleep 0.1; done
-    timeout 120 fio --name=client --ioengine=nbd --uri="nbd+unix:///?socket=$folder/n.sock" \
+    timeout 120 taskset -c 1 fio --name=client --ioengine=nbd --uri="nbd+unix:///?socket=$folder/n.sock" \
         --rw="$rw" --bs=4k --iodepth=16 --size=256m --time_based --runtime="$seconds" \
         --rate_iops="$rate" --output-format=json --output=out.json > /dev/null
     "$program" drive stats d.flash --json > stats.json
