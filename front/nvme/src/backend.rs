@@ -132,6 +132,11 @@ pub trait Backend: Sized + 'static {
     /// Makes `span` read as zeros, and deallocates what it can.
     fn zero(&self, span: Span, how: Manner) -> impl Future<Output = Done<()>>;
 
+    /// Whether [`Backend::spoil`] does anything.
+    fn can_spoil(&self) -> bool {
+        false
+    }
+
     /// Makes reads of any part of `span` fail until that is written.
     fn spoil(&self, span: Span) -> impl Future<Output = Done<()>> {
         let _ = span;

@@ -284,8 +284,12 @@ impl Backend for DriveBackend {
         Ok(())
     }
 
+    fn can_spoil(&self) -> bool {
+        self.shape.zones.is_none() && !self.device.is_layer()
+    }
+
     async fn spoil(&self, span: Span) -> Result<(), Failure> {
-        if self.shape.zones.is_some() || self.device.is_layer() {
+        if !self.can_spoil() {
             return Err(Failure::Unsupported);
         }
         Ok(self.device.spoil(self.base + span.at, span.len).await?)

@@ -105,10 +105,9 @@ impl<B: Backend> Scope<B> {
         field::MNAN.put(p, self.subsystem.namespaces.len() as u32);
         // Compare, write uncorrectable, deallocate, write zeroes, select of features, verify,
         // copy.
-        field::ONCS.put(
-            p,
-            1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8,
-        );
+        let spoils = u16::from(self.can_spoil()) << 1;
+        let others = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8;
+        field::ONCS.put(p, spoils | others);
         // A flush may name all namespaces.
         field::VWC.put(p, 0b110 | u8::from(self.has_cache()));
         field::OCFS.put(p, 1);
@@ -167,6 +166,11 @@ impl<B: Backend> Scope<B> {
 
     pub(super) fn has_zones(&self) -> bool {
         self.namespaces().any(|n| n.shape().zones.is_some())
+    }
+
+    /// Whether there are blocks that can be made uncorrectable.
+    pub(super) fn can_spoil(&self) -> bool {
+        self.namespaces().any(|n| n.backend().can_spoil())
     }
 
     pub(super) fn has_bytes(&self) -> bool {

@@ -306,17 +306,19 @@ const QUEUE_EFFECTS: [(u8, u32); 4] = [
     (0x05, SUPPORTED),
 ];
 
-const IO_EFFECTS: [(u8, u32); 9] = [
+const IO_EFFECTS: [(u8, u32); 8] = [
     (0x00, SUPPORTED),
     (0x01, SUPPORTED | CHANGES_BLOCKS),
     (0x02, SUPPORTED),
-    (0x04, SUPPORTED | CHANGES_BLOCKS),
     (0x05, SUPPORTED),
     (0x08, SUPPORTED | CHANGES_BLOCKS),
     (0x09, SUPPORTED | CHANGES_BLOCKS),
     (0x0c, SUPPORTED),
     (0x19, SUPPORTED | CHANGES_BLOCKS),
 ];
+
+/// Of blocks that can be made uncorrectable, which those in zones cannot.
+const SPOIL_EFFECT: (u8, u32) = (0x04, SUPPORTED | CHANGES_BLOCKS);
 
 const FDP_EFFECTS: [(u8, u32); 2] = [(0x12, SUPPORTED), (0x1d, SUPPORTED)];
 
@@ -366,7 +368,10 @@ impl<B: Backend> Scope<B> {
             .filter(|_| set == SET_ZONES && self.has_zones());
         let placement = FDP_EFFECTS.iter().filter(|_| self.has_fdp());
         let bytes = BYTE_EFFECTS.iter().filter(|_| self.has_bytes());
-        let io = IO_EFFECTS.iter().chain(placement).chain(bytes).chain(zones);
+        let spoil = [&SPOIL_EFFECT].into_iter();
+        let spoil = spoil.filter(|_| set == SET_BLOCKS && self.can_spoil());
+        let io = IO_EFFECTS.iter().chain(placement).chain(bytes);
+        let io = io.chain(zones).chain(spoil);
         let on_bus = self.controller.way == Way::Bus;
         let queues = QUEUE_EFFECTS.into_iter().filter(|_| on_bus);
         let mut page = table(ADMIN_EFFECTS.into_iter().chain(queues));

@@ -107,6 +107,8 @@ fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
     for (format, block) in [(0, 512), (1, 4096)] {
         let mut power = Power::new(&config("block"));
         let (mut admin, mut io) = power.host();
+        let optional = admin.call(Sqe::identify(1, 0), &[], 4096).data[520];
+        assert_eq!(optional & 2, 2, "it is announced");
         let formatted = admin.call(Sqe::new(0x80).nsid(1).dword(10, format), &[], 0);
         assert_eq!(formatted.status, 0);
         let data: Vec<u8> = (0..64 * block).map(|n| (n % 251) as u8).collect();
@@ -143,7 +145,9 @@ fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
         drop(admin);
     }
     let power = Power::new(&config("zns"));
-    let (_admin, mut io) = power.host();
+    let (mut admin, mut io) = power.host();
+    let optional = admin.call(Sqe::identify(1, 0), &[], 4096).data[520];
+    assert_eq!(optional & 2, 0);
     assert_eq!(io.call(Sqe::new(4).blocks(0, 1), &[], 0).status, 0x01);
 }
 

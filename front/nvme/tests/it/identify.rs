@@ -55,7 +55,7 @@ fn a_controller_says_what_it_is() {
         3 << 20,
         "the capacity of all namespaces"
     );
-    // What is not there is not announced: write uncorrectable, reservations, metadata.
+    // What is not there is not announced: write uncorrectable in memory, reservations, metadata.
     let oncs = number(&page, 520, 2);
     assert_eq!(oncs & (1 << 1 | 1 << 5), 0);
 }
