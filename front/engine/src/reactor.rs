@@ -43,14 +43,10 @@ pub trait Source {
     /// The file, the same one always.
     fn file(&self) -> BorrowedFd<'_>;
 
-    /// Takes in what has come and sends what waits, without waiting for either.
-    fn turn(&self) -> Next;
-
-    /// Has its turn because somebody has called it: nothing may have come, and if something
-    /// has, that is another turn.
-    fn called(&self) -> Next {
-        self.turn()
-    }
+    /// Takes in what has come and sends what waits, without waiting for either. If it has its
+    /// turn because somebody has called it, nothing `has_come`, and if something has, that is
+    /// another turn.
+    fn turn(&self, has_come: bool) -> Next;
 }
 
 /// Wakes the thread.
@@ -200,7 +196,7 @@ impl Reactor {
             let next = self.called.borrow_mut().pop();
             let Some(number) = next else { return };
             before();
-            self.turn(number, |source| source.called());
+            self.turn(number, |source| source.turn(false));
         }
     }
 
@@ -226,7 +222,7 @@ impl Reactor {
         self.arrived.set(Arrived { taken, asked });
         self.looked.set(taken);
         for &Event { flags, data } in &ready[..count] {
-            self.turn(data.u64(), |source| source.turn());
+            self.turn(data.u64(), |source| source.turn(true));
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
                 self.leave_alone(data.u64());
             }

@@ -304,17 +304,7 @@ impl<E: Export> Source for Ear<E> {
         self.0.socket.as_fd()
     }
 
-    fn turn(&self) -> Next {
-        self.go_on(true)
-    }
-
-    fn called(&self) -> Next {
-        self.go_on(false)
-    }
-}
-
-impl<E: Export> Ear<E> {
-    fn go_on(&self, has_come: bool) -> Next {
+    fn turn(&self, has_come: bool) -> Next {
         let connection = &self.0;
         connection.send();
         if !connection.ending.get() && connection.take_in(has_come).is_err() {

@@ -198,7 +198,7 @@ impl<T: 'static, E: Export> Source for Door<T, E> {
         self.0.file.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         let hall = &self.0;
         let listener = hall.listener.borrow();
         let Some(listener) = &*listener else {
@@ -234,7 +234,7 @@ impl<T: 'static, E: Export> Source for Bell<T, E> {
         self.line.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         match (&self.line).read(&mut [0]) {
             Ok(0) => {}
             Ok(_) => {

@@ -246,7 +246,7 @@ impl Source for Ear {
         self.0.kick.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         let queue = &self.0;
         let taken = match queue.stopping.get() {
             true => Ok(()),

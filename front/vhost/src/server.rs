@@ -49,7 +49,7 @@ impl Source for Door {
         self.0.listener.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         if self.0.closed.get() {
             return Next::Leave;
         }
@@ -75,7 +75,7 @@ impl Source for Bell {
         self.line.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         let read = (&self.line).read(&mut [0]);
         if read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             return Next::Wait {

@@ -341,7 +341,7 @@ impl Source for Line {
         self.0.socket.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         let session = &self.0;
         let taken = session.stopped().and_then(|()| session.take());
         if taken.is_err() || session.budget.is_lost() {

@@ -39,7 +39,7 @@ impl Source for Ear {
         self.0.stream.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         let echo = &self.0;
         let mut bytes = [0; 64];
         match (&echo.stream).read(&mut bytes) {

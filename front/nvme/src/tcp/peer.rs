@@ -243,17 +243,7 @@ impl<B: Backend> Source for Ear<B> {
         self.0.socket.as_fd()
     }
 
-    fn turn(&self) -> Next {
-        self.go_on(true)
-    }
-
-    fn called(&self) -> Next {
-        self.go_on(false)
-    }
-}
-
-impl<B: Backend> Ear<B> {
-    fn go_on(&self, has_come: bool) -> Next {
+    fn turn(&self, has_come: bool) -> Next {
         let peer = &self.0;
         if peer.broken.get() || peer.go_on(has_come).is_err() {
             peer.broken.set(true);

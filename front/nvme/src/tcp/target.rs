@@ -165,7 +165,7 @@ impl<B: Backend> Source for Crowd<B> {
         self.timer.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         // How often it has ticked is of no interest.
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         let now = Instant::now();
@@ -223,7 +223,7 @@ impl<B: Backend> Source for Door<B> {
         self.listener.as_fd()
     }
 
-    fn turn(&self) -> Next {
+    fn turn(&self, _has_come: bool) -> Next {
         if self.closed.get() {
             return Next::Leave;
         }
@@ -256,14 +256,13 @@ impl<B: Backend> Source for Bell<B> {
         self.line.as_fd()
     }
 
-    /// The line has ended: nothing is ever said.
-    fn turn(&self) -> Next {
+    /// The line has ended if it can be read: nothing is ever said.
+    fn turn(&self, has_come: bool) -> Next {
+        if !has_come {
+            return READ;
+        }
         self.door.closed.set(true);
         self.door.caller.call();
         Next::Leave
-    }
-
-    fn called(&self) -> Next {
-        READ
     }
 }
