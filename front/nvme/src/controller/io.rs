@@ -43,7 +43,12 @@ impl<B: Backend> Scope<B> {
                 backend.zero(namespace.span(blocks)?, how).await?;
             }
             //= nvme-nvm 3.2.7
-            Io::Uncorrectable(blocks) => backend.spoil(namespace.span(blocks)?).await?,
+            Io::Uncorrectable(blocks) => {
+                backend.spoil(namespace.span(blocks)?).await?;
+                if !self.controller.features.borrow().caches_writes() {
+                    backend.flush().await?;
+                }
+            }
             Io::Verify(blocks) => verify(namespace, blocks).await?,
             Io::Dataset { ranges, deallocate } => {
                 let data = first_of(data, ranges * DATASET_RANGE)?;
