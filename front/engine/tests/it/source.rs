@@ -190,7 +190,8 @@ fn an_answer_is_not_noted_later_than_it_is_there() {
         stream.write_all(&[1]).expect("sent");
         stream.read_exact(&mut [0]).expect("an answer");
         waited += begun.elapsed() - Duration::from_nanos(after.0);
-        std::thread::sleep(Duration::from_micros(u64::from(round % 3) * 100));
+        // The thread sleeps by then: what wakes it has come just now.
+        std::thread::sleep(Duration::from_micros(u64::from(round % 3 + 1) * 100));
     }
     let late = handle.lateness().expect("it runs").expect("it is paced");
     assert_eq!(late.count, 500);

@@ -22,12 +22,14 @@ fn a_host_that_is_not_allowed_gets_nothing() {
     let namespaces = vec![Namespace::new(Memory::new(1 << 20))];
     let subsystem = Rc::new(Subsystem::new(allowed, namespaces));
     for nqn in [NQN, DISCOVERY_NQN] {
-        let mut host = opened(&subsystem);
-        let reply = host.connect_as("nqn.2014-08.org.example:other", nqn, 0, 0xffff, 0);
-        assert_eq!(reply.status, 0x184, "{nqn}");
-        assert!(host.wire.connection.is_over());
-        host.post(Sqe::identify(1, 0), &[], 4096);
-        assert_eq!(host.unit(), None, "{nqn}");
+        for other in ["nqn.2014-08.org.example:other", ""] {
+            let mut host = opened(&subsystem);
+            let reply = host.connect_as(other, nqn, 0, 0xffff, 0);
+            assert_eq!(reply.status, 0x184, "{nqn}");
+            assert!(host.wire.connection.is_over());
+            host.post(Sqe::identify(1, 0), &[], 4096);
+            assert_eq!(host.unit(), None, "{nqn}");
+        }
         assert_eq!(
             opened(&subsystem)
                 .connect_as(HOST, nqn, 0, 0xffff, 0)
@@ -35,6 +37,13 @@ fn a_host_that_is_not_allowed_gets_nothing() {
             0
         );
     }
+}
+
+#[test]
+fn a_host_without_a_name_is_let_in_where_anyone_is() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    let reply = opened(&subsystem).connect_as("", NQN, 0, 0xffff, 0);
+    assert_eq!(reply.status, 0);
 }
 
 #[test]

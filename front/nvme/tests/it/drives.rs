@@ -151,6 +151,32 @@ fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
     assert_eq!(io.call(Sqe::new(4).blocks(0, 1), &[], 0).status, 0x01);
 }
 
+/// Without write cache it is durable when it is answered, with one after a flush.
+#[test]
+fn what_was_made_uncorrectable_is_as_durable_as_a_write() {
+    for (cached, left) in [(1, 0), (0, 0x281)] {
+        let mut unprotected = config("block");
+        unprotected.controller.power_loss_protection = false;
+        let mut power = Power::new(&unprotected);
+        let (mut admin, mut io) = power.host();
+        assert_eq!(
+            io.call(Sqe::new(1).blocks(0, 8), &[7; 8 * BLOCK], 0).status,
+            0
+        );
+        assert_eq!(io.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
+        let cache = Sqe::new(0x09).dword(10, 6).dword(11, cached);
+        assert_eq!(admin.call(cache, &[], 0).status, 0);
+        assert_eq!(io.call(Sqe::new(4).blocks(3, 1), &[], 0).status, 0);
+        let device = power.handle().part(Subsystem::device);
+        let cut = device.ask(|device| async move { device.cut() });
+        cut.expect("it runs");
+        power.cut();
+        let (_admin, mut io) = power.host();
+        let found = io.call(Sqe::new(2).blocks(3, 1), &[], BLOCK);
+        assert_eq!(found.status, left, "cached: {cached}");
+    }
+}
+
 #[test]
 fn a_drive_keeps_what_was_written_until_the_next_power_on() {
     let mut power = Power::new(&config("block"));
@@ -445,6 +471,16 @@ fn conventional_zones_are_a_namespace_of_their_own() {
         assert_eq!(io.call(at, &[nsid as u8; BLOCK], 0).status, 0);
         let read = Sqe::new(2).blocks(first, 1).nsid(nsid);
         assert_eq!(io.call(read, &[], BLOCK).data, [nsid as u8; BLOCK]);
+    }
+    // The blocks can be made uncorrectable, and those in zones not.
+    for (nsid, said, found) in [(1, 0, [0, 0x281, 0]), (2, 0x01, [0; 3])] {
+        let spoil = Sqe::new(4).blocks(6, 1).nsid(nsid);
+        assert_eq!(io.call(spoil, &[], 0).status, said);
+        let mut read = |at| {
+            io.call(Sqe::new(2).blocks(at, 1).nsid(nsid), &[], BLOCK)
+                .status
+        };
+        assert_eq!([5, 6, 7].map(&mut read), found);
     }
     let report = Sqe::new(0x7a).nsid(2).dword(12, 31);
     let told = io.call(report, &[], 128).data;

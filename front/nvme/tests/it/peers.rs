@@ -55,21 +55,23 @@ fn is_prompt(io: &mut Host<TcpStream>) {
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
+/// A host with 31 reads of 1 MiB under way, of which it has taken nothing, and their names.
+fn greedy(served: &Served, controller: u16, number: u16) -> (Host<TcpStream>, Vec<u16>) {
+    let mut host = queue(served.address, controller, number);
+    // What the system keeps for a socket is not what is asked about.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&host.wire, 64 << 10).expect("a size");
+    let names = (0..31).map(|_| host.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20));
+    let names = names.collect();
+    (host, names)
+}
+
 #[test]
 fn who_reads_slowly_gets_it_all_in_time_and_delays_nobody() {
     let served = serve(&[2 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
     let mut other = queue(served.address, controller, 9);
-    let lazy = (1..=4).map(|number| {
-        let mut lazy = queue(served.address, controller, number);
-        // What the system keeps for a socket is not what is asked about.
-        rustix::net::sockopt::set_socket_recv_buffer_size(&lazy.wire, 64 << 10).expect("a size");
-        let names: Vec<u16> = (0..31)
-            .map(|_| lazy.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
-            .collect();
-        (lazy, names)
-    });
+    let lazy = (1..=4).map(|number| greedy(&served, controller, number));
     let lazy: Vec<_> = lazy.collect();
     let carried_out = settled_reads(&served);
     // Of each, 4 MiB that wait, and what the system keeps.
@@ -88,11 +90,7 @@ fn who_sends_on_and_takes_nothing_is_not_read_from() {
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
     let mut other = queue(served.address, controller, 9);
-    let mut deaf = queue(served.address, controller, 1);
-    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf.wire, 64 << 10).expect("a size");
-    for _ in 0..31 {
-        deaf.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20);
-    }
+    let (mut deaf, _) = greedy(&served, controller, 1);
     settled_reads(&served);
     // Nobody has asked for these, and nobody looks at them.
     let patience = deaf
