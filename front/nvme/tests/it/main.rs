@@ -17,5 +17,6 @@ mod protocol;
 mod slot;
 mod slot_fuzz;
 mod sockets;
+mod uncorrectable;
 mod verified;
 mod wire;
