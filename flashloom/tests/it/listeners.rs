@@ -6,15 +6,15 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
-const READ: u16 = 0;
-const WRITE: u16 = 1;
-const FLUSH: u16 = 3;
+pub(crate) const READ: u16 = 0;
+pub(crate) const WRITE: u16 = 1;
+pub(crate) const FLUSH: u16 = 3;
 
 /// A client with the oldest handshake and simple replies.
-struct Client(UnixStream);
+pub(crate) struct Client(UnixStream);
 
 impl Client {
-    fn connect(served: &Served) -> Self {
+    pub(crate) fn connect(served: &Served) -> Self {
         let mut stream = UnixStream::connect(served.bench.path("n.sock")).expect("it is served");
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         let wanted = [&[0, 0, 0, 3], &b"IHAVEOPT"[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
@@ -23,7 +23,7 @@ impl Client {
         Self(stream)
     }
 
-    fn call(&mut self, kind: u16, at: u64, len: u32, data: &[u8]) -> Vec<u8> {
+    pub(crate) fn call(&mut self, kind: u16, at: u64, len: u32, data: &[u8]) -> Vec<u8> {
         let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
         request.extend(kind.to_be_bytes());
         request.extend([7; 8]);
@@ -98,59 +98,6 @@ fn a_drive_that_is_served_is_asked_and_told_what_to_do() {
     assert!(!bench.path("d.flash.live").exists());
     let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
     assert_eq!(number(&smart, "/unsafe_shutdowns"), 1);
-}
-
-/// What a web server at this port says to `GET path`: the head, and the body.
-fn get(port: u16, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    let asked = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    stream.write_all(asked.as_bytes()).expect("asked");
-    let mut said = String::new();
-    stream.read_to_string(&mut said).expect("an answer");
-    let (head, body) = said.split_once("\r\n\r\n").expect("a head");
-    (head.to_owned(), body.to_owned())
-}
-
-#[test]
-fn a_drive_that_is_served_has_a_page_with_all_of_its_flash() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
-    let line = format!("serve d.flash --nbd unix:n.sock --ui {port} --background");
-    let served = Served::prepared(Bench::new(), "--size 16MiB --preset plain.toml", &line);
-    served.start();
-    let picture = || {
-        let (head, body) = get(port, "/live.json");
-        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-        serde_json::from_str::<serde_json::Value>(&body).expect("a document")
-    };
-    let filled = |picture: &serde_json::Value| -> i64 {
-        let cells = picture["cells"].as_array().expect("a list");
-        cells.iter().filter_map(|cell| cell[1].as_i64()).sum()
-    };
-    assert_eq!(filled(&picture()), 0);
-    let mut client = Client::connect(&served);
-    for at in 0..64 {
-        client.call(WRITE, at << 16, 1 << 16, &[5; 1 << 16]);
-    }
-    client.call(FLUSH, 0, 0, b"");
-    let after = picture();
-    assert_eq!(number(&after, "/stats/host_write_bytes"), 4 << 20);
-    assert_eq!(number(&after, "/stats/programmed_pages/host"), 1_024);
-    let lines = after["cells"].as_array().expect("a list").len() as f64;
-    let info = served
-        .bench
-        .json("drive stats d.flash", "flashloom.drive-stats/1");
-    assert_eq!(info["free_lines"], after["stats"]["free_lines"]);
-    assert!(filled(&after) > 0 && lines > 4.0, "{lines}");
-    let (head, page) = get(port, "/");
-    assert!(
-        head.contains("script-src 'self'") && page.contains("/live.js"),
-        "{head}"
-    );
-    assert!(get(port, "/../d.flash").0.starts_with("HTTP/1.1 404"));
-    served.signal("-TERM");
-    served.ended();
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod drives;
 mod filesystems;
 mod learn;
 mod listeners;
+mod live;
 mod malformed;
 mod manual;
 mod mount;

@@ -1,4 +1,4 @@
-//! A real browser without a window, by its own protocol over two pipes.
+//! A real browser without a window, by its own protocol over two pipes, for the tests of pages.
 //!
 //! It is asked one thing at a time; what it says meanwhile of errors is kept.
 
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longest that one answer may take.
@@ -16,12 +16,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keys that a page is used by.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Key {
+pub enum Key {
+    /// To the next thing that can be used.
     Tab,
+    /// The arrow to the right.
     Right,
+    /// A letter, as it is typed.
+    Letter(char),
 }
 
-pub(super) struct Browser {
+/// A browser with one page, which ends with the value.
+#[derive(Debug)]
+pub struct Browser {
     child: Child,
     to: File,
     from: Receiver<Value>,
@@ -29,13 +35,18 @@ pub(super) struct Browser {
     session: Option<String>,
     loaded: bool,
     /// Errors and warnings of the page.
-    pub(super) complaints: Vec<String>,
+    pub complaints: Vec<String>,
     _folder: TempDir,
 }
 
 impl Browser {
-    /// A browser with an empty page; none where it is not installed.
-    pub(super) fn start() -> Option<Self> {
+    /// A browser with an empty page; none, and a word on standard error, where it is not
+    /// installed.
+    ///
+    /// # Panics
+    /// Where it is not installed and `CI` is set, and where it does not answer, as all here.
+    #[must_use]
+    pub fn start() -> Option<Self> {
         let version = Command::new("chromium").arg("--version").output();
         if !version.is_ok_and(|output| output.status.success()) {
             assert!(std::env::var_os("CI").is_none(), "CI installs chromium");
@@ -116,22 +127,24 @@ impl Browser {
     }
 
     /// Opens a file as a page of `width` points, and waits until it is there.
-    pub(super) fn open(&mut self, file: &Path, width: u32) {
+    pub fn open(&mut self, file: &Path, width: u32) {
+        self.visit(&format!("file://{}", file.display()), width);
+    }
+
+    /// The same of an address.
+    pub fn visit(&mut self, address: &str, width: u32) {
         let metrics =
             json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
         self.ask("Emulation.setDeviceMetricsOverride", &metrics);
         self.loaded = false;
-        self.ask(
-            "Page.navigate",
-            &json!({ "url": format!("file://{}", file.display()) }),
-        );
+        self.ask("Page.navigate", &json!({ "url": address }));
         while !self.loaded {
             self.next();
         }
     }
 
     /// Lets the system want light or dark pages.
-    pub(super) fn prefers(&mut self, scheme: &str) {
+    pub fn prefers(&mut self, scheme: &str) {
         let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
         self.ask(
             "Emulation.setEmulatedMedia",
@@ -139,8 +152,20 @@ impl Browser {
         );
     }
 
+    /// Waits until an expression in the page is true, and says whether it ever was.
+    pub fn comes_true(&mut self, expression: &str) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if self.value(expression) == true {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
     /// The value of an expression in the page.
-    pub(super) fn value(&mut self, expression: &str) -> Value {
+    pub fn value(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true });
         let answer = self.ask("Runtime.evaluate", &asked);
         assert!(
@@ -151,15 +176,14 @@ impl Browser {
     }
 
     /// Presses a key.
-    pub(super) fn press(&mut self, key: Key) {
+    pub fn press(&mut self, key: Key) {
         let (name, code) = match key {
-            Key::Tab => ("Tab", 9),
-            Key::Right => ("ArrowRight", 39),
+            Key::Tab => ("Tab".to_owned(), 9),
+            Key::Right => ("ArrowRight".to_owned(), 39),
+            Key::Letter(letter) => (letter.to_string(), u32::from(letter.to_ascii_uppercase())),
         };
         for kind in ["rawKeyDown", "keyUp"] {
-            let event = json!({
-                "type": kind, "key": name, "code": name, "windowsVirtualKeyCode": code,
-            });
+            let event = json!({ "type": kind, "key": name, "windowsVirtualKeyCode": code });
             self.ask("Input.dispatchKeyEvent", &event);
         }
     }

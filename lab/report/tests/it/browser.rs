@@ -1,10 +1,8 @@
 //! Pages in a real browser: without errors, by keys alone, on a phone, in light and dark.
 
-mod protocol;
-
 use crate::fixture;
 use crate::pages::papers;
-use protocol::{Browser, Key};
+use ::browser::{Browser, Key};
 use report::page;
 use report::plot::Kind;
 use serde_json::Value;
