@@ -4,6 +4,7 @@ use super::Answer;
 use super::bench::Bench;
 use super::chunks;
 use super::failure::Failure;
+use super::fdp;
 use super::file;
 use super::live::{self, Ask};
 use super::output::Shown;
@@ -36,6 +37,7 @@ pub(crate) enum Command {
     Smart(Health),
     Zones(zones::Show),
     Chunks(chunks::Show),
+    Fdp(fdp::Show),
     Export(Export),
     Import(Import),
     Stats(told::Stats),
@@ -51,6 +53,7 @@ impl Command {
             Self::Smart(health) => health.run(),
             Self::Zones(show) => show.run(),
             Self::Chunks(show) => show.run(),
+            Self::Fdp(show) => show.run(),
             Self::Export(export) => export.run(),
             Self::Import(import) => import.run(),
             Self::Stats(stats) => stats.run(),

@@ -12,6 +12,7 @@ mod designs_page;
 mod drive;
 mod experiment;
 mod failure;
+mod fdp;
 mod file;
 mod filesystem;
 mod http;

@@ -13,7 +13,7 @@ use std::io::BufWriter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 
 /// Run a program and record its file calls, or its memory accesses
 ///
@@ -60,46 +60,77 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        check_place(&self.out)?;
         if self.memory {
+            check_place(&self.out)?;
             return accesses::record(&self.command, &self.out).map(code);
         }
-        let options = self.options()?;
-        let spool = Spool::new()?;
-        let (program, arguments) = self.command.split_first().expect("it is required");
-        let status = spool.run(program, arguments);
-        let status = status.map_err(|e| Failure::at(Path::new(program), e))?;
-        match self.convert(&spool, &options) {
-            Ok(outcome) => {
-                told(&self.out, &outcome);
-                Ok(code(status))
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-
-    fn options(&self) -> Result<Options, Failure> {
         let real = |path: &Path| path.canonicalize().map_err(|e| Failure::at(path, e));
         let under = self.under.as_deref().map(real).transpose()?;
-        let words: Vec<_> = self.command.iter().map(|word| word.as_bytes()).collect();
-        Ok(Options {
-            under,
-            all: self.all,
+        let recording = Recording::new(&self.out, &self.command)?;
+        let recording = recording.of(under, self.all);
+        let (program, arguments) = self.command.split_first().expect("it is required");
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let status = recording.run(command)?;
+        recording.keep()?;
+        Ok(code(status))
+    }
+}
+
+/// What a program does, on its way to a trace.
+pub(super) struct Recording<'a> {
+    out: &'a Path,
+    program: &'a Path,
+    options: Options,
+    spool: Spool,
+}
+
+impl<'a> Recording<'a> {
+    /// Of `words`, into the file `out`.
+    pub(super) fn new(out: &'a Path, words: &'a [OsString]) -> Result<Self, Failure> {
+        check_place(out)?;
+        let bytes: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        let options = Options {
+            under: None,
+            all: false,
             folder: std::env::current_dir()?,
-            command: OsString::from_vec(words.join(&b' ')).into_vec(),
+            command: OsString::from_vec(bytes.join(&b' ')).into_vec(),
+        };
+        Ok(Self {
+            out,
+            program: Path::new(&words[0]),
+            options,
+            spool: Spool::new()?,
         })
     }
 
-    fn convert(&self, spool: &Spool, options: &Options) -> Result<Outcome, Failure> {
-        let mut file = beside(&self.out)?;
-        let outcome = convert(&spool.folders(), options, BufWriter::new(&mut file));
+    fn of(mut self, under: Option<PathBuf>, all: bool) -> Self {
+        (self.options.under, self.options.all) = (under, all);
+        self
+    }
+
+    /// Runs it to its end.
+    pub(super) fn run(&self, command: Command) -> Result<ExitStatus, Failure> {
+        let status = self.spool.run(command);
+        status.map_err(|e| Failure::at(self.program, e))
+    }
+
+    /// Makes the trace, and says what is in it.
+    pub(super) fn keep(&self) -> Result<(), Failure> {
+        let mut file = beside(self.out)?;
+        let outcome = convert(
+            &self.spool.folders(),
+            &self.options,
+            BufWriter::new(&mut file),
+        );
         let outcome = outcome.map_err(|error| match error {
-            ConvertError::Nothing => Failure::at(Path::new(&self.command[0]), error),
-            error => Failure::at(&self.out, error),
+            ConvertError::Nothing => Failure::at(self.program, error),
+            error => Failure::at(self.out, error),
         })?;
-        file.persist(&self.out)
-            .map_err(|e| Failure::at(&self.out, e.error))?;
-        Ok(outcome)
+        file.persist(self.out)
+            .map_err(|e| Failure::at(self.out, e.error))?;
+        told(self.out, &outcome);
+        Ok(())
     }
 }
 

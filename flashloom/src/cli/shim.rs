@@ -2,11 +2,11 @@
 
 use super::failure::Failure;
 use super::output::{emit, note};
-use super::record::code;
+use super::record::{Recording, code};
 use clap::{Args, Subcommand};
 use engine::Signals;
 use fuse::{MountOptions, Show, TreeFs};
-use shim::run::{Keeper, Placer, READY, unseen};
+use shim::run::{Keeper, Placer, READY, run, unseen};
 use shim::view::View;
 use std::ffi::OsString;
 use std::io;
@@ -39,6 +39,9 @@ pub(crate) struct Shim {
     /// A mounted zonefs, or a folder that does as one
     #[arg(long, value_name = "DIR")]
     zones: Option<PathBuf>,
+    /// Write a trace of its file calls, placed or not, as `flashloom record` does
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -119,12 +122,20 @@ impl Shim {
             ));
         }
         let zones = self.zones.as_deref().map(folder).transpose()?;
+        let record = self.record.as_deref();
+        let recording = record.map(|out| Recording::new(out, &self.command));
+        let recording = recording.transpose()?;
         let _keeper = zones.as_deref().map(keep).transpose()?;
+        let failed = |error| Failure::at(Path::new(program), error);
         let placer = Placer::new()?;
-        let status = placer.run((program, arguments), rules, zones.as_deref());
-        Ok(code(
-            status.map_err(|e| Failure::at(Path::new(program), e))?,
-        ))
+        let command = placer.command((program, arguments), rules, zones.as_deref());
+        let command = command.map_err(failed)?;
+        let Some(recording) = recording else {
+            return Ok(code(run(command).map_err(failed)?));
+        };
+        let status = recording.run(command)?;
+        recording.keep()?;
+        Ok(code(status))
     }
 }
 

@@ -90,6 +90,39 @@ fn zones_are_filled_from_their_starts() {
 }
 
 #[test]
+fn placement_handles_are_told_with_what_was_written() {
+    let bench = Bench::new();
+    bench.done("drive create f.flash --preset fdp --size 64MiB");
+    let fdp = || bench.json("drive fdp f.flash", "flashloom.drive-fdp/1");
+    let fresh = fdp();
+    assert_eq!(number(&fresh, "/host_written_bytes"), 0);
+    assert_eq!(fresh["write_amplification"], serde_json::Value::Null);
+    let unit = number(&fresh, "/unit_bytes");
+    let list = fresh["list"].as_array().expect("a list");
+    let handles = number(&fresh, "/handles_per_group") * number(&fresh, "/reclaim_groups");
+    assert_eq!(list.len() as u64, handles);
+    bench.write("in.img", image(MIB, "unit"));
+    bench.done("drive import f.flash in.img");
+    let written = fdp();
+    let bytes = number(&written, "/host_written_bytes");
+    assert!(bytes > 0 && bytes <= MIB as u64, "{bytes}");
+    assert_eq!(written["write_amplification"], 1.0);
+    // What has no handle goes to the first one.
+    assert!(number(&written, "/list/0/room_bytes") <= unit - bytes % unit);
+    assert_eq!(written["list"][1], fresh["list"][1]);
+    let said = bench.done("drive fdp f.flash");
+    assert!(
+        said.contains("amplification") && said.contains("group 0, handle 1"),
+        "{said}"
+    );
+    bench.done("drive create d.flash --size 64MiB");
+    bench.refuses(
+        "drive fdp d.flash",
+        &["d.flash: expected a drive with placement handles"],
+    );
+}
+
+#[test]
 fn drives_say_how_they_are_reached() {
     for (preset, said) in [
         ("block", "block, by blocks"),

@@ -3,7 +3,6 @@
 use crate::serve::Served;
 use crate::{Bench, Said, number};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 pub(crate) const READ: u16 = 0;

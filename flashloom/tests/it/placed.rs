@@ -173,3 +173,35 @@ fn a_view_follows_what_programs_do_and_daemons_that_die() {
     });
     assert_ne!(shown.daemon(), Some(first));
 }
+
+/// The same calls, whether the files are placed or not; what is placed is not written twice.
+#[test]
+fn what_is_placed_can_be_recorded_meanwhile() {
+    let bench = prepared();
+    let script =
+        "head -c 3000001 /dev/zero > a.log; mv a.log b.log; echo x > plain; cat b.log | wc -c";
+    let record = |words: &[&str], out: &str| {
+        let all = [words, &[out, "--", "sh", "-c", script]].concat();
+        let said = bench.run_words(&all);
+        assert_eq!(
+            (said.code, said.out.trim()),
+            (Some(0), "3000001"),
+            "{}",
+            said.err
+        );
+        for name in ["a.log", "b.log", "plain"] {
+            let _ = fs::remove_file(bench.path(name));
+        }
+        let info = bench.json(&format!("trace info {out}"), "flashloom.file-trace-info/1");
+        assert_eq!(info["command"], format!("sh -c {script}"));
+        let kinds = info["kinds"].as_array().expect("a list").clone();
+        for name in ["open", "pwrite", "pread", "rename"] {
+            assert!(kinds.iter().any(|kind| kind["call"] == name), "{name}");
+        }
+        (info["write_bytes"].clone(), info["read_bytes"].clone())
+    };
+    let shim = ["shim", "--rules", "rules", "--zones", "zones", "--record"];
+    let placed = record(&shim, "placed.flt");
+    assert_eq!(placed.0, 3_000_003);
+    assert_eq!(placed, record(&["record", "-o"], "plain.flt"));
+}

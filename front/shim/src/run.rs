@@ -71,17 +71,16 @@ impl Spool {
         self.disk.path().join(LIBRARY)
     }
 
-    /// Runs a program to its end. Meanwhile this process ignores the signals by
-    /// which a terminal ends programs, so that the recording outlives one that
-    /// is interrupted.
+    /// Runs a program to its end, as [`run`] does, and notes what it asks of the system and
+    /// of libraries that are preloaded into it.
     ///
     /// # Errors
     /// If the program cannot be started.
-    pub fn run(&self, program: &OsStr, arguments: &[OsString]) -> io::Result<ExitStatus> {
-        let mut command = command(program, arguments, self.library());
+    pub fn run(&self, mut command: Command) -> io::Result<ExitStatus> {
+        preload(&mut command, self.library());
         let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();
         command.env(SPOOL, folders.join(OsStr::new(":")));
-        wait(command)
+        run(command)
     }
 }
 
@@ -119,26 +118,15 @@ impl Placer {
         rules: &Path,
         zones: Option<&Path>,
     ) -> io::Result<Command> {
-        let mut command = command(program, arguments, self.library());
+        let mut command = Command::new(program);
+        command.args(arguments);
+        preload(&mut command, self.library());
         command.env(RULES, rules.canonicalize().unwrap_or_else(|_| rules.into()));
         match zones {
             Some(zones) => command.env(ZONES, zones.canonicalize()?),
             None => command.env_remove(ZONES),
         };
         Ok(command)
-    }
-
-    /// Runs a program to its end, as [`Spool::run`] does.
-    ///
-    /// # Errors
-    /// If the program cannot be started, or a path leads nowhere.
-    pub fn run(
-        &self,
-        what: (&OsStr, &[OsString]),
-        rules: &Path,
-        zones: Option<&Path>,
-    ) -> io::Result<ExitStatus> {
-        wait(self.command(what, rules, zones)?)
     }
 }
 
@@ -305,20 +293,27 @@ fn told(bytes: &[u8]) -> Option<&'static str> {
     is_go.then_some("it is a Go program, which makes system calls on its own")
 }
 
-/// A program under a library, before others that are preloaded.
-fn command(program: &OsStr, arguments: &[OsString], library: PathBuf) -> Command {
-    let mut preload = library.into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|it| !it.is_empty()) {
-        preload.push(":");
-        preload.push(others);
+/// Puts a library before all others that are preloaded into a program.
+fn preload(command: &mut Command, library: PathBuf) {
+    let set = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD");
+    let others = match set {
+        Some((_, value)) => value.map(OsStr::to_owned),
+        None => std::env::var_os("LD_PRELOAD"),
+    };
+    let mut all = library.into_os_string();
+    if let Some(others) = others.filter(|it| !it.is_empty()) {
+        all.push(":");
+        all.push(others);
     }
-    let mut command = Command::new(program);
-    command.args(arguments).env("LD_PRELOAD", preload);
-    command
+    command.env("LD_PRELOAD", all);
 }
 
-/// Runs a program to its end, through what a terminal sends to end it.
-fn wait(mut command: Command) -> io::Result<ExitStatus> {
+/// Runs a program to its end. Meanwhile this process ignores the signals by which a terminal
+/// ends programs, so that it outlives one that is interrupted.
+///
+/// # Errors
+/// If the program cannot be started.
+pub fn run(mut command: Command) -> io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, ignore(signal)));
     let status = child.wait();

@@ -33,7 +33,8 @@ fn run(rules: &Path, zones: &Path, command: &[OsString]) -> Result<ExitCode, Str
     })?;
     let (program, arguments) = command.split_first().ok_or("no program is given")?;
     let placer = Placer::new().map_err(error)?;
-    let status = placer.run((program, arguments), rules, Some(&zones));
+    let command = placer.command((program, arguments), rules, Some(&zones));
+    let status = command.and_then(shim::run::run);
     let code = status.map_err(error)?.code().unwrap_or(1);
     Ok(ExitCode::from(code as u8))
 }

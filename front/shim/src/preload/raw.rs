@@ -1,24 +1,56 @@
 //! System calls of our own, past every hook; `errno`; the clock.
 
-use super::next::Next;
 use crate::wire::Info;
+use core::arch::asm;
 use core::ffi::{c_char, c_int, c_long};
 use core::mem::MaybeUninit;
 
-static SYSCALL: Next = Next::new(b"syscall\0");
+/// The least answer of the kernel that is an error.
+const ERRORS: isize = -4095;
 
-/// Makes a system call. The answer is negative if it failed.
+/// Makes a system call. The answer is negative if it failed, and `errno` says why. The C
+/// library is not asked: another library that is loaded may stand in front of its `syscall`.
 pub(crate) fn call(number: c_long, args: [usize; 6]) -> isize {
-    let next = SYSCALL.get();
-    // SAFETY: `syscall` takes up to seven words in registers, in any C
-    // library; what the call does with them is up to the callers below.
-    let answer = unsafe {
-        let [a, b, c, d, e, f] = args;
-        type Syscall =
-            unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
-        core::mem::transmute::<*mut core::ffi::c_void, Syscall>(next)(number, a, b, c, d, e, f)
-    };
-    answer as isize
+    // SAFETY: the kernel keeps all other registers and the stack; what the call does with
+    // the arguments is up to the callers below.
+    let answer = unsafe { enter(number, args) };
+    if (ERRORS..0).contains(&answer) {
+        set_errno(-answer as c_int);
+        return -1;
+    }
+    answer
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn enter(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let answer;
+    // SAFETY: as the caller says.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => answer,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    answer
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn enter(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let answer;
+    // SAFETY: as the caller says.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a as isize => answer,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
+            options(nostack)
+        );
+    }
+    answer
 }
 
 /// The error of the last call of this thread.

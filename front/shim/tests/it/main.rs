@@ -60,7 +60,9 @@ impl Place {
         let more = arguments.iter().map(OsString::from);
         let words: Vec<_> = words.into_iter().chain(more).collect();
         let spool = Spool::new().unwrap();
-        let status = spool.run("/bin/sh".as_ref(), &words).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(&words);
+        let status = spool.run(command).unwrap();
         assert!(status.success(), "{program:?}: {status}");
         let options = Options {
             under: Some(folder.canonicalize().unwrap()),
