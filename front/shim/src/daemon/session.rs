@@ -333,6 +333,7 @@ impl Session {
                 sharing.fill_purse(client);
                 Ok(Answer::of([end, done as u64, 0]))
             }
+            Op::Seek => self.seek(id, along.ok_or_else(bad)?, (request.a as i64, request.b)),
             Op::Truncate => {
                 sharing.truncate(id, request.a)?;
                 Ok(Answer::default())
@@ -359,6 +360,22 @@ impl Session {
                 self.reads(client, id, request)
             }
         }
+    }
+
+    /// Moves an offset that processes share. Those who write there move it too, so between
+    /// looking and moving there must be no writer.
+    fn seek(&self, id: FileId, fd: c_int, (by, whence): (i64, u64)) -> Done {
+        let _alone = self.sharing.alone(id)?;
+        let from = match whence as c_int {
+            libc::SEEK_SET => 0,
+            libc::SEEK_CUR => sys::seek(fd, 0, libc::SEEK_CUR)?,
+            libc::SEEK_END => self.sharing.volume.status(id).ok_or(Fault::Gone)?.size,
+            _ => return Err(bad()),
+        };
+        let to = (from as i64).checked_add(by).filter(|to| *to >= 0);
+        let to = to.ok_or(Fault::Errno(libc::EINVAL))? as u64;
+        sys::seek(fd, to, libc::SEEK_SET)?;
+        Ok(Answer::of([to, 0, 0]))
     }
 
     fn reads(&self, client: &Arc<Client>, id: FileId, request: Request<'_>) -> Done {

@@ -249,8 +249,12 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
     on(
         fd,
         |open, volume| {
-            let size = volume.size(&open.file)? as i64;
             let mut offset = open.offset.hold();
+            let simple = [libc::SEEK_SET, libc::SEEK_CUR, libc::SEEK_END].contains(&whence);
+            if offset.shared && open.writes() && simple {
+                return Ok(volume.seek(&open.file, fd, (to, whence))? as i64);
+            }
+            let size = volume.size(&open.file)? as i64;
             let new = match whence {
                 libc::SEEK_SET => Some(to),
                 libc::SEEK_CUR if offset.shared => {

@@ -4,7 +4,8 @@
 //! then on it is the kernel's, of the file that stands for the placed one, so that it is the
 //! same for all who have inherited it, programs without this library included. Who reads
 //! takes its part by moving that on before it reads, so no two read the same; who writes
-//! moves it on while nobody else can write to the file.
+//! moves it on while nobody else can write to the file, and so does who seeks, if one could
+//! write by the opening.
 
 use super::fault::Fault;
 use crate::sys::{self, Errno};

@@ -286,6 +286,23 @@ impl Volume {
         Ok((answer.words[0], answer.words[1] as usize))
     }
 
+    /// Moves an offset that other processes may have while none of them writes; gives where
+    /// it is.
+    #[cold]
+    pub(super) fn seek(
+        &self,
+        file: &File,
+        fd: c_int,
+        (by, whence): (i64, c_int),
+    ) -> Result<u64, Fault> {
+        let request = Request {
+            a: by as u64,
+            b: whence as u64,
+            ..Request::new(Op::Seek, file.id.0)
+        };
+        Ok(self.link.ask_along(request, Some(fd))?.words[0])
+    }
+
     /// Reads from `offset`; gives how much.
     pub(super) fn read(
         &'static self,

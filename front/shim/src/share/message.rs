@@ -95,6 +95,9 @@ ops! {
     /// A number for a file of which nobody knows the number any more, at the path that
     /// follows. What stands for it comes along. Answers all who ask for the same one alike.
     Renew = 25,
+    /// Moves the offset of the descriptor that comes along while nobody writes: by so many
+    /// bytes, from where the second word says as for `lseek`. Answers with where it is.
+    Seek = 26,
 }
 
 /// An offset that stands for the end.
@@ -250,7 +253,7 @@ mod tests {
         }
         assert!(Request::decode(&[0; 40]).is_none());
         assert!(Request::decode(&[255; 40]).is_none());
-        assert!(Request::decode(&head([26, 0, 0, 0])).is_none());
-        assert!(Request::decode(&head([25, 0, 0, 0])).is_some());
+        assert!(Request::decode(&head([27, 0, 0, 0])).is_none());
+        assert!(Request::decode(&head([26, 0, 0, 0])).is_some());
     }
 }
