@@ -96,7 +96,7 @@ impl<B: Backend> Peer<B> {
             let connection = self.connection.borrow();
             (connection.keep_alive_ms(), connection.is_live())
         };
-        let patience = *self.patience.borrow();
+        let mut patience = self.patience.borrow_mut();
         if patience.is_up(now, keep_alive_ms, is_live) {
             self.hang_up();
         }

@@ -113,6 +113,30 @@ fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
     await_links(&served, 0);
 }
 
+/// What a host says in time is not missed because nobody has listened to it: the thread may be
+/// busy until the time is over.
+#[test]
+fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    admin.open(0, 0);
+    let reply = admin.connect_as(crate::host::HOST, NQN, 0, 0xffff, 1000);
+    assert_eq!(reply.status, 0);
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    served.drives.handle.open(move |_| {
+        tell.send(()).expect("heard");
+        // It ends when the other side is dropped.
+        let _ = held.recv();
+    });
+    told.recv().expect("it runs");
+    std::thread::sleep(Duration::from_millis(600));
+    let name = admin.post(Sqe::fabrics(4), &[], 0);
+    std::thread::sleep(Duration::from_millis(700));
+    drop(hold);
+    assert_eq!(admin.reap(name, &[]).cid, name);
+}
+
 /// It takes as long as that takes.
 #[test]
 fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
