@@ -251,7 +251,12 @@ impl Connection {
     pub fn hang_up(&mut self) -> Option<Link> {
         self.ending();
         self.output = Output::default();
-        self.link.take()
+        self.left()
+    }
+
+    /// Gives the queue that it was, once it is over.
+    pub fn left(&mut self) -> Option<Link> {
+        self.link.take_if(|_| self.phase == Phase::Over)
     }
 
     /// Reads and answers nothing any more.

@@ -1,8 +1,8 @@
 //! Where hosts are listened for.
 //!
 //! Invariants: all connections are on the thread of the simulation; there are at most
-//! [`CONNECTIONS`], and one more takes the place of the oldest that is no queue, or is hung up
-//! on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
+//! [`CONNECTIONS`], and one more takes the place of one that is over, of the oldest that is no
+//! queue, or is hung up on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
 //! there is none.
 
 use super::patience::LEAVE_TIME;
@@ -124,16 +124,20 @@ struct Crowd<B> {
 }
 
 impl<B: Backend> Crowd<B> {
-    /// Whether there is room for one more, which the oldest that is no queue makes.
+    /// Whether there is room for one more, which one that is over makes, or the oldest that is no
+    /// queue.
     fn admits(&self) -> bool {
         let mut peers = self.peers.borrow_mut();
         peers.retain(|peer| peer.strong_count() > 0);
         if peers.len() < CONNECTIONS {
             return true;
         }
-        let mut strangers = peers.iter().filter_map(Weak::upgrade);
-        let oldest = strangers.find(|peer| peer.is_stranger());
-        oldest.map(|peer| peer.hang_up()).is_some()
+        let first = |is_less: fn(&Peer<B>) -> bool| {
+            let mut all = peers.iter().filter_map(Weak::upgrade);
+            all.find(|peer| is_less(peer))
+        };
+        let found = first(Peer::is_over).or_else(|| first(Peer::is_stranger));
+        found.map(|peer| peer.hang_up()).is_some()
     }
 
     fn came(&self, peer: &Rc<Peer<B>>) {

@@ -2,7 +2,7 @@
 
 use crate::host::{Host, NQN, Reply, Sqe};
 use crate::memory::{Alive, Memory};
-use crate::wire::dial;
+use crate::wire::{Wire, dial};
 use engine::Pace;
 use nvme::tcp::Target;
 use sim::Kernel;
@@ -195,6 +195,44 @@ fn thousands_of_idle_connections_disturb_nobody() {
     is_well();
     drop((idle, filled));
     is_well();
+}
+
+/// Whoever is told why he is hung up on, and stays, is no reason to turn others away.
+#[test]
+fn connections_that_have_ended_make_room_for_others() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let ended: Vec<_> = (0..300)
+        .map(|_| {
+            let mut host = Host::new(dial(served.address));
+            host.wire.send(&[0xee; 8]);
+            // It is told, unless it had to make room already.
+            let _ = host.unit();
+            host
+        })
+        .collect();
+    let mut io = queue(served.address, controller, 1);
+    let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
+    assert_eq!(reply.status, 0);
+    drop(ended);
+}
+
+#[test]
+fn the_number_of_a_queue_that_was_left_can_be_had_at_once() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    for _ in 0..3 {
+        let mut io = queue(served.address, controller, 1);
+        assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
+        // The first has not closed its socket.
+        let mut next = queue(served.address, controller, 1);
+        assert_eq!(next.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
+        assert_eq!(io.unit(), None);
+        assert_eq!(next.call(Sqe::fabrics(8), &[], 0).status, 0);
+    }
+    await_links(&served, 1);
 }
 
 #[test]
