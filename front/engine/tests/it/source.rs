@@ -262,3 +262,72 @@ fn who_is_hung_up_on_while_he_waits_for_nothing_hears_of_it_when_he_reads() {
     handle.stop();
     engine.join().expect("it ends");
 }
+
+/// Notes how far a load is when something has come.
+struct Watcher {
+    stream: UnixStream,
+    done: Rc<Cell<u32>>,
+    heard: Rc<Cell<u32>>,
+}
+
+impl Source for Watcher {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    fn turn(&self, has_come: bool) -> Next {
+        if has_come && (&self.stream).read(&mut [0; 8]).is_ok() {
+            self.heard.set(self.done.get());
+        }
+        Next::Wait {
+            read: true,
+            write: false,
+        }
+    }
+}
+
+/// A load whose events take long does not have as many of them between two looks at who has come
+/// as one whose events take nothing.
+#[test]
+fn who_comes_while_events_take_long_is_heard_after_few_of_them() {
+    let (engine, handle) = start(Pace::Free);
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    theirs.set_nonblocking(true).expect("no waiting");
+    let (tell, told) = channel();
+    handle.open(move |desk| {
+        let (done, heard) = (Rc::<Cell<u32>>::default(), Rc::<Cell<u32>>::default());
+        let watcher = Watcher {
+            stream: theirs,
+            done: Rc::clone(&done),
+            heard: Rc::clone(&heard),
+        };
+        let attached = desk.attach(|_| Ok(Rc::new(watcher)));
+        attached.expect("listened to");
+        let sim = desk.value().0.clone();
+        desk.begin(async move {
+            let (mut worst, mut sent) = (0, None);
+            for _ in 0..300 {
+                std::thread::sleep(Duration::from_millis(2));
+                done.set(done.get() + 1);
+                let since = done.get() - heard.get();
+                match sent {
+                    Some(at) if heard.get() >= at => {
+                        worst = worst.max(heard.get() - at);
+                        sent = None;
+                    }
+                    None if since > 5 => {
+                        ours.write_all(&[1]).expect("sent");
+                        sent = Some(done.get());
+                    }
+                    _ => {}
+                }
+                sim.sleep(Ns(1)).await;
+            }
+            tell.send(worst).expect("awaited");
+        });
+    });
+    let worst = told.recv().expect("it runs");
+    assert!((1..=20).contains(&worst), "after {worst} events");
+    handle.stop();
+    engine.join().expect("it ends");
+}
