@@ -7,7 +7,7 @@
 
 use crate::connection::{Common, Connection, Ear, INPUT};
 use crate::export::Export;
-use crate::tls::{Tls, Turnstile};
+use crate::tls::{Tls, turnstile};
 use engine::{Caller, Desk, Handle, Next, Source};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Clients at a time. Each takes a file of the process, which often has 1,024.
 pub const CLIENTS_MAX: usize = 512;
@@ -312,7 +312,7 @@ impl Server {
                         input: RefCell::new(vec![0; INPUT]),
                         spare: RefCell::default(),
                         tls,
-                        turnstile: Turnstile::new(Instant::now()),
+                        turnstile: turnstile(),
                     }),
                     crowd: counted,
                     spare: Cell::new(File::open("/dev/null").ok()),

@@ -5,7 +5,7 @@
 //! else; a controller is there as long as its admin queue is, and its other queues are
 //! told to hang up when it goes.
 
-use crate::auth::{Gate, Secrets};
+use crate::auth::{self, Gate, Secrets};
 use crate::backend::Backend;
 use crate::command::fabrics::{Connect, ConnectData};
 use crate::command::{self, Command, Fabrics, QueueKind};
@@ -14,7 +14,7 @@ use crate::entry::Entry;
 use crate::namespace::{Namespace, Watch};
 use crate::status::Status;
 use crate::token::{Answer, Effect, Link, Token};
-use engine::Service;
+use engine::{Service, Turnstile};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -122,6 +122,8 @@ pub struct Subsystem<B> {
     seats: RefCell<BTreeMap<Link, Seat>>,
     next_link: Cell<u64>,
     next_controller: Cell<u16>,
+    /// Counts how often hosts begin to prove themselves.
+    pub(crate) proofs: Turnstile,
     /// Whether everything was erased once.
     pub(crate) sanitized: Cell<bool>,
 }
@@ -137,6 +139,7 @@ impl<B: Backend> Subsystem<B> {
             seats: RefCell::default(),
             next_link: Cell::new(1),
             next_controller: Cell::new(1),
+            proofs: auth::turnstile(),
             sanitized: Cell::new(false),
         }
     }

@@ -32,6 +32,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Revision 2.1 of the base specification.
 //= nvme-2.1 3.1.4.2
@@ -220,6 +221,9 @@ impl<B: Backend> Scope<B> {
         let gate = self.gate.as_ref().ok_or(Status::CommandSequence)?;
         if len as usize != data.len() {
             return Err(Status::DataLengthInvalid);
+        }
+        if gate.borrow().begins() && !self.subsystem.proofs.admits(Instant::now()) {
+            return Err(Status::Interrupted);
         }
         let outcome = gate.borrow_mut().take(data);
         Ok(Answer {
