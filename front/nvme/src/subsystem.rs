@@ -184,13 +184,13 @@ impl<B: Backend> Subsystem<B> {
         });
         let gated = gate.is_some();
         let controller = if connect.queue == 0 {
-            let controller = self.admit(data, visitor.portal)?;
-            controller.keep_alive_ms.set(connect.keep_alive_ms);
-            controller
+            self.admit(data, visitor.portal)?
         } else {
             self.find(connect.queue, &data)?
         };
         let id = controller.id;
+        let is_admin = connect.queue == 0;
+        let keep_alive_ms = is_admin.then(|| controller.promised(connect.keep_alive_ms));
         let link = self.seat(controller, connect.queue, Some(visitor.hang_up), gate);
         Ok(Answer {
             result: u64::from(id) | u64::from(gated) << PROVE_YOURSELF,
@@ -198,10 +198,10 @@ impl<B: Backend> Subsystem<B> {
                 link,
                 entries: connect.last_entry + 1,
                 flow_control: !connect.no_flow_control,
-                admin: connect.queue == 0,
+                admin: is_admin,
                 gated,
             },
-            keep_alive_ms: (connect.queue == 0).then_some(connect.keep_alive_ms),
+            keep_alive_ms,
             ..Answer::default()
         })
     }

@@ -12,12 +12,13 @@ use crate::backend::Backend;
 use crate::subsystem::{Subsystem, TRANSFER, Visitor};
 use crate::token::{Completion, Link, Token};
 use engine::{Caller, Desk, Next, Source};
+use rustix::net::sockopt;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 128 << 10;
@@ -65,7 +66,10 @@ impl<B: Backend> Peer<B> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         // A host that need not say anything may be gone without having said so.
-        rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, GONE_TIME)?;
+        sockopt::set_tcp_keepintvl(&socket, GONE_TIME / 6)?;
+        sockopt::set_tcp_user_timeout(&socket, GONE_TIME.as_millis() as u32)?;
         Ok(Self {
             portal: socket.local_addr()?,
             socket,
