@@ -6,7 +6,8 @@
 //!
 //! - [`Engine`] owns one thread with one kernel and one value that is not shared
 //!   with any other thread. Requests reach it as closures, in their order.
-//! - [`listen`] opens a socket in the file system.
+//! - [`listen`] opens a socket in the file system; a [`Spare`] file is for who comes when there are
+//!   no more.
 //! - [`Source`] is a file of the outside, such as a socket, that this thread itself listens to.
 //! - [`Output`] is what waits until such a file takes it.
 //! - [`Turnstile`] says how often strangers may ask for what takes long.
@@ -40,7 +41,7 @@ pub use output::Output;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
 pub use reactor::{Caller, Next, Source};
-pub use socket::{is_socket, listen};
+pub use socket::{Spare, is_socket, listen};
 pub use surface::Show;
 pub use thread::{Desk, Engine, Gone, Handle, Service, finish};
 pub use turnstile::Turnstile;

@@ -4,10 +4,14 @@ mod machine;
 
 use engine::{Device, DeviceEngine, DriveFile, Handle, Pace, Show};
 use machine::{Machine, NUM, pair, words};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use sim::Seed;
 use ssd::{DriveMedia, Preset};
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 use units::{Bytes, MIB};
 use vhost::Server;
@@ -280,4 +284,33 @@ fn a_machine_that_cannot_flush_need_not() {
         device.stop();
         engine.join().expect("no panic").expect("saved");
     }
+}
+
+/// Who comes when there are no more files is hung up on: otherwise the thread of the drive would
+/// hear of him for ever, and he would wait. A process of its own has none left.
+#[test]
+fn who_comes_when_there_are_no_more_files_is_hung_up_on() {
+    const ALONE: &str = "FLASHLOOM_TEST_WITHOUT_FILES";
+    if std::env::var_os(ALONE).is_none() {
+        let own = std::env::current_exe().expect("it runs");
+        let name = "who_comes_when_there_are_no_more_files_is_hung_up_on";
+        let few = r#"ulimit -n 128 && exec "$0" --exact "$1""#;
+        let mut alone = Command::new("sh");
+        alone.arg("-c").arg(few).arg(own).arg(name).env(ALONE, "1");
+        let ended = alone.status();
+        assert!(ended.expect("it begins").success());
+        return;
+    }
+    let place = Place::new();
+    let served = Machine::running(&place.path(), 1);
+    let kind = SocketType::STREAM;
+    let late = socket(AddressFamily::UNIX, kind, None).expect("a socket");
+    let all: Vec<_> = std::iter::from_fn(|| late.try_clone().ok()).collect();
+    connect(&late, &SocketAddrUnix::new(place.path()).expect("a path")).expect("it listens");
+    let mut late = UnixStream::from(late);
+    late.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("patience");
+    assert_eq!(late.read(&mut [0]).expect("the end"), 0);
+    drop(all);
+    assert_eq!(served.config().len(), 60);
 }
