@@ -34,7 +34,8 @@ pub enum Content<'a> {
     /// These bytes; as many as the extent has.
     Bytes(&'a [u8]),
     /// One payload for each 4,096 bytes of the extent, the first of which starts
-    /// where a payload starts.
+    /// where a payload starts. A drive of blocks takes the first and the last in part if
+    /// the extent has no more of them.
     Sectors(&'a [Payload]),
 }
 

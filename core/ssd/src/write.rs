@@ -241,11 +241,11 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
     match content {
         Content::Nothing if whole => *payload = Payload::Zero,
         Content::Fill(pattern) if whole => *payload = Payload::Fill(pattern),
-        Content::Sectors(new) if whole => *payload = new[offset / UNIT].clone(),
+        Content::Sectors(new) if whole => *payload = sector_at(new, offset).clone(),
         Content::Bytes(new) if whole => *payload = Payload::of(&new[offset..offset + UNIT]),
         _ => {
             let written = wlog::mask((from / LINE) as u8, ((to - from) / LINE) as u8);
-            let lost = payload.lost() & !written;
+            let mut lost = payload.lost() & !written;
             let mut bytes = payload.to_bytes();
             match content {
                 Content::Nothing => bytes[from..to].fill(0),
@@ -255,9 +255,66 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
                 Content::Bytes(new) => {
                     bytes[from..to].copy_from_slice(&new[offset..offset + (to - from)]);
                 }
-                Content::Sectors(_) => panic!("payloads are written whole"),
+                Content::Sectors(new) => {
+                    let new = sector_at(new, offset);
+                    lost |= new.lost() & written;
+                    bytes[from..to].copy_from_slice(&new.to_bytes()[from..to]);
+                }
             }
             *payload = Payload::with_lost(bytes, lost);
         }
+    }
+}
+
+/// The payload of the sector that byte `offset` of an extent is in: the first one may lie before
+/// the extent in part.
+fn sector_at(payloads: &[Payload], offset: usize) -> &Payload {
+    &payloads[offset.div_ceil(UNIT)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Payloads `new` over pages of two sectors each, from byte `start` to `end` of all.
+    fn laid(new: &[Payload], start: usize, end: usize) -> Vec<Payload> {
+        let page_bytes = 2 * UNIT;
+        let pages = (start / page_bytes..end.div_ceil(page_bytes)).map(|page| {
+            let first = page * page_bytes;
+            let (from, to) = (start.max(first), end.min(first + page_bytes));
+            let part = Part {
+                page: page as u32,
+                from: from - first,
+                to: to - first,
+                offset: from - start,
+            };
+            let mut laid = vec![Payload::Zero; 2];
+            let old = vec![Payload::Fill(0), Payload::with_lost([1; UNIT], 1 << 63)];
+            lay_over_page(&mut laid, Some(old), part, Content::Sectors(new));
+            laid
+        });
+        pages.flatten().collect()
+    }
+
+    #[test]
+    fn payloads_are_laid_over_in_part_with_what_is_lost_of_them() {
+        let new = [
+            Payload::Lost,
+            Payload::Fill(u64::from_le_bytes([7; 8])),
+            Payload::with_lost([9; UNIT], 1),
+        ];
+        let laid = laid(&new, UNIT - 512, 2 * UNIT + 512);
+        assert_eq!(laid[0].lost(), 0xff << 56, "the end of the first");
+        assert_eq!(laid[1], new[1]);
+        assert_eq!(laid[2].lost(), 1);
+        assert_eq!(laid[2].to_bytes()[64..512], [9; 448]);
+        assert_eq!(laid[2].to_bytes()[512..], [0; UNIT - 512]);
+        assert_eq!(laid[3].lost(), 1 << 63, "it was before");
+    }
+
+    #[test]
+    fn a_part_of_one_payload_is_laid_over() {
+        let laid = laid(&[Payload::Lost], 512, 1024);
+        assert_eq!(laid[0].lost(), 0xff << 8);
     }
 }

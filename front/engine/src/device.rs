@@ -30,8 +30,8 @@ use units::{Extent, Origin, Placement, SECTOR};
 /// zeros have no data to be counted by.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
-/// Units that are made unreadable at a time.
-const SPOILED: u64 = 256;
+/// What is written so that it cannot be read, so much at a time.
+static LOST: [Payload; 256] = [const { Payload::Lost }; 256];
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -349,45 +349,24 @@ impl Device {
         Ok(())
     }
 
-    /// Makes reads of any part of a range fail until that is written, on a drive of blocks that
-    /// is shown as it is.
+    /// Makes reads of any sector that a range touches fail until that is written, on a drive of
+    /// blocks that is shown as it is. It is as durable as a write.
     ///
     /// # Errors
     /// As [`Device::write`].
     pub async fn spoil(&self, offset: u64, len: u64) -> Result<(), Fault> {
         self.may_write(offset, len)?;
-        let (unit, end) = (UNIT as u64, offset + len);
-        let mut at = offset / unit * unit;
-        let _held = self.hold_bytes(at, end.next_multiple_of(unit) - at).await;
+        let most = (LOST.len() * UNIT) as u64;
+        let (mut at, end) = (offset, offset + len);
+        let _held = self.hold_bytes(offset, len).await;
         while at < end {
-            let behind = end.next_multiple_of(unit).min(at + SPOILED * unit);
-            let units = (at..behind).step_by(UNIT);
-            let spoiled: Vec<Payload> = units.map(|unit| self.spoiled(unit, offset, end)).collect();
-            let (extent, content) = (covering(at, behind - at), Content::Sectors(&spoiled));
-            let extent = extent.expect("not empty");
-            let own = (Placement(0), Origin(0));
-            self.drive
-                .write(extent, content, own.0, own.1, false)
-                .await?;
-            at = behind;
+            let next = end.min((at / most + 1) * most);
+            let extent = covering(at, next - at).expect("not empty");
+            let (lost, to) = (Content::Sectors(&LOST), Placement(0));
+            self.drive.write(extent, lost, to, Origin(0), false).await?;
+            at = next;
         }
         self.promise().await
-    }
-
-    /// The unit at `unit`, with what lies between `from` and `to` lost.
-    fn spoiled(&self, unit: u64, from: u64, to: u64) -> Payload {
-        let part = (UNIT / u64::BITS as usize) as u64;
-        let lost = (0..u64::from(u64::BITS)).filter(|number| {
-            let at = unit + number * part;
-            (from..to).contains(&at)
-        });
-        let lost = lost.fold(0, |lost, number| lost | 1 << number);
-        let page = self.drive.layout().page_bytes();
-        let sectors = self.drive.peek((unit / page) as u32);
-        let kept =
-            sectors.and_then(|sectors| sectors.into_iter().nth((unit % page) as usize / UNIT));
-        let kept = kept.unwrap_or_default();
-        Payload::with_lost(kept.to_bytes(), kept.lost() | lost)
     }
 
     /// Deallocates the mapped pages that lie wholly in a range, and leaves the rest as it is.

@@ -6,9 +6,11 @@
 //!
 //! - [`Engine`] owns one thread with one kernel and one value that is not shared
 //!   with any other thread. Requests reach it as closures, in their order.
-//! - [`listen`] opens a socket in the file system.
+//! - [`listen`] opens a socket in the file system; a [`Spare`] file is for who comes when there are
+//!   no more.
 //! - [`Source`] is a file of the outside, such as a socket, that this thread itself listens to.
 //! - [`Output`] is what waits until such a file takes it.
+//! - [`Turnstile`] says how often strangers may ask for what takes long.
 //! - [`Show`] says whether the addresses of a drive are shown or those of a layer above it
 //!   that remaps them.
 //! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps it up with a
@@ -28,6 +30,7 @@ mod reactor;
 mod socket;
 mod surface;
 mod thread;
+mod turnstile;
 
 pub use device::{Device, DeviceEngine, Fault, Medium};
 pub use faults::Injected;
@@ -38,6 +41,7 @@ pub use output::Output;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
 pub use reactor::{Caller, Next, Source};
-pub use socket::{is_socket, listen};
+pub use socket::{Spare, is_socket, listen};
 pub use surface::Show;
 pub use thread::{Desk, Engine, Gone, Handle, Service, finish};
+pub use turnstile::Turnstile;

@@ -1,10 +1,11 @@
 //! Ranges of bytes that one request at a time may change.
 //!
 //! Invariants: two ranges that are held do not overlap; who waits for a range
-//! goes on only after those that came before and overlap it.
+//! goes on only after those that came before and overlap it, and is woken once.
 
 use sim::{Signal, Sim};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -12,8 +13,17 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(crate) struct Ranges {
     /// Held and waited for, in the order in which they were asked for.
-    queue: RefCell<Vec<(u64, Range<u64>)>>,
-    left: Signal,
+    queue: RefCell<VecDeque<Wanted>>,
+}
+
+/// A range that is held or waited for.
+struct Wanted {
+    ticket: u64,
+    range: Range<u64>,
+    /// Earlier ones that overlap it.
+    ahead: usize,
+    /// Notified when there is none any more; none if there was none at first.
+    turn: Option<Rc<Signal>>,
 }
 
 /// Holds a range until it is dropped.
@@ -26,47 +36,62 @@ pub(crate) struct Held {
 impl Ranges {
     /// Waits until nobody who came before holds or wants any of `range`.
     pub(crate) async fn hold(self: &Rc<Self>, sim: &Sim, range: Range<u64>) -> Held {
-        let ticket = {
-            let mut queue = self.queue.borrow_mut();
-            let ticket = queue.last().map_or(0, |(last, _)| last + 1);
-            queue.push((ticket, range));
-            ticket
-        };
+        let (ticket, turn) = self.want(range);
         let held = Held {
             sim: sim.clone(),
             ranges: Rc::clone(self),
             ticket,
         };
-        while self.is_behind(ticket) {
-            self.left.wait(sim).await;
+        if let Some(turn) = turn {
+            turn.wait(sim).await;
         }
         held
     }
 
-    /// Whether an earlier range overlaps that of `ticket`.
-    fn is_behind(&self, ticket: u64) -> bool {
-        let queue = self.queue.borrow();
-        let own = queue.iter().position(|(other, _)| *other == ticket);
-        let own = own.expect("who holds a ticket is in the queue");
-        let range = &queue[own].1;
-        let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
-        queue[..own].iter().any(|(_, other)| overlaps(other))
+    /// Queues up; gives the ticket, and what to wait for, if there is anything.
+    fn want(&self, range: Range<u64>) -> (u64, Option<Rc<Signal>>) {
+        let mut queue = self.queue.borrow_mut();
+        let ticket = queue.back().map_or(0, |last| last.ticket + 1);
+        let ahead = queue.iter().filter(|other| other.overlaps(&range)).count();
+        let turn = (ahead > 0).then(Rc::<Signal>::default);
+        queue.push_back(Wanted {
+            ticket,
+            range,
+            ahead,
+            turn: turn.clone(),
+        });
+        (ticket, turn)
+    }
+}
+
+impl Wanted {
+    fn overlaps(&self, other: &Range<u64>) -> bool {
+        self.range.start < other.end && other.start < self.range.end
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         let mut queue = self.ranges.queue.borrow_mut();
-        queue.retain(|(ticket, _)| *ticket != self.ticket);
-        drop(queue);
-        self.ranges.left.notify(&self.sim);
+        let at = queue.binary_search_by_key(&self.ticket, |wanted| wanted.ticket);
+        let left = at
+            .ok()
+            .and_then(|at| queue.remove(at).map(|left| (at, left.range)));
+        let (at, range) = left.expect("who holds a ticket is in the queue");
+        for behind in queue.range_mut(at..).filter(|other| other.overlaps(&range)) {
+            behind.ahead -= 1;
+            if let (0, Some(turn)) = (behind.ahead, &behind.turn) {
+                turn.notify(&self.sim);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Kernel;
+    use sim::{Kernel, Seed, timeout};
+    use std::cell::Cell;
     use units::Ns;
 
     #[test]
@@ -86,5 +111,80 @@ mod tests {
         let expected = [(0, "a"), (0, "c"), (10, "b"), (10, "d")];
         assert_eq!(*log.borrow(), expected);
         assert!(ranges.queue.borrow().is_empty());
+    }
+
+    /// Whoever comes to a range at the start holds it when all before it that overlap have.
+    #[test]
+    fn ranges_are_held_when_the_last_of_those_before_is_left() {
+        let mut chance = Seed(1).stream("ranges");
+        for _ in 0..100 {
+            let kernel = Kernel::new();
+            let sim = kernel.sim();
+            let (ranges, log) = (Rc::<Ranges>::default(), Rc::new(RefCell::new(Vec::new())));
+            let mut ends: Vec<(Range<u64>, u64)> = Vec::new();
+            let mut expected = Vec::new();
+            for name in 0..40 {
+                let (start, span) = (chance.below(50), 1 + chance.below(20));
+                let range = start..start + 1 + chance.below(8);
+                let before = ends
+                    .iter()
+                    .filter(|(other, _)| other.start < range.end && range.start < other.end);
+                let begin = before.map(|(_, end)| *end).max().unwrap_or(0);
+                expected.push((name, begin));
+                ends.push((range.clone(), begin + span));
+                let (clock, ranges, log) = (sim.clone(), Rc::clone(&ranges), Rc::clone(&log));
+                sim.spawn_detached(async move {
+                    let _held = ranges.hold(&clock, range).await;
+                    log.borrow_mut().push((name, clock.now().0));
+                    clock.sleep(Ns(span)).await;
+                });
+            }
+            kernel.run();
+            log.borrow_mut().sort_unstable();
+            assert_eq!(*log.borrow(), expected);
+        }
+    }
+
+    #[test]
+    fn who_gives_up_is_waited_for_no_more() {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let (ranges, begun) = (Rc::<Ranges>::default(), Rc::new(Cell::new(Ns::ZERO)));
+        let (clock, own) = (sim.clone(), Rc::clone(&ranges));
+        sim.spawn_detached(async move {
+            let _held = own.hold(&clock, 0..4).await;
+            clock.sleep(Ns(100)).await;
+        });
+        let (clock, own) = (sim.clone(), Rc::clone(&ranges));
+        sim.spawn_detached(async move {
+            let held = timeout(&clock, Ns(10), own.hold(&clock, 0..8)).await;
+            assert!(held.is_err());
+        });
+        let (clock, own, at) = (sim.clone(), Rc::clone(&ranges), Rc::clone(&begun));
+        sim.spawn_detached(async move {
+            let _held = own.hold(&clock, 4..8).await;
+            at.set(clock.now());
+        });
+        kernel.run();
+        assert_eq!(begun.get(), Ns(10));
+        assert!(ranges.queue.borrow().is_empty());
+    }
+
+    /// Each has an event to begin with, one when it is woken, and one when it has slept.
+    #[test]
+    fn those_who_wait_for_one_range_cost_no_more_each_however_many_they_are() {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let ranges = Rc::<Ranges>::default();
+        for _ in 0..1000 {
+            let (clock, ranges) = (sim.clone(), Rc::clone(&ranges));
+            sim.spawn_detached(async move {
+                let _held = ranges.hold(&clock, 0..8).await;
+                clock.sleep(Ns(10)).await;
+            });
+        }
+        let events = std::iter::from_fn(|| kernel.step().then_some(())).count();
+        assert!(events <= 3000, "{events}");
+        assert_eq!(sim.now(), Ns(10_000));
     }
 }

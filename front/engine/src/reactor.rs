@@ -2,9 +2,9 @@
 //! are read and written without waiting, such as sockets.
 //!
 //! Invariants: a source has its turn when its file is ready for what it waits for, and when
-//! somebody has called it, and at no other time; a source that leaves is dropped and has no
-//! turn again; whoever sends a request wakes the thread if it sleeps, and makes no system
-//! call if it does not.
+//! somebody has called it, and at no other time, but once if its other end is gone; a source
+//! that leaves is dropped and has no turn again; whoever sends a request wakes the thread if it
+//! sleeps, and makes no system call if it does not.
 
 use crate::thread::Arrived;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -221,22 +221,8 @@ impl Reactor {
         };
         self.arrived.set(Arrived { taken, asked });
         self.looked.set(taken);
-        for &Event { flags, data } in &ready[..count] {
-            self.turn(data.u64(), |source| source.turn(true));
-            if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                self.leave_alone(data.u64());
-            }
-        }
-    }
-
-    /// Listens no more to who has nothing to say, and would be ready for ever.
-    fn leave_alone(&self, number: u64) {
-        if let Some(entry) = self.sources.borrow().get(&number)
-            && !entry.read
-            && !entry.write
-        {
-            // Once is enough.
-            let _ = epoll::delete(&self.files.epoll, entry.source.file());
+        for event in &ready[..count] {
+            self.turn(event.data.u64(), |source| source.turn(true));
         }
     }
 
@@ -288,9 +274,12 @@ impl Reactor {
             let mut flags = EventFlags::empty();
             flags.set(EventFlags::IN, read);
             flags.set(EventFlags::OUT, write);
+            // Whose other end is gone is told so whatever it waits for: if it is for nothing, once
+            // has to be enough.
+            flags.set(EventFlags::ET, !read && !write);
             let data = EventData::new_u64(number);
-            // It is in the list, and the list is ours.
-            let _ = epoll::modify(&self.files.epoll, source.file(), data, flags);
+            epoll::modify(&self.files.epoll, source.file(), data, flags)
+                .expect("what is listened to can be listened to for something else");
         }
     }
 

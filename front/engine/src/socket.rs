@@ -1,5 +1,8 @@
-//! Sockets in the file system.
+//! Sockets in the file system, and who comes to them.
 
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -32,6 +35,33 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
 pub fn is_socket(path: &Path) -> bool {
     let found = std::fs::symlink_metadata(path);
     found.is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// A file to close for who is to be hung up on although there is none left. Otherwise he would
+/// wait, and whoever listens would be told of him again and again.
+pub struct Spare(Cell<Option<File>>);
+
+impl Default for Spare {
+    fn default() -> Self {
+        Self(Cell::new(Self::open()))
+    }
+}
+
+impl Spare {
+    /// Hangs up on who is first in the queue if `error`, of taking him in, says that there is no
+    /// file for him.
+    pub fn refuse<T, E>(&self, error: Errno, accept: impl FnOnce() -> Result<T, E>) {
+        let none_left = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+        if none_left.contains(&error) {
+            drop(self.0.take());
+            drop(accept());
+            self.0.set(Self::open());
+        }
+    }
+
+    fn open() -> Option<File> {
+        File::open("/dev/null").ok()
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ use units::Ns;
 
 /// Events between two looks at whether requests have come.
 const BURST: u32 = 64;
+/// Such events between two looks at the clock, and how long they may take before the next look at
+/// whether requests have come: an event that does much must not be followed by so many more.
+const CLOCKED: u32 = 8;
+const BURST_TIME: Duration = Duration::from_millis(1);
 /// Such looks after which answers are given although there is more to do. The less
 /// often, the more of what was written has left the buffer by then, and need not
 /// be noted twice.
@@ -357,6 +361,7 @@ fn serve<T: Service>(
         next: None,
         is_seen: false,
         credit: 0,
+        begun: None,
         bursts: 0,
     };
     loop {
@@ -393,6 +398,8 @@ struct Driver<'a, T> {
     is_seen: bool,
     /// Near events before the next look at anything else.
     credit: u32,
+    /// When the clock was looked at first since the last one.
+    begun: Option<Instant>,
     /// Such looks since the last time to settle.
     bursts: u32,
 }
@@ -507,6 +514,19 @@ impl<T: Service> Driver<'_, T> {
         time.0 - self.desk.sim.now().0 <= self.leap.0 && self.leap > Ns::ZERO
     }
 
+    /// Counts a near event; whether there may be another before anything else is looked at.
+    fn may_go_on(&mut self) -> bool {
+        if self.credit == 0 {
+            return false;
+        }
+        self.credit -= 1;
+        if !self.credit.is_multiple_of(CLOCKED) {
+            return true;
+        }
+        let now = Instant::now();
+        now.duration_since(*self.begun.get_or_insert(now)) < BURST_TIME
+    }
+
     /// Settles what waits for that, if there is nothing near to be done or it was
     /// long ago.
     fn settle(&mut self, time: Ns) {
@@ -520,11 +540,10 @@ impl<T: Service> Driver<'_, T> {
 
 impl<T: Service> Pacer for Driver<'_, T> {
     fn wait_until(&mut self, time: Ns) -> Option<Ns> {
-        if self.credit > 0 && self.is_near(time) {
-            self.credit -= 1;
+        if self.is_near(time) && self.may_go_on() {
             return Some(time);
         }
-        self.credit = BURST;
+        (self.credit, self.begun) = (BURST, None);
         let came = self.take_all();
         if self.leap > Ns::ZERO {
             self.clock.catch_up(self.desk.sim.now());

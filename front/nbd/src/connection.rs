@@ -8,8 +8,8 @@ use crate::export::{Answer, Done, Export, Refusal, Take};
 use crate::pool::Pool;
 use crate::server::Guest;
 use crate::session::{Line, Reply, Session, Step};
-use crate::tls::{Seal, Tls, Turnstile};
-use engine::{Caller, Next, Output, Source};
+use crate::tls::{Seal, Tls};
+use engine::{Caller, Next, Output, Source, Turnstile};
 use rustix::io::{Errno, read};
 use rustix::net::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};
@@ -20,6 +20,10 @@ use std::time::Instant;
 
 /// Bytes that are read from a client at a time.
 pub(crate) const INPUT: usize = 256 << 10;
+/// Requests of a client that are under way at a time. A choice of ours: as many as a queue of
+/// NVMe/TCP has here, and twice the queue that Linux has for a connection. What waits for what
+/// costs all of them, whatever they hold.
+pub const UNDER_WAY: u32 = 256;
 
 /// What all clients of a server use.
 pub(crate) struct Common {
@@ -51,6 +55,8 @@ pub(crate) struct Connection<E> {
     sealed: RefCell<Output>,
     /// Bytes that requests hold which are not answered.
     held: Cell<u64>,
+    /// Requests that are not answered.
+    under_way: Cell<u32>,
     /// Bytes that the pool knows of.
     counted: Cell<u64>,
     /// Whether it waits for room.
@@ -89,6 +95,7 @@ impl<E: Export> Connection<E> {
             seal: RefCell::default(),
             sealed: RefCell::default(),
             held: Cell::new(0),
+            under_way: Cell::new(0),
             counted: Cell::new(0),
             full: Cell::new(false),
             ending: Cell::new(false),
@@ -111,10 +118,11 @@ impl<E: Export> Connection<E> {
         }
     }
 
-    /// Takes room for so many bytes, if there is.
+    /// Takes room for a request of so many bytes, if there is.
     fn admit(&self, cost: u64) -> bool {
         self.count();
-        let is_admitted = self.common.pool.admits(self.counted.get(), cost);
+        let is_admitted =
+            self.under_way.get() < UNDER_WAY && self.common.pool.admits(self.counted.get(), cost);
         if is_admitted {
             self.held.set(self.held.get() + cost);
         }
@@ -239,10 +247,11 @@ impl<E: Export> Connection<E> {
                     break;
                 }
                 Step::Begin(job, reply) => {
+                    self.under_way.set(self.under_way.get() + 1);
                     let taker = Rc::clone(self) as Rc<dyn Take>;
                     self.export.begin(job, Done::new(taker, reply));
                 }
-                Step::Say(said, reply) => self.take(reply, said.map(|()| Answer::Done)),
+                Step::Say(said, reply) => self.say(reply, said.map(|()| Answer::Done)),
                 Step::Seal => {
                     self.begin_seal()?;
                     break;
@@ -256,6 +265,17 @@ impl<E: Export> Connection<E> {
     /// Whether it has not finished its handshake, and is not hung up on either.
     pub(crate) fn is_stranger(&self) -> bool {
         !self.dead.get() && !self.session.borrow().is_served()
+    }
+
+    /// Answers a request.
+    fn say(&self, reply: Reply, answer: Result<Answer, Refusal>) {
+        self.held.set(self.held.get() - reply.cost);
+        if !self.dead.get() {
+            let mut output = self.output.borrow_mut();
+            output.lend(&mut self.common.spare.borrow_mut());
+            reply.put(answer, &mut output);
+        }
+        self.caller.call();
     }
 
     /// Says to a client whose line is sealed that this was all.
@@ -281,16 +301,12 @@ impl<E: Export> Connection<E> {
 
 impl<E: Export> Take for Connection<E> {
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>) {
-        self.held.set(self.held.get() - reply.cost);
-        if !self.dead.get() {
-            let mut output = self.output.borrow_mut();
-            output.lend(&mut self.common.spare.borrow_mut());
-            reply.put(answer, &mut output);
-        }
-        self.caller.call();
+        self.under_way.set(self.under_way.get() - 1);
+        self.say(reply, answer);
     }
 
     fn lose(&self, reply: Reply) {
+        self.under_way.set(self.under_way.get() - 1);
         self.held.set(self.held.get() - reply.cost);
         self.hang_up();
     }

@@ -12,7 +12,7 @@
 //! - What a client sends can cost it its connection, and nothing else: no length that it
 //!   names is allocated before it was checked against a limit, and what requests and the
 //!   answers to them hold is bounded for all of them ([`TOTAL`]) without one getting in the
-//!   way of another ([`FLOOR`]).
+//!   way of another ([`FLOOR`]), and so is what of one is under way ([`UNDER_WAY`]).
 //! - A request is answered once, also if the drive is gone.
 //! - An answer to a write is given when the drive promises it, and one to a flush, or to a
 //!   write that is forced, when it is durable. All connections are to the same drive, so a
@@ -31,6 +31,7 @@ mod session;
 mod tls;
 pub mod wire;
 
+pub use connection::UNDER_WAY;
 pub use drive::Drive;
 pub use export::{Answer, Done, Export, Job, PIECES_MAX, Piece, Refusal};
 pub use pool::{FLOOR, TOTAL};

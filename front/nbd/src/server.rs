@@ -7,12 +7,10 @@
 
 use crate::connection::{Common, Connection, Ear, INPUT};
 use crate::export::Export;
-use crate::tls::{Tls, Turnstile};
-use engine::{Caller, Desk, Handle, Next, Source};
-use rustix::io::Errno;
+use crate::tls::{Tls, turnstile};
+use engine::{Caller, Desk, Handle, Next, Source, Spare};
 use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
-use std::cell::{Cell, RefCell};
-use std::fs::File;
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +19,7 @@ use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Clients at a time. Each takes a file of the process, which often has 1,024.
 pub const CLIENTS_MAX: usize = 512;
@@ -148,8 +146,7 @@ struct Hall<T, E> {
     clients: RefCell<Vec<Weak<Connection<E>>>>,
     common: Rc<Common>,
     crowd: Arc<Crowd>,
-    /// A file to close for a client that is to be hung up on although there is none left.
-    spare: Cell<Option<File>>,
+    spare: Spare,
 }
 
 impl<T: 'static, E: Export> Hall<T, E> {
@@ -173,13 +170,6 @@ impl<T: 'static, E: Export> Hall<T, E> {
             all.borrow_mut().push(Rc::downgrade(&connection));
             Ok(Rc::new(Ear(connection)))
         });
-    }
-
-    /// Hangs up on a client for whom there is no file.
-    fn refuse(&self, listener: &Listener) {
-        drop(self.spare.take());
-        drop(listener.accept());
-        self.spare.set(File::open("/dev/null").ok());
     }
 
     fn each(&self, act: impl Fn(&Connection<E>)) {
@@ -207,12 +197,11 @@ impl<T: 'static, E: Export> Source for Door<T, E> {
         for _ in 0..TAKEN {
             match listener.accept() {
                 Ok(socket) => hall.take(socket),
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                    hall.refuse(listener);
+                // There is nobody, or he has left already, or there is no file for him.
+                Err(error) => {
+                    hall.spare.refuse(error, || listener.accept());
                     break;
                 }
-                // There is nobody, or he has left already.
-                Err(_) => break,
             }
         }
         Next::Wait {
@@ -312,10 +301,10 @@ impl Server {
                         input: RefCell::new(vec![0; INPUT]),
                         spare: RefCell::default(),
                         tls,
-                        turnstile: Turnstile::new(Instant::now()),
+                        turnstile: turnstile(),
                     }),
                     crowd: counted,
-                    spare: Cell::new(File::open("/dev/null").ok()),
+                    spare: Spare::default(),
                 });
                 hall = Some(Rc::clone(&own));
                 Ok(Rc::new(Door(own)))

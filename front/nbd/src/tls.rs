@@ -10,14 +10,13 @@
 //! and who is served has the rest.
 //= nbd 3
 
-use engine::Output;
+use engine::{Output, Turnstile};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
-use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,31 +145,8 @@ fn verifier(
 }
 
 /// Counts handshakes: who comes when there were too many is hung up on.
-pub(crate) struct Turnstile {
-    left: Cell<u32>,
-    since: Cell<Instant>,
-}
-
-impl Turnstile {
-    pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            left: Cell::new(TOGETHER),
-            since: Cell::new(now),
-        }
-    }
-
-    /// Whether there may be one more at this moment.
-    pub(crate) fn admits(&self, now: Instant) -> bool {
-        let past = now.saturating_duration_since(self.since.get());
-        let more = (past.as_nanos() / PERIOD.as_nanos()).min(TOGETHER.into()) as u32;
-        match more {
-            TOGETHER => self.since.set(now),
-            _ => self.since.set(self.since.get() + PERIOD * more),
-        }
-        let left = (self.left.get() + more).min(TOGETHER);
-        self.left.set(left.saturating_sub(1));
-        left > 0
-    }
+pub(crate) fn turnstile() -> Turnstile {
+    Turnstile::new(TOGETHER, PERIOD, Instant::now())
 }
 
 /// A line that is sealed.
@@ -219,24 +195,5 @@ impl Seal {
     /// Says that this is all.
     pub(crate) fn end(&mut self) {
         self.0.send_close_notify();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn so_many_come_together_and_then_one_after_the_other() {
-        let start = Instant::now();
-        let turnstile = Turnstile::new(start);
-        let count = |now| (0..1000).filter(|_| turnstile.admits(now)).count() as u32;
-        assert_eq!(count(start), TOGETHER);
-        assert_eq!(count(start + PERIOD - Duration::from_nanos(1)), 0);
-        assert_eq!(count(start + PERIOD), 1);
-        assert_eq!(count(start + PERIOD * 4 + PERIOD / 2), 3);
-        // What was begun of a period is not lost, and no more is saved than there was.
-        assert_eq!(count(start + PERIOD * 5), 1);
-        assert_eq!(count(start + PERIOD * 100_000), TOGETHER);
     }
 }

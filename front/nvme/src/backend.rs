@@ -126,6 +126,11 @@ pub trait Backend: Sized + 'static {
     /// Reads from byte `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> impl Future<Output = Done<()>>;
 
+    /// Fails where [`Backend::read`] would. What it reads, if it has to, it may leave in `space`.
+    fn verify(&self, at: u64, space: &mut [u8]) -> impl Future<Output = Done<()>> {
+        self.read(at, space)
+    }
+
     /// Writes from byte `at` on.
     fn write(&self, at: u64, data: &[u8], how: Manner) -> impl Future<Output = Done<()>>;
 

@@ -10,7 +10,7 @@
 use crate::backend::{Backend, Failure, Manner, Placements, Shape, Span};
 use crate::namespace::Namespace;
 use crate::subsystem::{Identity, Subsystem};
-use engine::{Device, DeviceEngine, Engine, Fault, FileError, Handle, Pace, Service, Show};
+use engine::{Device, DeviceEngine, Engine, Fault, FileError, Handle, Medium, Pace, Service, Show};
 use sim::{Kernel, Permit, Semaphore};
 use ssd::front::RecoveryReport;
 use ssd::{
@@ -263,6 +263,18 @@ impl Backend for DriveBackend {
             *first ^= 1;
         }
         Ok(())
+    }
+
+    async fn verify(&self, at: u64, space: &mut [u8]) -> Result<(), Failure> {
+        let (first, end) = (self.base + at, self.base + at + space.len() as u64);
+        let nothing =
+            self.shape.zones.is_none() && self.device.seek_before(first, end, Medium::Data) == end;
+        if nothing {
+            // To look at zeros for nothing would hold up all others.
+            self.device.may_read(first, end - first)?;
+            return Ok(());
+        }
+        self.read(at, space).await
     }
 
     async fn write(&self, at: u64, data: &[u8], how: Manner) -> Result<(), Failure> {

@@ -24,6 +24,8 @@ pub enum Status {
     PowerLost,
     /// Data were damaged on their way; the command may come again.
     TransientTransport,
+    /// There is no time for it now; the command may come again.
+    Interrupted,
     /// Another command of this name is under way.
     CommandIdConflict,
     /// The host took it back.
@@ -125,6 +127,7 @@ impl Status {
             Self::PrpOffset => (GENERIC, 0x13),
             Self::SglOffsetInvalid => (GENERIC, 0x16),
             Self::WriteProtected => (GENERIC, 0x20),
+            Self::Interrupted => (GENERIC, 0x21),
             Self::TransientTransport => (GENERIC, 0x22),
             Self::FdpDisabled => (GENERIC, 0x29),
             Self::InvalidPlacementHandles => (GENERIC, 0x2a),
@@ -163,6 +166,7 @@ impl Status {
                 | Self::ConnectBusy
                 | Self::TooManyEventRequests
                 | Self::TransientTransport
+                | Self::Interrupted
                 | Self::Zone(ZoneStatus::TooManyActiveZones | ZoneStatus::TooManyOpenZones)
         )
     }

@@ -5,7 +5,7 @@
 //! else; a controller is there as long as its admin queue is, and its other queues are
 //! told to hang up when it goes.
 
-use crate::auth::{Gate, Secrets};
+use crate::auth::{self, Gate, Secrets};
 use crate::backend::Backend;
 use crate::command::fabrics::{Connect, ConnectData};
 use crate::command::{self, Command, Fabrics, QueueKind};
@@ -14,7 +14,7 @@ use crate::entry::Entry;
 use crate::namespace::{Namespace, Watch};
 use crate::status::Status;
 use crate::token::{Answer, Effect, Link, Token};
-use engine::Service;
+use engine::{Service, Turnstile};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -122,6 +122,8 @@ pub struct Subsystem<B> {
     seats: RefCell<BTreeMap<Link, Seat>>,
     next_link: Cell<u64>,
     next_controller: Cell<u16>,
+    /// Counts how often hosts begin to prove themselves.
+    pub(crate) proofs: Turnstile,
     /// Whether everything was erased once.
     pub(crate) sanitized: Cell<bool>,
 }
@@ -137,6 +139,7 @@ impl<B: Backend> Subsystem<B> {
             seats: RefCell::default(),
             next_link: Cell::new(1),
             next_controller: Cell::new(1),
+            proofs: auth::turnstile(),
             sanitized: Cell::new(false),
         }
     }
@@ -181,13 +184,13 @@ impl<B: Backend> Subsystem<B> {
         });
         let gated = gate.is_some();
         let controller = if connect.queue == 0 {
-            let controller = self.admit(data, visitor.portal)?;
-            controller.keep_alive_ms.set(connect.keep_alive_ms);
-            controller
+            self.admit(data, visitor.portal)?
         } else {
             self.find(connect.queue, &data)?
         };
         let id = controller.id;
+        let is_admin = connect.queue == 0;
+        let keep_alive_ms = is_admin.then(|| controller.promised(connect.keep_alive_ms));
         let link = self.seat(controller, connect.queue, Some(visitor.hang_up), gate);
         Ok(Answer {
             result: u64::from(id) | u64::from(gated) << PROVE_YOURSELF,
@@ -195,10 +198,10 @@ impl<B: Backend> Subsystem<B> {
                 link,
                 entries: connect.last_entry + 1,
                 flow_control: !connect.no_flow_control,
-                admin: connect.queue == 0,
+                admin: is_admin,
                 gated,
             },
-            keep_alive_ms: (connect.queue == 0).then_some(connect.keep_alive_ms),
+            keep_alive_ms,
             ..Answer::default()
         })
     }

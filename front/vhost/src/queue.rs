@@ -28,7 +28,7 @@ pub(crate) struct Place {
 pub(crate) struct Queue {
     desk: Desk<Device>,
     caller: Rc<Caller>,
-    /// Told when the last request is done of a queue that is to stop.
+    /// Told when the last request is done of a queue that is to stop, and when it is broken.
     session: Rc<Caller>,
     budget: Rc<Budget>,
     memory: RefCell<Rc<Memory>>,
@@ -44,6 +44,8 @@ pub(crate) struct Queue {
     done: RefCell<Vec<(u16, u32)>>,
     open: Cell<u32>,
     stopping: Cell<bool>,
+    /// What it was told makes no sense.
+    broken: Cell<bool>,
 }
 
 /// What a queue is made of.
@@ -92,6 +94,7 @@ impl Queue {
             done: RefCell::default(),
             open: Cell::new(0),
             stopping: Cell::new(false),
+            broken: Cell::new(false),
         };
         queue.set_call(parts.call);
         Ok(queue)
@@ -119,6 +122,11 @@ impl Queue {
         is_over.then(|| self.taken.get())
     }
 
+    /// Whether it has stopped because what it was told makes no sense.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
     /// Counts kicks anew. The file is the machine's: nothing it does to it may make the thread
     /// wait.
     fn forget_kicks(&self) -> Result<(), Bad> {
@@ -126,6 +134,8 @@ impl Queue {
         let slices = &mut [IoSliceMut::new(&mut count)];
         let here = u64::MAX;
         match preadv2(&self.kick, slices, here, ReadWriteFlags::NOWAIT) {
+            // There is nobody any more who could kick.
+            Ok(0) => Err(Bad),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(_) => Err(Bad),
         }
@@ -254,6 +264,8 @@ impl Source for Ear {
         };
         if queue.tell().and(taken).is_err() {
             queue.stopping.set(true);
+            queue.broken.set(true);
+            queue.session.call();
         }
         if queue.stopping.get() && queue.open.get() == 0 {
             queue.session.call();

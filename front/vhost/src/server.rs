@@ -3,15 +3,18 @@
 //! Invariant: one machine at a time is served; another one is hung up on.
 
 use crate::session::{Line, Session};
-use engine::{Caller, Desk, Device, Handle, Next, Source};
+use engine::{Caller, Desk, Device, Handle, Next, Source, Spare};
+use rustix::net::{SocketFlags, accept_with};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Machines that are taken in together.
+const TAKEN: usize = 64;
 /// How long the thread of the drive may take to hear that the server is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -22,23 +25,27 @@ struct Hall {
     session: RefCell<Option<Rc<Session>>>,
     closed: Cell<bool>,
     caller: Rc<Caller>,
+    spare: Spare,
 }
 
 impl Hall {
-    fn take(&self, socket: UnixStream) -> io::Result<()> {
+    fn take(&self, socket: OwnedFd) -> io::Result<()> {
         let mut current = self.session.borrow_mut();
         if current.as_ref().is_some_and(|session| !session.is_over()) {
             return Ok(());
         }
-        socket.set_nonblocking(true)?;
         let desk = self.desk.clone();
         self.desk.attach(|caller| {
-            let session = Rc::new(Session::new(socket.into(), desk, caller));
+            let session = Rc::new(Session::new(socket, desk, caller));
             *current = Some(Rc::clone(&session));
             Ok(Rc::new(Line(session)))
         })?;
         Ok(())
     }
+}
+
+fn accept(listener: &UnixListener) -> rustix::io::Result<OwnedFd> {
+    accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
 }
 
 /// What listens for machines.
@@ -50,12 +57,20 @@ impl Source for Door {
     }
 
     fn turn(&self, _has_come: bool) -> Next {
-        if self.0.closed.get() {
+        let hall = &self.0;
+        if hall.closed.get() {
             return Next::Leave;
         }
-        while let Ok((socket, _)) = self.0.listener.accept() {
-            // Who can not be listened to has been hung up on.
-            let _ = self.0.take(socket);
+        for _ in 0..TAKEN {
+            match accept(&hall.listener) {
+                // Who can not be listened to has been hung up on.
+                Ok(socket) => drop(hall.take(socket)),
+                // There is nobody, or he has left already, or there is no file for him.
+                Err(error) => {
+                    hall.spare.refuse(error, || accept(&hall.listener));
+                    break;
+                }
+            }
         }
         Next::Wait {
             read: true,
@@ -121,6 +136,7 @@ impl Server {
                     session: RefCell::default(),
                     closed: Cell::new(false),
                     caller,
+                    spare: Spare::default(),
                 });
                 made = Some(Rc::clone(&hall));
                 Ok(Rc::new(Door(hall)))

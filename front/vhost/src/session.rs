@@ -1,7 +1,8 @@
 //! A machine: what it says about its memory and its queues.
 //!
 //! Invariants: a message is taken when all of it is there; files that come with one are closed
-//! if it has no use for them; what makes no sense ends the session and nothing else.
+//! if it has no use for them; what makes no sense, in a message or in a queue, ends the session and
+//! nothing else.
 
 use crate::budget::Budget;
 use crate::memory::{Bad, Memory, is_event};
@@ -93,6 +94,13 @@ impl Session {
     /// Whether the machine is gone.
     pub(crate) fn is_over(&self) -> bool {
         self.over.get()
+    }
+
+    /// Whether what a queue was told makes no sense.
+    fn is_broken(&self) -> bool {
+        let state = self.state.borrow();
+        let mut running = state.queues.iter().filter_map(|told| told.running.as_ref());
+        running.any(|queue| queue.is_broken())
     }
 
     /// Hangs up.
@@ -343,8 +351,9 @@ impl Source for Line {
 
     fn turn(&self, _has_come: bool) -> Next {
         let session = &self.0;
+        let broken = session.is_broken();
         let taken = session.stopped().and_then(|()| session.take());
-        if taken.is_err() || session.budget.is_lost() {
+        if taken.is_err() || broken || session.budget.is_lost() {
             session.over.set(true);
         }
         if session.is_over() {

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use units::Ns;
 
@@ -201,5 +202,132 @@ fn an_answer_is_not_noted_later_than_it_is_there() {
     );
     handle.stop();
     drop(stream);
+    engine.join().expect("it ends");
+}
+
+/// Reads once it may, and says at the end how many turns it has had.
+struct Later {
+    stream: UnixStream,
+    caller: Rc<Caller>,
+    may_read: Cell<bool>,
+    turns: Cell<u32>,
+    ended: Sender<u32>,
+}
+
+impl Source for Later {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    fn turn(&self, has_come: bool) -> Next {
+        self.turns.set(self.turns.get() + 1);
+        let read = self.may_read.get();
+        if read && has_come && (&self.stream).read(&mut [0; 8]).expect("no waiting") == 0 {
+            self.ended.send(self.turns.get()).expect("awaited");
+            return Next::Leave;
+        }
+        Next::Wait { read, write: false }
+    }
+}
+
+#[test]
+fn who_is_hung_up_on_while_he_waits_for_nothing_hears_of_it_when_he_reads() {
+    let (engine, handle) = start(Pace::Wall);
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    theirs.set_nonblocking(true).expect("no waiting");
+    let (ended, end) = channel();
+    handle.open(move |desk| {
+        let later = desk.attach(|caller| {
+            Ok(Rc::new(Later {
+                stream: theirs,
+                caller,
+                may_read: Cell::new(false),
+                turns: Cell::new(0),
+                ended,
+            }))
+        });
+        let (later, sim) = (later.expect("listened to"), desk.value().0.clone());
+        desk.begin(async move {
+            sim.sleep(Ns::us(100_000)).await;
+            later.may_read.set(true);
+            later.caller.call();
+        });
+    });
+    // Something that it has no use for yet, and the end.
+    ours.write_all(&[1; 4]).expect("sent");
+    drop(ours);
+    let turns = end.recv_timeout(Duration::from_secs(20));
+    let turns = turns.expect("it hears of the end");
+    assert!(turns < 10, "it is told again and again: {turns} turns");
+    handle.stop();
+    engine.join().expect("it ends");
+}
+
+/// Notes how far a load is when something has come.
+struct Watcher {
+    stream: UnixStream,
+    done: Rc<Cell<u32>>,
+    heard: Rc<Cell<u32>>,
+}
+
+impl Source for Watcher {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    fn turn(&self, has_come: bool) -> Next {
+        if has_come && (&self.stream).read(&mut [0; 8]).is_ok() {
+            self.heard.set(self.done.get());
+        }
+        Next::Wait {
+            read: true,
+            write: false,
+        }
+    }
+}
+
+/// A load whose events take long does not have as many of them between two looks at who has come
+/// as one whose events take nothing.
+#[test]
+fn who_comes_while_events_take_long_is_heard_after_few_of_them() {
+    let (engine, handle) = start(Pace::Free);
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    theirs.set_nonblocking(true).expect("no waiting");
+    let (tell, told) = channel();
+    handle.open(move |desk| {
+        let (done, heard) = (Rc::<Cell<u32>>::default(), Rc::<Cell<u32>>::default());
+        let watcher = Watcher {
+            stream: theirs,
+            done: Rc::clone(&done),
+            heard: Rc::clone(&heard),
+        };
+        let attached = desk.attach(|_| Ok(Rc::new(watcher)));
+        attached.expect("listened to");
+        let sim = desk.value().0.clone();
+        desk.begin(async move {
+            let (mut worst, mut sent) = (0, None);
+            for _ in 0..300 {
+                std::thread::sleep(Duration::from_millis(2));
+                done.set(done.get() + 1);
+                let since = done.get() - heard.get();
+                match sent {
+                    Some(at) if heard.get() >= at => {
+                        worst = worst.max(heard.get() - at);
+                        sent = None;
+                    }
+                    None if since > 5 => {
+                        ours.write_all(&[1]).expect("sent");
+                        sent = Some(done.get());
+                    }
+                    _ => {}
+                }
+                sim.sleep(Ns(1)).await;
+            }
+            tell.send(worst).expect("awaited");
+        });
+    });
+    let worst = told.recv().expect("it runs");
+    assert!((1..=20).contains(&worst), "after {worst} events");
+    handle.stop();
     engine.join().expect("it ends");
 }

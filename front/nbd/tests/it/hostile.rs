@@ -1,11 +1,13 @@
 //! Clients that do not keep to the protocol.
 
-use crate::client::{Client, READ, STATUS, WRITE, option, request};
+use crate::client::{Client, FLUSH, READ, STATUS, WRITE, option, request};
 use crate::memory::Place;
-use nbd::{CLIENTS_MAX, Job, TOTAL};
+use nbd::{Answer, CLIENTS_MAX, Job, TOTAL, UNDER_WAY};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::{Duration, Instant};
+use units::MIB;
 
 /// Sends `bytes`, in pieces of so many, and hangs up; gives what was answered. The server
 /// ends it by itself.
@@ -163,6 +165,27 @@ fn who_does_not_read_has_no_more_taken_in() {
     );
 }
 
+/// Jobs that are held when no more are begun.
+fn settled(place: &Place) -> usize {
+    let begun = || place.with(|inner| inner.held.as_ref().map_or(0, Vec::len));
+    let (mut before, mut same) = (0, 0);
+    while same < 50 {
+        let now = begun();
+        (before, same) = (now, if now == before { same + 1 } else { 0 });
+        thread::sleep(Duration::from_millis(2));
+    }
+    before
+}
+
+/// Sends so many requests of a kind, and does not wait until they are taken in.
+fn ask_at_once(client: &Client<UnixStream>, kind: u16, len: u32, count: u64) {
+    let mut sender = client.stream.try_clone().expect("another");
+    let requests: Vec<u8> = (0..count)
+        .flat_map(|cookie| request(0, kind, cookie, 0, len))
+        .collect();
+    thread::spawn(move || sender.write_all(&requests));
+}
+
 /// What is allocated may be told in many pieces, which count before they are there.
 #[test]
 fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
@@ -175,22 +198,14 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
             .for_each(|page| *page = true);
         inner.held = Some(Vec::new());
     });
-    let mut client = memory.connected();
-    client.go(true);
-    let mut sender = client.stream.try_clone().expect("another");
-    let sent = thread::spawn(move || {
-        let requests = (0..20_000).flat_map(|cookie| request(0, STATUS, cookie, 0, 4 << 20));
-        // The server may take all of them in, or not, before it is gone.
-        let _ = sender.write_all(&requests.collect::<Vec<u8>>());
-    });
-    let begun = || memory.with(|inner| inner.held.as_ref().map_or(0, Vec::len));
-    // It takes in what it has room for; a request that is behind all of them does not begin.
-    let (mut before, mut same) = (0, 0);
-    while same < 50 {
-        let now = begun();
-        (before, same) = (now, if now == before { same + 1 } else { 0 });
-        thread::sleep(std::time::Duration::from_millis(2));
+    let clients = 80;
+    let mut clients: Vec<_> = (0..clients).map(|_| memory.connected()).collect();
+    for client in &mut clients {
+        client.go(true);
+        ask_at_once(client, STATUS, 4 << 20, UNDER_WAY.into());
     }
+    // They are taken in as far as there is room for what their answers may hold.
+    let begun = settled(&memory);
     let most = memory.with(|inner| {
         let held = inner.held.as_ref().expect("they are held");
         let most = |job: &Job| match job {
@@ -199,17 +214,67 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
         };
         held.iter().map(|(job, _)| most(job)).sum::<u64>()
     });
-    assert!(most <= TOTAL && before < 20_000, "{before} take {most}");
+    assert!(most <= TOTAL, "{begun} take {most}");
+    assert!(begun < clients.len() * UNDER_WAY as usize, "{begun}");
     // The answer keeps to what was counted for it.
     memory.with(|inner| {
         let (job, done) = inner.held.as_mut().expect("they are held").remove(0);
         let answer = inner.carry_out(job);
         done.answer(answer);
     });
-    assert_eq!(client.reply(|_| 0).pieces.len(), nbd::PIECES_MAX as usize);
-    let hung_up = client.stream.shutdown(std::net::Shutdown::Both);
-    hung_up.expect("nobody waits any more");
-    sent.join().expect("no panic");
+    let said = clients[0].reply(|_| 0);
+    assert_eq!(said.pieces.len(), nbd::PIECES_MAX as usize);
+}
+
+#[test]
+fn who_asks_for_much_at_a_time_has_only_so_much_begun() {
+    let memory = Place::new(8192);
+    memory.with(|inner| inner.held = Some(Vec::new()));
+    let mut client = memory.connected();
+    client.go(true);
+    let count = 4 * u64::from(UNDER_WAY);
+    ask_at_once(&client, FLUSH, 0, count);
+    assert_eq!(settled(&memory), UNDER_WAY as usize);
+    // All of it is answered, in time.
+    memory.with(|inner| {
+        let held = inner.held.take().expect("they are held");
+        held.into_iter()
+            .for_each(|(_, done)| done.answer(Ok(Answer::Done)));
+    });
+    for _ in 0..count {
+        assert_eq!(client.reply(|_| 0).error, 0);
+    }
+}
+
+#[test]
+fn who_hangs_up_while_he_waits_for_room_is_gone_when_there_is_some() {
+    let memory = Place::new(32 << 20);
+    memory.with(|inner| inner.held = Some(Vec::new()));
+    let others = memory.connections();
+    let all = 32 * MIB as u32;
+    let mut greedy: Vec<_> = (0..4).map(|_| memory.connected()).collect();
+    for client in &mut greedy {
+        client.go(true);
+        for _ in 0..4 {
+            client.send(0, READ, 0, all, b"");
+        }
+        settled(&memory);
+    }
+    // Half of a write, for which there is no room.
+    let mut client = memory.connected();
+    client.go(true);
+    client.send(0, WRITE, 0, all, &[1; 1000]);
+    let begun = settled(&memory);
+    drop(client);
+    assert_eq!(settled(&memory), begun);
+    assert_eq!(memory.connections(), others + greedy.len() + 1);
+    memory.with(|inner| drop(inner.held.take()));
+    drop(greedy);
+    let started = Instant::now();
+    while memory.connections() > others {
+        assert!(started.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -103,6 +103,14 @@ impl Place {
         Client::hello(self.stream())
     }
 
+    /// Sockets at its path, as the system counts them: that which listens, those of clients that
+    /// are served, and those that nobody has taken in.
+    pub(crate) fn connections(&self) -> usize {
+        let all = std::fs::read_to_string("/proc/net/unix").expect("it can be asked");
+        let path = self.path.to_str().expect("of letters");
+        all.lines().filter(|line| line.ends_with(path)).count()
+    }
+
     /// Looks at the bytes, or lets jobs go on.
     pub(crate) fn with<A: Send + 'static>(
         &self,

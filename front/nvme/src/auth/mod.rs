@@ -7,7 +7,9 @@
 //! Invariants: a gate opens by a response that was made with the secret of the host, to a
 //! challenge that was made for this queue and is used once, and at no other time; whatever
 //! else is said ends in a failure, which shuts the gate for good. Messages are taken whole or
-//! refused, and nothing is allocated by a length that they name.
+//! refused, and nothing is allocated by a length that they name. A proof takes some milliseconds of
+//! the thread of the drive, so there are only so many ([`turnstile`]), and who is served has the
+//! rest.
 //!
 //! What is agreed on is not used for another channel: there is no TLS here.
 
@@ -18,9 +20,22 @@ mod secret;
 
 pub use secret::{Secret, SecretError};
 
+use engine::Turnstile;
 use group::{Group, Own};
 use hash::Hash;
 use message::{Said, Why};
+use std::time::{Duration, Instant};
+
+/// Proofs that may come together: those of three hosts at all their queues, and some more.
+const TOGETHER: u32 = 64;
+/// After so long there may be one more: a tenth of the time of the drive's thread. One in the
+/// largest group takes 13 ms.
+const PERIOD: Duration = Duration::from_millis(128);
+
+/// Counts proofs that are begun.
+pub(crate) fn turnstile() -> Turnstile {
+    Turnstile::new(TOGETHER, PERIOD, Instant::now())
+}
 
 /// Fills bytes with what nobody can guess; none if there is nothing.
 type Chance<'a> = dyn FnMut(&mut [u8]) -> Option<()> + 'a;
@@ -101,6 +116,11 @@ impl Gate {
 
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    /// Whether what a host sends now begins a proof.
+    pub(crate) const fn begins(&self) -> bool {
+        matches!(self.turn, Turn::Negotiate)
     }
 
     /// Takes what a host sends.

@@ -97,8 +97,7 @@ impl<B: Backend> Scope<B> {
             }
             Feature::EventConfiguration => value &= events::KNOWN,
             Feature::KeepAlive => {
-                answer.keep_alive_ms = Some(value);
-                self.controller.keep_alive_ms.set(value);
+                answer.keep_alive_ms = Some(self.controller.promised(value));
             }
             Feature::Timestamp => {
                 let time = data.get(..TIME_BYTES).ok_or(Status::DataLengthInvalid)?;

@@ -152,7 +152,7 @@ async fn verify<B: Backend>(namespace: &Namespace<B>, blocks: Blocks) -> Result<
     while at < span.end() {
         let len = (span.end() - at).min(CHUNK);
         let part = &mut bytes[..len as usize];
-        namespace.backend().read(at, part).await?;
+        namespace.backend().verify(at, part).await?;
         at += len;
     }
     Ok(())

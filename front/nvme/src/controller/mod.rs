@@ -32,6 +32,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Revision 2.1 of the base specification.
 //= nvme-2.1 3.1.4.2
@@ -44,6 +45,11 @@ const READY_TIMEOUT: u64 = 1;
 /// Bytes that a host has to take of a message of authentication: the longest one has a
 /// challenge and a number of the largest group.
 const MESSAGE: usize = 16 + 64 + 512;
+
+/// How long a host may say nothing to a controller for discovery if it has promised nothing: for
+/// those there is a time in any case, in ms.
+//= nvme-2.1 3.1.3.3
+const DISCOVERY_IDLE_MS: u32 = 120_000;
 
 /// The bit of the capabilities that says that there are several command sets.
 const SEVERAL_SETS: u64 = 1 << 43;
@@ -95,7 +101,7 @@ pub(crate) struct Controller {
     pub(crate) queues: RefCell<BTreeSet<u16>>,
     features: RefCell<Features>,
     /// How often the host has to say something, in ms; 0 if it need not.
-    pub(crate) keep_alive_ms: Cell<u32>,
+    keep_alive_ms: Cell<u32>,
     events: RefCell<Events>,
     errors: RefCell<Errors>,
 }
@@ -124,6 +130,16 @@ impl Controller {
             keep_alive_ms: Cell::new(0),
             events: RefCell::default(),
             errors: RefCell::default(),
+        }
+    }
+
+    /// Notes how often the host has promised to say something, in ms; 0 for not at all. Gives how
+    /// long it may say nothing.
+    pub(crate) fn promised(&self, keep_alive_ms: u32) -> u32 {
+        self.keep_alive_ms.set(keep_alive_ms);
+        match (self.kind, keep_alive_ms) {
+            (Kind::Discovery, 0) => DISCOVERY_IDLE_MS,
+            (_, ms) => ms,
         }
     }
 
@@ -220,6 +236,9 @@ impl<B: Backend> Scope<B> {
         let gate = self.gate.as_ref().ok_or(Status::CommandSequence)?;
         if len as usize != data.len() {
             return Err(Status::DataLengthInvalid);
+        }
+        if gate.borrow().begins() && !self.subsystem.proofs.admits(Instant::now()) {
+            return Err(Status::Interrupted);
         }
         let outcome = gate.borrow_mut().take(data);
         Ok(Answer {

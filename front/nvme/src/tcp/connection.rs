@@ -83,7 +83,7 @@ pub struct Connection {
     kept: Vec<u8>,
     format: Format,
     entries: u16,
-    /// How far entries were taken.
+    /// How far entries were taken; without flow control, what the next completion says instead.
     head: u16,
     flow_control: bool,
     is_admin: bool,
@@ -251,7 +251,12 @@ impl Connection {
     pub fn hang_up(&mut self) -> Option<Link> {
         self.ending();
         self.output = Output::default();
-        self.link.take()
+        self.left()
+    }
+
+    /// Gives the queue that it was, once it is over.
+    pub fn left(&mut self) -> Option<Link> {
+        self.link.take_if(|_| self.phase == Phase::Over)
     }
 
     /// Reads and answers nothing any more.
@@ -478,7 +483,8 @@ impl Connection {
             self.phase = Phase::Live(link);
             self.link = Some(link);
             (self.entries, self.flow_control) = (entries, flow_control);
-            (self.is_admin, self.head) = (admin, 0);
+            // A controller agrees to no flow control by a head that there is not.
+            (self.is_admin, self.head) = (admin, if flow_control { 0 } else { u16::MAX });
             self.gated = gated;
         }
         if done.effect == Effect::Opened {
@@ -515,18 +521,25 @@ impl Connection {
         self.output.put(|out| format.append(out, head, &[]));
     }
 
+    /// What a completion says of how far entries were taken.
+    //= nvme-2.1 6.3
+    fn next_head(&mut self) -> u16 {
+        if !self.flow_control {
+            return std::mem::take(&mut self.head);
+        }
+        self.head = (self.head + 1) % self.entries;
+        self.head
+    }
+
     //= nvme-2.1 4.2
     fn respond(&mut self, cid: u16, status: Option<Status>, result: u64, held: usize) {
         const RESULT: Field<u64> = Field::at(pdu::COMMON);
         const HEAD: Field<u16> = Field::at(pdu::COMMON + 8);
         const NAME: Field<u16> = Field::at(pdu::COMMON + 12);
         const STATUS: Field<u16> = Field::at(pdu::COMMON + 14);
-        self.head = (self.head + 1) % self.entries;
         let mut response = pdu::header(Kind::Response);
         RESULT.put(&mut response, result);
-        if self.flow_control {
-            HEAD.put(&mut response, self.head);
-        }
+        HEAD.put(&mut response, self.next_head());
         NAME.put(&mut response, cid);
         STATUS.put(&mut response, status.map_or(0, Status::field));
         self.put(response);

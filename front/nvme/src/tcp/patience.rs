@@ -1,7 +1,8 @@
 //! How long a host is waited for.
 //!
 //! Invariant: a host is given up for what it did not do in time, and never for what we did not:
-//! who is not read from is not said to be silent.
+//! who is not read from is not said to be silent, and as what a host did in time may lie in its
+//! socket while the thread is busy, it is looked at again before it is given up.
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ pub(super) struct Patience {
     stuck: Option<Instant>,
     /// Since when the connection is over.
     over: Option<Instant>,
+    /// What was too long ago at the last look.
+    doubt: Option<Instant>,
 }
 
 impl Patience {
@@ -31,6 +34,7 @@ impl Patience {
             heard: now,
             stuck: None,
             over: None,
+            doubt: None,
         }
     }
 
@@ -53,16 +57,32 @@ impl Patience {
         }
     }
 
-    /// Whether the host has taken too long, which has to say something this often, if at all,
-    /// or has to become a queue.
-    pub(super) fn is_up(&self, now: Instant, keep_alive_ms: Option<u32>, is_live: bool) -> bool {
-        let is_past = |since, span| now.saturating_duration_since(since) > span;
-        let is_silent = match keep_alive_ms {
-            Some(ms) => is_past(self.heard, Duration::from_millis(ms.into())),
-            None => !is_live && is_past(self.start, JOIN_TIME),
+    /// Whether the host is given up, which has to say something this often, if at all, or has to
+    /// become a queue: if it has taken too long, and had at the last look, and has done nothing
+    /// between.
+    pub(super) fn is_up(
+        &mut self,
+        now: Instant,
+        keep_alive_ms: Option<u32>,
+        is_live: bool,
+    ) -> bool {
+        let since = self.overdue(now, keep_alive_ms, is_live);
+        let before = std::mem::replace(&mut self.doubt, since);
+        since.is_some() && since == before
+    }
+
+    /// When that was of which the next is overdue.
+    fn overdue(&self, now: Instant, keep_alive_ms: Option<u32>, is_live: bool) -> Option<Instant> {
+        let said = match keep_alive_ms {
+            Some(ms) => Some((self.heard, Duration::from_millis(ms.into()))),
+            None if is_live => None,
+            None => Some((self.start, JOIN_TIME)),
         };
-        let is_late = |since: Option<_>, span| since.is_some_and(|since| is_past(since, span));
-        is_silent || is_late(self.stuck, WRITE_TIME) || is_late(self.over, LEAVE_TIME)
+        let taken = self.stuck.map(|since| (since, WRITE_TIME));
+        let gone = self.over.map(|since| (since, LEAVE_TIME));
+        let mut all = [said, taken, gone].into_iter().flatten();
+        let late = all.find(|&(since, span)| now.saturating_duration_since(since) > span);
+        late.map(|(since, _)| since)
     }
 }
 
@@ -70,12 +90,43 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// How many tenths of a second after `start` it is up.
+    /// How many tenths of a second after `start` something is overdue.
     fn up(patience: Patience, keep_alive_ms: Option<u32>, is_live: bool) -> Option<u64> {
         (0..1000).find(|&tenths| {
             let now = patience.start + Duration::from_millis(tenths * 100);
-            patience.is_up(now, keep_alive_ms, is_live)
+            let is_overdue = patience.overdue(now, keep_alive_ms, is_live).is_some();
+            let (mut first, mut second) = (patience, patience);
+            assert!(
+                !first.is_up(now, keep_alive_ms, is_live),
+                "at the first look"
+            );
+            second.is_up(now, keep_alive_ms, is_live);
+            assert_eq!(second.is_up(now, keep_alive_ms, is_live), is_overdue);
+            is_overdue
         })
+    }
+
+    #[test]
+    fn what_was_done_between_two_looks_counts_and_what_helps_nothing_does_not() {
+        let start = Instant::now();
+        let late = start + JOIN_TIME * 2;
+        let mut patience = Patience::new(start);
+        for _ in 0..3 {
+            assert!(!patience.is_up(late, Some(1000), true));
+            // It lay in the socket.
+            patience.heard(late - Duration::from_millis(1500));
+            assert!(!patience.is_up(late, Some(1000), true));
+            patience.heard(late);
+            assert!(!patience.is_up(late, Some(1000), true));
+            patience.heard(start);
+        }
+        assert!(!patience.is_up(late, None, false));
+        // It has become a queue.
+        assert!(!patience.is_up(late, None, true));
+        assert!(!patience.is_up(late, None, false));
+        // It has said something, and is none.
+        patience.heard(late);
+        assert!(patience.is_up(late, None, false));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Invariants: it is read only while not much waits to be sent, and written only as far as the
 //! host takes it, so that nobody waits for it; a connection that has ended for a reason gets
 //! what is to be written first, and is closed when the host has gone or was given time to; the
-//! queue that it was is left once.
+//! queue that it was is left once, and no later than the connection is over, so that the host may
+//! have another one of its number.
 
 use super::connection::{Connection, Submission};
 use super::patience::Patience;
@@ -11,17 +12,22 @@ use crate::backend::Backend;
 use crate::subsystem::{Subsystem, TRANSFER, Visitor};
 use crate::token::{Completion, Link, Token};
 use engine::{Caller, Desk, Next, Source};
+use rustix::net::sockopt;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 128 << 10;
 /// Bytes that wait to be sent while more is read: what one command may have.
 const UNSENT_MAX: u64 = TRANSFER as u64;
+
+/// The system of a host is asked whether it is there when nothing was said for so long, and may
+/// leave what was sent to it unanswered for as long.
+const GONE_TIME: Duration = Duration::from_secs(60);
 
 /// What all connections use.
 #[derive(Default)]
@@ -60,7 +66,10 @@ impl<B: Backend> Peer<B> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         // A host that need not say anything may be gone without having said so.
-        rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, GONE_TIME)?;
+        sockopt::set_tcp_keepintvl(&socket, GONE_TIME / 6)?;
+        sockopt::set_tcp_user_timeout(&socket, GONE_TIME.as_millis() as u32)?;
         Ok(Self {
             portal: socket.local_addr()?,
             socket,
@@ -72,6 +81,11 @@ impl<B: Backend> Peer<B> {
             patience: RefCell::new(Patience::new(Instant::now())),
             told: Cell::new(false),
         })
+    }
+
+    /// Whether all that is left is that its host reads why, and goes.
+    pub(super) fn is_over(&self) -> bool {
+        !self.broken.get() && self.connection.borrow().is_over()
     }
 
     /// Whether its host has yet to make it a queue, and may still.
@@ -96,7 +110,7 @@ impl<B: Backend> Peer<B> {
             let connection = self.connection.borrow();
             (connection.keep_alive_ms(), connection.is_live())
         };
-        let patience = *self.patience.borrow();
+        let mut patience = self.patience.borrow_mut();
         if patience.is_up(now, keep_alive_ms, is_live) {
             self.hang_up();
         }
@@ -115,6 +129,7 @@ impl<B: Backend> Peer<B> {
             self.send()?;
         }
         self.carry_out();
+        self.leave();
         let connection = self.connection.borrow();
         if connection.is_over() {
             self.patience.borrow_mut().over(Instant::now);
@@ -206,8 +221,8 @@ impl<B: Backend> Peer<B> {
     fn visitor(self: &Rc<Self>) -> Visitor {
         let peer = Rc::downgrade(self);
         let hang_up = Box::new(move || {
-            // It may have gone by itself.
-            if let Some(peer) = peer.upgrade() {
+            // It may have gone by itself, or be about to.
+            if let Some(peer) = peer.upgrade().filter(|peer| !peer.is_over()) {
                 peer.hang_up();
             }
         });
@@ -224,12 +239,20 @@ impl<B: Backend> Peer<B> {
         drop(connection);
         self.caller.call();
         if let Some(link) = missed {
-            self.leave(link);
+            self.begin_leave(link);
+        }
+    }
+
+    /// Leaves the queue that it was, once it is over.
+    fn leave(&self) {
+        let link = self.connection.borrow_mut().left();
+        if let Some(link) = link {
+            self.begin_leave(link);
         }
     }
 
     /// Leaves a queue when what was asked for before has begun.
-    fn leave(&self, link: Link) {
+    fn begin_leave(&self, link: Link) {
         let subsystem = Rc::clone(self.desk.value());
         self.desk.begin(async move { subsystem.leave(link) });
     }
@@ -249,7 +272,7 @@ impl<B: Backend> Source for Ear<B> {
             peer.broken.set(true);
             let link = peer.connection.borrow_mut().hang_up();
             if let Some(link) = link {
-                peer.leave(link);
+                peer.begin_leave(link);
             }
             return Next::Leave;
         }

@@ -1,22 +1,21 @@
 //! Where hosts are listened for.
 //!
 //! Invariants: all connections are on the thread of the simulation; there are at most
-//! [`CONNECTIONS`], and one more takes the place of the oldest that is no queue, or is hung up
-//! on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
+//! [`CONNECTIONS`], and one more takes the place of one that is over, of the oldest that is no
+//! queue, or is hung up on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
 //! there is none.
 
 use super::patience::LEAVE_TIME;
 use super::peer::{Common, Ear, Peer};
 use crate::backend::Backend;
 use crate::subsystem::Subsystem;
-use engine::{Caller, Desk, Handle, Next, Source};
+use engine::{Caller, Desk, Handle, Next, Source, Spare};
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -106,7 +105,7 @@ fn open<B: Backend>(
             crowd,
             common: Rc::default(),
             closed: Cell::new(false),
-            spare: Cell::new(File::open("/dev/null").ok()),
+            spare: Spare::default(),
             _line: kept,
         }))
     })?;
@@ -124,16 +123,20 @@ struct Crowd<B> {
 }
 
 impl<B: Backend> Crowd<B> {
-    /// Whether there is room for one more, which the oldest that is no queue makes.
+    /// Whether there is room for one more, which one that is over makes, or the oldest that is no
+    /// queue.
     fn admits(&self) -> bool {
         let mut peers = self.peers.borrow_mut();
         peers.retain(|peer| peer.strong_count() > 0);
         if peers.len() < CONNECTIONS {
             return true;
         }
-        let mut strangers = peers.iter().filter_map(Weak::upgrade);
-        let oldest = strangers.find(|peer| peer.is_stranger());
-        oldest.map(|peer| peer.hang_up()).is_some()
+        let first = |is_less: fn(&Peer<B>) -> bool| {
+            let mut all = peers.iter().filter_map(Weak::upgrade);
+            all.find(|peer| is_less(peer))
+        };
+        let found = first(Peer::is_over).or_else(|| first(Peer::is_stranger));
+        found.map(|peer| peer.hang_up()).is_some()
     }
 
     fn came(&self, peer: &Rc<Peer<B>>) {
@@ -189,8 +192,7 @@ struct Door<B> {
     crowd: Rc<Crowd<B>>,
     common: Rc<Common>,
     closed: Cell<bool>,
-    /// A file to close for a host that is to be hung up on although there is none left.
-    spare: Cell<Option<File>>,
+    spare: Spare,
     /// Closed with the listener, which whoever stops waits for.
     _line: UnixStream,
 }
@@ -209,13 +211,6 @@ impl<B: Backend> Door<B> {
             Ok(Rc::new(Ear(peer)))
         });
     }
-
-    /// Hangs up on a host for which there is no file.
-    fn refuse(&self) {
-        drop(self.spare.take());
-        drop(self.listener.accept());
-        self.spare.set(File::open("/dev/null").ok());
-    }
 }
 
 impl<B: Backend> Source for Door<B> {
@@ -231,12 +226,10 @@ impl<B: Backend> Source for Door<B> {
             match self.listener.accept() {
                 Ok((socket, _)) => self.take(socket),
                 Err(error) => {
-                    let none_left = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
-                    if Errno::from_io_error(&error).is_some_and(|error| none_left.contains(&error))
-                    {
-                        self.refuse();
+                    // There is nobody, or he has left already, or there is no file for him.
+                    if let Some(error) = Errno::from_io_error(&error) {
+                        self.spare.refuse(error, || self.listener.accept());
                     }
-                    // There is nobody, or he has left already.
                     break;
                 }
             }

@@ -11,6 +11,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use nvme::{Allowed, DISCOVERY_NQN, Identity, Namespace, Secrets, Subsystem};
 use sha2::{Digest, Sha256, Sha512};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The keys 01h, 02h, … 20h and, of the drive, 01h, … 30h with a hash function.
 const HOST_SECRET: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
@@ -80,6 +81,13 @@ impl Guest {
         offer.extend(chap);
         assert_eq!(self.send(&offer), 0);
         self.receive()
+    }
+
+    /// Begins to prove itself, for SHA-256 without a group. Gives the status.
+    fn begin(&mut self) -> u16 {
+        let mut offer = vec![0, 0, 0, 0, 7, 0, 0, 1, 1, 0, 1, 1, 1];
+        offer.resize(8 + 64, 0);
+        self.send(&offer)
     }
 
     /// The reply to a challenge for SHA-256 without a group, by this key.
@@ -353,6 +361,32 @@ fn hosts_that_prove_nothing_make_room_for_others() {
     assert_eq!(late.prove(&key())[1], 3);
     assert_eq!(first.identify(), 0x0c, "it is still let in");
     assert_eq!(subsystem.links(), 64);
+}
+
+/// What it takes to prove something is had by so many together, and then by one after the other;
+/// others are told to come again.
+#[test]
+fn hosts_that_prove_nothing_leave_time_to_others() {
+    const INTERRUPTED: u16 = 0x21;
+    let subsystem = gated(false);
+    let mut first = Guest::new(&subsystem, NQN, 0, 0xffff);
+    assert_eq!(first.prove(&key())[1], 3);
+    let next = || Guest::new(&subsystem, NQN, 0, 0xffff).begin();
+    let begun = (0..10_000).take_while(|_| next() == 0).count();
+    assert!((63..10_000).contains(&begun), "{begun}");
+    assert_eq!(next(), INTERRUPTED);
+    assert_eq!(first.identify(), 0x0c, "who is in is served");
+    // Who is not may say the same again.
+    let mut late = Guest::new(&subsystem, NQN, 0, 0xffff);
+    let again = (0..1000).find(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        late.begin() == 0
+    });
+    assert!(again.is_some());
+    let challenge = late.receive();
+    let reply = late.reply(&challenge, &key(), None);
+    assert_eq!(late.send(&reply), 0);
+    assert_eq!(late.receive()[1], 3);
 }
 
 #[derive(Clone, Debug, TypeGenerator)]

@@ -137,6 +137,31 @@ fn controllers_are_not_without_end() {
     assert_eq!(opened(&subsystem).connect(0, 0xffff).status, 0);
 }
 
+/// A host that promises nothing has two minutes to say something to a controller for discovery,
+/// and for ever to others.
+//= nvme-2.1 3.1.3.3
+#[test]
+fn who_has_discovered_all_and_stays_makes_room_for_others() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    for (nqn, promised, waits) in [
+        (NQN, 0, None),
+        (NQN, 5000, Some(5000)),
+        (DISCOVERY_NQN, 0, Some(120_000)),
+        (DISCOVERY_NQN, 5000, Some(5000)),
+    ] {
+        let mut host = opened(&subsystem);
+        let reply = host.connect_as(HOST, nqn, 0, 0xffff, promised);
+        assert_eq!(reply.status, 0);
+        assert_eq!(host.wire.connection.keep_alive_ms(), waits);
+        host.call(Sqe::property_set(0x14, 0x46_0001), &[], 0);
+        // What is promised can be taken back.
+        let none = Sqe::new(9).dword(10, 0x0f).dword(11, 0);
+        assert_eq!(host.call(none, &[], 0).status, 0);
+        let always = (nqn == DISCOVERY_NQN).then_some(120_000);
+        assert_eq!(host.wire.connection.keep_alive_ms(), always);
+    }
+}
+
 #[test]
 fn properties_are_read_in_their_width() {
     let mut host = memory(&[1 << 20]);

@@ -78,6 +78,14 @@ impl Sqe {
             .dword(10, (len / 4 - 1) << 16 | page)
     }
 
+    /// A Connect of 32 entries.
+    pub(crate) fn connect(queue: u16, kato: u32) -> Self {
+        Self::fabrics(1)
+            .put(42, &queue.to_le_bytes())
+            .put(44, &31_u16.to_le_bytes())
+            .put(48, &kato.to_le_bytes())
+    }
+
     pub(crate) fn property_get(offset: u32, wide: bool) -> Self {
         Self::fabrics(4)
             .put(40, &[u8::from(wide)])
@@ -175,10 +183,11 @@ impl<W: Wire> Host<W> {
         controller: u16,
         kato: u32,
     ) -> Reply {
-        let sqe = Sqe::fabrics(1)
-            .put(42, &queue.to_le_bytes())
-            .put(44, &31_u16.to_le_bytes())
-            .put(48, &kato.to_le_bytes());
+        let sqe = Sqe::connect(queue, kato);
+        self.connect_by(sqe, host, nqn, controller)
+    }
+
+    pub(crate) fn connect_by(&mut self, sqe: Sqe, host: &str, nqn: &str, controller: u16) -> Reply {
         let mut data = vec![0; 1024];
         data[..4].copy_from_slice(b"host");
         data[16..18].copy_from_slice(&controller.to_le_bytes());

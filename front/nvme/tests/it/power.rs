@@ -1,10 +1,11 @@
 //! A drive that loses its power, or of which a part fails, while hosts use it.
 
 use crate::drives::{Power, config, word};
-use crate::host::Sqe;
+use crate::host::{Host, Sqe};
 use engine::Injected;
 use nvme::{Backend, Manner, ROOM, Status};
 use std::future::poll_fn;
+use std::net::TcpStream;
 use std::pin::pin;
 use std::task::Poll;
 use units::Ns;
@@ -136,4 +137,24 @@ fn namespaces_of_one_drive_do_not_count_it_twice() {
         word(&log.data, 80)
     };
     assert_eq!([commands(u32::MAX), commands(1)], [7, 7]);
+}
+
+/// What is told to fail does, all the same.
+//= nvme-nvm 3.2.5
+#[test]
+fn what_holds_nothing_is_verified_without_being_read() {
+    let power = Power::new(&config("block"));
+    let (mut admin, mut io) = power.host();
+    let block = 700_u64;
+    let write = Sqe::new(1).blocks(block, 1);
+    assert_eq!(io.call(write, &[8; 4096], 0).status, 0);
+    let mut verified = |io: &mut Host<TcpStream>| {
+        let mut reads = || word(&admin.call(Sqe::log(2, 512), &[], 512).data, 64);
+        let before = reads();
+        let status = io.call(Sqe::new(0x0c).blocks(1, 4096), &[], 0).status;
+        (status, reads() - before)
+    };
+    assert_eq!(verified(&mut io), (0, 1), "the MiB that holds something");
+    inject(&power, Injected::Unreadable(9 << 20..(9 << 20) + 1));
+    assert_eq!(verified(&mut io), (0x281, 1));
 }

@@ -100,6 +100,22 @@ fn completions_say_how_far_entries_were_taken() {
     assert_eq!(heads, expected);
 }
 
+/// A controller agrees by a head of FFFFh, and says nothing of heads from then on.
+//= nvme-2.1 6.3
+#[test]
+fn a_host_may_do_without_flow_control() {
+    let (admin, _io) = drive();
+    for (attributes, said, then) in [(0, 1, [2, 3]), (1 << 2, 0xffff, [0, 0])] {
+        let mut io = Host::new(Local::new(&admin.wire.subsystem));
+        io.open(0, 0);
+        let connect = Sqe::connect(5, 0).put(46, &[attributes]);
+        let reply = io.connect_by(connect, HOST, NQN, 1);
+        assert_eq!((reply.status, reply.head), (0, said));
+        let heads = then.map(|_: u16| io.call(Sqe::new(0).nsid(1), &[], 0).head);
+        assert_eq!(heads, then);
+    }
+}
+
 #[test]
 fn damaged_data_fail_their_command_and_a_damaged_header_the_connection() {
     let mut admin = opened(3, 0);

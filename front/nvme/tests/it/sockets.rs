@@ -2,7 +2,7 @@
 
 use crate::host::{Host, NQN, Reply, Sqe};
 use crate::memory::{Alive, Memory};
-use crate::wire::dial;
+use crate::wire::{Wire, dial};
 use engine::Pace;
 use nvme::tcp::Target;
 use sim::Kernel;
@@ -113,6 +113,30 @@ fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
     await_links(&served, 0);
 }
 
+/// What a host says in time is not missed because nobody has listened to it: the thread may be
+/// busy until the time is over.
+#[test]
+fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    admin.open(0, 0);
+    let reply = admin.connect_as(crate::host::HOST, NQN, 0, 0xffff, 1000);
+    assert_eq!(reply.status, 0);
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    served.drives.handle.open(move |_| {
+        tell.send(()).expect("heard");
+        // It ends when the other side is dropped.
+        let _ = held.recv();
+    });
+    told.recv().expect("it runs");
+    std::thread::sleep(Duration::from_millis(600));
+    let name = admin.post(Sqe::fabrics(4), &[], 0);
+    std::thread::sleep(Duration::from_millis(700));
+    drop(hold);
+    assert_eq!(admin.reap(name, &[]).cid, name);
+}
+
 /// It takes as long as that takes.
 #[test]
 fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
@@ -171,6 +195,44 @@ fn thousands_of_idle_connections_disturb_nobody() {
     is_well();
     drop((idle, filled));
     is_well();
+}
+
+/// Whoever is told why he is hung up on, and stays, is no reason to turn others away.
+#[test]
+fn connections_that_have_ended_make_room_for_others() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let ended: Vec<_> = (0..300)
+        .map(|_| {
+            let mut host = Host::new(dial(served.address));
+            host.wire.send(&[0xee; 8]);
+            // It is told, unless it had to make room already.
+            let _ = host.unit();
+            host
+        })
+        .collect();
+    let mut io = queue(served.address, controller, 1);
+    let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
+    assert_eq!(reply.status, 0);
+    drop(ended);
+}
+
+#[test]
+fn the_number_of_a_queue_that_was_left_can_be_had_at_once() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    for _ in 0..3 {
+        let mut io = queue(served.address, controller, 1);
+        assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
+        // The first has not closed its socket.
+        let mut next = queue(served.address, controller, 1);
+        assert_eq!(next.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
+        assert_eq!(io.unit(), None);
+        assert_eq!(next.call(Sqe::fabrics(8), &[], 0).status, 0);
+    }
+    await_links(&served, 1);
 }
 
 #[test]

@@ -6,12 +6,12 @@ use nvme::Subsystem;
 use std::net::TcpStream;
 
 const BLOCK: usize = 4096;
+const UNRECOVERED: u16 = 0x281;
 
 /// What cannot be corrected stays so over a loss of power, until it is written, and nothing
 /// beside it does; blocks smaller than what the drive maps as well.
 #[test]
 fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
-    const UNRECOVERED: u16 = 0x281;
     for (format, block) in [(0, 512), (1, 4096)] {
         let mut power = Power::new(&config("block"));
         let (mut admin, mut io) = power.host();
@@ -62,25 +62,65 @@ fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
 /// Without write cache it is durable when it is answered, with one after a flush.
 #[test]
 fn what_was_made_uncorrectable_is_as_durable_as_a_write() {
-    for (cached, left) in [(1, 0), (0, 0x281)] {
+    for (cached, flushed, left) in [
+        (1, false, 0),
+        (1, true, UNRECOVERED),
+        (0, false, UNRECOVERED),
+    ] {
         let mut unprotected = config("block");
         unprotected.controller.power_loss_protection = false;
         let mut power = Power::new(&unprotected);
         let (mut admin, mut io) = power.host();
-        assert_eq!(
-            io.call(Sqe::new(1).blocks(0, 8), &[7; 8 * BLOCK], 0).status,
-            0
-        );
-        assert_eq!(io.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
+        let mut ask = |sqe: Sqe, data: &[u8]| assert_eq!(io.call(sqe, data, 0).status, 0);
+        let flush = Sqe::new(0).nsid(1);
+        ask(Sqe::new(1).blocks(0, 8), &[7; 8 * BLOCK]);
+        ask(flush, &[]);
         let cache = Sqe::new(0x09).dword(10, 6).dword(11, cached);
         assert_eq!(admin.call(cache, &[], 0).status, 0);
-        assert_eq!(io.call(Sqe::new(4).blocks(3, 1), &[], 0).status, 0);
-        let device = power.handle().part(Subsystem::device);
-        let cut = device.ask(|device| async move { device.cut() });
-        cut.expect("it runs");
-        power.cut();
+        ask(Sqe::new(4).blocks(3, 1), &[]);
+        if flushed {
+            ask(flush, &[]);
+        }
+        cut(&mut power);
         let (_admin, mut io) = power.host();
         let found = io.call(Sqe::new(2).blocks(3, 1), &[], BLOCK);
-        assert_eq!(found.status, left, "cached: {cached}");
+        assert_eq!(found.status, left, "cached: {cached}, flushed: {flushed}");
     }
+}
+
+/// Lines beside it that a transaction has stored, and not committed, stay so.
+//= bytefs 4.4
+#[test]
+fn what_is_made_uncorrectable_commits_nothing_beside_it() {
+    let mut power = Power::new(&config("bytefs-emulator"));
+    let (mut admin, mut io) = power.host();
+    let small = Sqe::new(0x80).nsid(1).dword(10, 0);
+    assert_eq!(admin.call(small, &[], 0).status, 0);
+    let mut ask = |sqe: Sqe, data: &[u8]| assert_eq!(io.call(sqe, data, 0).status, 0);
+    ask(Sqe::new(1).blocks(0, 8), &[1; BLOCK]);
+    ask(Sqe::new(0).nsid(1), &[]);
+    let store = Sqe::new(0x81).nsid(1).dword(12, 64);
+    ask(store.dword(13, 5), &[2; 64]);
+    ask(store.put(40, &64_u64.to_le_bytes()), &[3; 64]);
+    ask(Sqe::new(4).blocks(7, 1), &[]);
+    ask(Sqe::new(0).nsid(1), &[]);
+    cut(&mut power);
+    // Blocks have 4,096 bytes again.
+    let (_admin, mut io) = power.host();
+    assert_eq!(io.call(Sqe::new(0x88).nsid(1), &[], 0).status, 0);
+    let load = Sqe::new(0x82).nsid(1).dword(12, 7 * 512);
+    let loaded = io.call(load, &[], 7 * 512).data;
+    assert_eq!(loaded[..64], [1; 64], "it was not committed");
+    assert_eq!(loaded[64..128], [3; 64], "it was of no transaction");
+    assert_eq!(loaded[128..], [1; 7 * 512 - 128]);
+    let lost = load.put(40, &(7 * 512_u64).to_le_bytes()).dword(12, 64);
+    assert_eq!(io.call(lost, &[], 64).status, UNRECOVERED);
+}
+
+/// The power goes, and comes back.
+fn cut(power: &mut Power) {
+    let device = power.handle().part(Subsystem::device);
+    let cut = device.ask(|device| async move { device.cut() });
+    cut.expect("it runs");
+    power.cut();
 }

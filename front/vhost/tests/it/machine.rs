@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
-use std::io::{IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -138,6 +138,14 @@ impl Machine {
         let slices = [IoSlice::new(&bytes)];
         // Who is hung up on finds out when it reads.
         let _ = sendmsg(&self.socket, &slices, &mut control, SendFlags::NOSIGNAL);
+    }
+
+    /// Whether it is hung up on, and nothing was said before.
+    pub(crate) fn is_hung_up_on(&self) -> bool {
+        match (&self.socket).read(&mut [0]) {
+            Ok(len) => len == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
     }
 
     /// The payload of the answer to a message.

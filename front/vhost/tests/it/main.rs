@@ -4,10 +4,15 @@ mod machine;
 
 use engine::{Device, DeviceEngine, DriveFile, Handle, Pace, Show};
 use machine::{Machine, NUM, pair, words};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use sim::Seed;
 use ssd::{DriveMedia, Preset};
 use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 use units::{Bytes, MIB};
 use vhost::Server;
@@ -157,8 +162,9 @@ fn a_machine_that_talks_nonsense_is_hung_up_on_and_the_next_one_is_served() {
     assert_eq!(machine.call(0, want::FLUSH, 0, b"", 0).0, 0);
 }
 
+/// The machine hears of it, instead of waiting for an answer for ever.
 #[test]
-fn chains_that_make_no_sense_stop_their_queue_and_nothing_else() {
+fn chains_that_make_no_sense_end_their_session_and_nothing_else() {
     let data = Machine::data(0);
     let chains: [&[(u64, u32, u16, u16)]; 8] = [
         &[(data, 16, 1, 0)],                          // a circle
@@ -183,12 +189,26 @@ fn chains_that_make_no_sense_stop_their_queue_and_nothing_else() {
         for (slot, &part) in chain.iter().enumerate() {
             machine.descriptor(0, slot as u16, part);
         }
+        assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0, "{number}");
         machine.offer(0, 0);
-        assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0, "{number}");
-        assert_eq!(machine.stop(0), 1, "{number}");
-        assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0, "{number}");
-        drop(machine);
+        assert!(machine.is_hung_up_on(), "{number}");
     }
+}
+
+/// A kick whose other end is closed is ready for ever.
+#[test]
+fn a_queue_that_nobody_can_kick_ends_its_session() {
+    let place = Place::new();
+    let mut machine = Machine::running(&place.path(), 1);
+    assert_eq!(machine.call(0, want::FLUSH, 0, b"", 0).0, 0);
+    assert_eq!(machine.stop(0), 1);
+    let (kick, kicks) = std::io::pipe().expect("a pipe");
+    machine.send(say::SET_VRING_KICK, 0, &words(&[0]), &[kick.as_fd()]);
+    assert_eq!(machine.config().len(), 60, "it goes on");
+    drop(kicks);
+    assert!(machine.is_hung_up_on());
+    let mut next = Machine::running(&place.path(), 1);
+    assert_eq!(next.call(0, want::FLUSH, 0, b"", 0).0, 0);
 }
 
 /// Holds the drive's thread until what is given is dropped.
@@ -246,7 +266,7 @@ fn files_that_could_be_waited_for_are_refused() {
         (say::SET_VRING_KICK, words(&[0])),
     ] {
         let machine = Machine::connect(&place.path());
-        machine.send(kind, 0, &payload, &[std::os::fd::AsFd::as_fd(&file)]);
+        machine.send(kind, 0, &payload, &[file.as_fd()]);
         let end = (&machine.socket).read(&mut [0]).unwrap_or(0);
         assert_eq!(end, 0, "{kind}");
     }
@@ -280,4 +300,33 @@ fn a_machine_that_cannot_flush_need_not() {
         device.stop();
         engine.join().expect("no panic").expect("saved");
     }
+}
+
+/// Who comes when there are no more files is hung up on: otherwise the thread of the drive would
+/// hear of him for ever, and he would wait. A process of its own has none left.
+#[test]
+fn who_comes_when_there_are_no_more_files_is_hung_up_on() {
+    const ALONE: &str = "FLASHLOOM_TEST_WITHOUT_FILES";
+    if std::env::var_os(ALONE).is_none() {
+        let own = std::env::current_exe().expect("it runs");
+        let name = "who_comes_when_there_are_no_more_files_is_hung_up_on";
+        let few = r#"ulimit -n 128 && exec "$0" --exact "$1""#;
+        let mut alone = Command::new("sh");
+        alone.arg("-c").arg(few).arg(own).arg(name).env(ALONE, "1");
+        let ended = alone.status();
+        assert!(ended.expect("it begins").success());
+        return;
+    }
+    let place = Place::new();
+    let served = Machine::running(&place.path(), 1);
+    let kind = SocketType::STREAM;
+    let late = socket(AddressFamily::UNIX, kind, None).expect("a socket");
+    let all: Vec<_> = std::iter::from_fn(|| late.try_clone().ok()).collect();
+    connect(&late, &SocketAddrUnix::new(place.path()).expect("a path")).expect("it listens");
+    let mut late = UnixStream::from(late);
+    late.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("patience");
+    assert_eq!(late.read(&mut [0]).expect("the end"), 0);
+    drop(all);
+    assert_eq!(served.config().len(), 60);
 }
