@@ -13,7 +13,7 @@ use crate::link::{Ndr, Request, Response};
 use crate::op::Program;
 use crate::pages::{is_far, split};
 use crate::tick::Tick;
-use crate::tiering::{Promote, Tiering};
+use crate::tiering::Promote;
 use crate::window::Cause;
 use units::Ns;
 
@@ -173,7 +173,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if let Some(access) = self.join(core, line, waiter) {
             return access;
         }
-        if matches!(self.config.tiering, Tiering::Cached(_)) {
+        if self.is_page_cached(line) {
             return self.bring_cached(core, line, own, leaves, waiter);
         }
         if let Some(held) = self.held_by_host(line) {

@@ -52,7 +52,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.counts.repeated_delays += 1;
         }
         thread.delayed_at = op.place + 1;
-        let page = self.pages.line_of(op.at) / 64;
+        let line = self.pages.line_of(op.at);
         self.uncount(core, number);
         self.cores[core].window.squash(number, now, Cause::Flash);
         self.squash_waiters(core, number);
@@ -60,9 +60,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.caches.squash(core);
         }
         self.yield_core(core, now);
-        let cached = matches!(self.config.tiering, Tiering::Cached(_));
-        if cached && self.awaits_page(page, now) {
-            self.os.threads[thread_number as usize].wants = Some(page);
+        if self.is_page_cached(line) && self.awaits_page(line / 64, now) {
+            self.os.threads[thread_number as usize].wants = Some(line / 64);
             self.dispatch_after(core, now, self.switch_cost(), true);
         } else {
             self.requeue(core, thread_number, now);

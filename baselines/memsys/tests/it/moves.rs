@@ -473,13 +473,7 @@ fn a_run_that_is_stuck_ends_though_the_kernel_samples() {
 
 #[test]
 fn a_store_that_misses_can_be_sent_as_a_write() {
-    let ops: Vec<Op> = (0..100)
-        .map(|n| Op::Store {
-            at: n * PAGE,
-            size: 8,
-            after: 0,
-        })
-        .collect();
+    let ops = scattered();
     let mut sent = config(Tiering::None);
     sent.store_miss = StoreMiss::Write;
     let (metrics, _) = run(&sent, ops.clone());
@@ -489,3 +483,46 @@ fn a_store_that_misses_can_be_sent_as_a_write() {
     // A line may have to be read again that left the small caches before its store.
     assert!(metrics.counts.far_reads >= 100);
 }
+/// A store to each of 100 pages.
+fn scattered() -> Vec<Op> {
+    let (size, after) = (8, 0);
+    let store = |at| Op::Store { at, size, after };
+    (0..100).map(|page| store(page * PAGE)).collect()
+}
+
+#[test]
+fn a_cache_of_pages_takes_in_what_is_stored_to_though_misses_may_be_sent_as_writes() {
+    //= skybyte 6.8
+    let mut sent = config(Tiering::Cached(PageCache {
+        size: Bytes(128 * PAGE),
+        ..PageCache::default()
+    }));
+    let reads = run(&sent, scattered()).0;
+    sent.store_miss = StoreMiss::Write;
+    let (metrics, far) = run(&sent, scattered());
+    assert_eq!(metrics.counts.page_misses, 100);
+    assert_eq!(far.written, [0; 0], "lines of pages that it has go there");
+    assert_eq!(metrics, reads);
+}
+
+#[test]
+fn pinned_pages_go_past_the_cache_of_pages() {
+    //= skybyte 4
+    let mut config = config(Tiering::Cached(PageCache {
+        size: Bytes(64 * PAGE),
+        ..PageCache::default()
+    }));
+    config.pinned = vec![(0, 8 * PAGE)];
+    let (at, size, after) = (3 * PAGE, 8, 0);
+    let flushed = [Op::Store { at, size, after }, Op::Flush { at }, Op::Fence];
+    let (metrics, far) = run(&config, [rounds(0, 16, 10), flushed.to_vec()].concat());
+    assert_eq!(metrics.counts.page_misses, 8, "those that are not pinned");
+    assert!(metrics.counts.far_reads > 8 * 64, "{:?}", metrics.counts);
+    assert_eq!(
+        far.written.last(),
+        Some(&(3 * 64)),
+        "a flush reaches the device"
+    );
+    assert!(far.written.iter().all(|line| line / 64 < 8));
+}
+

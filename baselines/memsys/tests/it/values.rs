@@ -76,7 +76,8 @@ proptest! {
         free_on_squash in any::<bool>(),
         slice in prop_oneof![Just(Ns(700)), Just(Ns::us(100))],
     ) {
-        let mut config = Config { tiering, prefetch, ..tiny() };
+        pinned in prop_oneof![Just(Vec::new()), Just(vec![(0, 3 * 4 * KIB)])],
+        let mut config = Config { tiering, prefetch, pinned, ..tiny() };
         config.os.policy = policy;
         config.os.free_on_squash = free_on_squash;
         config.os.slice = slice;
