@@ -61,7 +61,7 @@ pub struct CacheCounts {
     pub l2_hits: u64,
     /// In the last, or in that of another core.
     pub llc_hits: u64,
-    /// Nowhere.
+    /// Nowhere, and brought: what was asked for in vain is not among them.
     pub llc_misses: u64,
     /// Misses of stores among them.
     pub llc_store_misses: u64,
@@ -193,8 +193,7 @@ impl Hierarchy {
             if room > now {
                 return Look::Full(room);
             }
-            self.counts.llc_misses += 1;
-            self.counts.llc_store_misses += u64::from(own);
+            self.count_miss(own);
             return Look::Miss(now + self.llc_time);
         };
         self.counts.llc_hits += 1;
@@ -225,7 +224,7 @@ impl Hierarchy {
         Look::Hit(done, Level::Last)
     }
 
-    /// Takes a miss back that will be asked for again.
+    /// Takes a miss back whose line has not come.
     pub(crate) fn uncount_miss(&mut self, own: bool) {
         self.counts.llc_misses -= 1;
         self.counts.llc_store_misses -= u64::from(own);
@@ -234,6 +233,12 @@ impl Hierarchy {
     /// Makes `core` the owner of a line, which its second cache holds at `second`.
     fn upgrade(&mut self, core: usize, second: At, now: Tick) -> Tick {
         self.counts.llc_hits += 1;
+    /// Counts it when the line has.
+    pub(crate) fn count_miss(&mut self, own: bool) {
+        self.counts.llc_misses += 1;
+        self.counts.llc_store_misses += u64::from(own);
+    }
+
         let l2 = &mut self.cores[core].l2;
         l2.set_flag(second, OWNED);
         let at = self.llc.at(l2.line(second), l2.note(second));

@@ -338,15 +338,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             },
             Look::Miss(leaves) => {
                 self.pages.touch(at);
-                let asked = self.counts.far_reads + self.counts.page_misses;
                 let access = self.bring(core, line, own, leaves, waiter);
-                let again = match access {
-                    Access::Full(_) => true,
-                    Access::Delayed(_) => asked == self.counts.far_reads + self.counts.page_misses,
-                    Access::Known(..) | Access::Waits => false,
-                };
-                if again {
-                    // Nothing was sent: it is the same miss when it asks again.
+                if !matches!(access, Access::Known(..)) {
+                    // It is a miss once its line comes: until then it may join another, be
+                    // given up, or have to ask again.
                     self.caches.uncount_miss(own);
                 }
                 self.look_ahead(core, line, now);

@@ -341,6 +341,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.requests.entries[tag as usize].waiters = waiters;
     }
 
+                self.caches.count_miss(own);
     /// Gives a waiter its line, or lets it ask again.
     fn answer(&mut self, core: usize, waiter: Waiter, data: Option<&Block>, now: Tick) {
         let window = &mut self.cores[core].window;
@@ -527,8 +528,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return access;
         }
         self.pages.touch(at);
-        self.caches.counts.llc_misses += 1;
-        self.caches.counts.llc_store_misses += 1;
+        self.caches.count_miss(true);
         self.caches.fill(core, line, (true, false), now, &[0; 64]);
         self.send_out(now);
         self.write_line(line, &[0; 64], now, None);
