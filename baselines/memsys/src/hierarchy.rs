@@ -82,6 +82,8 @@ pub(crate) struct Hierarchy {
     l1_time: Tick,
     l2_time: Tick,
     llc_time: Tick,
+    /// For whom lines are asked now, as [`Misses`] says it.
+    pub(crate) asker: u64,
     pub(crate) out: Vec<Out>,
     pub(crate) counts: CacheCounts,
 }
@@ -105,6 +107,7 @@ impl Hierarchy {
             l1_time: cycles(l1.cycles),
             l2_time: cycles(l1.cycles + l2.cycles),
             llc_time: cycles(l1.cycles + l2.cycles + llc.cycles),
+            asker: 0,
             out: Vec::with_capacity(64),
             counts: CacheCounts::default(),
         }
@@ -182,7 +185,7 @@ impl Hierarchy {
         } else {
             self.counts.l2_hits += 1;
         }
-        self.cores[core].l1_misses.take(done);
+        self.cores[core].l1_misses.take(done, self.asker);
         self.put_first(core, line, owned, done, at);
         Look::Hit(done, level)
     }
@@ -216,8 +219,8 @@ impl Hierarchy {
             self.llc.set_flag(at, OWNED);
         }
         let private = &mut self.cores[core];
-        private.l1_misses.take(done);
-        private.l2_misses.take(done);
+        private.l1_misses.take(done, self.asker);
+        private.l2_misses.take(done, self.asker);
         let flags = if alone { OWNED } else { 0 };
         let second = self.put_second(core, line, flags, done, at);
         self.put_first(core, line, alone, done, second);
@@ -230,15 +233,15 @@ impl Hierarchy {
         self.counts.llc_store_misses -= u64::from(own);
     }
 
-    /// Makes `core` the owner of a line, which its second cache holds at `second`.
-    fn upgrade(&mut self, core: usize, second: At, now: Tick) -> Tick {
-        self.counts.llc_hits += 1;
     /// Counts it when the line has.
     pub(crate) fn count_miss(&mut self, own: bool) {
         self.counts.llc_misses += 1;
         self.counts.llc_store_misses += u64::from(own);
     }
 
+    /// Makes `core` the owner of a line, which its second cache holds at `second`.
+    fn upgrade(&mut self, core: usize, second: At, now: Tick) -> Tick {
+        self.counts.llc_hits += 1;
         let l2 = &mut self.cores[core].l2;
         l2.set_flag(second, OWNED);
         let at = self.llc.at(l2.line(second), l2.note(second));
@@ -373,9 +376,9 @@ impl Hierarchy {
 
     /// Notes a miss of `core` that ends at `done`.
     pub(crate) fn miss_until(&mut self, core: usize, done: Tick) {
-        self.cores[core].l1_misses.take(done);
-        self.cores[core].l2_misses.take(done);
-        self.llc_misses.take(done);
+        self.cores[core].l1_misses.take(done, self.asker);
+        self.cores[core].l2_misses.take(done, self.asker);
+        self.llc_misses.take(done, 0);
     }
 
     /// From when on there is room for a line that `core` fetches ahead.
@@ -388,8 +391,8 @@ impl Hierarchy {
 
     /// Notes that `core` fetches a line ahead until `done`.
     pub(crate) fn ahead_until(&mut self, core: usize, done: Tick) {
-        self.cores[core].l2_misses.take(done);
-        self.llc_misses.take(done);
+        self.cores[core].l2_misses.take(done, 0);
+        self.llc_misses.take(done, 0);
     }
 
     /// Notes that `core` waits, it is not known how long.
@@ -409,10 +412,10 @@ impl Hierarchy {
         &mut self.llc_misses
     }
 
-    /// Frees the registers of `core`'s squashed instructions.
-    pub(crate) fn squash(&mut self, core: usize) {
-        self.cores[core].l1_misses.squash();
-        self.cores[core].l2_misses.squash();
+    /// Frees the registers of `core`'s instructions that are squashed, from `number` on.
+    pub(crate) fn squash(&mut self, core: usize, number: u64) {
+        self.cores[core].l1_misses.squash(number);
+        self.cores[core].l2_misses.squash(number);
     }
 
     /// Whether any cache has the line.

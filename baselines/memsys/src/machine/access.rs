@@ -286,6 +286,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn walk(&mut self, core: usize, page: u64, now: Tick) -> Tick {
         self.counts.walks += 1;
         let line = self.pages.table_line(page);
+        self.caches.asker = 0;
         let done = match self.caches.look(core, line, false, now) {
             Look::Hit(done, _) => done,
             Look::Full(_) => self.host_read(core, line, now).0,
@@ -325,6 +326,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         waiter: Waiter,
     ) -> Access {
         let line = self.pages.line_of(at);
+        self.caches.asker = waiter.asker();
         match self.caches.look(core, line, own, now) {
             Look::Hit(done, level) => {
                 if level == Level::Last {

@@ -30,6 +30,18 @@ pub(super) enum Waiter {
     Ahead,
 }
 
+impl Waiter {
+    /// As registers of misses know it: stores of the buffer and what is fetched ahead are
+    /// never squashed.
+    #[inline]
+    pub(super) const fn asker(self) -> u64 {
+        match self {
+            Self::Load(number, _) | Self::Own(number) => number + 1,
+            Self::Drain | Self::Ahead => 0,
+        }
+    }
+}
+
 /// What a tag stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {

@@ -57,7 +57,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.cores[core].window.squash(number, now, Cause::Flash);
         self.squash_waiters(core, number);
         if self.config.os.free_on_squash {
-            self.caches.squash(core);
+            self.caches.squash(core, number);
         }
         self.yield_core(core, now);
         if self.is_page_cached(line) && self.awaits_page(line / 64, now) {
