@@ -306,7 +306,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 let outside = now.since(entry.left).since(inside);
                 self.in_vain.add(outside, inside);
             }
-            Purpose::Copy(slot, index) => self.copy_arrived(now, slot, index, &data),
+            Purpose::Copy(slot, index) => self.copy_came(now, slot, index, &data),
             Purpose::Line => self.arrive_line(now, tag, &data),
         }
         self.requests.give(tag);
@@ -341,6 +341,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             let asked = first.is_some_and(|waiter| waiter.1 != Waiter::Ahead);
             if asked {
                 self.flash.add(outside, inside);
+                self.caches.count_miss(own);
             }
             self.caches
                 .fill(filled, line, (own && asked, !asked), now, data);
@@ -353,7 +354,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.requests.entries[tag as usize].waiters = waiters;
     }
 
-                self.caches.count_miss(own);
     /// Gives a waiter its line, or lets it ask again.
     fn answer(&mut self, core: usize, waiter: Waiter, data: Option<&Block>, now: Tick) {
         let window = &mut self.cores[core].window;

@@ -19,6 +19,8 @@ struct Counting {
     reads: BTreeMap<u64, u32>,
     events: VecDeque<FarEvent>,
     dropped: Vec<u64>,
+    /// Pages from which on chunks were dropped by a command.
+    commands: Vec<u64>,
     written: Vec<u64>,
     pages: Vec<u64>,
     /// It takes no pages.
@@ -36,6 +38,7 @@ impl Counting {
             reads: BTreeMap::new(),
             events: VecDeque::new(),
             dropped: Vec::new(),
+            commands: Vec::new(),
             written: Vec::new(),
             pages: Vec::new(),
             full: false,
@@ -84,6 +87,13 @@ impl Far for Counting {
         self.reads.remove(&page);
         // The last line of a page is newer than flash.
         1 << 63
+    }
+
+    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        self.commands.push(first);
+        assert_eq!(chunks, &[u64::MAX; 8]);
+        let pages = first..first + 512;
+        pages.map(|page| (page, self.dropped(now, page))).collect()
     }
 }
 
@@ -147,6 +157,10 @@ impl Far for &mut Counting {
 
     fn dropped(&mut self, now: Ns, page: u64) -> u64 {
         (**self).dropped(now, page)
+    }
+
+    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        (**self).dropped_chunks(now, first, chunks)
     }
 }
 
@@ -311,6 +325,38 @@ fn a_huge_page_moves_as_one() {
     );
     assert_eq!(far.dropped, (0..512).collect::<Vec<_>>());
     assert_eq!(metrics.counts.copy_reads, 512 * 64);
+    // One command for all of its chunks, which costs as one.
+    assert_eq!(far.commands, [0]);
+    if let Tiering::Hinted(moves) = &mut huge.tiering {
+        moves.command = Ns::ZERO;
+    }
+    let free = run(&huge, rounds(0, 16, 400)).0.spent_on(Cause::Kernel);
+    assert_eq!(metrics.spent_on(Cause::Kernel), free + Tick::of(Ns::us(2)));
+}
+
+#[test]
+fn the_chunks_of_a_huge_page_are_begun_one_after_the_other_while_flash_is_read() {
+    //= skybyte 4
+    let mut huge = config(Tiering::Hinted(Moves {
+        limit: Bytes(4 * MIB),
+        ..Moves::default()
+    }));
+    huge.page = PageSize::Huge;
+    let kernel = Kernel::new();
+    let program = Listed::new(vec![rounds(0, 16, 800)], FOOTPRINT);
+    let mut far = Counting::new();
+    far.flash = Ns::us(20);
+    let made = Machine::new(&huge, &kernel, &mut far, program, TimeOnly, TakeAll);
+    let counts = made.unwrap().run().unwrap().counts;
+    assert_eq!(counts.promotions, 1);
+    // Each line once it is there; before that, one of each chunk, and all chunks are begun
+    // before the first is asked for again.
+    let most = 512 * 64 + 512 + 20_000 / 500;
+    assert!(
+        (512 * 64 + 512..=most).contains(&far.copied),
+        "{}",
+        far.copied
+    );
 }
 
 #[test]
@@ -471,18 +517,6 @@ fn a_run_that_is_stuck_ends_though_the_kernel_samples() {
     }
 }
 
-#[test]
-fn a_store_that_misses_can_be_sent_as_a_write() {
-    let ops = scattered();
-    let mut sent = config(Tiering::None);
-    sent.store_miss = StoreMiss::Write;
-    let (metrics, _) = run(&sent, ops.clone());
-    assert_eq!(metrics.counts.far_reads, 0);
-    assert!(metrics.counts.far_writes >= 100);
-    let (metrics, _) = run(&config(Tiering::None), ops);
-    // A line may have to be read again that left the small caches before its store.
-    assert!(metrics.counts.far_reads >= 100);
-}
 /// A store to each of 100 pages.
 fn scattered() -> Vec<Op> {
     let (size, after) = (8, 0);
@@ -526,3 +560,15 @@ fn pinned_pages_go_past_the_cache_of_pages() {
     assert!(far.written.iter().all(|line| line / 64 < 8));
 }
 
+#[test]
+fn a_store_that_misses_can_be_sent_as_a_write() {
+    let ops = scattered();
+    let mut sent = config(Tiering::None);
+    sent.store_miss = StoreMiss::Write;
+    let (metrics, _) = run(&sent, ops.clone());
+    assert_eq!(metrics.counts.far_reads, 0);
+    assert!(metrics.counts.far_writes >= 100);
+    let (metrics, _) = run(&config(Tiering::None), ops);
+    // A line may have to be read again that left the small caches before its store.
+    assert!(metrics.counts.far_reads >= 100);
+}

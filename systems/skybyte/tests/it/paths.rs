@@ -331,7 +331,7 @@ fn chunks_of_a_huge_page_are_dropped_by_their_bits() {
     }
     let mut chunks = [0; 8];
     (chunks[0], chunks[1]) = (1, 1 << (100 - 64));
-    let dropped = rig.device.drop_chunks(512, &chunks);
+    let dropped = rig.device.dropped_chunks(Ns::ZERO, 512, &chunks);
     assert_eq!(dropped, [(512, 1), (612, 1)]);
     assert!(
         matches!(rig.read(513 * 64), ReadReply::Data(..)),
