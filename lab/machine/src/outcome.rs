@@ -172,7 +172,7 @@ pub struct Device {
     pub log_hits: u64,
     /// Writes of lines.
     pub writes: u64,
-    /// Writes that were refused for want of room.
+    /// Times that a write was refused for want of room, that is each time that it came.
     pub stalls: u64,
     /// Time during which there was none, ns.
     pub stall_ns: u64,
