@@ -5,7 +5,8 @@
 //! what the first level marks, and `sent % 64` lines of the next are what the second
 //! does; no more is kept on the way. A chunk of 4 KiB of which a line is not at hand is
 //! left for later as a whole, as all its lines come from one page of flash, and the next
-//! one is begun meanwhile. A write to a line below `sent` goes to the host's
+//! one is begun meanwhile. Once its page is there the rest of it goes first, as the page
+//! may leave the device's memory again. A write to a line below `sent` goes to the host's
 //! copy and makes that the newer one; any other goes to the device and is copied
 //! later. Reads are answered by the device, but for lines whose copy is newer.
 
@@ -35,7 +36,9 @@ pub(super) struct Copying {
     sent: u64,
     arrived: u64,
     last: Tick,
-    /// Of chunks that were left, the first line that can be asked for now.
+    /// Of chunks that were left and are there now, the next line.
+    here: VecDeque<u64>,
+    /// Of chunks that were left, the line that is asked for again once all have been begun.
     left: VecDeque<u64>,
     /// Nothing is asked for before.
     from_then: Tick,
@@ -54,10 +57,17 @@ impl Copying {
         self.newer[(index / 64) as usize] |= 1 << (index % 64);
     }
 
+    /// The next line to be asked for.
+    fn next(&mut self) -> Option<u64> {
+        let begins = (self.sent < self.lines).then_some(self.sent);
+        let here = self.here.pop_front().or(begins);
+        here.or_else(|| self.left.pop_front())
+    }
+
     /// Lets what a chunk has behind line `index` be asked for.
     fn go_on(&mut self, index: u64) {
         if index % 64 != 63 {
-            self.left.push_front(index + 1);
+            self.here.push_front(index + 1);
         }
     }
 }
@@ -84,6 +94,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             sent: 0,
             arrived: 0,
             last: now,
+            here: VecDeque::new(),
             left: VecDeque::new(),
             from_then: now,
             asks: false,
@@ -110,8 +121,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let Some(entry) = &mut self.copies[slot as usize] else {
             return;
         };
-        let nothing = entry.sent == entry.lines && entry.left.is_empty();
-        if !nothing && !std::mem::replace(&mut entry.asks, true) {
+        let waits = entry.here.len() + entry.left.len();
+        if (entry.sent < entry.lines || waits > 0) && !std::mem::replace(&mut entry.asks, true) {
             let time = now.max(entry.from_then);
             self.later(time, Action::Copy(slot));
         }
@@ -191,12 +202,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         };
         entry.asks = false;
-        let index = match entry.sent {
-            sent if sent < entry.lines => sent,
-            _ => match entry.left.pop_front() {
-                Some(index) => index,
-                None => return,
-            },
+        let Some(index) = entry.next() else {
+            return;
         };
         let line = entry.from + index;
         // Of a cache of pages, the copy is what was asked for.
