@@ -49,7 +49,7 @@ pub trait Far {
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply;
 
     /// Reads `line` to copy its page to the host, which says nothing of how often the
-    /// page is asked for.
+    /// page is asked for. A hint is of no use to who copies, and has nobody else run.
     fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         self.read(now, line, tag)
     }
@@ -76,6 +76,15 @@ pub trait Far {
     /// drop it. Returns the lines that go with it, one bit each: what was newer than
     /// flash is held by the host alone, which writes it when it gives the page back.
     fn dropped(&mut self, now: Ns, page: u64) -> u64;
+
+    /// The same of the chunks of a huge page, by one command: `first` is the first page of
+    /// 4,096 bytes, and `chunks` has a bit for each of 512. Of each chunk that is dropped,
+    /// its page and the lines that go with it.
+    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        let is_set = |&chunk: &u64| chunks[chunk as usize / 64] >> (chunk % 64) & 1 == 1;
+        let pages = (0..512).filter(is_set).map(|chunk| first + chunk);
+        pages.map(|page| (page, self.dropped(now, page))).collect()
+    }
 
     /// What is measured begins now: what came before was preparation.
     fn begin(&mut self, now: Ns) {

@@ -61,7 +61,7 @@ pub struct CacheCounts {
     pub l2_hits: u64,
     /// In the last, or in that of another core.
     pub llc_hits: u64,
-    /// Nowhere.
+    /// Nowhere, and brought: what was asked for in vain is not among them.
     pub llc_misses: u64,
     /// Misses of stores among them.
     pub llc_store_misses: u64,
@@ -82,6 +82,8 @@ pub(crate) struct Hierarchy {
     l1_time: Tick,
     l2_time: Tick,
     llc_time: Tick,
+    /// For whom lines are asked now, as [`Misses`] says it.
+    pub(crate) asker: u64,
     pub(crate) out: Vec<Out>,
     pub(crate) counts: CacheCounts,
 }
@@ -105,6 +107,7 @@ impl Hierarchy {
             l1_time: cycles(l1.cycles),
             l2_time: cycles(l1.cycles + l2.cycles),
             llc_time: cycles(l1.cycles + l2.cycles + llc.cycles),
+            asker: 0,
             out: Vec::with_capacity(64),
             counts: CacheCounts::default(),
         }
@@ -182,7 +185,7 @@ impl Hierarchy {
         } else {
             self.counts.l2_hits += 1;
         }
-        self.cores[core].l1_misses.take(done);
+        self.cores[core].l1_misses.take(done, self.asker);
         self.put_first(core, line, owned, done, at);
         Look::Hit(done, level)
     }
@@ -193,8 +196,7 @@ impl Hierarchy {
             if room > now {
                 return Look::Full(room);
             }
-            self.counts.llc_misses += 1;
-            self.counts.llc_store_misses += u64::from(own);
+            self.count_miss(own);
             return Look::Miss(now + self.llc_time);
         };
         self.counts.llc_hits += 1;
@@ -217,18 +219,24 @@ impl Hierarchy {
             self.llc.set_flag(at, OWNED);
         }
         let private = &mut self.cores[core];
-        private.l1_misses.take(done);
-        private.l2_misses.take(done);
+        private.l1_misses.take(done, self.asker);
+        private.l2_misses.take(done, self.asker);
         let flags = if alone { OWNED } else { 0 };
         let second = self.put_second(core, line, flags, done, at);
         self.put_first(core, line, alone, done, second);
         Look::Hit(done, Level::Last)
     }
 
-    /// Takes a miss back that will be asked for again.
+    /// Takes a miss back whose line has not come.
     pub(crate) fn uncount_miss(&mut self, own: bool) {
         self.counts.llc_misses -= 1;
         self.counts.llc_store_misses -= u64::from(own);
+    }
+
+    /// Counts it when the line has.
+    pub(crate) fn count_miss(&mut self, own: bool) {
+        self.counts.llc_misses += 1;
+        self.counts.llc_store_misses += u64::from(own);
     }
 
     /// Makes `core` the owner of a line, which its second cache holds at `second`.
@@ -368,9 +376,9 @@ impl Hierarchy {
 
     /// Notes a miss of `core` that ends at `done`.
     pub(crate) fn miss_until(&mut self, core: usize, done: Tick) {
-        self.cores[core].l1_misses.take(done);
-        self.cores[core].l2_misses.take(done);
-        self.llc_misses.take(done);
+        self.cores[core].l1_misses.take(done, self.asker);
+        self.cores[core].l2_misses.take(done, self.asker);
+        self.llc_misses.take(done, 0);
     }
 
     /// From when on there is room for a line that `core` fetches ahead.
@@ -383,8 +391,8 @@ impl Hierarchy {
 
     /// Notes that `core` fetches a line ahead until `done`.
     pub(crate) fn ahead_until(&mut self, core: usize, done: Tick) {
-        self.cores[core].l2_misses.take(done);
-        self.llc_misses.take(done);
+        self.cores[core].l2_misses.take(done, 0);
+        self.llc_misses.take(done, 0);
     }
 
     /// Notes that `core` waits, it is not known how long.
@@ -404,10 +412,10 @@ impl Hierarchy {
         &mut self.llc_misses
     }
 
-    /// Frees the registers of `core`'s squashed instructions.
-    pub(crate) fn squash(&mut self, core: usize) {
-        self.cores[core].l1_misses.squash();
-        self.cores[core].l2_misses.squash();
+    /// Frees the registers of `core`'s instructions that are squashed, from `number` on.
+    pub(crate) fn squash(&mut self, core: usize, number: u64) {
+        self.cores[core].l1_misses.squash(number);
+        self.cores[core].l2_misses.squash(number);
     }
 
     /// Whether any cache has the line.

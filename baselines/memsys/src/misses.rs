@@ -9,7 +9,9 @@ use crate::tick::Tick;
 #[derive(Clone, Debug)]
 pub(crate) struct Misses {
     limit: usize,
-    until: Vec<Tick>,
+    /// When each ends, and for whom it is: the number of an operation plus one, or zero if
+    /// it stays whatever is squashed.
+    until: Vec<(Tick, u64)>,
     /// Until then there is none free; zero where that is not known.
     full_until: Tick,
     /// Those of which nobody knows yet when they end.
@@ -46,7 +48,7 @@ impl Misses {
     /// Forgets those that have ended at `now`; when the first of the others does.
     fn forget(&mut self, now: Tick) -> Tick {
         let (mut at, mut first) = (0, Tick::NEVER);
-        while let Some(&until) = self.until.get(at) {
+        while let Some(&(until, _)) = self.until.get(at) {
             if until <= now {
                 self.until.swap_remove(at);
             } else {
@@ -58,8 +60,8 @@ impl Misses {
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, until: Tick) {
-        self.until.push(until);
+    pub(crate) fn take(&mut self, until: Tick, asker: u64) {
+        self.until.push((until, asker));
         self.full_until = self.full_until.min(until);
     }
 
@@ -73,9 +75,10 @@ impl Misses {
         self.full_until = Tick::ZERO;
     }
 
-    /// Frees what has a known end, as when its instructions are squashed.
-    pub(crate) fn squash(&mut self) {
-        self.until.clear();
+    /// Frees what has a known end and is for an operation that is squashed, from `number`
+    /// on.
+    pub(crate) fn squash(&mut self, number: u64) {
+        self.until.retain(|&(_, asker)| asker <= number);
         self.full_until = Tick::ZERO;
     }
 }
@@ -87,14 +90,29 @@ mod tests {
     #[test]
     fn misses_wait_for_the_first_that_ends() {
         let mut misses = Misses::new(2);
-        misses.take(Tick(30));
-        misses.take(Tick(20));
+        misses.take(Tick(30), 1);
+        misses.take(Tick(20), 1);
         assert_eq!(misses.room(Tick(19)), Tick(20));
         assert_eq!(misses.room(Tick(20)), Tick(20));
         misses.hold();
         assert_eq!(misses.room(Tick(29)), Tick(30));
-        misses.squash();
+        misses.squash(0);
         misses.hold();
         assert_eq!(misses.room(Tick(40)), Tick::NEVER);
+    }
+
+    #[test]
+    fn what_is_older_than_the_squashed_keeps_its_register() {
+        //= skybyte 3.1
+        let mut misses = Misses::new(3);
+        // A store that drains, and operations 4 and 5.
+        misses.take(Tick(30), 0);
+        misses.take(Tick(40), 5);
+        misses.take(Tick(50), 6);
+        misses.squash(5);
+        misses.hold();
+        assert_eq!(misses.room(Tick(20)), Tick(30));
+        misses.squash(4);
+        assert_eq!(misses.room(Tick(20)), Tick(20));
     }
 }

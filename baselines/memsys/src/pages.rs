@@ -293,6 +293,12 @@ impl Pages {
         is_far(page.line) && page.flags & PINNED == 0
     }
 
+    /// Whether a page that never leaves the device lies at a physical line of it.
+    pub(crate) fn is_pinned(&self, line: u64) -> bool {
+        let page = self.at_far(line);
+        page.is_some_and(|page| self.pages[page as usize].flags & PINNED != 0)
+    }
+
     /// Counts an offer of the device.
     pub(crate) fn offered(&mut self, page: u64) -> u32 {
         let offers = &mut self.pages[page as usize].offers;

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | interrupt and handler | 2 µs | a choice of ours: a switch's worth of kernel, `skybyte` Table II |
 //! | shootdown | 4 µs, 1 µs where it only interrupts | a choice of ours: the range measured on Linux |
+//! | command by which chunks are dropped | 2 µs | a choice of ours: it ends with an interrupt and its handler as well |
 //! | pages that go back at once | 32 | what Linux reclaims at once, for one shootdown (`SWAP_CLUSTER_MAX`, `try_to_unmap_flush`) |
 //! | PLB | 64 entries | `skybyte` 3.3 |
 //! | moved pages | 2 GiB | `skybyte` Table II |
@@ -60,6 +61,9 @@ pub struct Moves {
     pub shootdown: Ns,
     /// The same for every other core.
     pub interrupted: Ns,
+    /// Core time of the command by which the device drops the chunks of a huge page; a small
+    /// one is dropped by the acknowledgement alone.
+    pub command: Ns,
     /// How a page goes back.
     pub demote: Demote,
     /// Pages that go back together where room is wanted, for one shootdown; at most half of
@@ -77,6 +81,7 @@ impl Default for Moves {
             handler: Ns::us(2),
             shootdown: Ns::us(4),
             interrupted: Ns::us(1),
+            command: Ns::us(2),
             demote: Demote::DirtyLines,
             batch: 32,
         }
@@ -161,6 +166,7 @@ impl Tiering {
                 ("handler", moves.handler, LONGEST),
                 ("shootdown", moves.shootdown, LONGEST),
                 ("interrupted", moves.interrupted, LONGEST),
+                ("command", moves.command, LONGEST),
             ])?;
         }
         match self {

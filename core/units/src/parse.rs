@@ -1,5 +1,8 @@
 //! The error of everything that is parsed from text here.
 
+use serde::de::{Deserialize, Deserializer, Visitor};
+use std::fmt;
+
 /// A quantity that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {what}")]
@@ -16,6 +19,46 @@ impl ParseError {
             text: text.to_owned(),
             what,
         }
+    }
+}
+
+/// What a configuration file may hold where a quantity is expected.
+pub(crate) enum Text {
+    Number(u64),
+    Words(String),
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Either)
+    }
+}
+
+/// Takes numbers that no quantity can be for words, which are refused with an example.
+struct Either;
+
+impl Visitor<'_> for Either {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or one with its unit")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Text, E> {
+        Ok(Text::Number(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Text, E> {
+        let words = |_| Text::Words(number.to_string());
+        Ok(u64::try_from(number).map_or_else(words, Text::Number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Text, E> {
+        Ok(Text::Words(number.to_string()))
+    }
+
+    fn visit_str<E>(self, words: &str) -> Result<Text, E> {
+        Ok(Text::Words(words.to_owned()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sizes in bytes.
 
-use crate::parse::{ParseError, quantity};
+use crate::parse::{ParseError, Text, quantity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,14 +21,6 @@ pub const TIB: u64 = 1 << 40;
 )]
 #[serde(try_from = "Text", into = "u64")]
 pub struct Bytes(pub u64);
-
-/// What a configuration file may hold where bytes are expected.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Number(u64),
-    Words(String),
-}
 
 impl TryFrom<Text> for Bytes {
     type Error = ParseError;

@@ -1,6 +1,6 @@
 //! Virtual time in nanoseconds.
 
-use crate::parse::{ParseError, quantity};
+use crate::parse::{ParseError, Text, quantity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -13,14 +13,6 @@ use std::str::FromStr;
 )]
 #[serde(try_from = "Text", into = "u64")]
 pub struct Ns(pub u64);
-
-/// What a configuration file may hold where a time is expected.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Number(u64),
-    Words(String),
-}
 
 impl TryFrom<Text> for Ns {
     type Error = ParseError;

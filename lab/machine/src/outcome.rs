@@ -172,7 +172,7 @@ pub struct Device {
     pub log_hits: u64,
     /// Writes of lines.
     pub writes: u64,
-    /// Writes that were refused for want of room.
+    /// Times that a write was refused for want of room, that is each time that it came.
     pub stalls: u64,
     /// Time during which there was none, ns.
     pub stall_ns: u64,
@@ -243,13 +243,16 @@ pub struct Lines {
     /// were there.
     #[serde(default)]
     pub stays: Vec<u64>,
-    /// The share of them with less than 40 % of theirs.
+    /// Of those of which any line was, the share with less than 40 % of theirs.
     #[serde(default)]
     pub stays_below_40_percent: f64,
+    /// Those of which none was: they were fetched ahead in vain.
+    #[serde(default)]
+    pub stays_unused: u64,
     /// Of these pages, those that were written back, by how many of their lines were written.
     #[serde(default)]
     pub written: Vec<u64>,
-    /// The share of them with less than 40 % of theirs.
+    /// Of those of which any line was, the share with less than 40 % of theirs.
     #[serde(default)]
     pub written_below_40_percent: f64,
 }
@@ -438,19 +441,17 @@ fn moves(metrics: &Metrics) -> Moves {
     }
 }
 
-/// Of the pages by how many of their lines were used, 0 to 64, the share with few.
+/// Of the pages by how many of their lines were used, 0 to 64, the share with few, of those
+/// of which any was.
 fn with_few(pages: &[u64]) -> f64 {
+    let used = pages.get(1..).unwrap_or_default();
     // 25 of 64 lines are the last below 40 %.
-    let few: u64 = pages.iter().take(26).sum();
-    few as f64 / pages.iter().sum::<u64>().max(1) as f64
+    let few: u64 = used.iter().take(25).sum();
+    few as f64 / used.iter().sum::<u64>().max(1) as f64
 }
 
 //= skybyte 2.3
 fn lines(metrics: &Metrics, drive: Option<&(DeviceMetrics, DeviceMetrics)>) -> Lines {
-    let mut asked = metrics.touched.clone();
-    if let Some(nothing) = asked.first_mut() {
-        *nothing = 0;
-    }
     let since = |of: fn(&DeviceMetrics) -> &Vec<u64>| {
         let pairs = drive.map(|(before, after)| of(after).iter().zip(of(before)));
         let counts = pairs.into_iter().flatten();
@@ -459,9 +460,10 @@ fn lines(metrics: &Metrics, drive: Option<&(DeviceMetrics, DeviceMetrics)>) -> L
     let stays: Vec<u64> = since(|device| &device.stays.used);
     let written: Vec<u64> = since(|device| &device.stays.written);
     Lines {
-        share_below_40_percent: with_few(&asked),
+        share_below_40_percent: with_few(&metrics.touched),
         pages: metrics.touched.clone(),
         stays_below_40_percent: with_few(&stays),
+        stays_unused: stays.first().copied().unwrap_or_default(),
         stays,
         written_below_40_percent: with_few(&written),
         written,
@@ -498,5 +500,20 @@ pub fn compare(runs: &mut [Outcome], base: &str) {
         run.speed_up = base_time.map(|base| base / own);
         run.versus = base_time.map(|_| base.to_owned());
         run.cost.cost_effectiveness = dram_time.map(|dram| run.cost.cheaper * dram / own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_which_nothing_was_used_have_no_share() {
+        //= skybyte 2.3
+        let mut pages = vec![0; 65];
+        (pages[0], pages[25], pages[26], pages[64]) = (1_000, 3, 4, 1);
+        assert!((with_few(&pages) - 3.0 / 8.0).abs() < 1e-12);
+        pages.truncate(1);
+        assert!(with_few(&pages) == 0.0 && with_few(&[]) == 0.0);
     }
 }

@@ -147,6 +147,10 @@ impl Far for Watched {
         self.device.dropped(now, page)
     }
 
+    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        self.device.dropped_chunks(now, first, chunks)
+    }
+
     fn begin(&mut self, _: Ns) {
         self.before = self.device.metrics();
     }

@@ -61,12 +61,12 @@ pub enum SetupError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// A change that is no `key=value`, or whose key or value does not exist.
-    #[error("{change}: expected {expected}")]
+    #[error("{change}: {why}")]
     Change {
         /// As it was given.
         change: String,
-        /// What would do.
-        expected: String,
+        /// Why it does not do, and what would.
+        why: String,
     },
 }
 
@@ -81,7 +81,7 @@ impl FromStr for Change {
             }),
             _ => Err(SetupError::Change {
                 change: text.to_owned(),
-                expected: "key=value, such as device.hints.threshold=4us".to_owned(),
+                why: "expected key=value, such as device.hints.threshold=4us".to_owned(),
             }),
         }
     }
@@ -142,9 +142,9 @@ impl Setup {
     /// If there is no such knob or value.
     pub fn with(mut self, change: &Change) -> Result<Self, SetupError> {
         let told = format!("{}={}", change.key, change.value);
-        let refuse = |expected: String| SetupError::Change {
+        let refuse = |why: String| SetupError::Change {
             change: told.clone(),
-            expected,
+            why,
         };
         let unreadable = |e: &dyn std::fmt::Display| refuse(e.to_string());
         let mut tree = toml::Value::try_from(&self.knobs).map_err(|e| unreadable(&e))?;
@@ -157,7 +157,12 @@ impl Setup {
             let table = place.as_table_mut();
             place = match table.and_then(|table| table.get_mut(key)) {
                 Some(found) => found,
-                None => return Err(refuse(format!("one of {} at {key:?}", known.join(", ")))),
+                None => {
+                    return Err(refuse(format!(
+                        "expected one of {} at {key:?}",
+                        known.join(", ")
+                    )));
+                }
             };
         }
         let value = &change.value;

@@ -52,8 +52,8 @@ pub struct DramConfig {
     /// the write buffer of the drive come on top.
     pub bytes: Bytes,
     /// If given, what every access takes, whatever else goes on; then nothing below has
-    /// an effect.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// an effect. Files have zero where it is not.
+    #[serde(with = "zero_is_none")]
     pub fixed: Option<Ns>,
     /// Channels; 2 in Table II.
     pub channels: u32,
@@ -72,6 +72,21 @@ pub struct DramConfig {
     pub activate: u32,
     /// Cycles to close one; 18 in Table II.
     pub precharge: u32,
+}
+
+/// A time that may not be there, for files that have no word for that.
+mod zero_is_none {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use units::Ns;
+
+    pub(super) fn serialize<S: Serializer>(time: &Option<Ns>, to: S) -> Result<S::Ok, S::Error> {
+        time.unwrap_or_default().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Ns>, D::Error> {
+        let time = Ns::deserialize(from)?;
+        Ok((time != Ns::ZERO).then_some(time))
+    }
 }
 
 impl Default for DramConfig {

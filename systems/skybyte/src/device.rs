@@ -198,20 +198,6 @@ impl CxlSsd {
         lines
     }
 
-    /// The host holds chunks of 4 KiB of a huge page elsewhere: the command that it sends
-    /// once such a page has moved. `chunks` has a bit for each of 512. Of each chunk that
-    /// is dropped, lines that flash does not have, as [`CxlSsd::drop_page`] says them.
-    //= skybyte 4
-    pub fn drop_chunks(&mut self, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
-        let is_set = |&chunk: &u64| chunks[chunk as usize / 64] >> (chunk % 64) & 1 == 1;
-        let dropped = (0..512)
-            .filter(is_set)
-            .map(|chunk| first.saturating_add(chunk));
-        let pages: Vec<u64> = dropped.collect();
-        let each = pages.into_iter();
-        each.map(|page| (page, self.drop_page(page))).collect()
-    }
-
     /// Panics if an invariant of the front or of the drive does not hold.
     pub fn check(&self) {
         self.shared.state.borrow().check();
@@ -361,6 +347,29 @@ impl Shared {
 }
 
 impl CxlSsd {
+    /// Reads a line for a request that takes a hint where it takes long, or waits.
+    fn read_for(&mut self, now: Ns, line: Line, tag: Tag, takes_hints: bool) -> ReadReply {
+        let place = self.split(line);
+        let mut state = self.shared.state.borrow_mut();
+        let state = &mut *state;
+        let Some((page, at)) = place else {
+            state.counters.out_of_range += 1;
+            return ReadReply::Data(now + self.shared.config.lookup.cache, None);
+        };
+        state.counters.reads += 1;
+        if let Some(slot) = state.cache.find(page) {
+            return self.shared.hit(state, now, slot, (page, at));
+        }
+        let looked = now + self.shared.both_lookups(state);
+        if let Some((address, data)) = state.log.as_ref().and_then(|log| log.load(page, at)) {
+            state.counters.log_hits += 1;
+            let time = state.dram.access(looked, state.log_address() + address);
+            return ReadReply::Data(time, data);
+        }
+        let asker = (tag, takes_hints);
+        self.shared.miss(state, looked, (page, at), asker)
+    }
+
     /// Reads a line that is in the device's DRAM to copy it, without a trace of use: the
     /// page that leaves is neither asked for nor to stay.
     //= skybyte 3.3
@@ -383,28 +392,11 @@ impl CxlSsd {
 impl Far for CxlSsd {
     fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         let copied = self.copy_at_hand(now, line);
-        copied.unwrap_or_else(|| self.read(now, line, tag))
+        copied.unwrap_or_else(|| self.read_for(now, line, tag, false))
     }
 
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
-        let place = self.split(line);
-        let mut state = self.shared.state.borrow_mut();
-        let state = &mut *state;
-        let Some((page, at)) = place else {
-            state.counters.out_of_range += 1;
-            return ReadReply::Data(now + self.shared.config.lookup.cache, None);
-        };
-        state.counters.reads += 1;
-        if let Some(slot) = state.cache.find(page) {
-            return self.shared.hit(state, now, slot, (page, at));
-        }
-        let looked = now + self.shared.both_lookups(state);
-        if let Some((address, data)) = state.log.as_ref().and_then(|log| log.load(page, at)) {
-            state.counters.log_hits += 1;
-            let time = state.dram.access(looked, state.log_address() + address);
-            return ReadReply::Data(time, data);
-        }
-        self.shared.miss(state, looked, (page, at), tag)
+        self.read_for(now, line, tag, true)
     }
 
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {

@@ -11,13 +11,14 @@ use std::rc::Rc;
 use units::Ns;
 
 impl Shared {
-    /// Reads a line that neither cache nor log have, once that is known, at `looked`.
+    /// Reads a line that neither cache nor log have, once that is known, at `looked`, for a
+    /// request that takes hints or not.
     pub(crate) fn miss(
         self: &Rc<Self>,
         state: &mut State,
         looked: Ns,
         (page, at): (u32, u32),
-        tag: Tag,
+        (tag, takes_hints): (Tag, bool),
     ) -> ReadReply {
         let stage = state.mshrs.get(page).map(|mshr| mshr.stage);
         if stage == Some(Stage::Arrived) || stage.is_none() && !self.drive.is_on_flash(page) {
@@ -35,7 +36,7 @@ impl Shared {
             }
         };
         //= skybyte 3.1
-        if is_long(expected, &self.config.hints) {
+        if takes_hints && is_long(expected, &self.config.hints) {
             state.counters.delays += 1;
             state.counters.delays_by_collection += u64::from(expected.blocked);
             return ReadReply::Delay(looked);

@@ -30,7 +30,8 @@ pub struct Counters {
     pub write_hits: u64,
     /// Writes for which a page had to be fetched, or was on its way.
     pub write_misses: u64,
-    /// Writes that were refused for want of room.
+    /// Times that a write was refused for want of room: one that comes again to no room is
+    /// refused again.
     pub stalls: u64,
     /// Time during which some write was refused and no room had been made.
     pub stall_time: Ns,

@@ -114,8 +114,12 @@ impl State {
         drive.page(page).lost() & !logged
     }
 
-    /// Tells that a refused write may come again, if one was.
+    /// Tells that a refused write may come again, if one was and there may be room. A log
+    /// has none before a half of it is compacted, whatever ends besides.
     pub(crate) fn tell_room(&mut self, now: Ns) {
+        if self.log.as_ref().is_some_and(|log| !log.has_room()) {
+            return;
+        }
         if let Some(since) = self.refused.take() {
             self.counters.stall_time += now.since(since);
             self.events.push_back(FarEvent::Room);

@@ -286,6 +286,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn walk(&mut self, core: usize, page: u64, now: Tick) -> Tick {
         self.counts.walks += 1;
         let line = self.pages.table_line(page);
+        self.caches.asker = 0;
         let done = match self.caches.look(core, line, false, now) {
             Look::Hit(done, _) => done,
             Look::Full(_) => self.host_read(core, line, now).0,
@@ -325,6 +326,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         waiter: Waiter,
     ) -> Access {
         let line = self.pages.line_of(at);
+        self.caches.asker = waiter.asker();
         match self.caches.look(core, line, own, now) {
             Look::Hit(done, level) => {
                 if level == Level::Last {
@@ -338,15 +340,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             },
             Look::Miss(leaves) => {
                 self.pages.touch(at);
-                let asked = self.counts.far_reads + self.counts.page_misses;
                 let access = self.bring(core, line, own, leaves, waiter);
-                let again = match access {
-                    Access::Full(_) => true,
-                    Access::Delayed(_) => asked == self.counts.far_reads + self.counts.page_misses,
-                    Access::Known(..) | Access::Waits => false,
-                };
-                if again {
-                    // Nothing was sent: it is the same miss when it asks again.
+                if !matches!(access, Access::Known(..)) {
+                    // It is a miss once its line comes: until then it may join another, be
+                    // given up, or have to ask again.
                     self.caches.uncount_miss(own);
                 }
                 self.look_ahead(core, line, now);

@@ -77,8 +77,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     fn fetch_far(&mut self, core: usize, line: u64, now: Tick) {
-        let cached = matches!(self.config.tiering, crate::tiering::Tiering::Cached(_));
-        if cached || self.held_by_host(line).is_some() || self.is_asked(line) {
+        if self.is_page_cached(line) || self.held_by_host(line).is_some() || self.is_asked(line) {
             return;
         }
         self.read_ahead(core, line, now);

@@ -1,9 +1,11 @@
 //! The host's DRAM as a cache of pages in hardware, whose misses make threads yield
 //! (AstriFlash over CXL).
 //!
-//! Every access to the device goes through it. A page comes as a whole, by 64 reads of
-//! lines, and if any was written it goes as a whole. A register is taken by a page that
-//! comes, and by one that went until the device has taken it; who finds none waits in turn.
+//! Every access to the device goes through it, but for those to pinned pages: what is
+//! flushed there is to be where power cuts leave it. A page comes as a whole, by 64 reads
+//! of lines, for stores as for loads, and if any was written it goes as a whole. A register
+//! is taken by a page that comes, and by one that went until the device has taken it; who
+//! finds none waits in turn.
 
 use super::access::Access;
 use super::device::Waiter;
@@ -110,6 +112,13 @@ impl PageTable {
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
+    /// Whether a line of the device is reached through the cache of pages.
+    //= skybyte 4
+    #[inline]
+    pub(super) fn is_page_cached(&self, line: u64) -> bool {
+        matches!(self.config.tiering, Tiering::Cached(_)) && !self.pages.is_pinned(line)
+    }
+
     /// Brings a line of the device through the cache of pages.
     //= skybyte 6.8
     pub(super) fn bring_cached(

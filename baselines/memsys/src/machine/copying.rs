@@ -3,7 +3,10 @@
 //! Lines are asked for in order, so what the bitmaps of the buffer say is one number:
 //! lines below `sent` have been asked for. For a page of 2 MiB, `sent / 64` chunks are
 //! what the first level marks, and `sent % 64` lines of the next are what the second
-//! does; no more is kept on the way. A write to a line below `sent` goes to the host's
+//! does; no more is kept on the way. A chunk of 4 KiB of which a line is not at hand is
+//! left for later as a whole, as all its lines come from one page of flash, and the next
+//! one is begun meanwhile. Once its page is there the rest of it goes first, as the page
+//! may leave the device's memory again. A write to a line below `sent` goes to the host's
 //! copy and makes that the newer one; any other goes to the device and is copied
 //! later. Reads are answered by the device, but for lines whose copy is newer.
 
@@ -33,9 +36,11 @@ pub(super) struct Copying {
     sent: u64,
     arrived: u64,
     last: Tick,
-    /// Lines of which the device said that they take long, and when each is asked for again.
-    again: VecDeque<(Tick, u64)>,
-    /// No line is asked for before.
+    /// Of chunks that were left and are there now, the next line.
+    here: VecDeque<u64>,
+    /// Of chunks that were left, the line that is asked for again once all have been begun.
+    left: VecDeque<u64>,
+    /// Nothing is asked for before.
     from_then: Tick,
     /// The next line is asked for at a time that was put down: there is one at most.
     asks: bool,
@@ -51,6 +56,30 @@ impl Copying {
     pub(super) fn mark_newer(&mut self, index: u64) {
         self.newer[(index / 64) as usize] |= 1 << (index % 64);
     }
+
+    /// The next line to be asked for.
+    fn next(&mut self) -> Option<u64> {
+        let begins = (self.sent < self.lines).then_some(self.sent);
+        let here = self.here.pop_front().or(begins);
+        here.or_else(|| self.left.pop_front())
+    }
+
+    /// Lets what a chunk has behind line `index` be asked for.
+    fn go_on(&mut self, index: u64) {
+        if index % 64 != 63 {
+            self.here.push_front(index + 1);
+        }
+    }
+}
+
+/// What follows a line that was asked for.
+enum Then {
+    /// It comes at a known time, and the one after it can be asked for.
+    Next,
+    /// It comes.
+    Comes,
+    /// It is asked for again, and nothing before this time.
+    At(Tick),
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -65,7 +94,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             sent: 0,
             arrived: 0,
             last: now,
-            again: VecDeque::new(),
+            here: VecDeque::new(),
+            left: VecDeque::new(),
             from_then: now,
             asks: false,
             newer: vec![0; (lines / 64) as usize],
@@ -91,14 +121,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let Some(entry) = &mut self.copies[slot as usize] else {
             return;
         };
-        let again = entry.again.front().map(|first| first.0);
-        let next = match again {
-            Some(time) if entry.sent == entry.lines => time,
-            None if entry.sent == entry.lines => return,
-            _ => now,
-        };
-        if !std::mem::replace(&mut entry.asks, true) {
-            let time = next.max(now).max(entry.from_then);
+        let waits = entry.here.len() + entry.left.len();
+        if (entry.sent < entry.lines || waits > 0) && !std::mem::replace(&mut entry.asks, true) {
+            let time = now.max(entry.from_then);
             self.later(time, Action::Copy(slot));
         }
     }
@@ -177,35 +202,51 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         };
         entry.asks = false;
-        let index = match entry.again.front() {
-            Some(&(time, index)) if time <= now => {
-                entry.again.pop_front();
-                index
-            }
-            _ if entry.sent < entry.lines => {
-                entry.sent += 1;
-                entry.sent - 1
-            }
-            _ => return self.copy_next(slot, now),
+        let Some(index) = entry.next() else {
+            return;
         };
         let line = entry.from + index;
         // Of a cache of pages, the copy is what was asked for.
         let demanded = entry.page.is_none();
-        self.ask_for_copy(slot, index, line, demanded, now);
+        let then = self.ask_for_copy(slot, index, line, demanded, now);
+        if let Some(entry) = &mut self.copies[slot as usize] {
+            let from = entry.sent;
+            entry.sent = match then {
+                Then::Next => from.max(index + 1),
+                Then::Comes | Then::At(_) => from.max((index / 64 + 1) * 64),
+            };
+            match then {
+                // The rest of a chunk that was left before.
+                Then::Next if index < from => entry.go_on(index),
+                Then::Next | Then::Comes => {}
+                Then::At(time) => {
+                    entry.left.push_back(index);
+                    entry.from_then = time;
+                }
+            }
+        }
         self.copy_next(slot, now + self.link.data_span());
     }
 
-    fn ask_for_copy(&mut self, slot: u16, index: u64, line: u64, demanded: bool, now: Tick) {
+    fn ask_for_copy(
+        &mut self,
+        slot: u16,
+        index: u64,
+        line: u64,
+        demanded: bool,
+        now: Tick,
+    ) -> Then {
         if let Some(data) = self.posted.last_of(line).map(|post| post.data) {
             if let Some(entry) = &mut self.copies[slot as usize] {
                 entry.mark_newer(index);
             }
             self.store_copy(slot, index, &data, now);
             self.copy_in(slot, now);
-            return;
+            return Then::Next;
         }
+        let again = Tick::of(self.config.os.ask_again);
         let Some(tag) = self.requests.take(Purpose::Copy(slot, index), line) else {
-            return self.copy_again(slot, index, now);
+            return Then::At(now + again);
         };
         self.counts.copy_reads += 1;
         let read = if demanded { F::read } else { F::copy_read };
@@ -214,31 +255,28 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.requests.give(tag);
                 let there = self.link.up(Tick::of(time), Response::MemData(Tag(tag)));
                 self.copy_arrived(there, slot, index, &data.unwrap_or([0; 64]));
+                Then::Next
             }
-            ReadReply::Waits => {}
+            ReadReply::Waits => Then::Comes,
             ReadReply::Delay(time) => {
                 self.requests.give(tag);
                 let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
-                let there = self.link.up(Tick::of(time), hint);
-                self.copy_again(slot, index, there);
+                Then::At(self.link.up(Tick::of(time), hint) + again)
             }
         }
     }
 
-    /// A line is asked for again after a while, and so is the rest of its page: what takes
-    /// long are pages of 4 KiB. Those of a huge page come side by side.
-    fn copy_again(&mut self, slot: u16, index: u64, now: Tick) {
-        let time = now + Tick::of(self.config.os.ask_again);
+    /// A line has come that the device did not have at hand: the rest of its chunk is there.
+    pub(super) fn copy_came(&mut self, now: Tick, slot: u16, index: u64, data: &Block) {
         if let Some(entry) = &mut self.copies[slot as usize] {
-            entry.again.push_back((time, index));
-            if entry.lines == 64 {
-                entry.from_then = time;
-            }
+            entry.go_on(index);
         }
+        self.copy_arrived(now, slot, index, data);
+        self.copy_next(slot, now);
     }
 
     /// A line has come, unless a newer one was written meanwhile.
-    pub(super) fn copy_arrived(&mut self, time: Tick, slot: u16, index: u64, data: &Block) {
+    fn copy_arrived(&mut self, time: Tick, slot: u16, index: u64, data: &Block) {
         let newer = self.copies[slot as usize]
             .as_ref()
             .is_none_or(|entry| entry.is_newer(index));

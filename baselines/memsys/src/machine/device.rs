@@ -13,7 +13,7 @@ use crate::link::{Ndr, Request, Response};
 use crate::op::Program;
 use crate::pages::{is_far, split};
 use crate::tick::Tick;
-use crate::tiering::{Promote, Tiering};
+use crate::tiering::Promote;
 use crate::window::Cause;
 use units::Ns;
 
@@ -28,6 +28,18 @@ pub(super) enum Waiter {
     Drain,
     /// Nobody: it is fetched ahead.
     Ahead,
+}
+
+impl Waiter {
+    /// As registers of misses know it: stores of the buffer and what is fetched ahead are
+    /// never squashed.
+    #[inline]
+    pub(super) const fn asker(self) -> u64 {
+        match self {
+            Self::Load(number, _) | Self::Own(number) => number + 1,
+            Self::Drain | Self::Ahead => 0,
+        }
+    }
 }
 
 /// What a tag stands for.
@@ -173,7 +185,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if let Some(access) = self.join(core, line, waiter) {
             return access;
         }
-        if matches!(self.config.tiering, Tiering::Cached(_)) {
+        if self.is_page_cached(line) {
             return self.bring_cached(core, line, own, leaves, waiter);
         }
         if let Some(held) = self.held_by_host(line) {
@@ -294,7 +306,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 let outside = now.since(entry.left).since(inside);
                 self.in_vain.add(outside, inside);
             }
-            Purpose::Copy(slot, index) => self.copy_arrived(now, slot, index, &data),
+            Purpose::Copy(slot, index) => self.copy_came(now, slot, index, &data),
             Purpose::Line => self.arrive_line(now, tag, &data),
         }
         self.requests.give(tag);
@@ -329,6 +341,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             let asked = first.is_some_and(|waiter| waiter.1 != Waiter::Ahead);
             if asked {
                 self.flash.add(outside, inside);
+                self.caches.count_miss(own);
             }
             self.caches
                 .fill(filled, line, (own && asked, !asked), now, data);
@@ -527,8 +540,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return access;
         }
         self.pages.touch(at);
-        self.caches.counts.llc_misses += 1;
-        self.caches.counts.llc_store_misses += 1;
+        self.caches.count_miss(true);
         self.caches.fill(core, line, (true, false), now, &[0; 64]);
         self.send_out(now);
         self.write_line(line, &[0; 64], now, None);

@@ -134,6 +134,8 @@ impl Core {
 struct Os {
     threads: Vec<Thread>,
     queue: VecDeque<u32>,
+    /// The least that a thread had received which could run; it only grows.
+    least: Tick,
     rng: Rng,
     /// Threads that have not ended, have come to meet, have passed their preparation.
     live: u32,
@@ -147,6 +149,7 @@ impl Os {
         Self {
             threads: (0..threads).map(|_| Thread::default()).collect(),
             queue: (0..threads).collect(),
+            least: Tick::ZERO,
             rng: Seed(seed).stream("scheduler"),
             live: threads,
             meeting: 0,

@@ -15,6 +15,7 @@ use crate::pages::{far_line, split};
 use crate::tick::Tick;
 use crate::tiering::{Offer, Promote, Tiering};
 use crate::window::Cause;
+use units::Ns;
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// The device calls a page of its own hot.
@@ -121,18 +122,36 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.pages.moved_in(page, entry.to);
         self.counts.promotions += 1;
         self.shoot_down(page);
-        // The acknowledgement passes the link as a request does.
+        for (chunk, newer) in (0..).zip(&entry.newer) {
+            self.pages.mark_lines(page, chunk, *newer);
+        }
+        self.tell_dropped(now, page, split(entry.from).1 / 64);
+        self.promote_next(now);
+    }
+
+    /// Tells the device that it may drop a page whose first 4 KiB are its page `first`, and
+    /// learns which lines were newer than its flash.
+    //= skybyte 4
+    fn tell_dropped(&mut self, now: Tick, page: u64, first: u64) {
+        // The acknowledgement passes the link as a request does, and so does a command.
         let tag = crate::far::Tag(0);
         let there = self.link.down(now, Request::MemRd(tag));
         let at = self.at_device(there);
-        for chunk in 0..self.pages.chunks() {
-            let far_page = split(entry.from).1 / 64 + chunk;
-            let only_here = self.far.dropped(at, far_page);
-            let newer = entry.newer[chunk as usize] | only_here;
-            self.pages.mark_lines(page, chunk, newer);
+        if self.pages.chunks() == 1 {
+            let lines = self.far.dropped(at, first);
+            self.pages.mark_lines(page, 0, lines);
+        } else {
+            for (chunk, lines) in self.far.dropped_chunks(at, first, &[u64::MAX; 8]) {
+                self.pages.mark_lines(page, chunk - first, lines);
+            }
+            let moves = self.config.tiering.moves();
+            let core = self.next_handler();
+            self.charge(
+                core,
+                Tick::of(moves.map_or(Ns::ZERO, |moves| moves.command)),
+            );
         }
         self.listen();
-        self.promote_next(now);
     }
 
     /// All cores forget a translation, and are told.

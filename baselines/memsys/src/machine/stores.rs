@@ -15,21 +15,28 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// A store whose address is known asks for its line; it can retire at once.
     pub(super) fn issue_store(&mut self, core: usize, number: u64, now: Tick) {
         let op = *self.cores[core].window.op(number);
-        if self.config.store_miss == StoreMiss::Own {
-            for part in 0..2 {
-                if op.parts & 1 << part != 0 {
-                    let at = part_of(op.at, op.size, part).0;
-                    let access = self.access(core, at, true, now, Waiter::Own(number));
-                    if let Access::Delayed(time) = access {
-                        self.delay(core, number, time);
-                    }
-                }
+        for part in 0..2 {
+            if op.parts & 1 << part == 0 {
+                continue;
+            }
+            let at = part_of(op.at, op.size, part).0;
+            if self.asks_to_own(at)
+                && let Access::Delayed(time) = self.access(core, at, true, now, Waiter::Own(number))
+            {
+                self.delay(core, number, time);
             }
         }
         let op = self.cores[core].window.op_mut(number);
         op.parts = 0;
         op.so_far = now + self.times.cycle;
         self.complete(core, number, now);
+    }
+
+    /// Whether a store asks for its line as soon as its address is known. What the device is
+    /// sent are lines, so a cache of pages before it has to bring the page in either case.
+    #[inline]
+    fn asks_to_own(&self, at: u64) -> bool {
+        self.config.store_miss == StoreMiss::Own || self.is_page_cached(self.pages.line_of(at))
     }
 
     /// Answers a load from the stores before it, or lets it wait for one. False if
@@ -171,8 +178,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     fn access_to_write(&mut self, core: usize, at: u64, now: Tick) -> Access {
         let line = self.pages.line_of(at);
-        let sent = self.config.store_miss == StoreMiss::Write;
-        if sent && is_far(line) && !self.caches.holds(line) {
+        let asks = self.asks_to_own(at);
+        if !asks && is_far(line) && !self.caches.holds(line) {
             return self.write_through(core, at, line, now);
         }
         self.access(core, at, true, now, Waiter::Drain)

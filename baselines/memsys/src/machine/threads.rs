@@ -52,17 +52,16 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.counts.repeated_delays += 1;
         }
         thread.delayed_at = op.place + 1;
-        let page = self.pages.line_of(op.at) / 64;
+        let line = self.pages.line_of(op.at);
         self.uncount(core, number);
         self.cores[core].window.squash(number, now, Cause::Flash);
         self.squash_waiters(core, number);
         if self.config.os.free_on_squash {
-            self.caches.squash(core);
+            self.caches.squash(core, number);
         }
         self.yield_core(core, now);
-        let cached = matches!(self.config.tiering, Tiering::Cached(_));
-        if cached && self.awaits_page(page, now) {
-            self.os.threads[thread_number as usize].wants = Some(page);
+        if self.is_page_cached(line) && self.awaits_page(line / 64, now) {
+            self.os.threads[thread_number as usize].wants = Some(line / 64);
             self.dispatch_after(core, now, self.switch_cost(), true);
         } else {
             self.requeue(core, thread_number, now);
@@ -105,8 +104,20 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.counts.flushes -= flushes.count() as u64;
     }
 
+    /// Notes the least time that any thread has received that runs or could: who is woken
+    /// counts from there.
+    fn note_least(&mut self, now: Tick) {
+        let received = |number: u32| self.os.threads[number as usize].received;
+        let running = self.cores.iter().filter(|core| core.thread != NO_THREAD);
+        let running = running.map(|core| received(core.thread) + now.since(core.since));
+        let waiting = self.os.queue.iter().map(|&number| received(number));
+        let least = running.chain(waiting).min().unwrap_or(Tick::ZERO);
+        self.os.least = self.os.least.max(least);
+    }
+
     /// Takes the thread from the core.
     pub(super) fn yield_core(&mut self, core: usize, now: Tick) {
+        self.note_least(now);
         let one = &mut self.cores[core];
         let number = std::mem::replace(&mut one.thread, NO_THREAD);
         one.last = number;
@@ -123,6 +134,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             thread.queued_then = true;
             return;
         }
+        // Who slept has not saved up time.
+        thread.received = thread.received.max(self.os.least);
         self.os.queue.push_back(number);
         self.wake(now);
     }
@@ -165,13 +178,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if let Some(number) = self.pick() {
             let one = &mut self.cores[core];
             one.window.until(now, Cause::Idle);
+            // The switch is the thread's, as in Linux: one that always yields at once would
+            // have received next to nothing, and be next for ever.
+            one.since = one.window.time();
             if one.last != NO_THREAD && (yielded || one.last != number) {
                 self.counts.switches += 1;
                 one.window.spend(cost, Cause::Switch);
             }
             one.thread = number;
-            one.since = one.window.time();
-            one.slice_end = one.since + Tick::of(self.config.os.slice);
+            one.slice_end = one.window.time() + Tick::of(self.config.os.slice);
             one.window.first = one.window.tail;
         }
         self.plan(core);

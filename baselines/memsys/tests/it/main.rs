@@ -3,5 +3,6 @@
 mod fake;
 mod moves;
 mod programs;
+mod threads;
 mod timing;
 mod values;

@@ -19,6 +19,8 @@ struct Counting {
     reads: BTreeMap<u64, u32>,
     events: VecDeque<FarEvent>,
     dropped: Vec<u64>,
+    /// Pages from which on chunks were dropped by a command.
+    commands: Vec<u64>,
     written: Vec<u64>,
     pages: Vec<u64>,
     /// It takes no pages.
@@ -36,6 +38,7 @@ impl Counting {
             reads: BTreeMap::new(),
             events: VecDeque::new(),
             dropped: Vec::new(),
+            commands: Vec::new(),
             written: Vec::new(),
             pages: Vec::new(),
             full: false,
@@ -84,6 +87,13 @@ impl Far for Counting {
         self.reads.remove(&page);
         // The last line of a page is newer than flash.
         1 << 63
+    }
+
+    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        self.commands.push(first);
+        assert_eq!(chunks, &[u64::MAX; 8]);
+        let pages = first..first + 512;
+        pages.map(|page| (page, self.dropped(now, page))).collect()
     }
 }
 
@@ -147,6 +157,10 @@ impl Far for &mut Counting {
 
     fn dropped(&mut self, now: Ns, page: u64) -> u64 {
         (**self).dropped(now, page)
+    }
+
+    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        (**self).dropped_chunks(now, first, chunks)
     }
 }
 
@@ -311,6 +325,38 @@ fn a_huge_page_moves_as_one() {
     );
     assert_eq!(far.dropped, (0..512).collect::<Vec<_>>());
     assert_eq!(metrics.counts.copy_reads, 512 * 64);
+    // One command for all of its chunks, which costs as one.
+    assert_eq!(far.commands, [0]);
+    if let Tiering::Hinted(moves) = &mut huge.tiering {
+        moves.command = Ns::ZERO;
+    }
+    let free = run(&huge, rounds(0, 16, 400)).0.spent_on(Cause::Kernel);
+    assert_eq!(metrics.spent_on(Cause::Kernel), free + Tick::of(Ns::us(2)));
+}
+
+#[test]
+fn the_chunks_of_a_huge_page_are_begun_one_after_the_other_while_flash_is_read() {
+    //= skybyte 4
+    let mut huge = config(Tiering::Hinted(Moves {
+        limit: Bytes(4 * MIB),
+        ..Moves::default()
+    }));
+    huge.page = PageSize::Huge;
+    let kernel = Kernel::new();
+    let program = Listed::new(vec![rounds(0, 16, 800)], FOOTPRINT);
+    let mut far = Counting::new();
+    far.flash = Ns::us(20);
+    let made = Machine::new(&huge, &kernel, &mut far, program, TimeOnly, TakeAll);
+    let counts = made.unwrap().run().unwrap().counts;
+    assert_eq!(counts.promotions, 1);
+    // Each line once it is there; before that, one of each chunk, and all chunks are begun
+    // before the first is asked for again.
+    let most = 512 * 64 + 512 + 20_000 / 500;
+    assert!(
+        (512 * 64 + 512..=most).contains(&far.copied),
+        "{}",
+        far.copied
+    );
 }
 
 #[test]
@@ -471,15 +517,52 @@ fn a_run_that_is_stuck_ends_though_the_kernel_samples() {
     }
 }
 
+/// A store to each of 100 pages.
+fn scattered() -> Vec<Op> {
+    let (size, after) = (8, 0);
+    let store = |at| Op::Store { at, size, after };
+    (0..100).map(|page| store(page * PAGE)).collect()
+}
+
+#[test]
+fn a_cache_of_pages_takes_in_what_is_stored_to_though_misses_may_be_sent_as_writes() {
+    //= skybyte 6.8
+    let mut sent = config(Tiering::Cached(PageCache {
+        size: Bytes(128 * PAGE),
+        ..PageCache::default()
+    }));
+    let reads = run(&sent, scattered()).0;
+    sent.store_miss = StoreMiss::Write;
+    let (metrics, far) = run(&sent, scattered());
+    assert_eq!(metrics.counts.page_misses, 100);
+    assert_eq!(far.written, [0; 0], "lines of pages that it has go there");
+    assert_eq!(metrics, reads);
+}
+
+#[test]
+fn pinned_pages_go_past_the_cache_of_pages() {
+    //= skybyte 4
+    let mut config = config(Tiering::Cached(PageCache {
+        size: Bytes(64 * PAGE),
+        ..PageCache::default()
+    }));
+    config.pinned = vec![(0, 8 * PAGE)];
+    let (at, size, after) = (3 * PAGE, 8, 0);
+    let flushed = [Op::Store { at, size, after }, Op::Flush { at }, Op::Fence];
+    let (metrics, far) = run(&config, [rounds(0, 16, 10), flushed.to_vec()].concat());
+    assert_eq!(metrics.counts.page_misses, 8, "those that are not pinned");
+    assert!(metrics.counts.far_reads > 8 * 64, "{:?}", metrics.counts);
+    assert_eq!(
+        far.written.last(),
+        Some(&(3 * 64)),
+        "a flush reaches the device"
+    );
+    assert!(far.written.iter().all(|line| line / 64 < 8));
+}
+
 #[test]
 fn a_store_that_misses_can_be_sent_as_a_write() {
-    let ops: Vec<Op> = (0..100)
-        .map(|n| Op::Store {
-            at: n * PAGE,
-            size: 8,
-            after: 0,
-        })
-        .collect();
+    let ops = scattered();
     let mut sent = config(Tiering::None);
     sent.store_miss = StoreMiss::Write;
     let (metrics, _) = run(&sent, ops.clone());

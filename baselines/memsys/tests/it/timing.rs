@@ -2,23 +2,19 @@
 
 use memsys::model::Listed;
 use memsys::{
-    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics, Moves,
-    NodeConfig, Op, PageCache, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError,
-    Sampling, Tag, TakeAll, Tick, Tiering, TimeOnly,
+    Cause, Config, Dram, DramConfig, Far, Link, Machine, Metrics, Moves, NodeConfig, Op, PageCache,
+    PageSize, Place, PlainDram, Policy, Row, RunError, Sampling, TakeAll, Tick, Tiering, TimeOnly,
 };
-use sim::{Kernel, Sim};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use sim::Kernel;
 use units::{Bytes, MIB, Ns};
 
-const FOOTPRINT: u64 = 64 * MIB;
+pub(crate) const FOOTPRINT: u64 = 64 * MIB;
 
-fn load(at: u64, after: u16) -> Op {
+pub(crate) fn load(at: u64, after: u16) -> Op {
     Op::Load { at, size: 8, after }
 }
 
-fn store(at: u64) -> Op {
+pub(crate) fn store(at: u64) -> Op {
     Op::Store {
         at,
         size: 8,
@@ -26,7 +22,7 @@ fn store(at: u64) -> Op {
     }
 }
 
-fn config(cores: u64, place: Place) -> Config {
+pub(crate) fn config(cores: u64, place: Place) -> Config {
     Config {
         cores,
         place,
@@ -43,7 +39,12 @@ fn plain() -> PlainDram {
     PlainDram::new(&DramConfig::LPDDR4_3200, Ns(49)).unwrap()
 }
 
-fn run_on<F: Far>(config: &Config, kernel: &Kernel, far: F, threads: Vec<Vec<Op>>) -> Metrics {
+pub(crate) fn run_on<F: Far>(
+    config: &Config,
+    kernel: &Kernel,
+    far: F,
+    threads: Vec<Vec<Op>>,
+) -> Metrics {
     let program = Listed::new(threads, FOOTPRINT);
     let mut machine = Machine::new(config, kernel, far, program, TimeOnly, TakeAll).unwrap();
     let metrics = machine.run().unwrap();
@@ -53,7 +54,7 @@ fn run_on<F: Far>(config: &Config, kernel: &Kernel, far: F, threads: Vec<Vec<Op>
     metrics
 }
 
-fn run(config: &Config, threads: Vec<Vec<Op>>) -> Metrics {
+pub(crate) fn run(config: &Config, threads: Vec<Vec<Op>>) -> Metrics {
     run_on(config, &Kernel::new(), plain(), threads)
 }
 
@@ -222,190 +223,10 @@ fn a_fence_waits_until_flushed_lines_have_arrived() {
 }
 
 #[test]
-fn threads_go_on_together_after_they_met() {
-    let quick = vec![Op::Meet, Op::Compute(400), Op::Meet];
-    let slow = vec![Op::Compute(400_000), Op::Meet, Op::Compute(400), Op::Meet];
-    let metrics = run(&config(2, Place::Local), vec![quick, slow]);
-    assert_eq!(metrics.time, Ns(25_000 + 25));
-    assert_eq!(metrics.counts.switches, 0, "each had a core of its own");
-}
-
-#[test]
 fn measuring_begins_once_all_have_passed() {
     let thread = |n| vec![Op::Compute(n), Op::Begin, Op::Compute(4_000)];
     let metrics = run(&config(2, Place::Local), vec![thread(400), thread(40_000)]);
     assert_eq!(metrics.time, Ns(250));
-}
-
-#[test]
-fn more_threads_than_cores_share_them_by_slices() {
-    for policy in [Policy::Cfs, Policy::Random, Policy::RoundRobin] {
-        let mut shared = config(2, Place::Local);
-        shared.os.policy = policy;
-        let thread = |n: u64| {
-            let step = |m: u64| [Op::Compute(400), load(n * MIB + m % 64 * 64, 0)];
-            (0..8_000).flat_map(step).collect::<Vec<_>>()
-        };
-        // Six threads of 200 µs on two cores, by slices of 100 µs.
-        let metrics = run(&shared, (0..6).map(thread).collect());
-        let counts = &metrics.counts;
-        assert!((8..=14).contains(&counts.preemptions), "{counts:?}");
-        let spent = metrics.spent_on(Cause::Switch);
-        assert_eq!(spent, Tick::of(Ns::us(2)).times(counts.switches));
-    }
-}
-
-/// A device that reads flash for what it has not: a hint first, data from then on.
-#[derive(Default)]
-struct Pages {
-    ready: BTreeMap<u64, Ns>,
-}
-
-struct Hinting {
-    sim: Sim,
-    state: Rc<RefCell<Pages>>,
-    events: Rc<RefCell<VecDeque<FarEvent>>>,
-    flash: Ns,
-    hints: bool,
-}
-
-impl Hinting {
-    fn new(sim: &Sim, flash: Ns, hints: bool) -> Self {
-        Self {
-            sim: sim.clone(),
-            state: Rc::default(),
-            events: Rc::default(),
-            flash,
-            hints,
-        }
-    }
-}
-
-impl Far for Hinting {
-    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
-        let ready = now + self.flash;
-        let ready = *self
-            .state
-            .borrow_mut()
-            .ready
-            .entry(line.0 / 64)
-            .or_insert(ready);
-        if ready <= now {
-            return ReadReply::Data(now + Ns(100), None);
-        }
-        if self.hints {
-            return ReadReply::Delay(now + Ns(50));
-        }
-        let (sim, events) = (self.sim.clone(), Rc::clone(&self.events));
-        self.sim.spawn_detached(async move {
-            sim.sleep_until(ready).await;
-            events
-                .borrow_mut()
-                .push_back(FarEvent::Data(tag, ready, None));
-        });
-        ReadReply::Waits
-    }
-
-    fn write(&mut self, now: Ns, _: Line, _: LineData) -> Option<Ns> {
-        Some(now + Ns(40))
-    }
-
-    fn event(&mut self) -> Option<FarEvent> {
-        self.events.borrow_mut().pop_front()
-    }
-
-    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
-        0
-    }
-}
-
-/// Threads that each load from pages of their own, one after the other.
-fn far_pages(threads: u64, pages: u64) -> Vec<Vec<Op>> {
-    let thread = |number: u64| {
-        let one = |n: u64| [load((number * pages + n) * 4_096, 1), Op::Compute(400)];
-        (0..pages).flat_map(one).collect()
-    };
-    (0..threads).map(thread).collect()
-}
-
-fn hinted(threads: u64, pages: u64, flash: Ns, hints: bool) -> Metrics {
-    let kernel = Kernel::new();
-    let far = Hinting::new(&kernel.sim(), flash, hints);
-    run_on(
-        &config(1, Place::Far),
-        &kernel,
-        far,
-        far_pages(threads, pages),
-    )
-}
-
-#[test]
-fn other_threads_run_while_one_waits_for_flash() {
-    //= skybyte 3.1
-    let flash = Ns::us(30);
-    let waiting = hinted(1, 240, flash, false);
-    let switching = hinted(12, 20, flash, true);
-    // 240 reads of flash in a row, or about one switch each with flash in parallel.
-    assert!(waiting.time > Ns(240 * 30_000));
-    assert!(switching.time < Ns(240 * 30_000 / 6), "{}", switching.time);
-    assert_eq!(
-        switching.flash.count, 0,
-        "what raised an exception is no access"
-    );
-    assert!(switching.counts.long_delays >= 240);
-    assert_eq!(switching.counts.hints, switching.counts.long_delays);
-    // Each of them was asked in vain, for the link and the 50 ns until its hint.
-    let vain = switching.in_vain;
-    assert_eq!(vain.count, switching.counts.hints);
-    let each = vain.device.0 as f64 / Tick::of(Ns(vain.count)).0 as f64;
-    assert!((50.0..51.0).contains(&each), "{each}");
-    let bears = (vain.outside + vain.device).0 as f64 / Tick::PER_NS as f64;
-    let bears = bears / switching.device.count as f64;
-    let whole = switching.amat() + bears;
-    assert!((switching.amat_with_vain() - whole).abs() < 1e-6 * whole && bears > 80.0);
-    assert_eq!(waiting.in_vain.count, 0);
-    let spent = switching.spent_on(Cause::Switch);
-    assert_eq!(spent, Tick::of(Ns::us(2)).times(switching.counts.switches));
-}
-
-#[test]
-fn a_thread_alone_comes_back_until_its_data_are_there() {
-    let metrics = hinted(1, 10, Ns::us(7), true);
-    // After 2 µs each, the third or fourth return finds the page.
-    assert!(
-        (30..=40).contains(&metrics.counts.long_delays),
-        "{:?}",
-        metrics.counts
-    );
-    assert_eq!(
-        metrics.counts.repeated_delays,
-        metrics.counts.long_delays - 10
-    );
-}
-
-#[test]
-fn who_retires_late_gives_up_what_is_younger() {
-    // The load that takes long is followed by others of its page: one exception.
-    let ops: Vec<Op> = (0..8).map(|n| load(n * 64, 0)).collect();
-    let kernel = Kernel::new();
-    let far = Hinting::new(&kernel.sim(), Ns(1_500), true);
-    let metrics = run_on(&config(1, Place::Far), &kernel, far, vec![ops]);
-    assert_eq!(metrics.counts.long_delays, 1);
-    assert_eq!((metrics.counts.loads, metrics.counts.squashed), (8, 8));
-    assert_eq!(metrics.instructions, 8);
-}
-
-#[test]
-fn hints_for_what_retired_before_raise_nothing() {
-    let kernel = Kernel::new();
-    let far = Hinting::new(&kernel.sim(), Ns::us(20), true);
-    let ops = vec![store(0), Op::Compute(40_000)];
-    let metrics = run_on(&config(1, Place::Far), &kernel, far, vec![ops]);
-    assert_eq!(metrics.counts.long_delays, 0);
-    assert!(
-        metrics.time >= Ns::us(20),
-        "the buffer asked until it had the line"
-    );
 }
 
 #[test]

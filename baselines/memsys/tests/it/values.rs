@@ -19,6 +19,7 @@ fn small_moves(pages: u64, bytes: u64, demote: Demote) -> Moves {
         handler: Ns(300),
         shootdown: Ns(400),
         interrupted: Ns(100),
+        command: Ns(300),
         demote,
         batch: 2,
     }
@@ -75,8 +76,9 @@ proptest! {
         ],
         free_on_squash in any::<bool>(),
         slice in prop_oneof![Just(Ns(700)), Just(Ns::us(100))],
+        pinned in prop_oneof![Just(Vec::new()), Just(vec![(0, 3 * 4 * KIB)])],
     ) {
-        let mut config = Config { tiering, prefetch, ..tiny() };
+        let mut config = Config { tiering, prefetch, pinned, ..tiny() };
         config.os.policy = policy;
         config.os.free_on_squash = free_on_squash;
         config.os.slice = slice;
@@ -95,6 +97,9 @@ proptest! {
     }
 }
 
+/// What is to happen, and how often it did.
+type Happened = (&'static str, fn(&Metrics) -> u64);
+
 #[test]
 fn everything_happens_in_the_random_runs() {
     let hinted = Tiering::Hinted(small_moves(5, 4 * KIB, Demote::DirtyLines));
@@ -103,22 +108,23 @@ fn everything_happens_in_the_random_runs() {
         prefetch: Prefetch::NextLine,
         ..tiny()
     };
-    let (metrics, _) = run(&config, 11, 24 * 4 * KIB, 6, Odds::WILD, 300);
-    let counts = &metrics.counts;
-    for (what, count) in [
-        ("forwarded", counts.forwarded),
-        ("flushes", counts.flushes),
-        ("hints", counts.hints),
-        ("long delays", counts.long_delays),
-        ("refused", counts.refused_writes),
-        ("promotions", counts.promotions),
-        ("demotions", counts.demotions),
-        ("redirected", counts.redirected_writes),
-        ("stale", counts.stale_answers),
-        ("fetched ahead", metrics.caches.fetched_ahead),
-        ("squashed", counts.squashed),
-    ] {
-        assert!(count > 0, "no {what}");
+    let runs = (11..15).map(|seed| run(&config, seed, 24 * 4 * KIB, 6, Odds::WILD, 300).0);
+    let runs: Vec<Metrics> = runs.collect();
+    let happened: [Happened; 11] = [
+        ("forwarded", |run| run.counts.forwarded),
+        ("flushes", |run| run.counts.flushes),
+        ("hints", |run| run.counts.hints),
+        ("long delays", |run| run.counts.long_delays),
+        ("refused", |run| run.counts.refused_writes),
+        ("promotions", |run| run.counts.promotions),
+        ("demotions", |run| run.counts.demotions),
+        ("redirected", |run| run.counts.redirected_writes),
+        ("stale", |run| run.counts.stale_answers),
+        ("fetched ahead", |run| run.caches.fetched_ahead),
+        ("squashed", |run| run.counts.squashed),
+    ];
+    for (what, count) in happened {
+        assert!(runs.iter().map(count).sum::<u64>() > 0, "no {what}");
     }
 }
 

@@ -62,11 +62,17 @@ fn a_change_reaches_its_knob() {
     let set = change("device.hints.threshold=4us").unwrap();
     assert_eq!(set.device().hints.threshold, units::Ns::us(4));
     assert_eq!(set.changes, ["device.hints.threshold=4us"]);
+    // What is not set can be.
+    let fixed = change("device.dram.fixed=46ns").unwrap();
+    assert_eq!(fixed.device().dram.fixed, Some(units::Ns(46)));
     assert_eq!(change("machine.cores=4").unwrap().machine().cores, 4);
     for (text, wanted) in [
         ("machine.crores=4", "one of away, cores"),
         ("machine.os.policy=fifo", "round-robin"),
         ("machine.cores=many", "integer"),
+        ("device.hints.threshold=-1", "\"-1\" is not a time such as"),
+        ("device.dram.bytes=abc", "\"abc\" is not a size such as"),
+        ("past=aegd", "`aged`"),
     ] {
         let refused = change(text).unwrap_err().to_string();
         assert!(
@@ -77,6 +83,7 @@ fn a_change_reaches_its_knob() {
             refused.contains(wanted) || refused.contains("u64"),
             "{refused}"
         );
+        assert!(refused.matches("expected").count() <= 1, "{refused}");
     }
     assert!("threshold".parse::<Change>().is_err());
 }

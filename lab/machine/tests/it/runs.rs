@@ -24,6 +24,11 @@ fn every_design_runs_and_its_parts_do_what_they_are_for() {
         full.speed_up > Some(1.0) && dram.speed_up > full.speed_up,
         "{full:?}"
     );
+    // What a program misses is its own, however often a design lets it ask.
+    for run in [base, by("skybyte-c"), full] {
+        let misses = run.mpki / dram.mpki;
+        assert!((0.75..1.25).contains(&misses), "{}: {misses}", run.design);
+    }
     for (run, design) in runs.iter().zip(DESIGNS) {
         // AstriFlash switches too, at what its cache of pages has not.
         let switches = design.switches || design.name == "astriflash-cxl";

@@ -3,7 +3,7 @@
 use memsys::model::{Listed, tiny};
 use memsys::{Config, Far, FarEvent, Line, Moves, Op, ReadReply, Tag, Tiering, Values};
 use sim::{Kernel, Seed};
-use skybyte::{CxlSsd, Design, DeviceConfig, Profile};
+use skybyte::{CxlSsd, Design, DeviceConfig, Profile, host};
 use units::{Bytes, KIB, MIB, Ns};
 
 /// A drive that is all used within some thousand accesses, and that has pages promoted soon.
@@ -14,26 +14,33 @@ pub(crate) fn drive(design: &str, profile: Profile) -> DeviceConfig {
     config
 }
 
-/// A computer whose caches hold next to nothing, and eight pages of the drive at most.
-pub(crate) fn computer(cores: u64, migrates: bool) -> Config {
-    let moves = Moves {
-        limit: Bytes(8 * 4 * KIB),
-        entries: 2,
-        queue: 4,
-        handler: Ns(300),
-        shootdown: Ns(400),
-        interrupted: Ns(100),
-        ..Moves::default()
+/// A computer whose caches hold next to nothing, with what the design has to move pages:
+/// eight of the drive at most, as soon as can be.
+pub(crate) fn computer(cores: u64, design: &str) -> Config {
+    let few = |moves: &mut Moves| {
+        moves.limit = Bytes(8 * 4 * KIB);
+        (moves.entries, moves.queue) = (2, 4);
+        (moves.handler, moves.shootdown) = (Ns(300), Ns(400));
+        moves.interrupted = Ns(100);
     };
+    let design = Design::named(design).unwrap();
+    let mut tiering = host::computer(Profile::Default, design).tiering;
+    match &mut tiering {
+        Tiering::None => {}
+        Tiering::Hinted(moves) => few(moves),
+        Tiering::Sampled(moves, sampling) => {
+            few(moves);
+            (sampling.period, sampling.fault) = (Ns::us(50), Ns(100));
+        }
+        Tiering::Cached(cache) => {
+            (cache.size, cache.ways, cache.misses) = (Bytes(8 * 4 * KIB), 2, 2);
+        }
+    }
     Config {
         cores,
         // A power of two, of which pages are handed out in order.
         far: Bytes(4 * MIB),
-        tiering: if migrates {
-            Tiering::Hinted(moves)
-        } else {
-            Tiering::None
-        },
+        tiering,
         ..tiny()
     }
 }

@@ -44,6 +44,7 @@ pub fn computer(profile: Profile, design: &Design) -> Config {
         moves.handler = Ns::ZERO;
         moves.shootdown = Ns::ZERO;
         moves.interrupted = Ns::ZERO;
+        moves.command = Ns::ZERO;
     }
     config.tiering = match design.migration {
         Migration::Stay => Tiering::None,

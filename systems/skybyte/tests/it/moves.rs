@@ -78,6 +78,32 @@ fn the_threshold_falls_where_most_accesses_are_to_pages_that_leave() {
 }
 
 #[test]
+fn who_copies_a_page_waits_for_flash_where_others_are_told_that_it_takes_long() {
+    //= skybyte 3.3
+    let config = small("skybyte-full", Profile::Default);
+    let kernel = Kernel::new();
+    let media = DeviceMedia::new(&config, Precondition::Full, Seed(1)).unwrap();
+    let mut device = CxlSsd::ready(&kernel.sim(), &config, media, Seed(1)).unwrap();
+    let now = kernel.sim().now();
+    let told = device.read(now, Line(0), Tag(0));
+    assert!(matches!(told, ReadReply::Delay(_)), "{told:?}");
+    for (page, tag) in [(0, Tag(1)), (8, Tag(2))] {
+        // Whether its page is on its way or not.
+        let reply = device.copy_read(now, Line(page * 64), tag);
+        assert_eq!(reply, ReadReply::Waits);
+    }
+    kernel.run_until(now + Ns::us(100));
+    let mut came = Vec::new();
+    while let Some(event) = device.event() {
+        if let FarEvent::Data(tag, ..) = event {
+            came.push(tag);
+        }
+    }
+    came.sort();
+    assert_eq!(came, [Tag(1), Tag(2)]);
+}
+
+#[test]
 fn a_page_that_is_copied_is_not_in_use() {
     let mut config = small("base-cssd", Profile::Default);
     config.cache.prefetch = Prefetch::None;

@@ -111,7 +111,10 @@ impl Driver {
         let now = self.sim.now();
         self.tag = self.tag.wrapping_add(1);
         let tag = Tag(self.tag);
-        let reply = self.device.read(now, Line(line), tag);
+        let reply = match self.rng.chance(1, 8) {
+            true => self.device.copy_read(now, Line(line), tag),
+            false => self.device.read(now, Line(line), tag),
+        };
         let mut world = self.world.borrow_mut();
         world.said.push(format!("{now:?} {line} {reply:?}"));
         let before = world.versions.get(&line).map_or(0, Vec::len);
