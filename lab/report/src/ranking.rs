@@ -112,6 +112,9 @@ pub struct Ranked {
     pub dollars_per_tb: f64,
     /// Dollars for a petabyte that programs write, until the flash is worn out.
     pub dollars_per_pb_written: Option<Spread>,
+    /// Years until the flash is worn out, if programs write all day at the pace that they
+    /// have on the first stack.
+    pub life_years: Option<Spread>,
     /// Why it is better or worse, from the counters.
     pub why: String,
 }
@@ -206,13 +209,18 @@ fn better(a: &Ranked, b: &Ranked) -> Ordering {
     score(b).total_cmp(&score(a))
 }
 
+/// Bytes that programs wrote.
+fn asked(run: &Run) -> u64 {
+    match &run.app {
+        Some(app) => app.write_bytes,
+        None => run.host.write_bytes,
+    }
+}
+
 /// Bytes programmed for each that programs wrote; none where nothing was written.
 fn programmed_per_byte(run: &Run) -> Option<f64> {
     let programmed: u64 = run.nand.by_cause.values().sum();
-    let asked = match &run.app {
-        Some(app) => app.write_bytes,
-        None => run.host.write_bytes,
-    };
+    let asked = asked(run);
     (asked > 0).then(|| programmed as f64 / asked as f64)
 }
 
@@ -237,6 +245,16 @@ fn writable(run: &Run) -> Option<f64> {
 
 fn dollars_per_pb(run: &Run) -> Option<f64> {
     writable(run).map(|bytes| dollars(run) / bytes * 1e15)
+}
+
+/// Nanoseconds of a year of 365.25 days.
+const YEAR_NS: f64 = 365.25 * 86_400e9;
+
+/// Years that the flash of `run` lasts at the pace at which `base` is written to.
+fn life_years(run: &Run, base: &Run) -> Option<f64> {
+    let pace = asked(base) as f64 / base.sim_time_ns as f64;
+    let years = writable(run)? / pace / YEAR_NS;
+    years.is_finite().then_some(years)
 }
 
 fn tail(run: &Run) -> Option<f64> {
@@ -308,6 +326,11 @@ fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked
         host_memory_bytes: memory.dram_bytes + memory.persistent_bytes,
         dollars_per_tb: dollars(first) / first.drive.capacity_bytes.max(1) as f64 * 1e12,
         dollars_per_pb_written: of_own(dollars_per_pb),
+        life_years: Spread::of(
+            pairs()
+                .filter_map(|(run, base)| life_years(run, base))
+                .collect(),
+        ),
         why: pairs()
             .next()
             .map_or_else(String::new, |(run, base)| why(run, base)),

@@ -29,3 +29,21 @@ fn the_report_has_every_claim_that_there_is() {
         assert!(rows.contains(&row), "{row:?} is not in\n{rows}");
     }
 }
+
+/// What the README tells of checks is in the whole list of them.
+#[test]
+fn counts_of_the_readme_are_those_of_the_book() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, checks) = readme.split_once("## Why to believe it").unwrap();
+    let (checks, _) = checks.split_once("\n## ").unwrap();
+    let book = fs::read_to_string(root().join("docs/book/src/trust.md")).unwrap();
+    let of_count = |c: char| c.is_ascii_digit() || c == ',';
+    let words = checks
+        .split(|c| !of_count(c))
+        .map(|word| word.trim_matches(','));
+    let counts: Vec<_> = words.filter(|word| word.contains(',')).collect();
+    assert!(counts.len() > 3, "{counts:?}");
+    for count in counts {
+        assert!(book.contains(count), "{count} is not in trust.md");
+    }
+}

@@ -7,7 +7,7 @@ use crate::table::{Side, Style, listing};
 
 /// Longest reason.
 const WIDEST: usize = 400;
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 11] = [
     "",
     "stack",
     "score",
@@ -18,6 +18,7 @@ const TITLES: [&str; 10] = [
     "host memory",
     "$/TB",
     "$/PB written",
+    "years",
 ];
 
 /// The ranking, the best stack first.
@@ -65,6 +66,7 @@ fn row((place, ranked): (usize, &Ranked)) -> Vec<String> {
         memory(ranked.host_memory_bytes),
         human::three(ranked.dollars_per_tb),
         number(ranked.dollars_per_pb_written),
+        number(ranked.life_years),
     ];
     cells.into()
 }
@@ -97,8 +99,8 @@ fn legend(ranking: &Ranking) -> String {
     let prices = PRICES.map(|(what, price)| format!("${price} for a GB of {what}"));
     format!(
         "× is relative to {}, and more is better; programs/byte is what the flash programs for a \
-         byte that programs write; $/PB written is until it is worn out; {} ({PRICED_BY}); \
-         {}",
+         byte that programs write; $/PB written is until it is worn out, and years are until then, \
+         if it is written to all day as fast as on {0}; {} ({PRICED_BY}); {}",
         ranking.base,
         prices.join(", "),
         pasts(ranking)

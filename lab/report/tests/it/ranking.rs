@@ -80,6 +80,20 @@ fn dollars_follow_from_flash_and_memory() {
 }
 
 #[test]
+fn a_drive_lives_as_long_as_the_first_stack_writes_at_its_pace() {
+    let mut runs = runs(&[("a", 1.0, 1, 2_000), ("b", 1.0, 1, 1_000)]);
+    // The second one is done in a tenth of the time, for which it is not blamed.
+    runs[1].sim_time_ns = runs[0].sim_time_ns / 10;
+    let ranking = ranked(&runs, By::Wear);
+    let years = |at: usize| ranking.ranked[at].life_years.unwrap().median;
+    let rated = runs[0].drive.raw_bytes as f64 * runs[0].drive.endurance_cycles as f64;
+    let seconds = rated / 2.0 / (1_000.0 / (runs[0].sim_time_ns as f64 / 1e9));
+    let expected = seconds / (365.25 * 86_400.0);
+    assert!((years(1) / expected - 1.0).abs() < 1e-9, "{}", years(1));
+    assert!((years(0) / years(1) - 2.0).abs() < 1e-9);
+}
+
+#[test]
 fn seeds_are_set_beside_their_own_and_tell_what_is_sure() {
     let mut all = runs(&[
         ("a", 100.0, 1, 1_000),
