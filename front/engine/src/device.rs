@@ -288,6 +288,7 @@ impl Device {
         let Some(extent) = covering(offset, len as u64) else {
             return Ok(bytes);
         };
+        self.surface.warm(offset, len as u64);
         if extent.start.0 * SECTOR == offset && extent.bytes() == len as u64 {
             self.surface.read(extent, &mut bytes).await?;
             return Ok(bytes);

@@ -88,6 +88,9 @@ pub(crate) enum Surface {
     },
 }
 
+/// Pages of a read that are looked at before its time passes.
+const WARMED: u64 = 4;
+
 impl Surface {
     /// Opens what `show` says of `drive`.
     pub(crate) fn open(kernel: &Kernel, drive: &Drive, show: Show) -> Result<Self, FileError> {
@@ -149,6 +152,19 @@ impl Surface {
         match self {
             Self::Drive(drive) => drive.layout().page_bytes(),
             Self::Remapped { .. } => UNIT as u64,
+        }
+    }
+
+    /// Looks at the first pages of a range that will be read: when their time has come their
+    /// contents are near the processor, and the answer is not late for that.
+    pub(crate) fn warm(&self, offset: u64, len: u64) {
+        if let Self::Drive(drive) = self {
+            let page = self.grain();
+            let first = offset / page;
+            let behind = (offset + len).div_ceil(page).min(first + WARMED);
+            for page in first..behind {
+                std::hint::black_box(drive.peek(page as u32));
+            }
         }
     }
 
