@@ -87,6 +87,14 @@ impl FromStr for Change {
     }
 }
 
+/// Why a design has no knob called `key` beside those that are known.
+fn no_knob(design: &str, key: &str, known: &[String]) -> String {
+    match known.is_empty() {
+        true => format!("{design} has no {key:?} there, as what is before it is one value"),
+        false => format!("expected one of {} at {key:?}", known.join(", ")),
+    }
+}
+
 impl Setup {
     /// The design called `design` with `workload`, whose threads are the paper's unless
     /// it names them.
@@ -157,12 +165,7 @@ impl Setup {
             let table = place.as_table_mut();
             place = match table.and_then(|table| table.get_mut(key)) {
                 Some(found) => found,
-                None => {
-                    return Err(refuse(format!(
-                        "expected one of {} at {key:?}",
-                        known.join(", ")
-                    )));
-                }
+                None => return Err(refuse(no_knob(self.design.name, key, &known))),
             };
         }
         let value = &change.value;

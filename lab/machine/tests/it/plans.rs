@@ -68,6 +68,10 @@ fn a_change_reaches_its_knob() {
     assert_eq!(change("machine.cores=4").unwrap().machine().cores, 4);
     for (text, wanted) in [
         ("machine.crores=4", "one of away, cores"),
+        (
+            "machine.cores.many=4",
+            "no \"many\" there, as what is before it is one value",
+        ),
         ("machine.os.policy=fifo", "round-robin"),
         ("machine.cores=many", "integer"),
         ("device.hints.threshold=-1", "\"-1\" is not a time such as"),
