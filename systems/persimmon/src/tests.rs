@@ -323,19 +323,29 @@ fn cut_at(cut: u64, options: Options) -> Option<Metrics> {
     Some(metrics)
 }
 
+/// Cuts a run at every 41st event until it ends.
+fn find_wherever(pages: Pages) {
+    let options = Options {
+        pages,
+        ..Options::default()
+    };
+    let (mut cut, mut last) = (1, Metrics::default());
+    while let Some(metrics) = cut_at(cut, options) {
+        (last, cut) = (metrics, cut + 41);
+    }
+    assert!(last.zones_cleaned > 1, "{cut}: {last:?}");
+}
+
+// One test for each, as they take long and may run side by side.
+
 #[test]
 fn what_was_durable_is_found_wherever_zones_are_changed_or_cleaned() {
-    for pages in [Pages::Batched, Pages::Paired] {
-        let options = Options {
-            pages,
-            ..Options::default()
-        };
-        let (mut cut, mut last) = (1, Metrics::default());
-        while let Some(metrics) = cut_at(cut, options) {
-            (last, cut) = (metrics, cut + 41);
-        }
-        assert!(last.zones_cleaned > 1, "{cut}: {last:?}");
-    }
+    find_wherever(Pages::Batched);
+}
+
+#[test]
+fn so_it_is_where_each_block_has_its_page() {
+    find_wherever(Pages::Paired);
 }
 
 /// Zones of one segment, of which each loses what it has not made durable by itself.
