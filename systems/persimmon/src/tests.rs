@@ -323,29 +323,34 @@ fn cut_at(cut: u64, options: Options) -> Option<Metrics> {
     Some(metrics)
 }
 
-/// Cuts a run at every 41st event until it ends.
-fn find_wherever(pages: Pages) {
+/// Cuts a run at every `step`th event from `first` on until it ends.
+fn find_wherever(pages: Pages, (first, step): (u64, u64)) {
     let options = Options {
         pages,
         ..Options::default()
     };
-    let (mut cut, mut last) = (1, Metrics::default());
+    let (mut cut, mut last) = (first, Metrics::default());
     while let Some(metrics) = cut_at(cut, options) {
-        (last, cut) = (metrics, cut + 41);
+        (last, cut) = (metrics, cut + step);
     }
     assert!(last.zones_cleaned > 1, "{cut}: {last:?}");
 }
 
-// One test for each, as they take long and may run side by side.
-
 #[test]
 fn what_was_durable_is_found_wherever_zones_are_changed_or_cleaned() {
-    find_wherever(Pages::Batched);
+    find_wherever(Pages::Batched, (1, 41));
+}
+
+// Two tests, as this takes long, and they may run side by side.
+
+#[test]
+fn what_was_durable_is_found_where_each_block_has_its_page() {
+    find_wherever(Pages::Paired, (1, 82));
 }
 
 #[test]
-fn so_it_is_where_each_block_has_its_page() {
-    find_wherever(Pages::Paired);
+fn what_was_durable_is_found_between_these_cuts() {
+    find_wherever(Pages::Paired, (42, 82));
 }
 
 /// Zones of one segment, of which each loses what it has not made durable by itself.
