@@ -3,23 +3,20 @@
 use super::Answer;
 use super::bench::Bench;
 use super::failure::Failure;
-use super::output::Shown;
+use super::output::OfFile;
 use clap::Args;
 use report::{Style, human};
 use serde::Serialize;
 use ssd::{ChunkInfo, ChunkState, Chunks, DriveConfig, RawGeometry};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use units::Bytes;
 
 /// Show the chunks of an open-channel drive: shape, states, write pointers, wear
 #[derive(Args)]
 pub(crate) struct Show {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 /// Chunks of a drive in numbers. Blocks are of 4 KiB.
@@ -68,21 +65,23 @@ const BLOCK: u64 = 4096;
 
 impl Show {
     pub(super) fn run(&self) -> Answer {
-        let bench = Bench::open(&self.path)?;
+        let bench = Bench::open(&self.of.path)?;
         let Some(chunks) = bench.drive.chunks() else {
             let interface = bench.config.interface;
             let reason =
                 format!("expected an open-channel drive, found one that maps ({interface:?})");
-            return Err(Failure::at(&self.path, reason));
+            return Err(Failure::at(&self.of.path, reason));
         };
         let geometry = chunks.geometry();
         let found = Found {
-            file: self.path.display().to_string(),
+            file: self.of.path.display().to_string(),
             facts: facts(chunks),
             list: all(chunks).map(|chunk| entry(&geometry, chunk)).collect(),
         };
         let text = |_: Style| found.text();
-        self.shown.answer("flashloom.drive-chunks/1", &found, text)
+        self.of
+            .shown
+            .answer("flashloom.drive-chunks/1", &found, text)
     }
 }
 

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::fdp;
 use super::file;
 use super::live::{self, Ask};
-use super::output::Shown;
+use super::output::{OfFile, Shown};
 use super::told;
 use super::zones;
 use clap::{Args, Subcommand};
@@ -120,11 +120,8 @@ impl Create {
 /// Show what a drive file holds
 #[derive(Args)]
 pub(crate) struct Info {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 /// The document of `drive info`.
@@ -163,9 +160,9 @@ struct Memory {
 
 impl Info {
     fn run(&self) -> Answer {
-        let found = inspect(&self.path)?;
+        let found = inspect(&self.of.path)?;
         let text = |style: Style| facts(found.lines(), style);
-        self.shown.answer("flashloom.drive-info/1", &found, text)
+        self.of.shown.answer("flashloom.drive-info/1", &found, text)
     }
 }
 
@@ -285,11 +282,8 @@ impl Found {
 /// Show the counters of a drive over its life, and its wear, also while it is served
 #[derive(Args)]
 pub(crate) struct Health {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 /// The document of `drive smart`.
@@ -302,9 +296,9 @@ struct Counters {
 
 impl Health {
     fn run(&self) -> Answer {
-        let counters = counters(&self.path)?;
+        let counters = counters(&self.of.path)?;
         let text = |style: Style| facts(counters.lines(), style);
-        self.shown.answer("flashloom.smart/1", &counters, text)
+        self.of.shown.answer("flashloom.smart/1", &counters, text)
     }
 }
 

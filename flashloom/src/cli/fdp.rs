@@ -3,24 +3,20 @@
 use super::Answer;
 use super::bench::Bench;
 use super::failure::Failure;
-use super::output::Shown;
+use super::output::OfFile;
 use clap::Args;
 use report::table::facts;
 use report::{Style, human};
 use serde::Serialize;
 use ssd::Drive;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use units::{Bytes, Placement};
 
 /// Show the placement handles of an FDP drive: reclaim units, their room, what was written
 #[derive(Args)]
 pub(crate) struct Show {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 /// The document of `drive fdp`. Bytes are those of the drive's life.
@@ -51,14 +47,14 @@ struct Entry {
 
 impl Show {
     pub(super) fn run(&self) -> Answer {
-        let bench = Bench::open(&self.path)?;
-        let found = found(&self.path.display().to_string(), &bench.drive).ok_or_else(|| {
+        let bench = Bench::open(&self.of.path)?;
+        let found = found(&self.of.path.display().to_string(), &bench.drive).ok_or_else(|| {
             let interface = bench.config.interface;
             let reason = format!("expected a drive with placement handles, found {interface:?}");
-            Failure::at(&self.path, reason)
+            Failure::at(&self.of.path, reason)
         })?;
         let text = |style: Style| found.text(style);
-        self.shown.answer("flashloom.drive-fdp/1", &found, text)
+        self.of.shown.answer("flashloom.drive-fdp/1", &found, text)
     }
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use report::Style;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Columns of the narrowest and the widest layout.
@@ -17,6 +18,16 @@ pub(crate) struct Shown {
     /// Print one JSON document and nothing else on standard output
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What a command takes that looks at a drive in a file.
+#[derive(Args)]
+pub(crate) struct OfFile {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 /// A JSON document that names its schema.

@@ -3,7 +3,7 @@
 use super::Answer;
 use super::failure::Failure;
 use super::live::{self, Ask, Back};
-use super::output::Shown;
+use super::output::{OfFile, Shown};
 use clap::{ArgGroup, Args};
 use report::Style;
 use report::table::facts;
@@ -15,17 +15,14 @@ use units::{Bytes, Ns};
 /// Show what a drive does that is served right now
 #[derive(Args)]
 pub(crate) struct Stats {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 impl Stats {
     pub(crate) fn run(&self) -> Answer {
-        let found = live::ask(&self.path, &Ask::Stats)?;
-        show(self.shown, "flashloom.drive-stats/1", &found)
+        let found = live::ask(&self.of.path, &Ask::Stats)?;
+        show(self.of.shown, "flashloom.drive-stats/1", &found)
     }
 }
 
@@ -35,18 +32,15 @@ impl Stats {
 /// Clients lose their connections, as if the server had been killed, and may connect again.
 #[derive(Args)]
 pub(crate) struct Cut {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 impl Cut {
     pub(crate) fn run(&self) -> Answer {
-        let back: Back = serde_json::from_value(live::ask(&self.path, &Ask::Cut)?)?;
-        let path = self.path.display();
-        self.shown.answer("flashloom.drive-cut/1", &back, |_| {
+        let back: Back = serde_json::from_value(live::ask(&self.of.path, &Ask::Cut)?)?;
+        let path = self.of.path.display();
+        self.of.shown.answer("flashloom.drive-cut/1", &back, |_| {
             format!("{path} had no power for {}\n", Ns(back.off_ns))
         })
     }

@@ -7,24 +7,21 @@ use super::Answer;
 use super::bench::Bench;
 use super::drive::{extent, pieces};
 use super::failure::Failure;
-use super::output::Shown;
+use super::output::OfFile;
 use clap::Args;
 use report::{Style, human};
 use serde::Serialize;
 use ssd::{Content, IoError, ZoneAction, ZoneInfo, ZoneKind, ZoneStatus, Zones};
 use std::fmt::Write as _;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use units::{Bytes, Origin, SECTOR};
 
 /// Show the zones of a drive: states, write pointers, limits
 #[derive(Args)]
 pub(crate) struct Show {
-    /// The drive file
-    #[arg(value_name = "FILE")]
-    path: PathBuf,
     #[command(flatten)]
-    shown: Shown,
+    of: OfFile,
 }
 
 /// Zones of a drive in numbers.
@@ -74,20 +71,22 @@ struct Entry {
 
 impl Show {
     pub(super) fn run(&self) -> Answer {
-        let bench = Bench::open(&self.path)?;
+        let bench = Bench::open(&self.of.path)?;
         let Some(zones) = bench.drive.zones() else {
             let interface = bench.config.interface;
             let reason = format!("expected a zoned drive, found one of blocks ({interface:?})");
-            return Err(Failure::at(&self.path, reason));
+            return Err(Failure::at(&self.of.path, reason));
         };
         let list = all(zones).map(|zone| entry(zones, &zone)).collect();
         let found = Found {
-            file: self.path.display().to_string(),
+            file: self.of.path.display().to_string(),
             facts: facts(zones),
             list,
         };
         let text = |_: Style| found.text();
-        self.shown.answer("flashloom.drive-zones/1", &found, text)
+        self.of
+            .shown
+            .answer("flashloom.drive-zones/1", &found, text)
     }
 }
 
