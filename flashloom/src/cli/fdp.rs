@@ -63,7 +63,7 @@ fn found(file: &str, drive: &Drive) -> Option<Found> {
     let log = drive.fdp()?;
     let (config, layout) = (&drive.config().placement, drive.layout());
     let (host, media) = (log.host_bytes_written.0, log.media_bytes_written.0);
-    let all = (0..config.reclaim_groups * config.handles).map_while(|number| {
+    let all = (0..u16::MAX).map_while(|number| {
         Some(Entry {
             placement: number,
             group: number / config.handles,

@@ -2,8 +2,8 @@
 //!
 //! Invariants: all connections are on the thread of the simulation; there are at most
 //! [`CONNECTIONS`], and one more takes the place of one that is over, of the oldest that is no
-//! queue, or is hung up on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
-//! there is none.
+//! queue, or is hung up on; somebody looks at the clock every [`TICK`] while there is a
+//! connection, and nobody while there is none.
 
 use super::patience::LEAVE_TIME;
 use super::peer::{Common, Ear, Peer};
