@@ -10,6 +10,7 @@ mod policies;
 mod power;
 mod progress;
 mod raw;
+mod scale;
 mod steady;
 mod support;
 mod theory;
