@@ -3,7 +3,7 @@
 //! A step is announced with its name and the command a person would type, and
 //! closed with its time. The first step that fails ends the check with a remedy.
 
-use crate::{Tree, deny, program, python, rules, tools, tree};
+use crate::{Tree, deny, program, python, rules, suite, tools, tree};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -74,7 +74,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        work: Work::Cargo(&["test", "--workspace"]),
+        work: Work::Own("tests", test),
         slow: true,
         remedy: "run the failed test alone: `cargo test -p CRATE NAME`",
     },
@@ -135,11 +135,17 @@ impl Step {
         if self.name == "docs" {
             command.env("RUSTDOCFLAGS", "-D warnings");
         }
-        if self.name == "tests" {
-            command.envs(sample(root).map(|number| ("FLASHLOOM_SOAK_SAMPLE", number)));
-        }
         program::run(&mut command)
     }
+}
+
+/// Builds and runs the tests of the workspace at `root`.
+///
+/// # Errors
+/// As [`suite::run`].
+pub fn test(root: &Path) -> Result<(), String> {
+    let sample = sample(root).map(|number| ("FLASHLOOM_SOAK_SAMPLE", number));
+    suite::run(root, sample.as_slice())
 }
 
 /// A number that changes with each commit, so that the tests try other power cuts each time

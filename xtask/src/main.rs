@@ -14,6 +14,7 @@ cargo xtask COMMAND
     rules           the house rules alone
     sources         where each section of each source is built and tested
     tools           other people's programs that tests need: installs or names them
+    tests           builds all tests and runs them, a program of them a core at a time
     deny            licences and sources of the crates of others, by cargo-deny
     bench [OPTION…] benchmarks: --save NAME, --against NAME, -p CRATE, or a part of their names
     release [-p CRATE]  what a release has to be: its crates, its bytes when built twice
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["rules"] => check::rules(&root),
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
+        ["tests"] => check::test(&root),
         ["deny"] => deny::check(&root),
         ["bench", options @ ..] => bench::run(&root, options),
         ["release"] => release::run_for(&root, "flashloom"),

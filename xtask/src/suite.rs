@@ -1,0 +1,219 @@
+//! The tests of the workspace, some programs of them at a time.
+//!
+//! `cargo test` runs one program after the other, and most end with a few long tests that
+//! leave the other cores idle. Invariant: what is run is what `cargo test` builds, each in the
+//! folder of its crate; what a program says is printed whole, when it has ended.
+
+use crate::{program, tree};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+/// A program of tests.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Program {
+    /// Its crate and what of it is tested, as a person would name it.
+    pub name: String,
+    /// The file to run.
+    pub file: PathBuf,
+    /// Where it runs.
+    pub folder: PathBuf,
+    /// Whether it tests a crate from outside; such programs take longest.
+    pub outside: bool,
+}
+
+/// A line of what Cargo says, as far as it is about a program.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Builds all tests of the workspace at `root`, runs them with `environment`, and then the
+/// examples in the docs.
+///
+/// # Errors
+/// That something was not built, or which programs failed: all have been run.
+pub fn run(root: &Path, environment: &[(&str, String)]) -> Result<(), String> {
+    let mut programs = parse(&built(root)?)?;
+    programs.sort_by_key(|program| !program.outside);
+    let count = programs.len();
+    let failed = run_all(programs, environment);
+    if !failed.is_empty() {
+        return Err(format!(
+            "{} of {count} failed: {}",
+            failed.len(),
+            failed.join(", ")
+        ));
+    }
+    let mut cargo = tree::cargo();
+    let cargo = cargo.current_dir(root).envs(environment.iter().cloned());
+    program::run(cargo.args(["test", "--workspace", "--doc"]))
+}
+
+/// What Cargo says while it builds the tests; what is wrong goes to the terminal.
+fn built(root: &Path) -> Result<String, String> {
+    let words = ["test", "--workspace", "--no-run"];
+    let mut cargo = tree::cargo();
+    let cargo = cargo.current_dir(root).args(words);
+    let cargo = cargo.arg("--message-format=json-render-diagnostics");
+    let output = cargo.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("`cargo test --no-run`: {error}"))?;
+    let why = || "the tests were not built".to_owned();
+    output.status.success().then_some(()).ok_or_else(why)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The programs of tests in what Cargo `said`, a JSON document a line.
+///
+/// # Errors
+/// The line that is none.
+pub fn parse(said: &str) -> Result<Vec<Program>, String> {
+    let mut programs = Vec::new();
+    for line in said.lines() {
+        let message: Message = serde_json::from_str(line)
+            .map_err(|error| format!("cargo said {line:?}, not a message: {error}"))?;
+        programs.extend(message.program());
+    }
+    Ok(programs)
+}
+
+impl Message {
+    fn program(self) -> Option<Program> {
+        if self.reason != "compiler-artifact" || !self.profile?.test {
+            return None;
+        }
+        let (target, folder) = (self.target?, self.manifest_path?.parent()?.to_owned());
+        let package = folder.file_name()?.to_string_lossy().into_owned();
+        let outside = target.kind.iter().any(|kind| kind == "test");
+        let name = match outside {
+            true => format!("{package}, tests/{}", target.name),
+            false => format!("{package}, {} {}", target.kind.join(" "), target.name),
+        };
+        Some(Program {
+            name,
+            file: self.executable?,
+            folder,
+            outside,
+        })
+    }
+}
+
+/// Runs `programs`, one a core at a time, and returns the names of those that failed.
+fn run_all(programs: Vec<Program>, environment: &[(&str, String)]) -> Vec<String> {
+    let count = programs.len();
+    let left = Mutex::new(programs.into_iter().enumerate());
+    let failed = Mutex::new(Vec::new());
+    let next = || left.lock().expect("no worker panics with it").next();
+    let work = || {
+        while let Some((index, program)) = next() {
+            if !run_one(&program, environment, (index + 1, count)) {
+                let mut failed = failed.lock().expect("no worker panics with it");
+                failed.push(program.name);
+            }
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(work);
+        }
+    });
+    failed.into_inner().expect("no worker has panicked")
+}
+
+/// Runs one of them and prints what it says; whether it passed.
+fn run_one(program: &Program, environment: &[(&str, String)], place: (usize, usize)) -> bool {
+    let begin = Instant::now();
+    let mut command = Command::new(&program.file);
+    let command = command.current_dir(&program.folder);
+    let command = command.envs(environment.iter().cloned());
+    let (passed, said) = match command.stdin(Stdio::null()).output() {
+        Ok(output) => {
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            (output.status.success(), said)
+        }
+        Err(error) => (false, error.to_string()),
+    };
+    let (index, count) = place;
+    let seconds = begin.elapsed().as_secs_f64();
+    let how = if passed { "passed" } else { "FAILED" };
+    // One call, so that two programs never mix.
+    println!(
+        "{}\n-- {index}/{count} {} {how} in {seconds:.1} s",
+        said.trim_end(),
+        program.name
+    );
+    passed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"it","kind":["test"]},"profile":{"test":true},"executable":"/w/target/it-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"ssd","kind":["lib"]},"profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"ssd","kind":["lib"]},"profile":{"test":true},"executable":"/w/target/ssd-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/flashloom/Cargo.toml","target":{"name":"flashloom","kind":["bin"]},"profile":{"test":false},"executable":"/w/target/flashloom"}
+{"reason":"build-script-executed","package_id":"x"}
+{"reason":"build-finished","success":true}"#;
+
+    #[test]
+    fn programs_of_tests_are_told_from_what_else_is_built() {
+        let programs = parse(SAID).unwrap();
+        let names: Vec<_> = programs
+            .iter()
+            .map(|program| program.name.as_str())
+            .collect();
+        assert_eq!(names, ["ssd, tests/it", "ssd, lib ssd"]);
+        assert_eq!(programs[0].file, Path::new("/w/target/it-1"));
+        assert_eq!(programs[0].folder, Path::new("/w/core/ssd"));
+        assert!(programs[0].outside && !programs[1].outside);
+    }
+
+    #[test]
+    fn a_line_that_is_no_message_is_named() {
+        let why = parse("error: no such command").unwrap_err();
+        assert!(why.contains("no such command"), "{why}");
+    }
+
+    fn program(name: &str, file: &str, folder: &str) -> Program {
+        Program {
+            name: name.to_owned(),
+            file: file.into(),
+            folder: folder.into(),
+            outside: true,
+        }
+    }
+
+    #[test]
+    fn those_that_fail_are_named_and_the_others_run() {
+        let programs = vec![
+            program("fails", "/bin/false", "/"),
+            program("is not there", "/nowhere/program", "/"),
+            program("passes", "/bin/true", "/"),
+            program("has no folder", "/bin/true", "/nowhere"),
+        ];
+        let mut failed = run_all(programs, &[]);
+        failed.sort();
+        assert_eq!(failed, ["fails", "has no folder", "is not there"]);
+    }
+}
