@@ -9,10 +9,11 @@ use clap::Args;
 use machine::reproduce as memories;
 use machine::{Setup, Sweep};
 use report::claim::{Claim, Document, Reproduction, document};
+use report::figure::Listed;
 use report::papers::Papers;
 use report::table::{self, Side, listing};
 use serde::Serialize;
-use stack::reproduce::{Asked, Listed, PAPERS, Paper, prepare};
+use stack::reproduce::{Asked, PAPERS, Paper, prepare};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,16 +72,7 @@ struct List {
 struct PaperEntry {
     name: &'static str,
     title: String,
-    figures: Vec<FigureEntry>,
-}
-
-/// A figure.
-#[derive(Serialize)]
-struct FigureEntry {
-    name: String,
-    title: String,
-    source: String,
-    claims: usize,
+    figures: Vec<Listed>,
 }
 
 /// Names of all papers.
@@ -277,28 +269,16 @@ impl Reproduce {
     fn list(&self) -> Answer {
         let mut papers = Vec::new();
         for paper in PAPERS {
-            let entry = |listed: Listed| FigureEntry {
-                name: listed.name,
-                title: listed.title,
-                source: listed.source,
-                claims: listed.claims,
-            };
             papers.push(PaperEntry {
                 name: paper.name,
                 title: paper.title()?,
-                figures: paper.list()?.into_iter().map(entry).collect(),
+                figures: paper.list()?,
             });
         }
-        let figures = memories::list()?.into_iter().map(|listed| FigureEntry {
-            name: listed.name,
-            title: listed.title,
-            source: listed.source,
-            claims: listed.claims,
-        });
         papers.push(PaperEntry {
             name: memories::PAPER,
             title: memories::title()?,
-            figures: figures.collect(),
+            figures: memories::list()?,
         });
         let list = List { papers };
         self.shown.answer("flashloom.papers/1", &list, |style| {

@@ -13,7 +13,7 @@
 //! geometry gets the preset's flash in the same proportion.
 
 use crate::error::StackError;
-use crate::toml_file::{Leaf, Source, overlaid};
+use input::document::{DocumentError, Leaf, Source, overlaid};
 use ssd::{DriveConfig, Layout, PRESETS, Preset};
 use std::path::Path;
 use toml::Table;
@@ -81,12 +81,12 @@ fn from_file(source: &Source) -> Result<DriveConfig, StackError> {
     checked(&source.file, unsized_config.resized(wanted))
 }
 
-fn lay(source: &Source, table: &mut Table, leaf: &Leaf) -> Result<DriveConfig, StackError> {
+fn lay(source: &Source, table: &mut Table, leaf: &Leaf) -> Result<DriveConfig, DocumentError> {
     overlaid(table, &leaf.path, leaf.value.clone())
         .map_err(|problem| source.error(leaf.span.start, problem))
 }
 
-fn take_preset(source: &Source, leaves: &mut Vec<Leaf>) -> Result<&'static Preset, StackError> {
+fn take_preset(source: &Source, leaves: &mut Vec<Leaf>) -> Result<&'static Preset, DocumentError> {
     let wanted = || format!("preset: expected one of {}", known());
     let Some(at) = leaves.iter().position(|leaf| leaf.path == ["preset"]) else {
         return Err(source.error(0, format!("{}, found none", wanted())));

@@ -3,6 +3,8 @@
 use crate::attached::AttachError;
 use crate::drive;
 use host::HostError;
+use input::document::DocumentError;
+use report::figure::NoFigure;
 use ssd::ConfigError;
 use std::io;
 use units::Bytes;
@@ -28,24 +30,9 @@ pub enum StackError {
     /// Neither a preset nor a file.
     #[error("expected a drive preset ({known}) or a path to a TOML file, found {0:?}", known = drive::known())]
     Drive(String),
-    /// A file that the system refused to read.
-    #[error("{file}: can not be read: {source}")]
-    Read {
-        /// The file.
-        file: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A place in a file that says something else than it should.
-    #[error("{file}:{line}: {problem}")]
-    File {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: usize,
-        /// What was expected.
-        problem: String,
-    },
+    /// A file that can not be read, or that says something else than it should.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     /// A drive that cannot be built.
     #[error("{drive}: {source}")]
     Config {
@@ -71,9 +58,9 @@ pub enum StackError {
     /// What comes along cannot be laid into a file.
     #[error(transparent)]
     Shipped(io::Error),
-    /// A paper or a figure that is not there.
-    #[error("{0}")]
-    Paper(String),
+    /// A figure that is not there.
+    #[error(transparent)]
+    Figure(#[from] NoFigure),
     /// A host that cannot be.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -32,7 +32,6 @@ mod run;
 pub mod soak;
 mod sweep;
 mod timeline;
-mod toml_file;
 mod zones;
 
 pub use attached::{AttachError, Attached};

@@ -31,8 +31,8 @@ use crate::error::StackError;
 use crate::hosts::Behaviour;
 use crate::name::StackName;
 use crate::plan::{Ending, Plan, Sampling};
-use crate::toml_file::{Leaf, Source, overlaid};
 use host::HostConfig;
+use input::document::{DocumentError, Leaf, Source, overlaid};
 use serde::de::DeserializeOwned;
 use ssd::{DriveConfig, Policies, Precondition, Preset};
 use std::path::Path;
@@ -104,7 +104,7 @@ impl File<'_> {
 
     fn at(&self, leaf: Option<&Leaf>, problem: impl Into<String>) -> StackError {
         let at = leaf.map_or(0, |leaf| leaf.span.start);
-        self.source.error(at, problem)
+        self.source.error(at, problem).into()
     }
 
     fn check_keys(&self) -> Result<(), StackError> {
@@ -177,7 +177,7 @@ impl File<'_> {
         for name in named.unwrap_or_else(|| vec![stack.drive.clone()]) {
             let leaf = self.leaf("drives");
             let base = drive::resolve(&self.beside(&name), size).map_err(|e| match e {
-                StackError::File { .. } => e,
+                StackError::Document(DocumentError::Place { .. }) => e,
                 other => self.at(leaf, other.to_string()),
             })?;
             let table = drive::as_table(&base);

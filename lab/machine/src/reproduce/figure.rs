@@ -20,32 +20,17 @@
 //! profiles = ["artifact"]              # else those of the setup
 //! unit = 1000                          # what the value is divided by, else 1
 //! reason = "…"                         # why it is missed, where that was found out
-//!
-//! [[not-measured]]
-//! id = "S29"
-//! what = "…"
-//! reason = "…"
 //! ```
+//!
+//! The rest of the file is as [`report::figure`] has it.
 
 use super::plan::{Key, Plan};
-use super::source::{PlanError, Source};
-use report::claim::{Claim, Combine, Document, Expectation, Form, Measure};
+use input::document::DocumentError;
+use report::claim::{Combine, Expectation, Form, Measure};
+use report::figure::{self, File, Named};
 use serde::Deserialize;
 use skybyte::{Design, Profile};
-use std::collections::BTreeMap;
 use toml::{Spanned, Value};
-
-/// What a figure says.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
-    title: String,
-    source: String,
-    #[serde(default)]
-    claim: Vec<Claimed>,
-    #[serde(default)]
-    not_measured: Vec<NotMeasured>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -69,149 +54,73 @@ struct Claimed {
     reason: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NotMeasured {
-    id: String,
-    what: String,
-    reason: String,
-}
-
 /// A claim, and what it takes to measure it.
-#[derive(Debug)]
-pub(super) struct Row {
-    claim: Claim,
-    measure: Option<Measure<Key>>,
-    known: Option<String>,
-}
-
-/// A figure that has been read.
-pub(super) struct Figure {
-    pub(super) title: String,
-    pub(super) source: String,
-    pub(super) rows: Vec<Row>,
-}
+type Row = figure::Row<Key>;
 
 /// Reads a figure whose claims are about what `plan` has.
-pub(super) fn read(plan: &Plan, source: &Source) -> Result<Figure, PlanError> {
-    let file: File = toml::from_str(source.text).map_err(|e| source.syntax(&e))?;
-    let reader = Reader {
-        plan,
-        source,
-        place: &file.source,
-    };
-    let mut rows = Vec::new();
-    for claimed in &file.claim {
-        rows.extend(reader.rows(claimed)?);
-    }
-    rows.extend(file.not_measured.iter().map(|not| Row {
-        claim: Claim::unmeasured(
-            &not.id,
-            source.name,
-            &file.source,
-            not.what.clone(),
-            Expectation::Other,
-        ),
-        measure: None,
-        known: Some(not.reason.clone()),
-    }));
-    Ok(Figure {
-        title: file.title,
-        source: file.source,
-        rows,
+pub(super) fn read(plan: &Plan, file: &File) -> Result<figure::Figure<Key>, DocumentError> {
+    figure::read(file.name, &file.source(), |reader, claimed| {
+        Reader { plan, reader }.rows(claimed)
     })
 }
 
 struct Reader<'a> {
     plan: &'a Plan,
-    source: &'a Source,
-    place: &'a str,
+    reader: &'a figure::Reader<'a>,
 }
 
 impl Reader<'_> {
-    fn known<'n>(
-        &self,
-        at: &Spanned<String>,
-        kind: &str,
-        known: impl Iterator<Item = &'n str>,
-    ) -> Result<(), PlanError> {
-        let known: Vec<&str> = known.collect();
-        if known.contains(&at.as_ref().as_str()) {
-            return Ok(());
-        }
-        let (known, found) = (known.join(", "), at.as_ref());
-        let problem = format!("expected one of the {kind} {known}, found {found:?}");
-        Err(self.source.error(at.span(), problem))
-    }
-
-    fn expectation(&self, at: &Spanned<Value>, value: &Value) -> Result<Expectation, PlanError> {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        Expectation::parse(&text).map_err(|problem| self.source.error(at.span(), problem))
-    }
-
     /// Workloads, each with what is expected beside it, or with nothing.
-    fn workloads(
-        &self,
-        claimed: &Claimed,
-    ) -> Result<Vec<(String, Option<Expectation>)>, PlanError> {
+    fn workloads(&self, claimed: &Claimed) -> Result<Named, DocumentError> {
+        let all = || self.plan.workloads.keys();
         let Some(said) = &claimed.workloads else {
-            let all = self.plan.workloads.keys();
-            return Ok(all.map(|name| (name.clone(), None)).collect());
+            return Ok(all().map(|name| (name.clone(), None)).collect());
         };
-        let mut found = Vec::new();
-        match said.as_ref() {
-            Value::Array(names) => {
-                found.extend(
-                    names
-                        .iter()
-                        .filter_map(Value::as_str)
-                        .map(|n| (n.to_owned(), None)),
-                );
-            }
-            Value::Table(table) => {
-                for (name, value) in table {
-                    found.push((name.clone(), Some(self.expectation(said, value)?)));
-                }
-            }
-            _ => {}
+        let named = self.reader.named(said)?;
+        for (name, _) in &named {
+            let known = all().map(String::as_str);
+            self.reader.known(said, "workload", name, known)?;
         }
-        let known = |name: &String| self.plan.workloads.contains_key(name);
-        if found.is_empty() || !found.iter().all(|(name, _)| known(name)) {
-            let known: Vec<&str> = self.plan.workloads.keys().map(String::as_str).collect();
-            let problem = format!("expected some of the workloads {}", known.join(", "));
-            return Err(self.source.error(said.span(), problem));
-        }
-        Ok(found)
+        Ok(named)
     }
 
     /// A row for each expectation and profile.
-    fn rows(&self, claimed: &Claimed) -> Result<Vec<Row>, PlanError> {
+    fn rows(&self, claimed: &Claimed) -> Result<Vec<Row>, DocumentError> {
         let designs = || skybyte::DESIGNS.iter().map(|design: &Design| design.name);
-        self.known(&claimed.design, "designs", designs())?;
+        self.reader.known(
+            &claimed.design,
+            "design",
+            claimed.design.as_ref(),
+            designs(),
+        )?;
         if let Some(versus) = &claimed.versus {
-            self.known(versus, "designs", designs())?;
+            self.reader
+                .known(versus, "design", versus.as_ref(), designs())?;
         }
         let quantities = self.plan.quantities.keys().map(String::as_str);
-        self.known(&claimed.quantity, "quantities", quantities)?;
+        self.reader.known(
+            &claimed.quantity,
+            "quantity",
+            claimed.quantity.as_ref(),
+            quantities,
+        )?;
         let settings = claimed.settings.iter().flatten();
         for setting in settings.chain(&claimed.versus_setting) {
             let known = self.plan.settings.keys().map(String::as_str);
-            self.known(setting, "settings", known.chain([""]))?;
+            self.reader
+                .known(setting, "setting", setting.as_ref(), known.chain([""]))?;
         }
         let compared = claimed.versus.is_some() || claimed.versus_setting.is_some();
         if compared == (claimed.form == Form::Alone) {
             let problem = "expected form = \"alone\", or something to compare with";
-            return Err(self.source.error(claimed.id.span(), problem));
+            return Err(self.reader.error(&claimed.id, problem));
         }
         let workloads = self.workloads(claimed)?;
         let profiles = claimed.profiles.as_ref().unwrap_or(&self.plan.profiles);
         let mut rows = Vec::new();
         for &profile in profiles {
             if let Some(paper) = &claimed.paper {
-                let expected = self.expectation(paper, paper.as_ref())?;
+                let expected = self.reader.expectation(paper)?;
                 let names: Vec<&str> = workloads.iter().map(|(name, _)| name.as_str()).collect();
                 rows.push(self.row(claimed, profile, expected, &names, ""));
                 continue;
@@ -219,7 +128,7 @@ impl Reader<'_> {
             for (name, expected) in &workloads {
                 let Some(expected) = *expected else {
                     let problem = "expected what the paper has, in paper or beside each workload";
-                    return Err(self.source.error(claimed.id.span(), problem));
+                    return Err(self.reader.error(&claimed.id, problem));
                 };
                 rows.push(self.row(claimed, profile, expected, &[name], name));
             }
@@ -236,11 +145,10 @@ impl Reader<'_> {
         suffix: &str,
     ) -> Row {
         let pairs = pairs(claimed, profile, workloads);
-        let place = claimed.source.as_deref().unwrap_or(self.place);
         let comma = if suffix.is_empty() { "" } else { ", " };
         let what = format!("{}{comma}{suffix} [{}]", claimed.what, profile.name());
-        let (id, figure) = (claimed.id.as_ref(), self.source.name);
-        let mut claim = Claim::unmeasured(id, figure, place, what, expected);
+        let (id, place) = (claimed.id.as_ref(), claimed.source.as_deref());
+        let mut claim = self.reader.claim(id, place, what, expected);
         claim.stack.clone_from(claimed.design.as_ref());
         if let Some(versus) = &claimed.versus {
             claim.versus.clone_from(versus.as_ref());
@@ -256,7 +164,9 @@ impl Reader<'_> {
         Row {
             claim,
             measure: Some(measure),
+            grows: false,
             known: claimed.reason.clone(),
+            missing: Vec::new(),
         }
     }
 }
@@ -287,27 +197,4 @@ fn pairs(claimed: &Claimed, profile: Profile, workloads: &[&str]) -> Vec<(Key, O
         settings.map(|setting| pair(workload, setting))
     });
     all.collect()
-}
-
-impl Row {
-    /// The runs that it takes.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.measure.iter().flat_map(Measure::runs)
-    }
-
-    /// It, with what `documents` say, which hold each of its runs.
-    pub(super) fn claim(&self, documents: &BTreeMap<&Key, Result<Document, String>>) -> Claim {
-        let claim = self.claim.clone();
-        let unmeasured = |reason: Option<String>| Claim {
-            reason,
-            ..self.claim.clone()
-        };
-        let Some(measure) = &self.measure else {
-            return unmeasured(self.known.clone());
-        };
-        match measure.of(documents, 1.0) {
-            Ok(measured) => claim.with(measured, self.known.as_deref()),
-            Err(problem) => unmeasured(Some(problem)),
-        }
-    }
 }

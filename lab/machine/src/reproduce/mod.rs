@@ -9,55 +9,59 @@
 
 mod figure;
 mod plan;
-mod source;
 
 use crate::setup::Setup;
-use figure::Row;
+use input::document::DocumentError;
 use plan::{Key, Plan};
-use report::claim::{self, Claim, REPRODUCE_SCHEMA, Reproduction};
+use report::claim::{REPRODUCE_SCHEMA, Reproduction};
+use report::figure::{self as figures, File, Listed, NoFigure, Wanted};
+use report::paper_file;
 use serde::Serialize;
-use source::Source;
-use std::collections::{BTreeMap, BTreeSet};
-
-pub use source::PlanError;
+use std::collections::BTreeMap;
 
 /// The paper's short name.
 pub const PAPER: &str = "skybyte";
 
-/// The file `NAME.toml` of the system.
-macro_rules! files {
-    ($($name:literal,)*) => {
-        [$(Source {
-            name: $name,
-            path: concat!("systems/skybyte/reproduce/", $name, ".toml"),
-            text: include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../systems/skybyte/reproduce/",
-                $name,
-                ".toml"
-            )),
-        },)*]
-    };
-}
+const SETUP: File = paper_file!("skybyte", "setup");
 
-const SETUP: [Source; 1] = files!["setup",];
-
-const FIGURES: [Source; 18] = files![
-    "fig2", "fig3", "fig4", "fig5", "fig6", "fig9", "fig10", "fig14", "fig15", "fig16", "fig17",
-    "fig18", "fig19", "fig20", "fig21", "fig22", "fig23", "ablation",
+const FIGURES: &[File] = &[
+    paper_file!("skybyte", "fig2"),
+    paper_file!("skybyte", "fig3"),
+    paper_file!("skybyte", "fig4"),
+    paper_file!("skybyte", "fig5"),
+    paper_file!("skybyte", "fig6"),
+    paper_file!("skybyte", "fig9"),
+    paper_file!("skybyte", "fig10"),
+    paper_file!("skybyte", "fig14"),
+    paper_file!("skybyte", "fig15"),
+    paper_file!("skybyte", "fig16"),
+    paper_file!("skybyte", "fig17"),
+    paper_file!("skybyte", "fig18"),
+    paper_file!("skybyte", "fig19"),
+    paper_file!("skybyte", "fig20"),
+    paper_file!("skybyte", "fig21"),
+    paper_file!("skybyte", "fig22"),
+    paper_file!("skybyte", "fig23"),
+    paper_file!("skybyte", "ablation"),
 ];
 
-/// A figure that can be reproduced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// As it is asked for: `skybyte/fig14`.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// Where it is in the paper.
-    pub source: String,
-    /// How many claims it has.
-    pub claims: usize,
+/// What is wrong with a plan or with what was asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A file that says something else than it should.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// A figure that is not there.
+    #[error(transparent)]
+    Figure(#[from] NoFigure),
+    /// A scale that is not there.
+    #[error("{PAPER}: expected one of its scales {known}, found {found:?}")]
+    Scale {
+        /// Those that are.
+        known: String,
+        /// As given.
+        found: String,
+    },
 }
 
 /// Figures that are ready to be measured.
@@ -66,9 +70,7 @@ pub struct Prepared {
     scale: String,
     factor: u64,
     seed: u64,
-    figures: Vec<String>,
-    rows: Vec<Row>,
-    keys: Vec<Key>,
+    wanted: Wanted<Key>,
     /// A setup for each run that the figures need.
     pub setups: Vec<Setup>,
 }
@@ -78,7 +80,7 @@ pub struct Prepared {
 /// # Errors
 /// If a file says something else than it should.
 pub fn title() -> Result<String, PlanError> {
-    Ok(Plan::read(&SETUP[0])?.title)
+    Ok(Plan::read(&SETUP)?.title)
 }
 
 /// The scales, and what each divides sizes by.
@@ -86,7 +88,7 @@ pub fn title() -> Result<String, PlanError> {
 /// # Errors
 /// As [`title`].
 pub fn scales() -> Result<BTreeMap<String, u64>, PlanError> {
-    Ok(Plan::read(&SETUP[0])?.scales)
+    Ok(Plan::read(&SETUP)?.scales)
 }
 
 /// The figures.
@@ -94,17 +96,10 @@ pub fn scales() -> Result<BTreeMap<String, u64>, PlanError> {
 /// # Errors
 /// As [`title`].
 pub fn list() -> Result<Vec<Listed>, PlanError> {
-    let plan = Plan::read(&SETUP[0])?;
-    let listed = |file: &Source| {
-        let read = figure::read(&plan, file)?;
-        Ok(Listed {
-            name: format!("{PAPER}/{}", file.name),
-            title: read.title,
-            source: read.source,
-            claims: read.rows.len(),
-        })
-    };
-    FIGURES.iter().map(listed).collect()
+    let plan = Plan::read(&SETUP)?;
+    Ok(figures::list(PAPER, FIGURES, |file| {
+        figure::read(&plan, file)
+    })?)
 }
 
 /// Reads what is asked for, all figures or one, at a scale of [`scales`], and makes its
@@ -113,37 +108,24 @@ pub fn list() -> Result<Vec<Listed>, PlanError> {
 /// # Errors
 /// If there is no such figure or scale, or a file says something else than it should.
 pub fn prepare(figure: Option<&str>, scale: &str, seed: u64) -> Result<Prepared, PlanError> {
-    let plan = Plan::read(&SETUP[0])?;
-    let wanted = |file: &&Source| figure.is_none_or(|figure| figure == file.name);
-    let files: Vec<&Source> = FIGURES.iter().filter(wanted).collect();
-    if files.is_empty() {
-        let names: Vec<&str> = FIGURES.iter().map(|file| file.name).collect();
-        return Err(PlanError::asked(
-            "figures",
-            &names,
-            figure.unwrap_or_default(),
-        ));
-    }
+    let plan = Plan::read(&SETUP)?;
+    let read = |file: &File| figure::read(&plan, file);
+    let wanted = Wanted::read::<PlanError>(PAPER, FIGURES, figure, read)?;
     let Some(&factor) = plan.scales.get(scale) else {
-        let names: Vec<&str> = plan.scales.keys().map(String::as_str).collect();
-        return Err(PlanError::asked("scales", &names, scale));
+        let known: Vec<&str> = plan.scales.keys().map(String::as_str).collect();
+        return Err(PlanError::Scale {
+            known: known.join(", "),
+            found: scale.to_owned(),
+        });
     };
-    let mut rows = Vec::new();
-    for file in &files {
-        rows.extend(figure::read(&plan, file)?.rows);
-    }
-    let keys: BTreeSet<&Key> = rows.iter().flat_map(Row::keys).collect();
-    let keys: Vec<Key> = keys.into_iter().cloned().collect();
-    let setups = keys.iter().map(|key| plan.setup(key, scale, seed));
+    let setups = wanted.keys.iter().map(|key| plan.setup(key, scale, seed));
     let setups = setups.collect::<Result<Vec<Setup>, PlanError>>()?;
     Ok(Prepared {
-        figures: files.iter().map(|file| file.name.to_owned()).collect(),
         plan,
         scale: scale.to_owned(),
         factor,
         seed,
-        rows,
-        keys,
+        wanted,
         setups,
     })
 }
@@ -152,18 +134,16 @@ impl Prepared {
     /// Sets what `runs` of the setups, in their order, measured beside the claims; what
     /// takes a run that failed is listed with the reason.
     pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
-        let documents = claim::documents(&self.keys, &runs);
-        let claims: Vec<Claim> = self.rows.iter().map(|row| row.claim(&documents)).collect();
         Reproduction {
             schema: REPRODUCE_SCHEMA.to_owned(),
             paper: PAPER.to_owned(),
             title: self.plan.title.clone(),
-            figures: self.figures.clone(),
+            figures: self.wanted.names.clone(),
             scale: self.scale.clone(),
             factor: self.factor,
             seed: self.seed,
             notes: self.plan.notes.clone(),
-            claims,
+            claims: self.wanted.claims(&runs, self.factor),
             runs: runs.into_iter().flatten().collect(),
         }
     }

@@ -23,13 +23,16 @@
 //! time = { of = ["/time_ns"] }
 //! ```
 
-use super::source::{PlanError, Source};
+use super::PlanError;
 use crate::setup::{Change, Setup, SetupError};
+use input::document::Source;
 use programs::Workload;
 use report::claim::Quantity;
+use report::figure::File;
 use serde::Deserialize;
 use skybyte::Profile;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use toml::Spanned;
 use units::{Bytes, Ns};
 
@@ -47,7 +50,7 @@ pub(super) struct Plan {
     pub(super) settings: BTreeMap<String, Setting>,
     pub(super) quantities: BTreeMap<String, Quantity>,
     #[serde(skip)]
-    source: Option<&'static Source>,
+    source: Option<Source>,
 }
 
 /// What differs from a design.
@@ -82,9 +85,9 @@ pub(super) struct Key {
 }
 
 impl Plan {
-    pub(super) fn read(source: &'static Source) -> Result<Self, PlanError> {
-        let read = toml::from_str::<Self>(source.text);
-        let mut plan = read.map_err(|e| source.syntax(&e))?;
+    pub(super) fn read(file: &File) -> Result<Self, PlanError> {
+        let source = file.source();
+        let mut plan: Self = source.parse()?;
         plan.source = Some(source);
         Ok(plan)
     }
@@ -92,9 +95,9 @@ impl Plan {
     /// The setup of a run.
     pub(super) fn setup(&self, key: &Key, scale: &str, seed: u64) -> Result<Setup, PlanError> {
         let text = &self.workloads[&key.workload];
-        let refuse = |at, e: &SetupError| {
-            let source = self.source.expect("a plan was read from its file");
-            source.error(at, e)
+        let refuse = |at: Range<usize>, e: &SetupError| {
+            let source = self.source.as_ref().expect("a plan was read from its file");
+            source.error(at.start, e.to_string())
         };
         let none = Setting::default();
         let setting = self.settings.get(&key.setting).unwrap_or(&none);

@@ -1,15 +1,13 @@
 //! Our own format. `docs/formats/flm.md` is the home of its layout.
 
-use super::error::{Fault, expected};
-use super::source::{Input, unzstd};
+use input::blocks::{BlockWriter, Blocks, unzigzag, zigzag};
+use input::{Expected, Fault, Input, expected};
 use memsys::Op;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Write};
 
 /// Begins a trace. The last byte is the version.
 pub(super) const MAGIC: [u8; 8] = *b"flmem\0\0\x01";
 
-/// Most bytes of a block. A writer closes a block once it is longer than half.
-const BLOCK_MAX: usize = 64 << 10;
 /// How hard zstd tries.
 const LEVEL: i32 = 3;
 
@@ -29,8 +27,7 @@ const ODD_SIZE: u8 = 7;
 
 /// Writes the operations of one thread.
 pub struct Writer<W: Write> {
-    out: zstd::Encoder<'static, W>,
-    block: Vec<u8>,
+    out: BlockWriter<W>,
     last: u64,
     count: u64,
 }
@@ -40,11 +37,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the system refuses, as for all that follow.
-    pub fn new(mut out: W) -> io::Result<Self> {
-        out.write_all(&MAGIC)?;
+    pub fn new(out: W) -> io::Result<Self> {
         Ok(Self {
-            out: zstd::Encoder::new(out, LEVEL)?,
-            block: Vec::new(),
+            out: BlockWriter::new(out, &MAGIC, LEVEL)?,
             last: 0,
             count: 0,
         })
@@ -58,20 +53,20 @@ impl<W: Write> Writer<W> {
         self.count += 1;
         match op {
             Op::Compute(instructions) => {
-                self.block.push(COMPUTE);
-                self.varint(instructions.into());
+                self.out.bytes(&[COMPUTE]);
+                self.out.number(instructions.into());
             }
             Op::Load { at, size, after } => self.access(LOAD, at, size, after),
             Op::Store { at, size, after } => self.access(STORE, at, size, after),
             Op::Flush { at } => {
-                self.block.push(FLUSH);
+                self.out.bytes(&[FLUSH]);
                 self.address(at);
             }
-            Op::Fence => self.block.push(FENCE),
-            Op::Meet => self.block.push(MEET),
-            Op::Begin => self.block.push(BEGIN),
+            Op::Fence => self.out.bytes(&[FENCE]),
+            Op::Meet => self.out.bytes(&[MEET]),
+            Op::Begin => self.out.bytes(&[BEGIN]),
         }
-        self.close(BLOCK_MAX / 2)
+        self.out.end_item()
     }
 
     fn access(&mut self, kind: u8, at: u64, size: u8, after: u16) {
@@ -80,41 +75,20 @@ impl<W: Write> Writer<W> {
             false => ODD_SIZE,
         };
         let depends = if after > 0 { AFTER } else { 0 };
-        self.block.push(kind | code << 3 | depends);
+        self.out.bytes(&[kind | code << 3 | depends]);
         if code == ODD_SIZE {
-            self.block.push(size);
+            self.out.bytes(&[size]);
         }
         if after > 0 {
-            self.varint(after.into());
+            self.out.number(after.into());
         }
         self.address(at);
     }
 
     fn address(&mut self, at: u64) {
         let step = at.wrapping_sub(self.last) as i64;
-        self.varint((step << 1 ^ step >> 63) as u64);
+        self.out.number(zigzag(step));
         self.last = at;
-    }
-
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.block.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.block.push(number as u8);
-    }
-
-    /// Hands the block on if it is longer than `most`.
-    fn close(&mut self, most: usize) -> io::Result<()> {
-        if self.block.len() > most {
-            let length = u32::try_from(self.block.len()).expect("a block is short");
-            self.out.write_all(&length.to_le_bytes())?;
-            self.out
-                .write_all(&crc32c::crc32c(&self.block).to_le_bytes())?;
-            self.out.write_all(&self.block)?;
-            self.block.clear();
-        }
-        Ok(())
     }
 
     /// Ends the trace.
@@ -122,29 +96,23 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// See [`Writer::new`].
     pub fn finish(mut self) -> io::Result<W> {
-        self.block.push(END);
-        self.varint(self.count);
-        self.close(0)?;
+        self.out.bytes(&[END]);
+        self.out.number(self.count);
         self.out.finish()
     }
 }
 
 /// Reads what [`Writer`] wrote.
 pub(super) struct Compact {
-    input: Box<dyn Read + Send>,
-    block: Vec<u8>,
-    at: usize,
+    blocks: Blocks,
     last: u64,
     count: u64,
 }
 
 impl Compact {
-    pub(super) fn new(mut input: Input) -> io::Result<Self> {
-        input.read_exact(&mut [0; MAGIC.len()])?;
+    pub(super) fn new(input: Input) -> io::Result<Self> {
         Ok(Self {
-            input: Box::new(BufReader::new(unzstd(input)?)),
-            block: Vec::new(),
-            at: 0,
+            blocks: Blocks::new(input, &MAGIC)?,
             last: 0,
             count: 0,
         })
@@ -152,10 +120,8 @@ impl Compact {
 
     /// Appends the next operation; `false` at the end.
     pub(super) fn step(&mut self, ops: &mut Vec<Op>) -> Result<bool, Fault> {
-        if self.at == self.block.len() {
-            self.next_block()?;
-        }
-        let tag = self.byte()?;
+        self.blocks.begin_item()?;
+        let tag = self.blocks.byte()?;
         let kind = tag & KIND;
         if !matches!(kind, LOAD | STORE) && tag != kind {
             return expected(format!("a known tag, not {tag:#x}"));
@@ -175,9 +141,9 @@ impl Compact {
         Ok(true)
     }
 
-    fn access(&mut self, tag: u8) -> Result<Op, Fault> {
+    fn access(&mut self, tag: u8) -> Result<Op, Expected> {
         let size = match tag >> 3 & 7 {
-            ODD_SIZE => self.byte()?,
+            ODD_SIZE => self.blocks.byte()?,
             code => 1 << code,
         };
         if !(1..=64).contains(&size) || tag & 0x80 != 0 {
@@ -197,68 +163,29 @@ impl Compact {
         })
     }
 
-    fn address(&mut self) -> Result<u64, Fault> {
-        let step = self.number(u64::MAX)?;
-        let step = (step >> 1) as i64 ^ -((step & 1) as i64);
+    fn address(&mut self) -> Result<u64, Expected> {
+        let step = unzigzag(self.blocks.number()?);
         self.last = self.last.wrapping_add(step as u64);
         Ok(self.last)
     }
 
     fn end(&mut self) -> Result<bool, Fault> {
-        let count = self.number(u64::MAX)?;
+        let count = self.blocks.number()?;
         if count != self.count {
             return expected(format!(
                 "an end after {} operations, not {count}",
                 self.count
             ));
         }
-        if self.at < self.block.len() || self.input.read(&mut [0])? > 0 {
-            return expected("nothing after the end");
-        }
+        self.blocks.end()?;
         Ok(false)
     }
 
-    fn byte(&mut self) -> Result<u8, Fault> {
-        let Some(&byte) = self.block.get(self.at) else {
-            return expected("an operation that ends in its block");
-        };
-        self.at += 1;
-        Ok(byte)
-    }
-
-    fn number(&mut self, most: u64) -> Result<u64, Fault> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let part = u64::from(byte & 0x7f);
-            if part << shift >> shift != part {
-                break;
-            }
-            number |= part << shift;
-            if byte < 0x80 {
-                return match number <= most {
-                    true => Ok(number),
-                    false => expected(format!("a number of at most {most}")),
-                };
-            }
+    fn number(&mut self, most: u64) -> Result<u64, Expected> {
+        let number = self.blocks.number()?;
+        match number <= most {
+            true => Ok(number),
+            false => expected(format!("a number of at most {most}")),
         }
-        expected("a number of 64 bits")
-    }
-
-    fn next_block(&mut self) -> Result<(), Fault> {
-        let mut head = [0; 8];
-        self.input.read_exact(&mut head)?;
-        let [a, b, c, d, e, f, g, h] = head;
-        let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if length == 0 || length > BLOCK_MAX {
-            return expected(format!("a block of 1 to {BLOCK_MAX} bytes"));
-        }
-        self.block.resize(length, 0);
-        self.input.read_exact(&mut self.block)?;
-        self.at = 0;
-        if crc32c::crc32c(&self.block) != u32::from_le_bytes([e, f, g, h]) {
-            return expected("a block whose checksum is right");
-        }
-        Ok(())
     }
 }

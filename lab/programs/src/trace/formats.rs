@@ -3,11 +3,14 @@
 //! Invariant: one step reads one line or one record, appends what it says, and says
 //! whether there was one.
 
-use super::error::{Fault, expected};
 use super::put;
 use super::registers::{Instruction, Registers};
-use super::source::{Input, read_line, read_record};
+use input::{Fault, Input, expected};
 use memsys::Op;
+use std::io::{self, BufRead};
+
+/// Longest line that is read, in bytes without its end.
+const MAX_LINE: usize = 4096;
 
 /// The little-endian number at `offset` of a record.
 fn word(record: &[u8], offset: usize) -> u64 {
@@ -205,8 +208,27 @@ pub(super) fn each_line(
     line: &mut Vec<u8>,
     take: impl FnOnce(&[u8]) -> Result<(), Fault>,
 ) -> Result<bool, Fault> {
-    if !read_line(&mut **input, line)? {
+    if !input::read_line(&mut **input, line, MAX_LINE)? {
         return Ok(false);
     }
     take(line).map(|()| true)
+}
+
+/// Reads one record of a fixed size. `None` at the end of the input.
+fn read_record<const SIZE: usize>(input: &mut dyn BufRead) -> io::Result<Option<[u8; SIZE]>> {
+    let mut record = [0; SIZE];
+    let mut filled = 0;
+    while filled < SIZE {
+        match input.read(&mut record[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => {
+                let why = format!("it ends after {filled} of {SIZE} bytes");
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            }
+            Ok(read) => filled += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Some(record))
 }

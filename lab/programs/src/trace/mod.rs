@@ -8,25 +8,25 @@
 //! dependences and the instructions between accesses are as each format's reader says.
 
 mod compact;
-mod error;
 mod formats;
 mod put;
 mod registers;
 mod replay;
-mod source;
 
 pub use compact::Writer;
-pub use error::TraceError;
+pub use input::TraceError;
 pub use replay::{File, Replay, listed};
 
 use compact::Compact;
-use error::{Fault, excerpt};
 use formats::Lackey;
+use input::{Expected, Fault, Input, excerpt};
 use memsys::Op;
 use registers::Registers;
-use source::Input;
 use std::io::Read;
 use std::str::FromStr;
+
+/// What contents begin with that xz compressed.
+const XZ: [u8; 6] = *b"\xfd7zXZ\0";
 
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,9 +156,22 @@ impl Reader {
         reader: impl Read + Send + 'static,
         format: Option<Format>,
     ) -> Result<Self, TraceError> {
-        let (head, input) = source::open(name, reader)?;
-        let unknown = || TraceError::Unknown {
+        let begin = || TraceError::unreadable(name, "the beginning");
+        let opened = input::open(reader).map_err(begin())?;
+        let (head, input) = (opened.head, opened.input);
+        let refused = |reason: String| TraceError::Format {
             name: name.to_owned(),
+            reason,
+        };
+        if head.starts_with(&XZ) {
+            let xz = "compressed by xz, which is not read here; decompress it with xz -d first";
+            return Err(refused(xz.to_owned()));
+        }
+        let unknown = || {
+            let list = Format::list();
+            refused(format!(
+                "the contents do not tell the format; name one of {list}"
+            ))
         };
         let format = format
             .or_else(|| Format::detect(name, &head))
@@ -166,13 +179,7 @@ impl Reader {
         let registers = || Box::new(Registers::new());
         let decoder = match format {
             Format::Flm if !head.starts_with(&compact::MAGIC) => return Err(unknown()),
-            Format::Flm => {
-                Decoder::Compact(Compact::new(input).map_err(|source| TraceError::Read {
-                    name: name.to_owned(),
-                    place: "the beginning".to_owned(),
-                    source,
-                })?)
-            }
+            Format::Flm => Decoder::Compact(Compact::new(input).map_err(begin())?),
             Format::ChampSim => Decoder::ChampSim(input, registers()),
             Format::MacSim => Decoder::MacSim(input, registers()),
             Format::Pin => Decoder::Pin(input),
@@ -221,15 +228,15 @@ impl Reader {
         let name = self.name.clone();
         let text = matches!(self.decoder, Decoder::Lackey(..) | Decoder::Cache(_));
         match fault {
-            Fault::Expected(expected) if text => TraceError::Line {
+            Fault::Expected(Expected(expected)) if text => TraceError::Line {
                 name,
                 line: self.place,
                 expected,
-                found: excerpt(&self.line),
+                found: excerpt(&String::from_utf8_lossy(&self.line)),
             },
-            Fault::Expected(expected) => TraceError::Record {
+            Fault::Expected(Expected(expected)) => TraceError::Record {
                 name,
-                record: self.place,
+                place: format!("record {}", self.place),
                 expected,
             },
             Fault::Io(source) => TraceError::Read {

@@ -1,6 +1,6 @@
 //! Appends operations: instructions in a row become one, accesses end where lines do.
 
-use super::error::{Fault, expected};
+use input::{Expected, expected};
 use memsys::Op;
 
 /// Most bytes of one recorded access: the largest that any of the formats' tools
@@ -33,7 +33,7 @@ pub(super) fn access(
 }
 
 /// Refuses what no program could access.
-pub(super) fn check(at: u64, size: u64) -> Result<(), Fault> {
+pub(super) fn check(at: u64, size: u64) -> Result<(), Expected> {
     if at >= 1 << 63 {
         return expected("an address below 2^63");
     }

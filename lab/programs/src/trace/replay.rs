@@ -57,11 +57,7 @@ impl File {
     }
 
     fn reader(&self) -> Result<Reader, TraceError> {
-        let input = (self.open)().map_err(|source| TraceError::Read {
-            name: self.name.clone(),
-            place: "the file".to_owned(),
-            source,
-        })?;
+        let input = (self.open)().map_err(TraceError::unreadable(&self.name, "the file"))?;
         Reader::new(&self.name, input, self.format)
     }
 }
@@ -158,7 +154,7 @@ fn scan(file: &File, pages: &mut Pages) -> Result<Found, TraceError> {
             {
                 return Err(TraceError::Record {
                     name: file.name.clone(),
-                    record: reader.place,
+                    place: format!("record {}", reader.place),
                     expected: format!("at most {PAGES_MAX} pages of 4 KiB in all"),
                 });
             }

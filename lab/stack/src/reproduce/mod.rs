@@ -18,12 +18,12 @@ pub use papers::{PAPERS, Paper};
 
 use crate::error::StackError;
 use crate::plan::Plan;
-use crate::toml_file::Source;
-use figure::{Key, Row};
-use report::claim::{self, Claim, REPRODUCE_SCHEMA, Reproduction};
+use figure::Key;
+use report::claim::{REPRODUCE_SCHEMA, Reproduction};
+use report::figure::{Listed, Wanted};
 use serde::Serialize;
 use setup::Setup;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What is asked of a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,24 +44,9 @@ pub struct Asked {
 pub struct Prepared {
     asked: Asked,
     setup: Setup,
-    figures: Vec<String>,
-    rows: Vec<Row>,
-    keys: Vec<Key>,
+    wanted: Wanted<Key>,
     /// A plan for each run that the figures need.
     pub plans: Vec<Plan>,
-}
-
-/// A figure that can be reproduced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// As it is asked for: `bytefs/fig6`.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// Where it is in the paper.
-    pub source: String,
-    /// How many claims it has.
-    pub claims: usize,
 }
 
 impl Paper {
@@ -70,7 +55,7 @@ impl Paper {
     /// # Errors
     /// Names the file, the line and what was expected there.
     pub fn scales(&self) -> Result<BTreeMap<String, u64>, StackError> {
-        Ok(Setup::read(source(&self.setup))?.scales)
+        Ok(Setup::read(self.setup.source())?.scales)
     }
 
     /// Its title.
@@ -78,7 +63,7 @@ impl Paper {
     /// # Errors
     /// As [`Self::scales`].
     pub fn title(&self) -> Result<String, StackError> {
-        Ok(Setup::read(source(&self.setup))?.title)
+        Ok(Setup::read(self.setup.source())?.title)
     }
 
     /// Its figures.
@@ -86,24 +71,9 @@ impl Paper {
     /// # Errors
     /// As [`Self::scales`].
     pub fn list(&self) -> Result<Vec<Listed>, StackError> {
-        let setup = Setup::read(source(&self.setup))?;
-        let listed = |file: &papers::File| {
-            let read = figure::read(&setup, file.name, &source(file))?;
-            Ok(Listed {
-                name: format!("{}/{}", self.name, file.name),
-                title: read.title,
-                source: read.source,
-                claims: read.rows.len(),
-            })
-        };
-        self.figures.iter().map(listed).collect()
-    }
-}
-
-fn source(file: &papers::File) -> Source {
-    Source {
-        file: file.path.to_owned(),
-        text: file.text.to_owned(),
+        let setup = Setup::read(self.setup.source())?;
+        let read = |file: &report::figure::File| figure::read(&setup, file.name, &file.source());
+        Ok(report::figure::list(self.name, self.figures, read)?)
     }
 }
 
@@ -113,33 +83,17 @@ fn source(file: &papers::File) -> Source {
 /// If there is no such figure, or if a plan file says something else than it should:
 /// then the error names the file, the line and what was expected there.
 pub fn prepare(asked: Asked) -> Result<Prepared, StackError> {
-    let setup = Setup::read(source(&asked.paper.setup))?;
-    let wanted = |file: &&papers::File| asked.figure.as_ref().is_none_or(|f| f == file.name);
-    let files: Vec<&papers::File> = asked.paper.figures.iter().filter(wanted).collect();
-    if files.is_empty() {
-        let names: Vec<&str> = asked.paper.figures.iter().map(|f| f.name).collect();
-        let found = asked.figure.unwrap_or_default();
-        let (paper, names) = (asked.paper.name, names.join(", "));
-        let problem = format!("{paper}: expected one of its figures {names}, found {found:?}");
-        return Err(StackError::Paper(problem));
-    }
-    let mut rows = Vec::new();
-    for file in &files {
-        rows.extend(figure::read(&setup, file.name, &source(file))?.rows);
-    }
-    let keys: BTreeSet<&Key> = rows.iter().flat_map(Row::keys).collect();
-    let keys: Vec<Key> = keys.into_iter().cloned().collect();
-    let plans = keys
-        .iter()
-        .map(|key| setup.plan(key, asked.factor, asked.seed));
+    let setup = Setup::read(asked.paper.setup.source())?;
+    let read = |file: &report::figure::File| figure::read(&setup, file.name, &file.source());
+    let (paper, figure) = (asked.paper, asked.figure.as_deref());
+    let wanted = Wanted::read::<StackError>(paper.name, paper.figures, figure, read)?;
+    let keys = wanted.keys.iter();
+    let plans = keys.map(|key| setup.plan(key, asked.factor, asked.seed));
     let plans = plans.collect::<Result<Vec<Plan>, StackError>>()?;
-    let figures = files.iter().map(|file| file.name.to_owned()).collect();
     Ok(Prepared {
         asked,
         setup,
-        figures,
-        rows,
-        keys,
+        wanted,
         plans,
     })
 }
@@ -148,22 +102,16 @@ impl Prepared {
     /// Sets what `runs` of the plans, in their order, measured beside the claims; what
     /// takes a run that failed is listed with the reason.
     pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
-        let documents = claim::documents(&self.keys, &runs);
-        let claims = self
-            .rows
-            .iter()
-            .map(|row| row.claim(&documents, self.asked.factor));
-        let claims: Vec<Claim> = claims.collect();
         Reproduction {
             schema: REPRODUCE_SCHEMA.to_owned(),
             paper: self.asked.paper.name.to_owned(),
             title: self.setup.title.clone(),
-            figures: self.figures.clone(),
+            figures: self.wanted.names.clone(),
             scale: self.asked.scale.clone(),
             factor: self.asked.factor,
             seed: self.asked.seed,
             notes: self.setup.notes.clone(),
-            claims,
+            claims: self.wanted.claims(&runs, self.asked.factor),
             runs: runs.into_iter().flatten().collect(),
         }
     }

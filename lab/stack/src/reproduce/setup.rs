@@ -37,8 +37,8 @@ use crate::error::StackError;
 use crate::hosts::Behaviour;
 use crate::name::StackName;
 use crate::plan::{Ending, Plan};
-use crate::toml_file::{Source, overlaid};
 use host::HostConfig;
+use input::document::{DocumentError, Source, overlaid};
 use report::claim::Quantity;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -98,8 +98,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn read(source: Source) -> Result<Self, StackError> {
-        let mut file: File = toml::from_str(&source.text).map_err(|e| source.syntax(&e))?;
+    pub(super) fn read(source: Source) -> Result<Self, DocumentError> {
+        let mut file: File = source.parse()?;
         if let Some(factor) = file.scales.values().find(|f| *f.as_ref() == 0) {
             let problem = "expected a scale of at least 1";
             return Err(source.error(factor.span().start, problem));
@@ -168,7 +168,7 @@ impl Setup {
     }
 
     /// The past of the drive: fresh, if a setting does not say.
-    fn past(&self, setting: &Setting) -> Result<Precondition, StackError> {
+    fn past(&self, setting: &Setting) -> Result<Precondition, DocumentError> {
         let Some(said) = &setting.past else {
             return Ok(Precondition::Fresh);
         };
@@ -209,7 +209,7 @@ impl Setup {
         (mut table, mut made): (Table, T),
         layers: [&Knobs; 2],
         factor: u64,
-    ) -> Result<T, StackError> {
+    ) -> Result<T, DocumentError> {
         for (path, value) in layers.into_iter().flatten() {
             let at = value.span().start;
             let refused = |problem: String| self.source.error(at, problem);
@@ -223,7 +223,7 @@ impl Setup {
         Ok(made)
     }
 
-    fn scaled(&self, text: &Spanned<String>, factor: u64) -> Result<String, StackError> {
+    fn scaled(&self, text: &Spanned<String>, factor: u64) -> Result<String, DocumentError> {
         let scaled = scaled(text.as_ref(), factor);
         scaled.map_err(|problem| self.source.error(text.span().start, problem))
     }

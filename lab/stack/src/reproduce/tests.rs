@@ -5,7 +5,7 @@ use super::figure::{Figure, Key};
 use super::setup::Setup;
 use super::{Asked, PAPERS, Paper, Prepared, figure, prepare};
 use crate::plan::{Ending, Plan};
-use crate::toml_file::Source;
+use input::document::Source;
 use report::claim::Claim;
 use serde_json::json;
 use ssd::Precondition;
@@ -29,7 +29,12 @@ fn with_claims(paper: &str, wanted: impl Iterator<Item = String>) -> Prepared {
         ..asked(None, 64)
     });
     let prepared = prepared.unwrap();
-    let ids: BTreeSet<&str> = prepared.rows.iter().map(figure::Row::id).collect();
+    let ids: BTreeSet<&str> = prepared
+        .wanted
+        .rows
+        .iter()
+        .map(|row| &*row.claim.id)
+        .collect();
     for id in wanted {
         assert!(ids.contains(id.as_str()), "{id} is missing");
     }
@@ -46,7 +51,9 @@ fn every_claim_of_bytefs_is_there() {
 /// The claims of the dissertation's chapters on Persimmon have numbers 1 to 12.
 #[test]
 fn every_claim_of_persimmon_is_there_and_has_a_run_or_a_reason() {
-    let rows = with_claims("persimmon", (1..=12).map(|n| format!("P{n}"))).rows;
+    let rows = with_claims("persimmon", (1..=12).map(|n| format!("P{n}")))
+        .wanted
+        .rows;
     for row in rows.iter().filter(|row| row.keys().next().is_none()) {
         let claim = row.claim(&BTreeMap::new(), 64);
         assert!(
@@ -94,7 +101,9 @@ fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
 /// The claims of the paper on HyFiM have numbers 1 to 10; each has a run.
 #[test]
 fn every_claim_of_hyfim_is_there_and_is_measured() {
-    let rows = with_claims("hyfim", (1..=10).map(|n| format!("Y{n}"))).rows;
+    let rows = with_claims("hyfim", (1..=10).map(|n| format!("Y{n}")))
+        .wanted
+        .rows;
     assert!(rows.iter().all(|row| row.keys().next().is_some()));
 }
 
@@ -151,7 +160,7 @@ fn figures_share_runs() {
         "{} of {sum}",
         all.plans.len()
     );
-    let distinct: BTreeSet<&Key> = all.keys.iter().collect();
+    let distinct: BTreeSet<&Key> = all.wanted.keys.iter().collect();
     assert_eq!(distinct.len(), all.plans.len());
 }
 

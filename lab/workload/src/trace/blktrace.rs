@@ -5,10 +5,10 @@
 //! bits, and only a process name of up to [`MAX_NAME`] bytes is kept of it.
 
 use super::Action;
-use super::error::{Expected, expected};
 use super::event::{Event, Kind, Line};
 use super::rwbs::device_number;
 use crate::request::Op;
+use input::{Expected, Fault, expected};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 use units::SECTOR;
@@ -126,26 +126,6 @@ fn number(bytes: &[u8], big: bool) -> u64 {
     }
 }
 
-/// What went wrong with a record.
-pub(super) enum Fault {
-    /// It is not what the format prescribes.
-    Expected(Expected),
-    /// The system refused.
-    Io(io::Error),
-}
-
-impl From<Expected> for Fault {
-    fn from(expected: Expected) -> Self {
-        Self::Expected(expected)
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Reads records in the order of the file.
 pub(super) struct Blktrace {
     action: Action,
@@ -214,9 +194,9 @@ fn record(input: &mut dyn BufRead) -> Result<Option<[u8; RECORD]>, Fault> {
     let mut raw = [0; RECORD];
     match input.read_exact(&mut raw) {
         Ok(()) => Ok(Some(raw)),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(expected(format!(
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => expected(format!(
             "a record of {RECORD} bytes, but the file ends within it"
-        ))?),
+        )),
         Err(e) => Err(e.into()),
     }
 }
@@ -226,9 +206,9 @@ fn payload(input: &mut dyn BufRead, length: u16) -> Result<Vec<u8>, Fault> {
     let mut payload = Vec::new();
     let read = input.take(u64::from(length)).read_to_end(&mut payload)?;
     if read < usize::from(length) {
-        expected(format!(
+        return expected(format!(
             "a payload of {length} bytes, but the file ends within it"
-        ))?;
+        ));
     }
     payload.truncate(MAX_NAME);
     Ok(payload)

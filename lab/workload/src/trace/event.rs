@@ -1,7 +1,7 @@
 //! What one line or record of a trace says, before it becomes a request.
 
-use super::error::{Expected, expected};
 use crate::request::Op;
+use input::{Expected, expected};
 use units::SECTOR;
 
 /// What an event asks for.

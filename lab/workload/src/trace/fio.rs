@@ -6,9 +6,9 @@
 //! writes (`utime_since_now`). Each file counts as a device, numbered by first
 //! appearance, and is also who asked.
 
-use super::error::{Expected, expected};
 use super::event::{Event, Kind, Line, Parser, number};
 use crate::request::Op;
+use input::{Expected, expected};
 
 /// Most files that are told apart; a log with more is refused.
 const MAX_FILES: usize = 4096;

@@ -1,6 +1,5 @@
 //! The formats by name, and which of them some contents are in.
 
-use super::lines::decode;
 use super::{blktrace, rwbs};
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +62,7 @@ impl Format {
         if blktrace::magic(head).is_some() {
             return Some(Self::Blktrace);
         }
-        let text = decode(head);
+        let text = String::from_utf8_lossy(head);
         if text.contains(": block_rq_") {
             return Some(Self::Ftrace);
         }

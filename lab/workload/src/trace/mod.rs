@@ -7,32 +7,32 @@
 //! not sort. The order of the file is kept.
 
 mod blktrace;
-pub(crate) mod error;
 mod event;
 mod fio;
 mod format;
-pub(crate) mod lines;
 mod options;
 mod rwbs;
 mod summary;
 mod text;
 mod write;
 
-pub use error::TraceError;
 pub use format::{Format, UnknownFormat};
-pub use lines::MAX_LINE;
+pub use input::TraceError;
 pub use options::{Action, BadDevices, Devices, Notes, Options};
 pub use summary::{OriginSummary, SizeBucket, Summarizer, Summary};
 pub use write::{WriteError, Written, write};
 
 use crate::request::{Labels, Op, Purpose, Request};
-use blktrace::{Blktrace, Fault};
-use error::{Expected, excerpt, expected};
+use blktrace::Blktrace;
 use event::{Event, Kind, Line, Parser};
+use input::{Expected, Fault, Input, excerpt, expected};
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::Read;
 use std::path::Path;
 use units::{Extent, MIB, Ns, Placement, SECTOR};
+
+/// Longest line that is read, in bytes without its end.
+pub const MAX_LINE: usize = 64 * 1024;
 
 /// Most sectors of one read or write: 256 MiB. The kernel's largest request is
 /// 64 times smaller; the bound keeps what a hostile trace can ask for in check.
@@ -45,7 +45,7 @@ pub const MAX_ADDRESS: u64 = 1 << 54;
 pub struct Trace {
     name: String,
     format: Format,
-    input: Box<dyn BufRead + Send>,
+    input: Input,
     decoder: Decoder,
     line: Vec<u8>,
     lines: u64,
@@ -83,11 +83,7 @@ impl Trace {
         let name = path.as_ref().display().to_string();
         match File::open(path) {
             Ok(file) => Self::from_reader(&name, file, format, options),
-            Err(source) => Err(TraceError::Read {
-                name,
-                place: "the file".to_owned(),
-                source,
-            }),
+            Err(e) => Err(TraceError::unreadable(&name, "the file")(e)),
         }
     }
 
@@ -101,20 +97,21 @@ impl Trace {
         format: Option<Format>,
         options: Options,
     ) -> Result<Self, TraceError> {
-        let source = lines::open(reader).map_err(|source| TraceError::Read {
-            name: name.to_owned(),
-            place: "the beginning".to_owned(),
-            source,
-        })?;
-        let Some(format) = format.or_else(|| Format::detect(&source.head)) else {
-            return Err(TraceError::Unknown {
-                name: name.to_owned(),
-            });
+        let opened = input::open(reader);
+        let opened = opened.map_err(TraceError::unreadable(name, "the beginning"))?;
+        let Some(format) = format.or_else(|| Format::detect(&opened.head)) else {
+            let reason = format!(
+                "expected a trace in one of the formats {}, found none of them; \
+                 name the format if it is one",
+                Format::list()
+            );
+            let name = name.to_owned();
+            return Err(TraceError::Format { name, reason });
         };
         Ok(Self {
             name: name.to_owned(),
             format,
-            input: source.input,
+            input: opened.input,
             decoder: decoder(format, options.action),
             line: Vec::new(),
             lines: 0,
@@ -164,11 +161,13 @@ impl Trace {
 
     fn step_line(&mut self) -> Result<bool, TraceError> {
         self.lines += 1;
-        let read = lines::read_line(&mut *self.input, &mut self.line);
-        if !read.map_err(|e| self.unreadable(format!("line {}", self.lines), e))? {
+        let read = input::read_line(&mut *self.input, &mut self.line, MAX_LINE);
+        let place = format!("line {}", self.lines);
+        if !read.map_err(TraceError::unreadable(&self.name, place))? {
             return Ok(false);
         }
-        let text = lines::decode(&self.line);
+        // Process names may hold any bytes.
+        let text = String::from_utf8_lossy(&self.line);
         let line = text.trim();
         let Decoder::Text(parser) = &mut self.decoder else {
             unreachable!("lines are read of text only");
@@ -199,19 +198,11 @@ impl Trace {
         taken.map_err(|fault| match fault {
             Fault::Expected(Expected(expected)) => TraceError::Record {
                 name: self.name.clone(),
-                offset,
+                place: format!("at byte {offset}"),
                 expected,
             },
-            Fault::Io(e) => self.unreadable(format!("byte {offset}"), e),
+            Fault::Io(e) => TraceError::unreadable(&self.name, format!("byte {offset}"))(e),
         })
-    }
-
-    fn unreadable(&self, place: String, source: io::Error) -> TraceError {
-        TraceError::Read {
-            name: self.name.clone(),
-            place,
-            source,
-        }
     }
 }
 

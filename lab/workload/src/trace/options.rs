@@ -1,7 +1,7 @@
 //! How a trace is to be read, and what reading it left out or changed.
 
-use super::error::{Expected, expected};
 use super::event::Event;
+use input::{Expected, expected};
 use serde::Serialize;
 use std::str::FromStr;
 use units::{Bytes, SECTOR};

@@ -4,9 +4,9 @@
 //! flush before the request, one letter for the operation, then one letter
 //! for each further flag, of which `F` is force unit access.
 
-use super::error::{Expected, expected};
 use super::event::{Event, Kind};
 use crate::request::Op;
+use input::{Expected, expected};
 
 /// The meaning of a word of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 //! Each parser holds only what its format's header or footer made it remember.
 
 use super::Action;
-use super::error::{Expected, expected};
 use super::event::{Event, Kind, Line, Parser, number};
 use super::rwbs;
 use crate::request::Op;
+use input::{Expected, expected};
 
 /// Flashloom's CSV. The header line is optional; the process is all that
 /// follows the fourth comma, so that its name may hold commas.

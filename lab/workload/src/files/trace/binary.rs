@@ -5,21 +5,16 @@ use super::super::{Call, Event, Fd, Name, Names, Setup, Thread};
 use super::item::{Item, STRING};
 use super::state::{OFFSET_MAX, Said, State, number};
 use super::{About, TraceError};
-use crate::trace::error::{Expected, expected};
+use input::blocks::{BlockWriter, Blocks, unzigzag, zigzag};
+use input::{Expected, Fault, Input, expected};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Write};
 
 /// Begins a binary trace. The last byte is the version.
 pub const MAGIC: [u8; 8] = *b"flfiles\x01";
 
-/// Most bytes of a block. A writer closes a block once it is longer than half.
-const BLOCK_MAX: usize = 64 << 10;
-
 /// Longest string.
 const STRING_MAX: u64 = 16 << 10;
-
-/// The window that a reader grants a zstd frame, as for other traces.
-const WINDOW_LOG_MAX: u32 = 27;
 
 /// How hard zstd tries. Higher levels gain a few per cent on such records.
 const LEVEL: i32 = 6;
@@ -55,18 +50,10 @@ impl Ends {
     }
 }
 
-fn zigzag(number: i64) -> u64 {
-    (number << 1 ^ number >> 63) as u64
-}
-
-fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
-}
-
 /// Writes a binary trace.
 pub struct Writer<W: Write> {
-    out: zstd::Encoder<'static, W>,
-    block: Block,
+    out: BlockWriter<W>,
+    ends: Ends,
     /// For each name, one more than its number in the file; 0 if it has none.
     ids: Vec<u32>,
     strings: u32,
@@ -74,55 +61,40 @@ pub struct Writer<W: Write> {
     events: u64,
 }
 
-#[derive(Default)]
-struct Block {
-    bytes: Vec<u8>,
-    ends: Ends,
-}
-
-impl Block {
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.bytes.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
-    }
-}
-
 /// Hands fields to a block; names have their numbers in the file.
-struct Fields<'a> {
-    block: &'a mut Block,
+struct Fields<'a, W: Write> {
+    out: &'a mut BlockWriter<W>,
+    ends: &'a mut Ends,
     ids: &'a [u32],
 }
 
-impl FieldSink for Fields<'_> {
+impl<W: Write> FieldSink for Fields<'_, W> {
     fn fd(&mut self, _: &'static str, fd: Fd) {
-        self.block.ends.fd = fd.0;
-        self.block.varint(fd.0.into());
+        self.ends.fd = fd.0;
+        self.out.number(fd.0.into());
     }
 
     fn name(&mut self, _: &'static str, name: Name) {
         let id = self.ids.get(name.0 as usize).copied().unwrap_or(0);
-        self.block.varint(u64::from(id.max(1) - 1));
+        self.out.number(u64::from(id.max(1) - 1));
     }
 
     fn number(&mut self, key: &'static str, number: u64) {
         if key == "at" {
-            let distance = number.wrapping_sub(self.block.ends.expected()) as i64;
-            self.block.varint(zigzag(distance));
+            let distance = number.wrapping_sub(self.ends.expected()) as i64;
+            self.out.number(zigzag(distance));
         } else {
-            self.block.varint(number);
+            self.out.number(number);
         }
-        self.block.ends.saw(key, number);
+        self.ends.saw(key, number);
     }
 
     fn word(&mut self, _: &'static str, index: usize, _: &'static [&'static str]) {
-        self.block.varint(index as u64);
+        self.out.number(index as u64);
     }
 
     fn bits(&mut self, _: &'static str, bits: u32, _: &'static [&'static str]) {
-        self.block.varint(bits.into());
+        self.out.number(bits.into());
     }
 }
 
@@ -150,11 +122,10 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the system refuses, as for all that follow.
-    pub fn new(mut out: W, about: &About, setup: &Setup, names: &Names) -> io::Result<Self> {
-        out.write_all(&MAGIC)?;
+    pub fn new(out: W, about: &About, setup: &Setup, names: &Names) -> io::Result<Self> {
         let mut writer = Self {
-            out: zstd::Encoder::new(out, LEVEL)?,
-            block: Block::default(),
+            out: BlockWriter::new(out, &MAGIC, LEVEL)?,
+            ends: Ends::default(),
             ids: Vec::new(),
             strings: 1,
             last: 0,
@@ -200,32 +171,34 @@ impl<W: Write> Writer<W> {
         let mut used = NamesOf::default();
         call.put(&mut used);
         self.know(&used, names)?;
-        self.block.bytes.push(call.number());
-        self.block.varint(event.step.thread.0.into());
+        self.out.bytes(&[call.number()]);
+        self.out.number(event.step.thread.0.into());
         let since = event.at.0.wrapping_sub(self.last) as i64;
-        self.block.varint(zigzag(since));
-        self.block.varint(event.took.0);
-        self.block.varint(zigzag(number(event.result)));
-        self.block.ends.begin();
+        self.out.number(zigzag(since));
+        self.out.number(event.took.0);
+        self.out.number(zigzag(number(event.result)));
+        self.ends.begin();
         call.put(&mut Fields {
-            block: &mut self.block,
+            out: &mut self.out,
+            ends: &mut self.ends,
             ids: &self.ids,
         });
         self.last = event.at.0;
         self.events += 1;
-        self.close_block(BLOCK_MAX / 2)
+        self.out.end_item()
     }
 
     fn item(&mut self, item: &Item, names: &Names) -> io::Result<()> {
         let mut used = NamesOf::default();
         item.put(&mut used);
         self.know(&used, names)?;
-        self.block.bytes.push(item.tag());
+        self.out.bytes(&[item.tag()]);
         item.put(&mut Fields {
-            block: &mut self.block,
+            out: &mut self.out,
+            ends: &mut self.ends,
             ids: &self.ids,
         });
-        self.close_block(BLOCK_MAX / 2)
+        self.out.end_item()
     }
 
     /// Writes the strings that were not written yet.
@@ -241,24 +214,11 @@ impl<W: Write> Writer<W> {
                 self.ids[index] = self.strings;
                 let string = names.bytes(*name);
                 let string = &string[..string.len().min(STRING_MAX as usize)];
-                self.block.bytes.push(STRING);
-                self.block.varint(string.len() as u64);
-                self.block.bytes.extend_from_slice(string);
-                self.close_block(BLOCK_MAX / 2)?;
+                self.out.bytes(&[STRING]);
+                self.out.number(string.len() as u64);
+                self.out.bytes(string);
+                self.out.end_item()?;
             }
-        }
-        Ok(())
-    }
-
-    /// Hands the block on if it is longer than `most`.
-    fn close_block(&mut self, most: usize) -> io::Result<()> {
-        let bytes = &mut self.block.bytes;
-        if bytes.len() > most {
-            let length = u32::try_from(bytes.len()).expect("a block is short");
-            self.out.write_all(&length.to_le_bytes())?;
-            self.out.write_all(&crc32c::crc32c(bytes).to_le_bytes())?;
-            self.out.write_all(bytes)?;
-            bytes.clear();
         }
         Ok(())
     }
@@ -269,7 +229,6 @@ impl<W: Write> Writer<W> {
     /// See [`Writer::new`].
     pub fn finish(mut self) -> io::Result<W> {
         self.item(&Item::End(self.events), &Names::default())?;
-        self.close_block(0)?;
         self.out.finish()
     }
 }
@@ -277,58 +236,22 @@ impl<W: Write> Writer<W> {
 /// Reads a binary trace.
 pub(super) struct Binary {
     name: String,
-    input: Box<dyn Read + Send>,
-    block: Vec<u8>,
-    /// Where in the block reading goes on.
-    at: usize,
-    /// Where in the block the item begins that is read.
-    item: usize,
-    /// Where the block begins in the uncompressed contents behind the magic.
-    offset: u64,
+    blocks: Blocks,
+    /// Where the item begins that is read.
+    item: u64,
     ends: Ends,
     /// Each string of the file, in the names of the reader.
     strings: Vec<Name>,
     last: u64,
 }
 
-/// What may be wrong with a block.
-enum Fault {
-    Expected(Expected),
-    Io(io::Error),
-}
-
-impl From<Expected> for Fault {
-    fn from(expected: Expected) -> Self {
-        Self::Expected(expected)
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 impl Binary {
-    pub(super) fn new(name: &str, mut input: Box<dyn BufRead + Send>) -> Result<Self, TraceError> {
-        let mut magic = [0; MAGIC.len()];
-        let opened = input.read_exact(&mut magic).and_then(|()| {
-            let mut decoder = zstd::Decoder::new(input)?;
-            decoder.window_log_max(WINDOW_LOG_MAX)?;
-            Ok(BufReader::new(decoder))
-        });
-        let input = opened.map_err(|source| TraceError::Read {
-            name: name.to_owned(),
-            place: "the beginning".to_owned(),
-            source,
-        })?;
+    pub(super) fn new(name: &str, input: Input) -> Result<Self, TraceError> {
+        let blocks = Blocks::new(input, &MAGIC);
         Ok(Self {
             name: name.to_owned(),
-            input: Box::new(input),
-            block: Vec::new(),
-            at: 0,
+            blocks: blocks.map_err(TraceError::unreadable(name, "the beginning"))?,
             item: 0,
-            offset: 0,
             ends: Ends::default(),
             strings: vec![Name::ROOT],
             last: 0,
@@ -340,25 +263,22 @@ impl Binary {
         self.items(state).map_err(|fault| match fault {
             Fault::Expected(Expected(expected)) => TraceError::Record {
                 name: self.name.clone(),
-                offset: self.offset + self.item as u64,
+                place: format!("at byte {}", self.item),
                 expected,
             },
-            Fault::Io(source) => TraceError::Read {
-                name: self.name.clone(),
-                place: format!("byte {}", self.offset + self.at as u64),
-                source,
-            },
+            Fault::Io(e) => {
+                let place = format!("byte {}", self.blocks.position());
+                TraceError::unreadable(&self.name, place)(e)
+            }
         })
     }
 
     fn items(&mut self, state: &mut State) -> Result<Option<Event>, Fault> {
         loop {
-            if self.at == self.block.len() {
-                self.next_block()?;
-            }
-            self.item = self.at;
-            let tag = self.block[self.at];
-            self.at += 1;
+            let begun = self.blocks.begin_item();
+            self.item = self.blocks.position();
+            begun?;
+            let tag = self.blocks.byte()?;
             if tag == STRING {
                 self.string(state)?;
                 continue;
@@ -368,63 +288,33 @@ impl Binary {
             }
             let item = Item::take(tag, &mut self.source(state, false))?;
             let Some(item) = item else {
-                return Err(Expected(format!("a known tag, not {tag}")).into());
+                return expected(format!("a known tag, not {tag}"));
             };
             if !state.item(item)? {
-                self.last_byte()?;
+                self.blocks.end()?;
                 return Ok(None);
             }
         }
     }
 
-    /// Nothing follows the end.
-    fn last_byte(&mut self) -> Result<(), Fault> {
-        let more = self.at < self.block.len() || self.input.read(&mut [0])? > 0;
-        if more {
-            return Err(Expected("nothing after the end".to_owned()).into());
-        }
-        Ok(())
-    }
-
-    fn next_block(&mut self) -> Result<(), Fault> {
-        let mut head = [0; 8];
-        self.input.read_exact(&mut head)?;
-        let [a, b, c, d, e, f, g, h] = head;
-        let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if length == 0 || length > BLOCK_MAX {
-            return Err(Expected(format!("a block of 1 to {BLOCK_MAX} bytes")).into());
-        }
-        self.offset += self.block.len() as u64 + head.len() as u64;
-        self.block.resize(length, 0);
-        self.input.read_exact(&mut self.block)?;
-        (self.at, self.item) = (0, 0);
-        if crc32c::crc32c(&self.block) != u32::from_le_bytes([e, f, g, h]) {
-            return Err(Expected("a block whose checksum is right".to_owned()).into());
-        }
-        Ok(())
-    }
-
     fn string(&mut self, state: &mut State) -> Result<(), Expected> {
-        let length = varint(&self.block, &mut self.at)?;
-        let end = usize::try_from(length.min(STRING_MAX + 1)).unwrap_or(usize::MAX) + self.at;
-        let Some(string) = self
-            .block
-            .get(self.at..end)
-            .filter(|_| length <= STRING_MAX)
-        else {
+        let length = self.blocks.number()?;
+        let short = usize::try_from(length)
+            .ok()
+            .filter(|_| length <= STRING_MAX);
+        let Some(string) = short.and_then(|length| self.blocks.bytes(length)) else {
             return expected(format!("a string of at most {STRING_MAX} bytes"));
         };
         self.strings.push(state.names.intern(string));
-        self.at = end;
         Ok(())
     }
 
     fn event(&mut self, tag: u8, state: &mut State) -> Result<Event, Expected> {
-        let thread = varint(&self.block, &mut self.at)?;
-        let since = unzigzag(varint(&self.block, &mut self.at)?);
+        let thread = self.blocks.number()?;
+        let since = unzigzag(self.blocks.number()?);
         let at = self.last.wrapping_add(since as u64);
-        let took = varint(&self.block, &mut self.at)?;
-        let result = unzigzag(varint(&self.block, &mut self.at)?);
+        let took = self.blocks.number()?;
+        let result = unzigzag(self.blocks.number()?);
         self.ends.begin();
         let opens = tag == 1;
         let Some(call) = Call::take(tag, &mut self.source(state, opens))? else {
@@ -442,8 +332,7 @@ impl Binary {
 
     fn source<'a>(&'a mut self, state: &'a State, opens: bool) -> Source<'a> {
         Source {
-            block: &self.block,
-            at: &mut self.at,
+            blocks: &mut self.blocks,
             ends: &mut self.ends,
             strings: &self.strings,
             state,
@@ -452,53 +341,27 @@ impl Binary {
     }
 }
 
-fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Expected> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let Some(&byte) = bytes.get(*at) else {
-            return expected("a number inside the block");
-        };
-        *at += 1;
-        let part = u64::from(byte & 0x7f);
-        if part << shift >> shift != part {
-            break;
-        }
-        number |= part << shift;
-        if byte < 0x80 {
-            return Ok(number);
-        }
-    }
-    expected("a number of 64 bits")
-}
-
 /// Takes fields from a block.
 struct Source<'a> {
-    block: &'a [u8],
-    at: &'a mut usize,
+    blocks: &'a mut Blocks,
     ends: &'a mut Ends,
     strings: &'a [Name],
     state: &'a State,
     opens: bool,
 }
 
-impl Source<'_> {
-    fn varint(&mut self) -> Result<u64, Expected> {
-        varint(self.block, self.at)
-    }
-}
-
 impl FieldSource for Source<'_> {
     type Error = Expected;
 
     fn fd(&mut self, _: &'static str) -> Result<Fd, Expected> {
-        let fd = self.varint()?;
+        let fd = self.blocks.number()?;
         let fd = self.state.fd(fd, self.opens)?;
         self.ends.fd = fd.0;
         Ok(fd)
     }
 
     fn name(&mut self, key: &'static str) -> Result<Name, Expected> {
-        let id = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+        let id = usize::try_from(self.blocks.number()?).unwrap_or(usize::MAX);
         match self.strings.get(id) {
             Some(&name) => self.state.path(key, name),
             None => expected("a string that is known"),
@@ -506,7 +369,7 @@ impl FieldSource for Source<'_> {
     }
 
     fn number(&mut self, key: &'static str, max: u64) -> Result<u64, Expected> {
-        let mut number = self.varint()?;
+        let mut number = self.blocks.number()?;
         if key == "at" {
             number = self.ends.expected().wrapping_add(unzigzag(number) as u64);
         }
@@ -522,7 +385,7 @@ impl FieldSource for Source<'_> {
         key: &'static str,
         words: &'static [&'static str],
     ) -> Result<usize, Expected> {
-        let index = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+        let index = usize::try_from(self.blocks.number()?).unwrap_or(usize::MAX);
         if index >= words.len() {
             return expected(format!("`{key}` of {}", words.join(", ")));
         }
@@ -530,37 +393,10 @@ impl FieldSource for Source<'_> {
     }
 
     fn bits(&mut self, key: &'static str, words: &'static [&'static str]) -> Result<u32, Expected> {
-        let bits = self.varint()?;
+        let bits = self.blocks.number()?;
         match u32::try_from(bits) {
             Ok(bits) if bits >> words.len() == 0 => Ok(bits),
             _ => expected(format!("`{key}` of {}", words.join(", "))),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_as_they_are_written() {
-        for number in [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX] {
-            let mut block = Block::default();
-            block.varint(number);
-            let mut at = 0;
-            assert_eq!(varint(&block.bytes, &mut at), Ok(number));
-            assert_eq!(at, block.bytes.len());
-        }
-        assert!(varint(&[0x80], &mut 0).is_err());
-        let long = [0xff; 9].iter().chain(&[2]).copied().collect::<Vec<_>>();
-        assert!(varint(&long, &mut 0).is_err());
-    }
-
-    #[test]
-    fn small_numbers_of_either_sign_are_short() {
-        for number in [0, -1, 1, i64::MIN, i64::MAX] {
-            assert_eq!(unzigzag(zigzag(number)), number);
-        }
-        assert_eq!(zigzag(-1), 1);
     }
 }

@@ -19,14 +19,13 @@ pub use binary::{MAGIC, Writer};
 pub use summary::{FileSummary, FileUse, KindSummary, Summarizer};
 pub use text::TextWriter;
 
-pub use crate::trace::TraceError;
+pub use input::TraceError;
 
 use super::{Event, Names, Setup, Thread};
-use crate::trace::lines;
 use binary::Binary;
 use state::State;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 use text::Text;
@@ -128,11 +127,7 @@ impl FileTrace {
         let name = path.as_ref().display().to_string();
         match File::open(path) {
             Ok(file) => Self::from_reader(&name, file),
-            Err(source) => Err(TraceError::Read {
-                name,
-                place: "the file".to_owned(),
-                source,
-            }),
+            Err(e) => Err(TraceError::unreadable(&name, "the file")(e)),
         }
     }
 
@@ -140,8 +135,8 @@ impl FileTrace {
     /// compressed.
     #[must_use]
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        let open = File::open(path).and_then(lines::open);
-        open.is_ok_and(|source| Form::detect(&source.head).is_some())
+        let open = File::open(path).and_then(input::open);
+        open.is_ok_and(|opened| Form::detect(&opened.head).is_some())
     }
 
     /// Reads from `reader`, called `name` in errors, up to the first event.
@@ -149,19 +144,15 @@ impl FileTrace {
     /// # Errors
     /// If it can not be read or is no trace of file calls.
     pub fn from_reader(name: &str, reader: impl Read + Send + 'static) -> Result<Self, TraceError> {
-        let begin = |source: io::Error| TraceError::Read {
-            name: name.to_owned(),
-            place: "the beginning".to_owned(),
-            source,
-        };
-        let source = lines::open(reader).map_err(begin)?;
-        let decoder = match Form::detect(&source.head) {
-            Some(Form::Flt) => Decoder::Binary(Binary::new(name, source.input)?),
-            Some(Form::Text) => Decoder::Text(Text::new(name, source.input)),
+        let opened = input::open(reader);
+        let opened = opened.map_err(TraceError::unreadable(name, "the beginning"))?;
+        let decoder = match Form::detect(&opened.head) {
+            Some(Form::Flt) => Decoder::Binary(Binary::new(name, opened.input)?),
+            Some(Form::Text) => Decoder::Text(Text::new(name, opened.input)),
             None => {
                 return Err(TraceError::Record {
                     name: name.to_owned(),
-                    offset: 0,
+                    place: "at byte 0".to_owned(),
                     expected: "a trace of file calls".to_owned(),
                 });
             }

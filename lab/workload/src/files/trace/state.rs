@@ -3,7 +3,7 @@
 use super::super::{Call, Errno, Event, Fd, Name, Names, Setup, Step, Thread, ThreadId};
 use super::About;
 use super::item::Item;
-use crate::trace::error::{Expected, expected};
+use input::{Expected, expected};
 use units::Ns;
 
 /// The latest time that is taken: some 146 years, so that sums of a few times

@@ -21,10 +21,10 @@ use super::super::{Call, Errno, Event, Fd, Name, Names, Setup, Thread};
 use super::item::{self, Item};
 use super::state::{OFFSET_MAX, Said, State};
 use super::{About, TraceError};
-use crate::trace::error::{Expected, excerpt, expected};
-use crate::trace::lines;
+use crate::trace::MAX_LINE;
+use input::{Expected, Input, excerpt, expected};
 use std::fmt::Write as _;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 
 /// The first line.
 pub(super) const HEADER: &str = "flashloom file calls 1";
@@ -211,13 +211,13 @@ fn unquote(text: &str) -> Option<(Vec<u8>, &str)> {
 /// Reads a trace as text.
 pub(super) struct Text {
     name: String,
-    input: Box<dyn BufRead + Send>,
+    input: Input,
     line: Vec<u8>,
     lines: u64,
 }
 
 impl Text {
-    pub(super) fn new(name: &str, input: Box<dyn BufRead + Send>) -> Self {
+    pub(super) fn new(name: &str, input: Input) -> Self {
         Self {
             name: name.to_owned(),
             input,
@@ -230,13 +230,10 @@ impl Text {
     pub(super) fn next(&mut self, state: &mut State) -> Result<Option<Event>, TraceError> {
         loop {
             self.lines += 1;
-            let read = lines::read_line(&mut *self.input, &mut self.line);
-            let more = read.map_err(|source| TraceError::Read {
-                name: self.name.clone(),
-                place: format!("line {}", self.lines),
-                source,
-            })?;
-            let text = lines::decode(&self.line);
+            let read = input::read_line(&mut *self.input, &mut self.line, MAX_LINE);
+            let place = format!("line {}", self.lines);
+            let more = read.map_err(TraceError::unreadable(&self.name, place))?;
+            let text = String::from_utf8_lossy(&self.line);
             let line = text.trim();
             let taken = match () {
                 () if !more => expected("the line `end` at the end"),

@@ -1,28 +1,59 @@
-//! TOML files whose errors name the file, the line and what was expected.
+//! Documents in TOML, whose errors name the file, the line and what was expected.
 
-use crate::error::StackError;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
+/// What is wrong with a document.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// A file that the system refused to read.
+    #[error("{file}: can not be read: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A place in a file that says something else than it should.
+    #[error("{file}:{line}: {problem}")]
+    Place {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What was expected.
+        problem: String,
+    },
+}
+
 /// A file that has been read.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) file: String,
-    pub(crate) text: String,
+pub struct Source {
+    /// What it is called.
+    pub file: String,
+    /// What it says.
+    pub text: String,
 }
 
 /// A value of a file, where it stands, and the keys that lead to it.
-pub(crate) struct Leaf {
-    pub(crate) path: Vec<String>,
-    pub(crate) value: Value,
-    pub(crate) span: Range<usize>,
+pub struct Leaf {
+    /// The keys.
+    pub path: Vec<String>,
+    /// The value.
+    pub value: Value,
+    /// Its bytes in the text.
+    pub span: Range<usize>,
 }
 
 impl Source {
-    pub(crate) fn read(path: &str) -> Result<Self, StackError> {
-        let text = std::fs::read_to_string(path).map_err(|source| StackError::Read {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn read(path: &str) -> Result<Self, DocumentError> {
+        let text = std::fs::read_to_string(path).map_err(|source| DocumentError::Read {
             file: path.to_owned(),
             source,
         })?;
@@ -32,12 +63,20 @@ impl Source {
         })
     }
 
+    /// All of it as a `T`.
+    ///
+    /// # Errors
+    /// Says at which line it is none, and why.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
+        toml::from_str(&self.text).map_err(|e| self.syntax(&e))
+    }
+
     /// The error that `problem` at byte `at` of this file is.
-    pub(crate) fn error(&self, at: usize, problem: impl Into<String>) -> StackError {
+    pub fn error(&self, at: usize, problem: impl Into<String>) -> DocumentError {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let breaks = before.iter().filter(|&&byte| byte == b'\n').count();
         let problem: String = problem.into();
-        StackError::File {
+        DocumentError::Place {
             file: self.file.clone(),
             line: breaks + 1,
             problem: problem.lines().collect::<Vec<_>>().join("; "),
@@ -45,16 +84,19 @@ impl Source {
     }
 
     /// The error of the parser, at its place.
-    pub(crate) fn syntax(&self, error: &toml::de::Error) -> StackError {
+    fn syntax(&self, error: &toml::de::Error) -> DocumentError {
         let at = error.span().map_or(0, |span| span.start);
         self.error(at, error.message())
     }
 
     /// All values of the file that are no tables, in the order in which they
     /// stand.
-    pub(crate) fn leaves(&self) -> Result<Vec<Leaf>, StackError> {
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn leaves(&self) -> Result<Vec<Leaf>, DocumentError> {
         let table = DeTable::parse(&self.text).map_err(|e| self.syntax(&e))?;
-        let values: Table = toml::from_str(&self.text).map_err(|e| self.syntax(&e))?;
+        let values: Table = self.parse()?;
         let mut leaves = Vec::new();
         collect(table.get_ref(), &values, &mut Vec::new(), &mut leaves);
         leaves.sort_by_key(|leaf| leaf.span.start);
@@ -82,7 +124,7 @@ fn collect(spans: &DeTable<'_>, values: &Table, path: &mut Vec<String>, leaves: 
 }
 
 /// Lays `value` over what `path` leads to in `table`; makes tables on the way.
-pub(crate) fn set(table: &mut Table, path: &[String], value: Value) {
+fn set(table: &mut Table, path: &[String], value: Value) {
     let Some((key, rest)) = path.split_first() else {
         return;
     };
@@ -101,8 +143,11 @@ pub(crate) fn set(table: &mut Table, path: &[String], value: Value) {
     }
 }
 
-/// `base` with `leaf` laid over it; an error says what would have been accepted.
-pub(crate) fn overlaid<T: DeserializeOwned>(
+/// `base` with `value` laid over what `path` leads to.
+///
+/// # Errors
+/// Says what would have been accepted there.
+pub fn overlaid<T: DeserializeOwned>(
     base: &mut Table,
     path: &[String],
     value: Value,

@@ -1,6 +1,5 @@
 //! What can be wrong with a trace.
 
-use super::Format;
 use std::io;
 
 /// A trace that can not be read further. Each names the file, the place and
@@ -30,38 +29,73 @@ pub enum TraceError {
         found: String,
     },
     /// A binary record is not what its format prescribes.
-    #[error("{name}: at byte {offset}: expected {expected}")]
+    #[error("{name}: {place}: expected {expected}")]
     Record {
         /// The file.
         name: String,
-        /// Where the record begins, after decompression.
-        offset: u64,
+        /// Which record, or where it begins after decompression.
+        place: String,
         /// What should stand there.
         expected: String,
     },
-    /// The contents are of no known format.
-    #[error(
-        "{name}: expected a trace in one of the formats {}, found none of them; \
-         name the format if it is one",
-        Format::list()
-    )]
-    Unknown {
+    /// The contents are of no format that is read.
+    #[error("{name}: {reason}")]
+    Format {
         /// The file.
         name: String,
+        /// Why not.
+        reason: String,
     },
+}
+
+impl TraceError {
+    /// That `place` of the file `name` can not be read, by what the system said.
+    pub fn unreadable(name: &str, place: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let (name, place) = (name.to_owned(), place.into());
+        move |source| Self::Read {
+            name,
+            place,
+            source,
+        }
+    }
 }
 
 /// What a parser expected. Whoever drives it knows the file and the place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Expected(pub(crate) String);
+pub struct Expected(pub String);
+
+/// What a parser expected, or what the system said while it read on.
+#[derive(Debug)]
+pub enum Fault {
+    /// It is not what the format prescribes.
+    Expected(Expected),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<Expected> for Fault {
+    fn from(expected: Expected) -> Self {
+        Self::Expected(expected)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
 
 /// Refuses, saying what was expected.
-pub(crate) fn expected<T>(what: impl Into<String>) -> Result<T, Expected> {
-    Err(Expected(what.into()))
+///
+/// # Errors
+/// Always.
+pub fn expected<T, E: From<Expected>>(what: impl Into<String>) -> Result<T, E> {
+    Err(Expected(what.into()).into())
 }
 
 /// The beginning of `text`, for an error message.
-pub(crate) fn excerpt(text: &str) -> String {
+#[must_use]
+pub fn excerpt(text: &str) -> String {
     const MAX: usize = 60;
     let mut start: String = text.chars().take(MAX).collect();
     if start.len() < text.len() {

@@ -1,15 +1,11 @@
 //! Bytes and lines of a file that may be compressed and may be hostile.
 //!
-//! Invariant: no line longer than [`MAX_LINE`] is ever held, and nothing is
+//! Invariant: no line is held that is longer than who reads it grants, and nothing is
 //! allocated by a length that the input states. The one exception is the
-//! window of a zstd frame, which is bounded by `WINDOW_LOG_MAX`.
+//! window of a zstd frame, which is bounded by [`WINDOW_LOG_MAX`].
 
 use flate2::bufread::MultiGzDecoder;
-use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-
-/// Longest line that is read, in bytes without its end.
-pub const MAX_LINE: usize = 64 * 1024;
 
 /// How much of the beginning is looked at to tell the format.
 const HEAD: u64 = 16 * 1024;
@@ -17,29 +13,38 @@ const HEAD: u64 = 16 * 1024;
 /// 128 MiB, which is what `zstd --long` needs and what its tool accepts.
 const WINDOW_LOG_MAX: u32 = 27;
 
+/// Bytes that are read on.
+pub type Input = Box<dyn BufRead + Send>;
+
 /// A decompressed source, and what it begins with.
-pub(crate) struct Source {
+pub struct Opened {
     /// All of it, the beginning included.
-    pub(crate) input: Box<dyn BufRead + Send>,
+    pub input: Input,
     /// Its first bytes.
-    pub(crate) head: Vec<u8>,
+    pub head: Vec<u8>,
 }
 
 /// Opens `reader`, decompressing gzip and zstd as their first bytes tell.
-pub(crate) fn open(reader: impl Read + Send + 'static) -> io::Result<Source> {
+///
+/// # Errors
+/// If the system refuses to read the beginning, or the compression is broken there.
+pub fn open(reader: impl Read + Send + 'static) -> io::Result<Opened> {
     let (magic, raw) = peek(reader, 4)?;
     let plain: Box<dyn Read + Send> = match magic.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(raw))),
-        [0x28, 0xb5, 0x2f, 0xfd] => {
-            let mut decoder = zstd::Decoder::new(raw)?;
-            decoder.window_log_max(WINDOW_LOG_MAX)?;
-            Box::new(decoder)
-        }
+        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(unzstd(raw)?),
         _ => Box::new(raw),
     };
     let (head, input) = peek(plain, HEAD)?;
-    let input = Box::new(BufReader::with_capacity(MAX_LINE, input));
-    Ok(Source { input, head })
+    let input = Box::new(BufReader::with_capacity(1 << 16, input));
+    Ok(Opened { input, head })
+}
+
+/// What a zstd frame holds.
+pub(crate) fn unzstd<R: Read>(raw: R) -> io::Result<zstd::Decoder<'static, BufReader<R>>> {
+    let mut decoder = zstd::Decoder::new(raw)?;
+    decoder.window_log_max(WINDOW_LOG_MAX)?;
+    Ok(decoder)
 }
 
 /// The first `count` bytes, and a reader that still begins with them.
@@ -53,15 +58,18 @@ fn peek<R: Read + Send>(
     Ok((head, whole))
 }
 
-/// Reads one line into `line`, without its end. `false` at the end of the
-/// input; an error of kind `InvalidData` for a line that is too long.
-pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+/// Reads one line of up to `most` bytes into `line`, without its end. `false` at the end
+/// of the input.
+///
+/// # Errors
+/// If the system refuses; of kind `InvalidData` for a line that is too long.
+pub fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     line.clear();
-    let read = input.take(MAX_LINE as u64 + 1).read_until(b'\n', line)?;
+    let read = input.take(most as u64 + 1).read_until(b'\n', line)?;
     if line.last() == Some(&b'\n') {
         line.pop();
-    } else if line.len() > MAX_LINE {
-        let why = format!("it is longer than {MAX_LINE} bytes");
+    } else if line.len() > most {
+        let why = format!("it is longer than {most} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     if line.last() == Some(&b'\r') {
@@ -70,22 +78,18 @@ pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Resu
     Ok(read > 0)
 }
 
-/// The bytes as text. Process names may hold any bytes, so what is no UTF-8 is
-/// replaced rather than refused.
-pub(crate) fn decode(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MOST: usize = 4096;
+
     fn lines(bytes: &'static [u8]) -> Vec<String> {
-        let mut source = open(bytes).unwrap();
+        let mut opened = open(bytes).unwrap();
         let mut line = Vec::new();
         let mut all = Vec::new();
-        while read_line(&mut source.input, &mut line).unwrap() {
-            all.push(decode(&line).into_owned());
+        while read_line(&mut opened.input, &mut line, MOST).unwrap() {
+            all.push(String::from_utf8(line.clone()).unwrap());
         }
         all
     }
@@ -100,12 +104,12 @@ mod tests {
     fn the_longest_line_passes_and_one_byte_more_does_not() {
         let read = |length: usize| {
             let mut input = Cursor::new(vec![b'x'; length]);
-            read_line(&mut input, &mut Vec::new())
+            read_line(&mut input, &mut Vec::new(), MOST)
         };
-        assert!(read(MAX_LINE).unwrap());
+        assert!(read(MOST).unwrap());
         assert_eq!(
-            read(MAX_LINE + 1).unwrap_err().to_string(),
-            "it is longer than 65536 bytes"
+            read(MOST + 1).unwrap_err().to_string(),
+            "it is longer than 4096 bytes"
         );
     }
 

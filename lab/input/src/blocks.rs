@@ -1,0 +1,229 @@
+//! What our own binary traces are made of: a magic number, then a zstd frame of blocks,
+//! each with its length and checksum; numbers take as many bytes as they need.
+//!
+//! Invariant: what is read of a block lies inside it, and one block is held at a time.
+
+use crate::error::{Expected, Fault, expected};
+use crate::stream::{Input, unzstd};
+use std::io::{self, BufReader, Read, Write};
+
+/// Most bytes of a block. A writer closes a block once it is longer than half.
+const BLOCK_MAX: usize = 64 << 10;
+
+/// Writes blocks.
+pub struct BlockWriter<W: Write> {
+    out: zstd::Encoder<'static, W>,
+    block: Vec<u8>,
+}
+
+impl<W: Write> BlockWriter<W> {
+    /// Begins with `magic`, to be compressed at `level` of zstd.
+    ///
+    /// # Errors
+    /// If the system refuses, as for all that follow.
+    pub fn new(mut out: W, magic: &[u8], level: i32) -> io::Result<Self> {
+        out.write_all(magic)?;
+        Ok(Self {
+            out: zstd::Encoder::new(out, level)?,
+            block: Vec::new(),
+        })
+    }
+
+    /// Puts bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.block.extend_from_slice(bytes);
+    }
+
+    /// Puts a number: 7 bits a byte, the lowest first.
+    pub fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.block.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.block.push(number as u8);
+    }
+
+    /// Says that what was put is whole: here a block may end.
+    ///
+    /// # Errors
+    /// See [`BlockWriter::new`].
+    pub fn end_item(&mut self) -> io::Result<()> {
+        self.close(BLOCK_MAX / 2)
+    }
+
+    /// Hands the block on if it is longer than `most`.
+    fn close(&mut self, most: usize) -> io::Result<()> {
+        if self.block.len() > most {
+            let length = u32::try_from(self.block.len()).expect("a block is short");
+            let sum = crc32c::crc32c(&self.block);
+            self.out.write_all(&length.to_le_bytes())?;
+            self.out.write_all(&sum.to_le_bytes())?;
+            self.out.write_all(&self.block)?;
+            self.block.clear();
+        }
+        Ok(())
+    }
+
+    /// Ends the last block and the file.
+    ///
+    /// # Errors
+    /// See [`BlockWriter::new`].
+    pub fn finish(mut self) -> io::Result<W> {
+        self.close(0)?;
+        self.out.finish()
+    }
+}
+
+/// Reads what [`BlockWriter`] wrote.
+pub struct Blocks {
+    input: Box<dyn Read + Send>,
+    block: Vec<u8>,
+    /// Where in the block reading goes on.
+    at: usize,
+    /// Where the block begins in the uncompressed contents behind the magic.
+    offset: u64,
+}
+
+impl Blocks {
+    /// Reads on behind `magic`, which whoever opened the file has seen.
+    ///
+    /// # Errors
+    /// If the system refuses, or what follows is not compressed.
+    pub fn new(mut input: Input, magic: &[u8]) -> io::Result<Self> {
+        input.read_exact(&mut vec![0; magic.len()])?;
+        Ok(Self {
+            input: Box::new(BufReader::new(unzstd(input)?)),
+            block: Vec::new(),
+            at: 0,
+            offset: 0,
+        })
+    }
+
+    /// Where reading goes on in the uncompressed contents behind the magic.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.offset + self.at as u64
+    }
+
+    /// Goes on to the next block if this one has been read.
+    ///
+    /// # Errors
+    /// If there is none, or it is not whole.
+    pub fn begin_item(&mut self) -> Result<(), Fault> {
+        if self.at < self.block.len() {
+            return Ok(());
+        }
+        let mut head = [0; 8];
+        self.input.read_exact(&mut head)?;
+        let [a, b, c, d, e, f, g, h] = head;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        if length == 0 || length > BLOCK_MAX {
+            return expected(format!("a block of 1 to {BLOCK_MAX} bytes"));
+        }
+        self.offset += self.block.len() as u64 + head.len() as u64;
+        self.at = 0;
+        self.block.resize(length, 0);
+        self.input.read_exact(&mut self.block)?;
+        if crc32c::crc32c(&self.block) != u32::from_le_bytes([e, f, g, h]) {
+            return expected("a block whose checksum is right");
+        }
+        Ok(())
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// If the block ends before.
+    pub fn byte(&mut self) -> Result<u8, Expected> {
+        let Some(&byte) = self.block.get(self.at) else {
+            return expected("an item that ends in its block");
+        };
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The next `count` bytes, if the block has them.
+    pub fn bytes(&mut self, count: usize) -> Option<&[u8]> {
+        let bytes = self.block.get(self.at..self.at.checked_add(count)?)?;
+        self.at += count;
+        Some(bytes)
+    }
+
+    /// The next number.
+    ///
+    /// # Errors
+    /// If the block ends before, or it has more than 64 bits.
+    pub fn number(&mut self) -> Result<u64, Expected> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let part = u64::from(byte & 0x7f);
+            if part << shift >> shift != part {
+                break;
+            }
+            number |= part << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        expected("a number of 64 bits")
+    }
+
+    /// Refuses what follows the end.
+    ///
+    /// # Errors
+    /// If anything does.
+    pub fn end(&mut self) -> Result<(), Fault> {
+        if self.at < self.block.len() || self.input.read(&mut [0])? > 0 {
+            return expected("nothing after the end");
+        }
+        Ok(())
+    }
+}
+
+/// A number of either sign, such that small ones are short.
+#[must_use]
+pub const fn zigzag(number: i64) -> u64 {
+    (number << 1 ^ number >> 63) as u64
+}
+
+/// What [`zigzag`] made of a number, undone.
+#[must_use]
+pub const fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(put: impl FnOnce(&mut BlockWriter<Vec<u8>>)) -> Blocks {
+        let mut writer = BlockWriter::new(Vec::new(), b"magic", 1).unwrap();
+        put(&mut writer);
+        let written = io::Cursor::new(writer.finish().unwrap());
+        let mut blocks = Blocks::new(Box::new(written), b"magic").unwrap();
+        blocks.begin_item().unwrap();
+        blocks
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        let numbers = [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX];
+        let mut read = blocks(|writer| numbers.into_iter().for_each(|n| writer.number(n)));
+        for number in numbers {
+            assert_eq!(read.number(), Ok(number));
+        }
+        assert!(read.end().is_ok());
+        assert!(blocks(|writer| writer.bytes(&[0x80])).number().is_err());
+        let long = [0xff; 9].iter().chain(&[2]).copied().collect::<Vec<_>>();
+        assert!(blocks(|writer| writer.bytes(&long)).number().is_err());
+    }
+
+    #[test]
+    fn small_numbers_of_either_sign_are_short() {
+        for number in [0, -1, 1, i64::MIN, i64::MAX] {
+            assert_eq!(unzigzag(zigzag(number)), number);
+        }
+        assert_eq!(zigzag(-1), 1);
+    }
+}

@@ -1,0 +1,16 @@
+//! How files are read that others wrote: contents that may be compressed, by line, record
+//! and block, and documents in TOML.
+//!
+//! Invariants: nothing is allocated by a length that a file states, but for the window of
+//! a zstd frame and a block of ours, which are bounded; whatever is refused is named by
+//! its file, its place and what was expected there.
+//!
+//! It must not know what is read: formats belong to who reads them.
+
+pub mod blocks;
+pub mod document;
+mod error;
+mod stream;
+
+pub use error::{Expected, Fault, TraceError, excerpt, expected};
+pub use stream::{Input, Opened, open, read_line};
