@@ -3,8 +3,9 @@
 //!
 //! Invariants: a rule looks at values only (source texts, crates, limits) and
 //! gives findings; whatever touches the disk or starts a program is in [`tree`],
-//! [`program`], or a module that is called as a command is. A finding names a place and a remedy. This crate depends on no
-//! other crate of the workspace, so that it still runs when they do not build.
+//! [`program`], or a module that is called as a command is. A finding names a place and a remedy.
+//! This crate depends on no other crate of the workspace, so that it still runs when they do not
+//! build.
 
 pub mod bench;
 pub mod check;

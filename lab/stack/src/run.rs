@@ -121,8 +121,8 @@ impl Outcome {
     }
 }
 
-/// Limits that a file system, a layer, a mapping and the drive below them met, in the order of the first times,
-/// which are counted from `origin`.
+/// Limits that a file system, a layer, a mapping and the drive below them met, in the order of the
+/// first times, which are counted from `origin`.
 pub(crate) fn refusals(of_body: &Refusals, port: &Attached, origin: Ns) -> Vec<Refused> {
     let zones = port.device().drive().zones();
     let of_drive = zones.map_or_else(Refusals::default, ssd::Zones::refusals);
