@@ -11,7 +11,7 @@ and on the command line. Plans and records are values that can be kept and sent.
 
 from ._native import Error, Line, Write
 from .names import Named, Parameter, WorkloadEntry, drives, metrics, stacks, workloads
-from .plans import Drive, Plan, Workload
+from .plans import Drive, Plan, Stack, Workload
 from .records import Run, Runs, load
 from .running import compare, run
 from .sweeps import sweep
@@ -25,6 +25,7 @@ __all__ = [
     "Plan",
     "Run",
     "Runs",
+    "Stack",
     "Workload",
     "WorkloadEntry",
     "Write",

@@ -1,4 +1,4 @@
-"""Drives, workloads and plans: what a run is a function of.
+"""Drives, stacks, workloads and plans: what a run is a function of.
 
 Invariant: all of these are values. They can be compared, sent to other processes and
 kept, and a plan that is read again is the same plan.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Optional, Union
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _native
 from ._native import Line, Write
+
+if TYPE_CHECKING:
+    from .records import Run
 
 Victim = Callable[[list[Line]], Line]
 Placement = Callable[[Write], int]
@@ -51,6 +54,72 @@ class Workload(str):
         return super().__new__(cls, f"{name}{joint}{told}")
 
 
+class Stack:
+    """A stack: a host on a drive, and the knobs that differ from what is usual.
+
+    ``Stack("ext4+writeback@fdp", size="1GiB", **{"page_cache.memory": "64MiB"})`` takes the
+    knobs of ``flashloom drives`` and of ``flashloom stacks``. It stands wherever the name
+    of a stack does; what is chosen there comes before what it has of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        drive: Union[Drive, str, None] = None,
+        size: Union[str, int, None] = None,
+        **knobs: Any,
+    ):
+        self.name, self.drive, self.size, self.own = str(name), drive, words(size), knobs
+        # What it takes is found out now, whatever the workload will be.
+        told = self.plan("randread").fields
+        # A drive has its name from its file.
+        del told["drive"]["name"]
+        self.knobs: dict[str, Any] = flat(told["drive"])
+        self.knobs |= flat(told["host"], "host.") | flat(told["page_cache"], "page_cache.")
+
+    @property
+    def host(self) -> str:
+        """What asks the drive: ``raw`` for requests as they are, or a file system."""
+        return self.name.split("@")[0].split("+")[0]
+
+    @property
+    def switches(self) -> list[str]:
+        """What differs of the host."""
+        return self.name.split("@")[0].split("+")[1:]
+
+    @property
+    def interface(self) -> str:
+        """How the drive is spoken to, such as ``fdp``."""
+        return self.name.split("@")[1]
+
+    def setting(self, **knobs: Any) -> Stack:
+        """The same stack with other values of these knobs."""
+        return Stack(self.name, self.drive, self.size, **(self.own | knobs))
+
+    def plan(self, workload: Optional[str] = None, **choices: Any) -> Plan:
+        """A plan of ``workload`` on it, with the choices of :meth:`Plan.make`."""
+        return Plan.make(self, workload, **choices)
+
+    def run(self, workload: Optional[str] = None, *, heard: Any = None, **choices: Any) -> Run:
+        """Runs ``workload`` on it, as :func:`flashloom.run` does."""
+        from . import running
+
+        return running.run(self, workload, heard=heard, **choices)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stack) and (self.name, self.knobs) == (other.name, other.knobs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        own = {"drive": self.drive, "size": self.size} | self.own
+        told = "".join(f", {name}={value!r}" for name, value in own.items() if value is not None)
+        return f"Stack({self.name!r}{told})"
+
+
 @dataclass(frozen=True)
 class Choices:
     """What all plans of a call have in common, as the compiled half takes it.
@@ -66,6 +135,17 @@ class Choices:
     knobs: Optional[Mapping[str, Any]] = None
     victim: Optional[Victim] = None
     placement: Optional[Placement] = None
+
+    def on(self, stack: Union[Stack, str]) -> Choices:
+        """The same with what ``stack`` has of its own."""
+        if not isinstance(stack, Stack):
+            return self
+        return replace(
+            self,
+            drive=stack.drive if self.drive is None else self.drive,
+            size=stack.size if self.size is None else self.size,
+            knobs=stack.own | dict(self.knobs or {}),
+        )
 
     def chosen(self) -> Any:
         name, size, set_ = self.drive, words(self.size), []
@@ -92,7 +172,7 @@ class Plan:
     @classmethod
     def make(
         cls,
-        stack: str,
+        stack: Union[Stack, str],
         workload: Optional[str] = None,
         *,
         past: Optional[str] = None,
@@ -103,7 +183,7 @@ class Plan:
         ``choices`` are ``drive``, ``size``, ``seed``, ``timeline`` (such as ``"10ms"``),
         ``knobs``, ``victim`` and ``placement``.
         """
-        chosen = Choices(**choices)
+        chosen = Choices(**choices).on(stack)
         document = _native.plan(str(stack), words(workload), past, chosen.chosen())
         return cls(document, chosen.victim, chosen.placement)
 
@@ -111,14 +191,21 @@ class Plan:
     def compared(
         cls,
         workload: str = "rocksdb",
-        stacks: Optional[list[str]] = None,
+        stacks: Optional[Sequence[Union[Stack, str]]] = None,
         pasts: Optional[list[str]] = None,
         **choices: Any,
     ) -> list[Plan]:
-        """The plans of ``flashloom compare``."""
+        """The plans of ``flashloom compare``, each with what its stack has of its own."""
         chosen = Choices(**choices)
         names = None if stacks is None else [str(stack) for stack in stacks]
         documents = _native.compared(str(workload), names, pasts, chosen.chosen())
+        named = stacks or [""]
+        for at, document in enumerate(documents):
+            # All stacks with one past come before all with the next.
+            stack = named[at % len(named)]
+            if isinstance(stack, Stack):
+                past, own = json.loads(document)["precondition"], chosen.on(stack).chosen()
+                documents[at] = _native.compared(str(workload), [stack.name], [past], own)[0]
         return [cls(text, chosen.victim, chosen.placement) for text in documents]
 
     @classmethod
@@ -139,6 +226,17 @@ class Plan:
             f"Plan({told['stack']} {told['workload']}, {told['precondition']}, "
             f"seed {told['seed']}{policies})"
         )
+
+
+def flat(config: Mapping[str, Any], part: str = "") -> dict[str, Any]:
+    """The knobs of a configuration by the names that are set, all after ``part``."""
+    knobs: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            knobs |= flat(value, f"{part}{name}.")
+        elif value is not None:
+            knobs[part + name] = value
+    return knobs
 
 
 def assignments(knobs: Mapping[str, Any]) -> list[str]:

@@ -7,19 +7,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from . import _native
-from .plans import Plan
+from .plans import Plan, Stack
 from .records import Run, Runs
 
 Heard = Callable[[int, int], object]
 
 
 def run(
-    stack: str,
+    stack: Union[Stack, str],
     workload: Optional[str] = None,
     *,
     past: Optional[str] = None,
@@ -36,7 +36,7 @@ def run(
 
 def compare(
     workload: str = "rocksdb",
-    stacks: Optional[list[str]] = None,
+    stacks: Optional[Sequence[Union[Stack, str]]] = None,
     pasts: Optional[list[str]] = None,
     *,
     threads: Optional[int] = None,

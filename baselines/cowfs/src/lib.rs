@@ -53,8 +53,8 @@
 //! [`format`](self) has one home per byte layout; `fs` what all verbs share; `nodes` and
 //! `forest` nodes and how they come to be changed; `walk` and `edit` items; `refs` and
 //! `space` extents; `names`, `inodes`, `xattrs` and `pieces` files; `write`, `read` and
-//! `range` contents; `clone` and `snapshot` what is shared; `commit` and `forced` what makes them durable; `replay` what follows a
-//! power cut; `persist` the strategies; `check` the checker.
+//! `range` contents; `clone` and `snapshot` what is shared; `commit` and `forced` what makes them
+//! durable; `replay` what follows a power cut; `persist` the strategies; `check` the checker.
 
 mod body;
 mod check;

@@ -3,8 +3,8 @@
 //! The **body** knows the format: superblock, groups, bitmaps, inodes, extents,
 //! directories. How a change of it persists is a **strategy** ([`Persist`]) that
 //! the body takes as a parameter: the block journal of ext4 is one ([`jbd2`]);
-//! byte-granular journals ([`lines::undo`]) and transactions in firmware are others. So the body never touches a
-//! medium, and nothing but the strategy knows whether it has blocks.
+//! byte-granular journals ([`lines::undo`]) and transactions in firmware are others. So the body
+//! never touches a medium, and nothing but the strategy knows whether it has blocks.
 //!
 //! # Invariants
 //!

@@ -10,11 +10,12 @@
 //! | heads | from byte 64 on, a line for each slot |
 //! | contents | behind the heads, 4 KiB for each slot |
 //!
-//! | head of a slot | |
-//! | --- | --- |
-//! | tag | u64: the sector plus one, or 0 for a free slot, and above that 32 bits CRC-32C of it and of the slot |
-//! | number | u64: of the version |
-//! | checksum | u64: CRC-32C of slot, number and contents |
+//! The head of a slot is
+//!
+//! - tag, u64: the sector plus one, or 0 for a free slot, and above that 32 bits CRC-32C of it and
+//!   of the slot
+//! - number, u64: of the version
+//! - checksum, u64: CRC-32C of slot, number and contents
 //!
 //! Invariants: a slot that is not free is whole: contents, number and sum were durable before
 //! its tag was. Of a sector one slot has a version, but for two while a newer one is being

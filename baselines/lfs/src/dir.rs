@@ -2,7 +2,8 @@
 //!
 //! Invariants: a block of entries is in memory at most once, and stays while it is
 //! dirty; it is written by checkpoints and by nobody else, so a power cut finds all names
-//! as of one instant, but for those of files that were forced. Callers hold the directory exclusively where they change it.
+//! as of one instant, but for those of files that were forced. Callers hold the directory
+//! exclusively where they change it.
 
 use crate::format::dentry::{self, Entry, IN_BLOCK, IN_INODE, LEVELS, Shape};
 use crate::format::{BLOCK, Block, NEW_ADDR, blank, node};

@@ -4,13 +4,13 @@
 //! | --- | --- | --- |
 //! | interrupt and handler | 2 µs | a choice of ours: a switch's worth of kernel, `skybyte` Table II |
 //! | shootdown | 4 µs, 1 µs where it only interrupts | a choice of ours: the range measured on Linux |
-//! | command by which chunks are dropped | 2 µs | a choice of ours: it ends with an interrupt and its handler as well |
-//! | pages that go back at once | 32 | what Linux reclaims at once, for one shootdown (`SWAP_CLUSTER_MAX`, `try_to_unmap_flush`) |
+//! | command that drops chunks | 2 µs | a choice of ours: it ends with an interrupt and its handler |
+//! | pages that go back at once | 32 | `SWAP_CLUSTER_MAX` of Linux, for one `try_to_unmap_flush` |
 //! | PLB | 64 entries | `skybyte` 3.3 |
 //! | moved pages | 2 GiB | `skybyte` Table II |
 //! | sample | 65,536 pages each 100 ms | the TPP of `skybyte`'s code |
 //! | fault | 1 µs | a choice of ours: a minor fault of Linux |
-//! | pages that the page cache has on their way | 1,024 | the registers of the last cache, `skybyte` Table II: each begins as a miss there |
+//! | pages that the page cache has on their way | 1,024 | registers of the last cache, `skybyte` Table II |
 //! | page cache | 8 ways | the AstriFlash of `skybyte`'s code |
 
 use crate::cache::MOST_WAYS;

@@ -19,7 +19,8 @@
 //!   their own packets in it, so on an idle link nothing is added.
 //! - The core of a task stands still while it loads or verifies, be it from memory or
 //!   from flash, and while it stores or waits for stores to arrive: to the processor a
-//!   load is one instruction. A command waits for them without a core. `skybyte` 3.1 adds a switch to another task to that.
+//!   load is one instruction. A command waits for them without a core. `skybyte` 3.1 adds a switch
+//!   to another task to that.
 //!
 //! # What is refused when it arrives
 //!

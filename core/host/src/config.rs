@@ -2,10 +2,10 @@
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
-//! | submission | 1,380 ns | `aios` 2, breakdown of a 4 KiB read: block layer 720, DMA mapping 290, driver 370 |
-//! | completion by interrupt | 1,990 ns | `aios` 2: DMA unmapping 230, request completion 810, context switch 950 |
+//! | submission | 1,380 ns | `aios` 2, a 4 KiB read: block layer 720, DMA mapping 290, driver 370 |
+//! | completion by interrupt | 1,990 ns | `aios` 2: DMA unmapping 230, completion 810, context switch 950 |
 //! | interrupt delivery | 500 ns | a choice of ours: the message has arrived, and a core leaves what it does |
-//! | submission, polled | 200 ns | `axboe2020`: 2.58 million polled reads a second on one core are 388 ns for both ends |
+//! | submission, polled | 200 ns | `axboe2020`: 2.58 million reads a second and core, 388 ns for both ends |
 //! | completion, polled | 188 ns | the rest of the same |
 //! | delay of a poll | 100 ns | a choice of ours: half a round of a polling loop |
 //! | queue depth | 1,024 | default of Linux' NVMe driver |

@@ -6,10 +6,10 @@
 //! workload that is not sequential shows as errors, and not as a translation that the host
 //! pays for.
 //!
-//! Invariants: one write of a zone that is written in order is under way at a time, as in the block layer of Linux;
-//! those that wait come in the order of their requests, each as a whole, also where a
-//! request goes on from one zone into the next. A zone whose last used sector was
-//! written is full, whatever its capacity, so it is not among the active ones.
+//! Invariants: one write of a zone that is written in order is under way at a time, as in the block
+//! layer of Linux; those that wait come in the order of their requests, each as a whole, also where
+//! a request goes on from one zone into the next. A zone whose last used sector was written is
+//! full, whatever its capacity, so it is not among the active ones.
 
 use crate::cores::Computing;
 use crate::ledger::Who;

@@ -7,10 +7,13 @@
 //! | --- | --- | --- |
 //! | transfers a second and lane | 8, 16, 32 GT/s | PCI Express 3.0, 4.0, 5.0 |
 //! | line code | 128 of 130 bits | PCI Express 3.0 and later |
-//! | packet of a memory write or read | 24 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 16 |
-//! | packet of a read's completion | 20 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 12 |
+//! | packet of a write or read | 24 B and its payload | `neugebauer2018` 3: framing 2, link layer 6, header 16 |
+//! | packet of a completion | 20 B and its payload | `neugebauer2018` 3: framing 2, link layer 6, header 12 |
 //! | payload of a packet | 256 B | the usual setting of servers, `neugebauer2018` 3 |
-//! | round trip | 900 ns | a choice of ours: 64-byte reads by a device took 547 ns (median) on `neugebauer2018`'s Haswell host and about 1 µs through further silicon |
+//! | round trip | 900 ns | a choice of ours, see below |
+//!
+//! 64-byte reads by a device took 547 ns (median) on `neugebauer2018`'s Haswell host, and about 1 µs
+//! through further silicon.
 //!
 //! Flow control and acknowledgement packets of the link layer are not modelled.
 

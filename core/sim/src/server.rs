@@ -4,7 +4,8 @@
 //! Invariants: at most one job is in service; jobs of one class begin and end in
 //! the order of their arrival, whatever is suspended in between; a lower class number goes first, unless it
 //! has gone first [`Discipline::bypass_limit`] times in a row while others
-//! waited; a suspended job competes with its class and its time of arrival. A job's timer that no longer matches its end time is stale and ignored.
+//! waited; a suspended job competes with its class and its time of arrival. A job's timer that no
+//! longer matches its end time is stale and ignored.
 
 use crate::{Meter, Sim, TaskId};
 use std::cell::RefCell;

@@ -1,10 +1,10 @@
 //! The write buffer: pages on their way to flash.
 //!
 //! A slot is `Pending` (in the queue of a frontier), then `Issued` (its program
-//! is under way, and its contents are those of the flash), then free. A page that is written again while pending is
-//! replaced in place; while issued, it gets a new slot, which the old one points
-//! to as its successor. Slots of garbage collection lie in the same buffer and
-//! carry the page they were copied from.
+//! is under way, and its contents are those of the flash), then free. A page that is written again
+//! while pending is replaced in place; while issued, it gets a new slot, which the old one points
+//! to as its successor. Slots of garbage collection lie in the same buffer and carry the page they
+//! were copied from.
 
 use crate::layout::NONE;
 use nand::Payload;

@@ -20,58 +20,79 @@
 //! | magic | 8 bytes, `FLASHLM` and a zero |
 //! | version | u32 |
 //!
-//! | section | |
-//! | --- | --- |
-//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if the drive has a front, 8 front, if it has zones, 9 zones, and if memory that lasts is kept beside an open-channel drive, 10 memory; in the log: 6 change, 7 end of a change |
-//! | length | u64: bytes of the payload, 1 to 1 MiB |
-//! | checksum | u32: CRC-32C of kind, length and payload |
-//! | payload | |
+//! A section is
+//!
+//! - kind, u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if
+//!   the drive has a front, 8 front, if it has zones, 9 zones, and if memory that lasts is kept
+//!   beside an open-channel drive, 10 memory; in the log: 6 change, 7 end of a change
+//! - length, u64: bytes of the payload, 1 to 1 MiB
+//! - checksum, u32: CRC-32C of kind, length and payload
+//! - payload
 //!
 //! Every kind is there, but for that, and they follow each other in this order.
 //! What is longer than 1 MiB is cut anywhere into sections of the same kind, but
 //! for configuration and counters, which are one section each.
 //!
-//! | kind | payload |
-//! | --- | --- |
-//! | configuration | [`DriveConfig`] as JSON |
-//! | counters | [`Smart`](crate::Smart) as JSON |
-//! | blocks | count u32, then *block*s by growing index, factory-fresh ones left out |
-//! | saved buffer | 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s |
-//! | front | count u32, *write*s of the log, oldest first, count u32, numbers u32 of the transactions that have committed, count u32, *slot*s for the dirty pages of the cache, least recently used first |
-//! | zones | *zones* |
-//! | memory | bytes u64, count u32, then for each page of 4 KiB that holds anything, by growing number: number u32, 4096 bytes |
-//! | end | number of sections before it u64, CRC-32C of all bytes before it u32 |
+//! The payload of
 //!
-//! | record | |
-//! | --- | --- |
-//! | *block* | index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1 written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has pages: label u64, base stamp u64, *stamp*s, the words u32 of each sector, *run*s |
-//! | *stamp* | u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read |
-//! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part; in the log also 5 moved, 6 saved), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; for moved ones the block u32 and the sector in it u32, and for saved ones the mapped page u32 and the sector in it u32, where the file had the contents before this record: on flash, and in the saved buffer; runs up to the number of sectors |
-//! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
-//! | *write* | page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for each line of it that is invalid, then 64 bytes a line if the drive keeps contents |
-//! | *zones* | count u32, *saved zone*s by growing zone, count u32, *defect*s by growing zone |
-//! | *saved zone* | zone u32, first sector of 4 KiB in the zone u32, sectors u32, 1 u8 if a reset was under way (else 0), then *run*s for them if the drive keeps contents |
-//! | *defect* | zone u32, kind u8 (0 read-only, 1 offline) |
-//! | *trim* | sequence number u64, first page u32, pages u32 |
+//! - configuration: [`DriveConfig`] as JSON
+//! - counters: [`Smart`](crate::Smart) as JSON
+//! - blocks: count u32, then *block*s by growing index, factory-fresh ones left out
+//! - saved buffer: 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s
+//! - front: count u32, *write*s of the log, oldest first, count u32, numbers u32 of the
+//!   transactions that have committed, count u32, *slot*s for the dirty pages of the cache, least
+//!   recently used first
+//! - zones: *zones*
+//! - memory: bytes u64, count u32, then for each page of 4 KiB that holds anything, by growing
+//!   number: number u32, 4096 bytes
+//! - end: number of sections before it u64, CRC-32C of all bytes before it u32
+//!
+//! What payloads are made of:
+//!
+//! - *block*: index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1
+//!   written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has
+//!   pages: label u64, base stamp u64, *stamp*s, the words u32 of each sector, *run*s
+//! - *stamp*: u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read
+//! - *run*: kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part; in the log also 5 moved, 6
+//!   saved), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for
+//!   sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; for moved ones the
+//!   block u32 and the sector in it u32, and for saved ones the mapped page u32 and the sector in
+//!   it u32, where the file had the contents before this record: on flash, and in the saved buffer;
+//!   runs up to the number of sectors
+//! - *slot*: mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if
+//!   the drive keeps contents
+//! - *write*: page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for
+//!   each line of it that is invalid, then 64 bytes a line if the drive keeps contents
+//! - *zones*: count u32, *saved zone*s by growing zone, count u32, *defect*s by growing zone
+//! - *saved zone*: zone u32, first sector of 4 KiB in the zone u32, sectors u32, 1 u8 if a reset
+//!   was under way (else 0), then *run*s for them if the drive keeps contents
+//! - *defect*: zone u32, kind u8 (0 read-only, 1 offline)
+//! - *trim*: sequence number u64, first page u32, pages u32
 //!
 //! A record of the log is a *change*, cut into sections if it is long, and its
 //! end, which is as the end of the file.
 //!
-//! | change | |
-//! | --- | --- |
-//! | counters | length u32, JSON |
-//! | blocks | count u32, then for each by growing index: the first page that is told u32 (0 if the block was made anew), *block* with the lists from that page on |
-//! | saved buffer | 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s |
-//! | front, if the drive has one | count u32, *step*s of the log, count u32, pages u32 that are dirty no more, count u32, *slot*s of those that are |
-//! | zones, if the drive has any | *zones*: those that have changed, without sectors if nothing of them is saved any more, and all defects |
-//! | memory, if the file has any | count u32, then for each line of 64 bytes that has changed, by growing number: number u32, 64 bytes |
+//! A change has, in this order:
 //!
-//! | *step* | |
-//! | --- | --- |
-//! | append | 0 u8, *write* |
-//! | invalid | 1 u8, page u32, u64 a bit set for each of its lines, in the first so many lines of the log u32 |
-//! | commit | 2 u8, transaction u32 |
-//! | free | 3 u8, first so many lines of the log u32 |
+//! - counters: length u32, JSON
+//! - blocks: count u32, then for each by growing index: the first page that is told u32 (0 if the
+//!   block was made anew), *block* with the lists from that page on
+//! - saved buffer: 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count
+//!   u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s
+//! - front, if the drive has one: count u32, *step*s of the log, count u32, pages u32 that are
+//!   dirty no more, count u32, *slot*s of those that are
+//! - zones, if the drive has any: *zones*: those that have changed, without sectors if nothing of
+//!   them is saved any more, and all defects
+//! - memory, if the file has any: count u32, then for each line of 64 bytes that has changed, by
+//!   growing number: number u32, 64 bytes
+//!
+//! A *step* is one of
+//!
+//! - append: 0 u8, *write*
+//! - invalid: 1 u8, page u32, u64 a bit set for each of its lines, in the first so many lines of
+//!   the log u32
+//! - commit: 2 u8, transaction u32
+//! - free: 3 u8, first so many lines of the log u32
 
 mod blocks;
 mod dump;

@@ -18,7 +18,10 @@
 //! | system call | 170 ns | measured by `scripts/call-costs.sh`: a call that does nothing |
 //! | copied page | 400 ns | a choice of ours: 4 KiB at 10 GB/s, between cache and memory |
 //! | name | 650 ns | measured by the same: half of a `stat` of two components that are in memory |
-//! | changed name | 20 µs | measured by the same: create, link, rename, unlink, mkdir and rmdir on the kernel's ext4 take 13 to 36 µs, half of them less than this; the same for every file system here |
+//! | changed name | 20 µs | measured by the same, see below; the same for every file system here |
+//!
+//! Create, link, rename, unlink, mkdir and rmdir on the kernel's ext4 take 13 to 36 µs, half of them
+//! less than 20.
 //!
 //! Measured on 2 cores of a virtual machine under Debian 12, Linux 6.18.
 

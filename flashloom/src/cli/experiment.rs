@@ -7,12 +7,13 @@ use super::learn;
 use super::output::note;
 use super::past::Database;
 use super::progress::Meter;
+use super::watch::Page;
 use clap::Args;
 use parakeet::rules::RuleSet;
 use report::record::Run;
 use report::store::{RunMeta, Store};
 use ssd::{DriveConfig, DriveMedia, Precondition};
-use stack::{Plan, Progress, Sampling, StackError, StackName, knobs};
+use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, knobs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -284,13 +285,26 @@ impl Experiment {
         outcomes.into_iter().map(told).collect()
     }
 
-    /// Runs the first plan on a drive that holds `media`, and hands back what it
-    /// holds afterwards.
-    pub(crate) fn run_on(&self, media: DriveMedia) -> Result<(Run, DriveMedia), Failure> {
+    /// Runs the first plan on a drive that holds `media`, or has the past that the plan gives
+    /// it, and hands back what it holds afterwards. `page` shows it meanwhile.
+    pub(crate) fn run_on(
+        &self,
+        media: Option<DriveMedia>,
+        mut page: Option<&mut Page>,
+    ) -> Result<(Run, DriveMedia), Failure> {
         let (meter, start) = (self.meter(), Instant::now());
-        let mut heard = |progress: Progress| meter.advance(0, progress.ops);
-        let outcome = stack::run_on(&self.plans[0], media, &mut heard);
+        let plan = &self.plans[0];
+        let mut seen = Ok(());
+        let mut see = |sight: &Sight<'_>| {
+            meter.advance(0, sight.progress().ops);
+            if let (Some(page), true) = (page.as_deref_mut(), seen.is_ok()) {
+                seen = page.see(sight);
+            }
+        };
+        let media = media.map_or_else(|| stack::media(plan), Ok);
+        let outcome = media.and_then(|media| stack::run_on(plan, media, &mut see));
         meter.finish();
+        seen?;
         let (mut run, left) = outcome.map_err(|e| self.failure(&e))?;
         run.wall_time_s = start.elapsed().as_secs_f64();
         self.complete(&mut run);

@@ -23,7 +23,13 @@ pub(crate) struct Reply {
     pub(crate) kind: &'static str,
     /// The body.
     pub(crate) body: String,
+    /// What a browser may do with it.
+    pub(crate) policy: &'static str,
 }
+
+/// A page of ours loads what is ours and asks nobody else for anything.
+const OURS: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                    base-uri 'none'; form-action 'none'";
 
 impl Reply {
     /// A text.
@@ -32,6 +38,7 @@ impl Reply {
             status,
             kind: "text/plain; charset=utf-8",
             body: body.into(),
+            policy: OURS,
         }
     }
 
@@ -41,6 +48,7 @@ impl Reply {
             status: "200 OK",
             kind,
             body: body.into(),
+            policy: OURS,
         }
     }
 }
@@ -89,12 +97,15 @@ fn answer(stream: &TcpStream, reply: &impl Fn(&str) -> Reply) -> io::Result<()> 
     if input.get_ref().limit() == 0 {
         return Ok(());
     }
-    let Reply { status, kind, body } = reply(&request);
-    // A page of ours loads what is ours and asks nobody else for anything.
+    let Reply {
+        status,
+        kind,
+        body,
+        policy,
+    } = reply(&request);
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
-         Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
-         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
+         Content-Security-Policy: {policy}; frame-ancestors 'none'\r\n\
          X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n\
          {body}",
         body.len()

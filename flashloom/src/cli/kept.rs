@@ -112,6 +112,11 @@ impl Kept {
         })
     }
 
+    /// The checksum of this program; empty if nothing is kept.
+    pub(crate) fn program(&self) -> &str {
+        &self.program
+    }
+
     /// What the file of `wanted` is called, without its ending, if `program` made it.
     fn digest(program: &str, wanted: &Wanted) -> String {
         fingerprint([program.as_bytes(), wanted.told.as_bytes()])

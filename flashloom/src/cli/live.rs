@@ -9,7 +9,7 @@ use super::output::note;
 use super::patience::Until;
 use engine::{Device, Fault, Handle, Injected, Late};
 use serde::{Deserialize, Serialize};
-use ssd::{Cause, Health, ReadCause};
+use ssd::{Cause, Drive, Health, ReadCause};
 use std::collections::BTreeMap;
 use std::fs::{Permissions, remove_file, set_permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -130,15 +130,21 @@ pub(crate) struct Stats {
 /// # Errors
 /// If it has no power.
 pub(super) fn stats(device: &Device) -> Result<Stats, Fault> {
-    let (drive, ledger) = (device.drive(), device.drive().ledger());
+    let life = device.health()?;
+    Ok(stats_of(device.drive(), device.capacity(), life))
+}
+
+/// What `drive` does, which offers `capacity` bytes.
+pub(super) fn stats_of(drive: &Drive, capacity: u64, life: Health) -> Stats {
+    let ledger = drive.ledger();
     let programmed = ledger.programmed.iter().map(|pages| pages.iter().sum());
     let named = Cause::ALL.iter().map(|cause| cause.name());
     let programmed_pages: BTreeMap<_, u64> = named.zip(programmed).collect();
     let reads = ReadCause::ALL.iter().map(|cause| cause.name());
     let written = ledger.host_write_sectors * units::SECTOR;
     let bytes = programmed_pages.values().sum::<u64>() * drive.layout().page_bytes();
-    Ok(Stats {
-        capacity_bytes: device.capacity(),
+    Stats {
+        capacity_bytes: capacity,
         free_lines: drive.free_lines(),
         host_read_bytes: ledger.host_read_sectors * units::SECTOR,
         host_write_bytes: written,
@@ -151,8 +157,8 @@ pub(super) fn stats(device: &Device) -> Result<Stats, Fault> {
         read_pages: reads.zip(ledger.reads).collect(),
         write_amplification: (written > 0).then(|| bytes as f64 / written as f64),
         lateness: None,
-        life: device.health()?,
-    })
+        life,
+    }
 }
 
 /// Who caused what of a served drive, as a document.

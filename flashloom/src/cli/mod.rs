@@ -43,6 +43,7 @@ mod soak;
 mod told;
 mod trace;
 mod ui;
+mod watch;
 mod zonefs;
 mod zones;
 
@@ -109,6 +110,7 @@ impl Command {
             Self::Crash(crash) => crash.run(),
             Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
+            Self::Run(run) => run.run(),
             _ => self.answer().map(|answer| output::emit(&answer)),
         }
     }
@@ -122,9 +124,9 @@ impl Command {
             | Self::Fsck(_)
             | Self::Crash(_)
             | Self::Soak(_)
-            | Self::Reproduce(_) => Ok(String::new()),
+            | Self::Reproduce(_)
+            | Self::Run(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
-            Self::Run(run) => run.run(),
             Self::Play(play) => play.run(),
             Self::Why(why) => why.run(),
             Self::History(history) => history.run(),

@@ -10,13 +10,14 @@ use machine::reproduce as memories;
 use machine::{Setup, Sweep};
 use report::claim::{Claim, Document, Reproduction, document};
 use report::figure::Listed;
-use report::papers::Papers;
+use report::papers::{Made, Papers};
 use report::table::{self, Side, listing};
 use serde::Serialize;
 use stack::reproduce::{Asked, PAPERS, Paper, prepare};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Status where a claim that was measured does not hold.
 const MISSED: u8 = 1;
@@ -90,6 +91,12 @@ fn status<'a>(claims: impl IntoIterator<Item = &'a Claim>, shown: ExitCode) -> E
         true => ExitCode::from(MISSED),
         false => shown,
     }
+}
+
+/// Runs of a paper: the name that each has, and how many were kept from before.
+struct Runs {
+    names: Vec<String>,
+    kept: usize,
 }
 
 /// A paper that is ready to be measured, of whichever kind its systems are.
@@ -171,11 +178,14 @@ impl Reproduce {
 
     fn one(&self, what: &str) -> Result<ExitCode, Failure> {
         let prepared = self.prepared(what)?;
-        let kept = Kept::new(self.out.as_deref(), self.earlier)?;
+        let (start, kept) = (
+            Instant::now(),
+            Kept::new(self.out.as_deref(), self.earlier)?,
+        );
         let (paper, runs) = self.measure(&prepared, &kept);
         if let Some(folder) = &self.out {
-            let papers = vec![paper.clone().with_runs(runs)];
-            self.write(folder, &Papers::new(&self.scale, self.seed, papers))?;
+            let papers = vec![(paper.clone(), runs)];
+            self.write(folder, &self.report(papers, &kept, start))?;
         }
         let text = match self.shown.json {
             true => report::to_json(&paper),
@@ -189,18 +199,34 @@ impl Reproduce {
         // All are read before the first is run: a fault in one should not cost hours.
         let prepared = names().map(|name| self.prepared(name));
         let prepared = prepared.collect::<Result<Vec<Prepared>, Failure>>()?;
-        let kept = Kept::new(Some(folder), self.earlier)?;
-        let papers = prepared.iter().map(|prepared| {
-            let (paper, runs) = self.measure(prepared, &kept);
-            paper.with_runs(runs)
-        });
-        let papers = Papers::new(&self.scale, self.seed, papers.collect());
+        let (start, kept) = (Instant::now(), Kept::new(Some(folder), self.earlier)?);
+        let papers = prepared.iter().map(|p| self.measure(p, &kept)).collect();
+        let papers = self.report(papers, &kept, start);
         let told = self.write(folder, &papers)?;
         let text = match self.shown.json {
             true => report::to_json(&papers),
             false => table::papers(&papers, Shown::style()) + &told,
         };
         Ok(status(papers.claims(), output::emit(&text)))
+    }
+
+    /// The report of `papers`, which were begun at `start`.
+    fn report(
+        &self,
+        papers: Vec<(Reproduction<Document>, Runs)>,
+        kept: &Kept,
+        start: Instant,
+    ) -> Papers {
+        let made = Made {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            program: kept.program().to_owned(),
+            wall_time_s: start.elapsed().as_secs_f64(),
+            runs: papers.iter().map(|(_, runs)| runs.names.len()).sum(),
+            kept: papers.iter().map(|(_, runs)| runs.kept).sum(),
+        };
+        let papers = papers.into_iter();
+        let papers = papers.map(|(paper, runs)| paper.with_runs(runs.names));
+        Papers::new(&self.scale, self.seed, papers.collect()).made_by(made)
     }
 
     /// Writes the report into `folder`, and says where it is.
@@ -227,11 +253,12 @@ impl Reproduce {
         Ok(Prepared::Stacks(Box::new(prepared), experiment))
     }
 
-    /// What is measured of a paper, with the name that each of its runs has.
-    fn measure(&self, prepared: &Prepared, kept: &Kept) -> (Reproduction<Document>, Vec<String>) {
+    /// What is measured of a paper, and its runs.
+    fn measure(&self, prepared: &Prepared, kept: &Kept) -> (Reproduction<Document>, Runs) {
         let wanted = prepared.wanted();
         let found = kept.found(&wanted);
         let (names, earlier) = (found.digests.clone(), found.by_others);
+        let before = wanted.len() - found.missing().len();
         let outcomes = prepared.outcomes((&wanted, found), kept, super::threads(self.threads));
         let mut paper = prepared.claims(outcomes);
         if earlier > 0 {
@@ -239,7 +266,11 @@ impl Reproduce {
             let note = format!("An earlier build made {earlier} of its {all} runs.");
             paper.notes.push(note);
         }
-        (paper, names)
+        let runs = Runs {
+            names,
+            kept: before,
+        };
+        (paper, runs)
     }
 
     fn asked(&self, what: &str) -> Result<Asked, Failure> {

@@ -2,20 +2,27 @@
 
 use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
-use super::output::{Shown, note};
-use super::{Answer, file};
+use super::output::{self, Shown, note};
+use super::watch::Page;
+use super::{file, serve};
 use clap::Args;
 use engine::Access;
 use report::record::Run as Record;
 use report::{page, table};
 use ssd::Precondition;
 use stack::StackName;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// The past of a drive that came from a file, in records.
 const KEPT: &str = "kept";
 
 /// Run one workload on one stack and say what it cost
+///
+/// With --ui a page shows the drive and the run, live. When the run is done its answer is
+/// printed, and the page stays, with the report of the run, until ctrl-c or another signal ends
+/// it. What comes out is the same with and without.
 #[derive(Args)]
 pub(crate) struct Run {
     /// HOST@DRIVE, as `flashloom stacks` lists them
@@ -39,26 +46,32 @@ pub(crate) struct Run {
     /// Write a page about the run
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Show a page with what the run does, live, at this address, until this is interrupted; a
+    /// port alone is one of this computer only
+    #[arg(long, value_name = "ADDR", value_parser = serve::address)]
+    ui: Option<SocketAddr>,
     #[command(flatten)]
     shown: Shown,
 }
 
 impl Run {
-    pub(crate) fn run(&self) -> Answer {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let source = Source::new(self.workload(), &self.choices)?;
         if let Some(path) = &self.report {
             file::check_place(path)?;
         }
         let database = self.choices.database()?;
+        let page = |at| Page::open(at, &self.stack, self.workload());
+        let mut page = self.ui.map(page).transpose()?;
         let (experiment, run) = match self.choices.drive_file() {
-            Some(path) => self.on_file(path, source)?,
+            Some(path) => self.on_file(path, source, page.as_mut())?,
             None if self.save => {
                 let named = self.choices.drive_name();
                 return Err(Failure::new(format!(
                     "--save: expected a drive file (see flashloom drive create) after --drive, found {named:?}"
                 )));
             }
-            None => self.on_new(source)?,
+            None => self.on_new(source, page.as_mut())?,
         };
         self.choices
             .keep(database.as_deref(), std::slice::from_ref(&run), &experiment)?;
@@ -66,7 +79,9 @@ impl Run {
             report::file::write(path, &page::run(&run, &command()))?;
             note(&format!("flashloom: the page is in {}", path.display()));
         }
-        Ok(self.answer(&run))
+        let printed = output::emit(&self.answer(&run));
+        page.map_or(Ok(()), |page| page.stay(page::run(&run, &command())))?;
+        Ok(printed)
     }
 
     fn workload(&self) -> &str {
@@ -86,18 +101,27 @@ impl Run {
         text
     }
 
-    fn on_new(&self, source: Source) -> Result<(Experiment, Record), Failure> {
+    fn on_new(
+        &self,
+        source: Source,
+        page: Option<&mut Page>,
+    ) -> Result<(Experiment, Record), Failure> {
         let plan = self.choices.plan(&self.stack, self.precondition, &source)?;
         let experiment = Experiment {
             plans: vec![plan],
             sources: vec![source],
         };
-        let run = experiment.sweep(1)?.remove(0);
+        let (run, _) = experiment.run_on(None, page)?;
         Ok((experiment, run))
     }
 
     /// On the drive in a file, which keeps what it has been through.
-    fn on_file(&self, path: &Path, source: Source) -> Result<(Experiment, Record), Failure> {
+    fn on_file(
+        &self,
+        path: &Path,
+        source: Source,
+        page: Option<&mut Page>,
+    ) -> Result<(Experiment, Record), Failure> {
         if self.precondition.is_some() {
             let reason = "a drive in a file has its own past; --precondition does not go with one";
             return Err(Failure::at(path, reason));
@@ -124,7 +148,7 @@ impl Run {
             plans: vec![plan],
             sources: vec![source],
         };
-        let (mut run, left) = experiment.run_on(opened.media)?;
+        let (mut run, left) = experiment.run_on(Some(opened.media), page)?;
         KEPT.clone_into(&mut run.precondition);
         if self.save {
             let saved = file.save(&experiment.plans[0].drive, &left, None);

@@ -147,7 +147,7 @@ impl Listeners {
 }
 
 /// An address, or a port of this computer.
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     let address = port.map(local).or_else(|_| text.parse());
@@ -407,7 +407,7 @@ fn is_open(address: &nbd::Address) -> bool {
 }
 
 /// Listens at `address`.
-fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+pub(super) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|e| Failure::new(format!("{address}: {e}")))
 }
 

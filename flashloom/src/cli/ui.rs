@@ -1,5 +1,5 @@
-//! The page of a served drive, live: what it does each second, what its flash is programmed
-//! for, and what each of its lines or zones holds.
+//! The page of a drive, live: what it does each second, what its flash is programmed for, and
+//! what each of its lines or zones holds; and that page for a drive that is served.
 //!
 //! Invariants: whoever looks can change nothing; the page loads nothing that is not of this
 //! program; one picture is of one instant.
@@ -8,7 +8,7 @@ use super::http::{self, Reply};
 use super::live::{Powered, Stats, stats};
 use engine::{Device, Fault};
 use serde::Serialize;
-use ssd::{LineReport, LineState, ZoneInfo, ZoneKind, ZoneState};
+use ssd::{Drive, LineReport, LineState, ZoneInfo, ZoneKind, ZoneState};
 use std::io;
 use std::net::TcpListener;
 
@@ -39,7 +39,7 @@ const CONVENTIONAL: &str = "conventional";
 
 /// A drive at one instant.
 #[derive(Debug, Serialize)]
-struct Picture {
+pub(super) struct Picture {
     schema: &'static str,
     stats: Stats,
     /// What the parts are: `lines`, which are erased as wholes, or `zones`.
@@ -47,8 +47,9 @@ struct Picture {
     /// Names of the states.
     states: Vec<&'static str>,
     /// Of each part: its state by number, how much of it is valid or written in thousandths,
-    /// its erases, and its placement handle; -1 for what it has none of.
-    cells: Vec<[i64; 4]>,
+    /// its erases, its placement handle, and its age, which is how many programs were issued
+    /// since it was closed; -1 for what it has none of.
+    cells: Vec<[i64; 5]>,
 }
 
 /// Serves the page to who connects to `listener`, until the process ends.
@@ -65,7 +66,7 @@ pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
     http::serve("ui", listener, move |request| reply(request, &taken))
 }
 
-fn reply(request: &str, picture: &impl Fn() -> Result<String, String>) -> Reply {
+pub(super) fn reply(request: &str, picture: &impl Fn() -> Result<String, String>) -> Reply {
     match http::path(request) {
         Some("/") => Reply::found("text/html; charset=utf-8", PAGE),
         Some("/live.js") => Reply::found("text/javascript; charset=utf-8", SCRIPT),
@@ -80,40 +81,50 @@ fn reply(request: &str, picture: &impl Fn() -> Result<String, String>) -> Reply 
 }
 
 fn picture(device: &Device) -> Result<Picture, Fault> {
-    let (stats, drive) = (stats(device)?, device.drive());
-    let zones = drive.zones().map(|zones| {
-        let all = (0..zones.limits().zones).filter_map(|zone| zones.info(zone));
-        all.map(|zone| of_zone(&zone)).collect()
-    });
-    let (parts, states, cells) = match zones {
-        Some(cells) => {
-            let names = ZONE_STATES.iter().map(|(_, name)| *name);
-            ("zones", names.chain([CONVENTIONAL]).collect(), cells)
-        }
-        None => {
-            let cells = drive.lines().iter().map(of_line).collect();
-            ("lines", LINE_STATES.map(|(_, name)| name).to_vec(), cells)
-        }
-    };
-    Ok(Picture {
-        schema: "flashloom.live/1",
-        stats,
-        parts,
-        states,
-        cells,
-    })
+    Ok(Picture::of(device.drive(), stats(device)?))
 }
 
-fn of_line(line: &LineReport) -> [i64; 4] {
+impl Picture {
+    /// That of `drive`, which does what `stats` say.
+    pub(super) fn of(drive: &Drive, stats: Stats) -> Self {
+        let zones = drive.zones().map(|zones| {
+            let all = (0..zones.limits().zones).filter_map(|zone| zones.info(zone));
+            all.map(|zone| of_zone(&zone)).collect()
+        });
+        let (parts, states, cells) = match zones {
+            Some(cells) => {
+                let names = ZONE_STATES.iter().map(|(_, name)| *name);
+                ("zones", names.chain([CONVENTIONAL]).collect(), cells)
+            }
+            None => {
+                let cells = drive.lines().iter().map(of_line).collect();
+                ("lines", LINE_STATES.map(|(_, name)| name).to_vec(), cells)
+            }
+        };
+        Self {
+            schema: "flashloom.live/1",
+            stats,
+            parts,
+            states,
+            cells,
+        }
+    }
+}
+
+fn of_line(line: &LineReport) -> [i64; 5] {
     let state = LINE_STATES
         .iter()
         .position(|(state, _)| *state == line.state);
     let handle = line.handle.map_or(-1, i64::from);
     let valid = thousandths(u64::from(line.valid), u64::from(line.pages));
-    [number(state), valid, i64::from(line.erases), handle]
+    let age = match line.state {
+        LineState::Closed | LineState::Collecting => line.age as i64,
+        _ => -1,
+    };
+    [number(state), valid, i64::from(line.erases), handle, age]
 }
 
-fn of_zone(zone: &ZoneInfo) -> [i64; 4] {
+fn of_zone(zone: &ZoneInfo) -> [i64; 5] {
     let by_state = || {
         ZONE_STATES
             .iter()
@@ -126,6 +137,7 @@ fn of_zone(zone: &ZoneInfo) -> [i64; 4] {
     [
         number(state),
         thousandths(zone.written(), zone.capacity),
+        -1,
         -1,
         -1,
     ]
@@ -152,9 +164,14 @@ mod tests {
         }
         assert_eq!(reply("/live.json").status, "503 Service Unavailable");
         assert_eq!(reply("/etc/passwd").status, "404 Not Found");
+        let starts = |rest: &str| {
+            ["/live.", "/report\"", "#"]
+                .iter()
+                .any(|s| rest.starts_with(s))
+        };
         for part in ["src=\"", "href=\""] {
             let mut named = PAGE.split(part).skip(1);
-            assert!(named.all(|rest| rest.starts_with("/live.") || rest.starts_with('#')));
+            assert!(named.all(|rest| starts(rest)));
         }
     }
 
@@ -167,13 +184,14 @@ mod tests {
             state,
             valid: 5,
             pages: 10,
-            age: 0,
+            age: 12,
             erases: 7,
             handle: Some(2),
             moved: false,
         };
         for (at, (state, _)) in LINE_STATES.iter().enumerate() {
-            assert_eq!(of_line(&line(*state)), [at as i64, 500, 7, 2]);
+            let age = if (2..=3).contains(&at) { 12 } else { -1 };
+            assert_eq!(of_line(&line(*state)), [at as i64, 500, 7, 2, age]);
         }
     }
 }

@@ -1,17 +1,27 @@
-//! `serve --ui`: the page of a drive that is served, as a client of the web and a browser see it.
+//! `serve --ui` and `run --ui`: the page of a drive that is served, or of a run, as a client of the
+//! web and a browser see it.
 
 use crate::listeners::{Client, FLUSH, WRITE};
 use crate::serve::Served;
-use crate::{Bench, number};
+use crate::{Bench, PATIENCE, number};
 use ::browser::{Browser, Key};
+use serde_json::Value;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A port that nobody listens at.
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("an address").port()
+}
 
 /// A drive of 16 MiB that is served, and the port of its page.
 fn served() -> (Served, u16) {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let port = free_port();
     let line = format!("serve d.flash --nbd unix:n.sock --ui {port} --background");
     let served = Served::prepared(Bench::new(), "--size 16MiB --preset plain.toml", &line);
     served.start();
@@ -24,6 +34,65 @@ fn write_four_mib(served: &Served) {
         client.call(WRITE, at << 16, 1 << 16, &[5; 1 << 16]);
     }
     client.call(FLUSH, 0, 0, b"");
+}
+
+/// A run with a page, which ends with the value.
+struct Running {
+    bench: Bench,
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// `flashloom run` with the words of `line`; its page can be looked at.
+    fn start(line: &str) -> Self {
+        let (bench, port) = (Bench::new(), free_port());
+        let out = File::create(bench.path("out")).expect("it can be written");
+        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+            .args(["run", "--ui", &port.to_string()])
+            .args(line.split_whitespace())
+            .current_dir(bench.folder.path())
+            .env_remove("FLASHLOOM_DB")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let running = Self { bench, child, port };
+        running.until(|picture| !picture.is_null());
+        running
+    }
+
+    /// The picture that `wanted` is true of.
+    fn until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let listens = TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+            let said = listens.then(|| get(self.port, "/live.json").1);
+            let picture = said.and_then(|body| serde_json::from_str(&body).ok());
+            match picture {
+                Some(picture) if wanted(&picture) => return picture,
+                _ => sleep(Duration::from_millis(10)),
+            }
+        }
+        panic!("it was not so after {PATIENCE:?}");
+    }
+
+    /// How it ends after a signal.
+    fn signal(&mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([signal, &pid]).status();
+        assert!(status.expect("kill starts").success());
+        self.child.wait().expect("it ends").code()
+    }
 }
 
 /// What a web server at this port says to `GET path`: the head, and the body.
@@ -43,9 +112,9 @@ fn a_drive_that_is_served_has_a_page_with_all_of_its_flash() {
     let picture = || {
         let (head, body) = get(port, "/live.json");
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-        serde_json::from_str::<serde_json::Value>(&body).expect("a document")
+        serde_json::from_str::<Value>(&body).expect("a document")
     };
-    let filled = |picture: &serde_json::Value| -> i64 {
+    let filled = |picture: &Value| -> i64 {
         let cells = picture["cells"].as_array().expect("a list");
         cells.iter().filter_map(|cell| cell[1].as_i64()).sum()
     };
@@ -68,6 +137,82 @@ fn a_drive_that_is_served_has_a_page_with_all_of_its_flash() {
     assert!(get(port, "/../d.flash").0.starts_with("HTTP/1.1 404"));
     served.signal("-TERM");
     served.ended();
+}
+
+/// A run of enough events for several looks; its record is the same with a page and without.
+#[test]
+fn a_run_has_a_page_that_stays_and_changes_nothing() {
+    let line = "ext4@fdp --workload varmail:files=200,ops=6000 --size 128MiB --json";
+    let mut running = Running::start(line);
+    let done = running.until(|picture| picture["run"]["done"] == true);
+    let moments = done["run"]["moments"].as_array().expect("a list");
+    let last = moments.last().expect("a moment");
+    assert!(moments.len() > 2, "{moments:?}");
+    assert_eq!(number(&moments[0], "/at_ns"), 0);
+    let (head, report) = get(running.port, "/report");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("style-src 'unsafe-inline'"));
+    assert!(report.contains("ext4@fdp"), "{report}");
+    assert_eq!(running.signal("-INT"), Some(0));
+    let steady = |text: &str| {
+        let mut record: Value = serde_json::from_str(text).expect("a record");
+        let fields = record.as_object_mut().expect("an object");
+        fields.retain(|name, _| !["wall_time_s", "peak_rss_bytes"].contains(&&**name));
+        record
+    };
+    let (ours, plain) = (
+        running.bench.text("out"),
+        running.bench.done(&format!("run {line}")),
+    );
+    assert_eq!(steady(&ours), steady(&plain));
+    assert_eq!(number(last, "/ops"), number(&steady(&ours), "/ops"));
+    assert_eq!(last["at_ns"], steady(&ours)["sim_time_ns"]);
+}
+
+#[test]
+fn the_page_of_a_run_lives_in_a_browser() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut running = Running::start("raw@block --workload zipfwrite:ops=1000000000 --size 64MiB");
+    browser.visit(&format!("http://127.0.0.1:{}/", running.port), 360);
+    let goes_on = format!("{}.includes(' requests in ')", text("state"));
+    assert!(
+        browser.comes_true(&goes_on),
+        "{}",
+        browser.value(&text("state"))
+    );
+    assert_eq!(
+        browser.value("document.getElementById('report').hidden"),
+        true
+    );
+    for part in ["#time polygon", "#latency polyline"] {
+        let there = format!("document.querySelector('{part}')?.getAttribute('points').length > 40");
+        assert!(browser.comes_true(&there), "{part}");
+    }
+    let width = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.value(width), 0);
+    by_keys(&mut browser);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    assert_eq!(running.signal("-INT"), Some(130));
+    let running = Running::start("raw@zns --workload seqwrite:ops=2000 --size 64MiB");
+    running.until(|picture| picture["run"]["done"] == true);
+    browser.visit(&format!("http://127.0.0.1:{}/", running.port), 1280);
+    // Of the page whose run has gone.
+    browser.complaints.clear();
+    let done = format!("{}.endsWith('; done')", text("state"));
+    assert!(
+        browser.comes_true(&done),
+        "{}",
+        browser.value(&text("state"))
+    );
+    browser.value("document.querySelector('#report a').click()");
+    let report = "location.pathname === '/report' && document.querySelector('h2') !== null";
+    assert!(
+        browser.comes_true(report),
+        "{}",
+        browser.value("location.href")
+    );
+    assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
 /// What part `id` of the page says.

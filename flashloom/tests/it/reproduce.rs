@@ -56,7 +56,11 @@ fn a_report_goes_into_a_folder() {
         text.contains("### bytefs/components") && text.contains("| A.5 |"),
         "{text}"
     );
+    let version = env!("CARGO_PKG_VERSION");
+    let made = format!("flashloom {version} (program ");
+    assert!(text.contains(&format!("\nBy {made}")), "{text}");
     let page = bench.text("r/report.html");
+    assert!(page.contains(&made), "{page}");
     assert!(page.contains("id=\"bytefs\"") && page.contains("<b>A.5</b>"));
     let document: Value = serde_json::from_str(&bench.text("r/report.json")).expect("it is one");
     assert_eq!(document["schema"], "flashloom.reproduction/1");

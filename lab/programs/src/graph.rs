@@ -9,9 +9,9 @@
 //! vertex. In a **Kronecker** one (Leskovec and others 2010; the probabilities are
 //! Graph500's, which GAP takes too: A 0.57, B 0.19, C 0.19) the expected degree of a
 //! vertex whose number has k bits set, of L, is m·0.76^(L-k)·0.24^k; it is rounded up or
-//! down by chance. Where an edge leads is drawn bit by bit: a bit of the target is set with probability 1/4 where the source's is clear, and 5/24
-//! where it is set. Numbers of vertices are then scattered by a bijection, as GAP
-//! permutes them. Both are directed.
+//! down by chance. Where an edge leads is drawn bit by bit: a bit of the target is set with
+//! probability 1/4 where the source's is clear, and 5/24 where it is set. Numbers of vertices are
+//! then scattered by a bijection, as GAP permutes them. Both are directed.
 
 use sim::Seed;
 

@@ -1,10 +1,11 @@
 //! All papers beside what was measured: the document `flashloom.reproduction/1`, and the
 //! same as a text in Markdown.
 //!
-//! Invariant: the text is a function of the document.
+//! Invariants: the text is a function of the document; of that only what made it, and how long
+//! it took, differs from one time to the next.
 
 use crate::claim::{Claim, Expectation, Reproduction, Tally, reasons};
-use crate::human::{NOTHING, name, three};
+use crate::human::{self, NOTHING, name, three};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -12,6 +13,37 @@ use std::fmt::Write;
 pub const PAPERS_SCHEMA: &str = "flashloom.reproduction/1";
 /// What stands above and below the table of results, for who copies it.
 pub const MARKERS: (&str, &str) = ("<!-- results -->", "<!-- end of results -->");
+
+/// Which program made a report, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// The version of the program.
+    pub version: String,
+    /// Its checksum, which tells builds of one version apart.
+    pub program: String,
+    /// Wall time.
+    pub wall_time_s: f64,
+    /// Runs that the claims were measured by.
+    pub runs: usize,
+    /// How many of them were kept from before and took no time.
+    pub kept: usize,
+}
+
+impl Made {
+    /// The same in words.
+    pub(crate) fn told(&self) -> String {
+        let (version, program) = (&self.version, &self.program);
+        let (time, runs) = (
+            human::time(self.wall_time_s * 1e9),
+            human::count(self.runs as f64),
+        );
+        let kept = match self.kept {
+            0 => String::new(),
+            kept => format!(", {} of them kept from before", human::count(kept as f64)),
+        };
+        format!("flashloom {version} (program {program}), in {time}: {runs} runs{kept}")
+    }
+}
 
 /// Claims of several papers, and the names of the runs that they were measured by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +54,9 @@ pub struct Papers {
     pub scale: String,
     /// The seed of all runs.
     pub seed: u64,
+    /// What made this; none in documents from before it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
     /// The papers; of each run only the name of the file that keeps it.
     pub papers: Vec<Reproduction<String>>,
 }
@@ -34,8 +69,16 @@ impl Papers {
             schema: PAPERS_SCHEMA.to_owned(),
             scale: scale.to_owned(),
             seed,
+            made: None,
             papers,
         }
+    }
+
+    /// The same, and what made it.
+    #[must_use]
+    pub fn made_by(mut self, made: Made) -> Self {
+        self.made = Some(made);
+        self
     }
 
     /// All claims.
@@ -75,12 +118,15 @@ impl Papers {
     pub fn markdown(&self) -> String {
         let (scale, seed) = (text(&self.scale), self.seed);
         let (above, below) = MARKERS;
+        let made = self.made.as_ref().map_or(String::new(), |made| {
+            format!("By {}.\n\n", text(&made.told()))
+        });
         let mut out = format!(
             "# What the papers claim beside what is measured here\n\n\
              Made by `flashloom reproduce --scale {scale} --seed {seed}`. A number holds that is \
              within a third of the paper's, a trend that goes its way. *Half are within* says how \
              far the middle one of all numbers is from the paper's: ×1.50 is half as much again, or \
-             a third less.\n\n{above}\n{}{below}\n",
+             a third less.\n\n{made}{above}\n{}{below}\n",
             table(self)
         );
         for paper in &self.papers {
@@ -245,5 +291,23 @@ mod tests {
         assert!(text.contains(row), "{text}");
         assert!(text.contains("- S1: found \\*out\\*\n"), "{text}");
         assert!(text.contains(MARKERS.0) && text.contains(MARKERS.1));
+    }
+
+    #[test]
+    fn the_head_says_what_made_it() {
+        let all = papers(vec![claim(Expectation::Above(1.0))]);
+        let plain = all.markdown();
+        let made = Made {
+            version: "1.2.3".to_owned(),
+            program: "00ff".to_owned(),
+            wall_time_s: 90.0,
+            runs: 1_200,
+            kept: 3,
+        };
+        let told = all.made_by(made).markdown();
+        let line = "By flashloom 1.2.3 (program 00ff), in 1.50 min: 1,200 runs, 3 of them kept \
+                    from before.\n\n";
+        assert_eq!(told.replace(line, ""), plain);
+        assert!(told.find(line) < told.find(MARKERS.0), "{told}");
     }
 }

@@ -14,6 +14,7 @@ use crate::name::{StackName, kind_of};
 use crate::placement;
 use crate::plan::{Ending, Plan, Progress};
 use crate::replay::{IN_FLIGHT, Replay};
+use crate::sight::{Running, Seen, Sight, drive_to_end};
 use crate::timeline::{self, Sampled};
 use crate::{files, fill, hosts};
 use host::{BlockDevice, BlockPort, Busy};
@@ -29,12 +30,6 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use units::{Ns, Refusals, Refused};
 use workload::{Labels, Pacing, Workload};
-
-/// Events between two calls for progress.
-const EVENTS: u64 = 1 << 16;
-
-/// Longest run: a year of virtual time.
-const LONGEST: Ns = Ns::secs(365 * 86_400);
 
 /// What was asked for and answered.
 pub(crate) struct Served {
@@ -126,8 +121,8 @@ impl Outcome {
     }
 }
 
-/// Limits that a file system, a layer, a mapping and the drive below them met, in the order of the first times,
-/// which are counted from `origin`.
+/// Limits that a file system, a layer, a mapping and the drive below them met, in the order of the
+/// first times, which are counted from `origin`.
 pub(crate) fn refusals(of_body: &Refusals, port: &Attached, origin: Ns) -> Vec<Refused> {
     let zones = port.device().drive().zones();
     let of_drive = zones.map_or_else(Refusals::default, ssd::Zones::refusals);
@@ -183,9 +178,6 @@ pub(crate) fn outcome(
     }
 }
 
-/// Hears how far a run has come, and says whether it goes on.
-pub(crate) type Heard<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
-
 /// Runs `plan`, and tells `progress` from time to time how far it has come. The
 /// wall time and the memory of the record are left at 0: the caller measures
 /// them.
@@ -194,7 +186,10 @@ pub(crate) type Heard<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// If the plan cannot be built, if the workload cannot be read, or if a request
 /// does not fit the drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
-    run_while(plan, &mut going_on(progress))
+    run_while(plan, &mut |heard| {
+        progress(heard);
+        ControlFlow::Continue(())
+    })
 }
 
 /// Runs `plan` as [`run()`] does, for as long as `progress` lets it go on.
@@ -205,45 +200,50 @@ pub fn run_while(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Run, StackError> {
+    let heard = &mut |sight: &Sight<'_>| progress(sight.progress());
+    Ok(run_on_while(plan, media(plan)?, heard)?.0)
+}
+
+/// What the drive of `plan` holds before the run, with the past that the plan gives it.
+///
+/// # Errors
+/// If there can be no such drive.
+pub fn media(plan: &Plan) -> Result<DriveMedia, StackError> {
     check(plan)?;
     let drive = &fitted(plan).drive;
     let media = plan.precondition.media(drive, Seed(plan.seed));
-    let media = media.map_err(|source| refused(plan, source))?;
-    Ok(run_on_while(plan, media, progress)?.0)
+    media.map_err(|source| refused(plan, source))
 }
 
-/// One that only listens.
-fn going_on(progress: &mut dyn FnMut(Progress)) -> impl FnMut(Progress) -> ControlFlow<()> {
-    |heard| {
-        progress(heard);
-        ControlFlow::Continue(())
-    }
-}
-
-/// Runs `plan` on a drive that holds `media`, whatever past the plan gives it,
-/// and hands back what it holds afterwards.
+/// Runs `plan` on a drive that holds `media`, whatever past the plan gives it, and hands
+/// back what it holds afterwards. `seen` may look at the run before its first event, from
+/// time to time, and after its last request.
 ///
 /// # Errors
 /// As [`run()`].
 pub fn run_on(
     plan: &Plan,
     media: DriveMedia,
-    progress: &mut dyn FnMut(Progress),
+    seen: &mut dyn FnMut(&Sight<'_>),
 ) -> Result<(Run, DriveMedia), StackError> {
-    run_on_while(plan, media, &mut going_on(progress))
+    let heard = &mut |sight: &Sight<'_>| {
+        seen(sight);
+        ControlFlow::Continue(())
+    };
+    run_on_while(plan, media, heard)
 }
 
 fn run_on_while(
     plan: &Plan,
     media: DriveMedia,
-    progress: &mut Heard<'_>,
+    seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
     let plan = &*fitted(plan);
     if plan.stack.host == "raw" {
-        return run_blocks_on(plan, media, progress);
+        return run_blocks_on(plan, media, seen);
     }
-    files::run_on(plan, media, progress)
+    files::run_on(plan, media, seen)
 }
 
 /// `plan` with a drive as its file system needs it: it keeps what is written to it,
@@ -265,7 +265,7 @@ pub(crate) fn fitted(plan: &Plan) -> Cow<'_, Plan> {
 fn run_blocks_on(
     plan: &Plan,
     media: DriveMedia,
-    progress: &mut Heard<'_>,
+    seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     let handles = match plan.drive.interface {
         Interface::Block | Interface::Zoned | Interface::OpenChannel => 1,
@@ -291,7 +291,7 @@ fn run_blocks_on(
     let meter = Meter::new(plan.sample.is_some());
     let replay = Replay::start(&sim, &port, &workload, stream, meter);
     let samples = timeline::start(&sim, plan.sample, &device, &replay, origin);
-    drive_to_end(&kernel, &*replay, origin, progress)?;
+    drive_to_end(&kernel, (&*replay, &device), origin, seen)?;
     replay.failure().map_or(Ok(()), Err)?;
     let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*replay);
     let notes = notes(&workload, &replay);
@@ -416,18 +416,6 @@ fn refused(plan: &Plan, source: ConfigError) -> StackError {
     }
 }
 
-/// A run that has begun.
-pub(crate) trait Running {
-    /// Whether it has come to its end.
-    fn is_done(&self) -> bool;
-
-    /// Requests that have been answered.
-    fn ops(&self) -> u64;
-
-    /// Requests that have not been answered.
-    fn in_flight(&self) -> u64;
-}
-
 impl Running for Replay {
     fn is_done(&self) -> bool {
         Sampled::is_done(self)
@@ -440,38 +428,10 @@ impl Running for Replay {
     fn in_flight(&self) -> u64 {
         Self::in_flight(self)
     }
-}
 
-/// Lets time pass until `run`, which began at `origin`, has come to its end, or is stopped.
-pub(crate) fn drive_to_end(
-    kernel: &Kernel,
-    run: &impl Running,
-    origin: Ns,
-    progress: &mut Heard<'_>,
-) -> Result<(), StackError> {
-    let sim = kernel.sim();
-    let mut next = sim.events() + EVENTS;
-    while !run.is_done() {
-        if !kernel.step() {
-            return Err(StackError::Stuck {
-                in_flight: run.in_flight(),
-            });
-        }
-        if sim.now().since(origin) > LONGEST {
-            return Err(StackError::TooLong { ops: run.ops() });
-        }
-        if sim.events() >= next {
-            next += EVENTS;
-            let heard = Progress {
-                ops: run.ops(),
-                sim_time: sim.now().since(origin),
-            };
-            if progress(heard).is_break() {
-                return Err(StackError::Stopped { ops: run.ops() });
-            }
-        }
+    fn latencies(&self) -> LatencySet {
+        self.meter.borrow().latencies()
     }
-    Ok(())
 }
 
 /// Lets the drive write out what it has acknowledged, and powers it off.

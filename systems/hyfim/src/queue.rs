@@ -1,17 +1,20 @@
 //! A circular queue of records in persistent memory.
 //!
-//! | region | |
-//! | --- | --- |
-//! | first line | u64: the position of the oldest record that may count; u64: that behind the newest one that was committed; the rest zeros. Each has 48 bits, and above them the lower half of their CRC-32C |
-//! | slots | of 64 bytes; position p is slot p modulo how many there are |
+//! The region has
 //!
-//! | record | from its position on |
-//! | --- | --- |
-//! | state | u64: a mark, and in its last byte the state: of two of these four bits differ. 0 while the line is being written |
-//! | position | u64 |
-//! | length | u32: bytes of the body; then its CRC-32C with position and length u32 |
-//! | zeros | to the end of the line |
-//! | body | up to the end of its last slot |
+//! - first line, u64: the position of the oldest record that may count; u64: that behind the newest
+//!   one that was committed; the rest zeros. Each has 48 bits, and above them the lower half of
+//!   their CRC-32C
+//! - slots: of 64 bytes; position p is slot p modulo how many there are
+//!
+//! A record has, from its position on,
+//!
+//! - state, u64: a mark, and in its last byte the state: of two of these four bits differ. 0 while
+//!   the line is being written
+//! - position, u64
+//! - length, u32: bytes of the body; then its CRC-32C with position and length u32
+//! - zeros: to the end of the line
+//! - body: up to the end of its last slot
 //!
 //! Invariants: positions only grow, and a record names its own, so what is left of the time
 //! before the queue came round does not count. A record that is committed is whole: its body

@@ -1,15 +1,17 @@
 //! The bodies of records. Numbers are little endian.
 //!
-//! | exchange | |
-//! | --- | --- |
-//! | partner | u64: the position plus one of the record of changes that it is a part of, or 0 |
-//! | count | u32 |
-//! | each | u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for none; behind the blocks of the drive come the slots of a write buffer in persistent memory |
+//! An exchange is
 //!
-//! | change | |
-//! | --- | --- |
-//! | count | u32 |
-//! | each | first sector u32, sectors u32, where its generation is u32 (2³²−1 for nowhere), generation u64, parts u32; for each part: first byte u32, bytes u32, and those |
+//! - partner, u64: the position plus one of the record of changes that it is a part of, or 0
+//! - count, u32
+//! - each, u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for
+//!   none; behind the blocks of the drive come the slots of a write buffer in persistent memory
+//!
+//! A change is
+//!
+//! - count, u32
+//! - each: first sector u32, sectors u32, where its generation is u32 (2³²−1 for nowhere),
+//!   generation u64, parts u32; for each part: first byte u32, bytes u32, and those
 
 use host::PageChange;
 use nand::UNIT;

@@ -6,7 +6,8 @@
 //! A block lies before the page that leads to it, in the same zone, so whoever finds the
 //! page finds the block: a power cut between the two leaves the older version valid. The
 //! first block of a zone is a page, which tells the number of the zone's opening, and what
-//! is in the zone before is durable by then, since the page leads there. What is moved out of a zone is durable before the zone is reset.
+//! is in the zone before is durable by then, since the page leads there. What is moved out of a
+//! zone is durable before the zone is reset.
 //!
 //! Invariant: one caller at a time writes.
 

@@ -1,8 +1,8 @@
 //! Making a layer, opening it, and closing it.
 //!
 //! Invariants: a medium that was formatted reads as zeros; recovery changes nothing that
-//! the last checkpoint leads to before its own is there, so that it can be begun again; what is open when the power goes
-//! is found by whoever opens next.
+//! the last checkpoint leads to before its own is there, so that it can be begun again; what is
+//! open when the power goes is found by whoever opens next.
 
 use crate::batch::Batch;
 use crate::config::{FormatOptions, Options};

@@ -3,8 +3,8 @@
 //! A **family** of strategies. Here is what its members share: who changes which lines
 //! (`table`), copies of them (`snapshot`), blocks of metadata in memory (`medium`), the
 //! order in which transactions go to the drive (`commit`), and contents of files
-//! (`data`), which may go through a journal of blocks (`journal`). A member says how the lines of one transaction become durable together:
-//! it is a [`Durable`].
+//! (`data`), which may go through a journal of blocks (`journal`). A member says how the lines of
+//! one transaction become durable together: it is a [`Durable`].
 //!
 //! # Invariants
 //!

@@ -1,10 +1,10 @@
-// Asks once a second what the drive does and draws it. Nothing here tells the drive anything.
+// Asks once a second what the drive, or the run on it, does and draws it. Nothing here tells
+// either anything.
 "use strict";
 
 const HISTORY = 120;
 const byId = (id) => document.getElementById(id);
-const history = []; // of {written, causes: {name: bytes}} a second
-let before = null; // the last picture, and when it was taken
+let history = []; // moments, with all that was counted up to each
 let paused = false;
 let last = null; // what is drawn
 let chosen = -1; // the part of the flash that is told of
@@ -17,6 +17,7 @@ function bytes(count) {
 }
 const number = (count) => Math.round(count).toLocaleString("en");
 const micros = (ns) => (ns / 1000).toFixed(1) + " µs";
+const seconds = (count) => count.toFixed(count < 10 ? 2 : 0) + " s";
 
 // Counters that began anew, as after a power cut, count from there.
 const grown = (now, then) => (now >= then ? now - then : now);
@@ -55,65 +56,114 @@ function tiles(all) {
   }));
 }
 
-function second(now, then, seconds) {
-  const life = (name) => grown(now.life[name], then.life[name]) / seconds;
-  const page = now.programmed_page_bytes;
+// What a served drive had done at a second of this page's clock.
+function moment(stats, at) {
   const causes = {};
-  for (const [name, pages] of Object.entries(now.programmed_pages)) {
-    causes[name] = grown(pages, then.programmed_pages[name] ?? 0) * page / seconds;
+  for (const [name, pages] of Object.entries(stats.programmed_pages)) {
+    causes[name] = pages * stats.programmed_page_bytes;
   }
-  history.push({ written: life("host_write_bytes"), causes });
-  if (history.length > HISTORY) history.shift();
-  const all = [
-    ["reads", number(life("read_commands")) + " /s"],
-    ["read", bytes(life("host_read_bytes")) + "/s"],
-    ["writes", number(life("write_commands")) + " /s"],
-    ["written", bytes(life("host_write_bytes")) + "/s"],
-    ["programmed", bytes(Object.values(causes).reduce((a, b) => a + b, 0)) + "/s"],
-    ["programmed a byte", now.write_amplification === null ? "–" : now.write_amplification.toFixed(2)],
-    ["lines free", number(now.free_lines)],
-    ["writes waited", ((now.stall_ns) / 1e6).toFixed(1) + " ms"],
-  ];
-  if (now.lateness) {
-    all.push(["answers late, median", micros(now.lateness.median_ns)]);
-    all.push(["… 99th percentile", micros(now.lateness.p99_ns)]);
-  }
-  tiles(all);
+  const { read_commands, write_commands, host_read_bytes, host_write_bytes } = stats.life;
+  return { at, reads: read_commands, writes: write_commands, read: host_read_bytes, written: host_write_bytes, causes };
 }
 
-// Causes stacked over one another, and what hosts wrote.
-function time() {
-  const names = [...new Set(history.flatMap((at) => Object.keys(at.causes)))]
-    .filter((name) => history.some((at) => at.causes[name] > 0));
-  legend("causes", names);
+// The same of a run, at a second of its virtual time.
+const momentOfRun = (told) => ({
+  at: told.at_ns / 1e9, ops: told.ops, waited: told.latency_sum_ns,
+  read: told.read_bytes, written: told.write_bytes, causes: told.programmed_bytes,
+});
+
+// What was done a second between each moment and the one before it.
+function rates() {
+  return history.slice(1).flatMap((now, index) => {
+    const then = history[index];
+    const span = now.at - then.at;
+    if (span <= 0) return [];
+    const a = (name) => grown(now[name], then[name]) / span;
+    const causes = {};
+    for (const [name, bytes] of Object.entries(now.causes)) {
+      causes[name] = grown(bytes, then.causes[name] ?? 0) / span;
+    }
+    return [{
+      from: then.at, to: now.at, reads: a("reads"), writes: a("writes"), ops: a("ops"),
+      read: a("read"), written: a("written"), causes,
+      latency: now.ops > then.ops ? (now.waited - then.waited) / (now.ops - then.ops) : null,
+    }];
+  });
+}
+
+function now(all, stats, run) {
+  const at = all[all.length - 1];
+  const shown = run ? [["requests", number(at.ops) + " /s"]] : [["reads", number(at.reads) + " /s"]];
+  shown.push(["read", bytes(at.read) + "/s"]);
+  if (!run) shown.push(["writes", number(at.writes) + " /s"]);
+  shown.push(
+    ["written", bytes(at.written) + "/s"],
+    ["programmed", bytes(Object.values(at.causes).reduce((a, b) => a + b, 0)) + "/s"],
+    ["programmed a byte", stats.write_amplification === null ? "–" : stats.write_amplification.toFixed(2)],
+    ["lines free", number(stats.free_lines)],
+    ["writes waited", (stats.stall_ns / 1e6).toFixed(1) + " ms"],
+  );
+  if (stats.lateness) {
+    shown.push(["answers late, median", micros(stats.lateness.median_ns)]);
+    shown.push(["… 99th percentile", micros(stats.lateness.p99_ns)]);
+  }
+  if (run) {
+    shown.push(["latency, median", micros(run.latency_ns.p50)]);
+    shown.push(["… 99th percentile", micros(run.latency_ns.p99)]);
+    shown.push(["… 99.9th percentile", micros(run.latency_ns.p99_9)]);
+    shown.push(["… longest", micros(run.latency_ns.max)]);
+  }
+  tiles(shown);
+}
+
+// Axes of a chart up to `most`, over the time from `first` to `last`, and where things are in it.
+function axes(id, most, [first, last], said, names) {
   const [left, top, height] = [70, 10, 180];
   // On a phone as many units as it has, so that letters stay letters.
-  const width = Math.min(600, Math.max(240, byId("time").clientWidth - left - 10));
-  byId("time").setAttribute("viewBox", `0 0 ${left + width + 10} 220`);
-  const sums = history.map((at) => names.reduce((sum, name) => sum + (at.causes[name] ?? 0), 0));
-  const most = Math.max(1, ...sums, ...history.map((at) => at.written));
-  const x = (index) => left + width * (index + HISTORY - history.length) / (HISTORY - 1);
+  const width = Math.min(600, Math.max(240, byId(id).clientWidth - left - 10));
+  byId(id).setAttribute("viewBox", `0 0 ${left + width + 10} 220`);
+  const x = (at) => left + width * (at - first) / Math.max(1e-9, last - first);
   const y = (value) => top + height * (1 - value / most);
   const parts = [];
   for (const share of [0, 0.5, 1]) {
     parts.push(shape("line", { x1: left, x2: left + width, y1: y(most * share), y2: y(most * share) }));
-    parts.push(shape("text", { x: left - 8, y: y(most * share) + 4, "text-anchor": "end" }, bytes(most * share)));
+    parts.push(shape("text", { x: left - 8, y: y(most * share) + 4, "text-anchor": "end" }, said(most * share)));
   }
-  parts.push(shape("text", { x: left, y: 212 }, "2 minutes ago"));
-  parts.push(shape("text", { x: left + width, y: 212, "text-anchor": "end" }, "now"));
-  let under = history.map(() => 0);
+  parts.push(shape("text", { x: left, y: 212 }, names[0]));
+  parts.push(shape("text", { x: left + width, y: 212, "text-anchor": "end" }, names[1]));
+  return { x, y, parts };
+}
+
+// Causes stacked over one another, and what hosts wrote.
+function time(all, span, ends) {
+  const names = [...new Set(all.flatMap((at) => Object.keys(at.causes)))]
+    .filter((name) => all.some((at) => at.causes[name] > 0));
+  legend("causes", names);
+  const sums = all.map((at) => names.reduce((sum, name) => sum + (at.causes[name] ?? 0), 0));
+  const most = Math.max(1, ...sums, ...all.map((at) => at.written));
+  const { x, y, parts } = axes("time", most, span, bytes, ends);
+  // A rate holds from the moment before to its own.
+  const steps = (values) => all.flatMap((at, i) => [`${x(at.from)},${y(values[i])}`, `${x(at.to)},${y(values[i])}`]);
+  let under = all.map(() => 0);
   names.forEach((name, index) => {
-    const over = history.map((at, i) => under[i] + (at.causes[name] ?? 0));
-    const there = over.map((value, i) => `${x(i)},${y(value)}`);
-    const back = under.map((value, i) => `${x(i)},${y(value)}`).reverse();
-    const area = shape("polygon", { points: [...there, ...back].join(" ") });
+    const over = all.map((at, i) => under[i] + (at.causes[name] ?? 0));
+    const area = shape("polygon", { points: [...steps(over), ...steps(under).reverse()].join(" ") });
     area.style.fill = color(index);
     parts.push(area);
     under = over;
   });
-  const host = history.map((at, i) => `${x(i)},${y(at.written)}`).join(" ");
-  parts.push(shape("polyline", { points: host, class: "host" }));
+  parts.push(shape("polyline", { points: steps(all.map((at) => at.written)).join(" "), class: "host" }));
   byId("time").replaceChildren(...parts);
+}
+
+// The mean latency of what was answered between two moments.
+function latency(all, span, ends) {
+  const answered = all.filter((at) => at.latency !== null);
+  const most = Math.max(1, ...answered.map((at) => at.latency));
+  const { x, y, parts } = axes("latency", most, span, micros, ends);
+  const points = answered.flatMap((at) => [`${x(at.from)},${y(at.latency)}`, `${x(at.to)},${y(at.latency)}`]);
+  parts.push(shape("polyline", { points: points.join(" "), class: "host" }));
+  byId("latency").replaceChildren(...parts);
 }
 
 function grid(canvas, count) {
@@ -152,11 +202,12 @@ function map() {
 function tell() {
   const { cells, states, parts } = last;
   if (chosen < 0 || chosen >= cells.length) return;
-  const [state, full, erases, handle] = cells[chosen];
+  const [state, full, erases, handle, age] = cells[chosen];
   const what = parts === "zones" ? "written" : "valid";
   const words = [`${parts.slice(0, -1)} ${chosen}: ${states[state] ?? "unknown"}`, `${full / 10} % ${what}`];
   if (erases >= 0) words.push(`${number(erases)} erases`);
   if (handle >= 0) words.push(`handle ${handle}`);
+  if (age >= 0) words.push(`${number(age)} programs since it was closed`);
   byId("cell").textContent = words.join(", ");
 }
 
@@ -191,20 +242,49 @@ function say(text, bad) {
   byId("state").classList.toggle("bad", bad);
 }
 
+function draw() {
+  const { stats, run, states } = last;
+  const all = rates();
+  const end = history[history.length - 1].at;
+  const span = run ? [0, end] : [end - HISTORY, end];
+  const ends = run ? ["first request", `after ${seconds(end)}`] : ["2 minutes ago", "now"];
+  if (all.length > 0) now(all, stats, run);
+  legend("states", states);
+  time(all, span, ends);
+  if (run) latency(all, span, ends);
+  map();
+  life(stats);
+}
+
+// What the page says of a run and not of a drive that is served.
+function ofRun({ stack, workload, done, moments }) {
+  const { ops, at_ns } = moments[moments.length - 1];
+  const title = `${stack}, live`;
+  document.title = title;
+  byId("title").textContent = title;
+  byId("now-title").textContent = "A second of virtual time";
+  byId("time-title").textContent = "Since the first request";
+  byId("waiting").hidden = false;
+  byId("report").hidden = !done;
+  const far = `${workload}: ${number(ops)} requests in ${seconds(at_ns / 1e9)} of virtual time`;
+  say(done ? `${far}; done` : far, false);
+}
+
 async function ask() {
   try {
     const answer = await fetch("/live.json");
     if (!answer.ok) return say((await answer.text()).trim(), true);
-    const picture = await answer.json();
-    const at = performance.now();
-    if (before) second(picture.stats, before.stats, (at - before.at) / 1000);
-    before = { stats: picture.stats, at };
-    last = picture;
-    legend("states", picture.states);
-    time();
-    map();
-    life(picture.stats);
-    say(`${bytes(picture.stats.capacity_bytes)}, ${number(picture.cells.length)} ${picture.parts}`, false);
+    last = await answer.json();
+    const { stats, run, cells, parts } = last;
+    if (run) {
+      history = run.moments.map(momentOfRun);
+      ofRun(run);
+    } else {
+      history.push(moment(stats, performance.now() / 1000));
+      history = history.slice(-HISTORY - 1);
+      say(`${bytes(stats.capacity_bytes)}, ${number(cells.length)} ${parts}`, false);
+    }
+    draw();
   } catch (_) {
     say("nobody answers any more", true);
   }

@@ -25,13 +25,14 @@ const CONFESSION: &str = "Not run by the test";
 /// Lines that a newcomer reads in ten minutes.
 const README: usize = 300;
 /// Storeys and folders whose files the pages name.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "core",
     "baselines",
     "systems",
     "lab",
     "front",
     "flashloom",
+    "python",
     "xtask",
     "docs",
     "scripts",
@@ -158,7 +159,10 @@ fn a_page_says_which_of_its_commands_are_not_run() {
                     told += 1;
                     assert!(block.before.contains(CONFESSION), "{place}: it is not said");
                 }
-                info => assert!(["text", "toml", "rust"].contains(&info), "{place}: {info}"),
+                info => assert!(
+                    ["text", "toml", "rust", "python"].contains(&info),
+                    "{place}: {info}"
+                ),
             }
         }
     }

@@ -61,9 +61,9 @@ impl Refusal for () {
     const REFUSED: Self = ();
 }
 
-/// Declares hooks of the library that is built with a configuration. `fn [a b](x: T) -> R, |next| body` declares `a` and `b`,
-/// which do `body`; `next()` calls the function that stands behind with the
-/// arguments as they came.
+/// Declares hooks of the library that is built with a configuration. `fn [a b](x: T) -> R, |next|
+/// body` declares `a` and `b`, which do `body`; `next()` calls the function that stands behind with
+/// the arguments as they came.
 macro_rules! hooks {
     (
         in $library:ident:

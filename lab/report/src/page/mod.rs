@@ -26,7 +26,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 const STYLE: &str = include_str!("style.css");
 
 /// What a browser may do with the page: apply its own styles, nothing else.
-const POLICY: &str =
+pub const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page of a comparison. `command` is the command line that made it, for

@@ -27,6 +27,7 @@ pub fn papers(papers: &Papers, command: &str) -> String {
             code { (papers.scale) } ", seed " (papers.seed) ". A number holds that is within a third of \
              the paper's, a trend that goes its way."
         }
+        @if let Some(made) = &papers.made { p.lead { "Made by " (made.told()) "." } }
         (switch::claims())
         nav aria-label="Papers" {
             ul.papers { @for paper in &papers.papers { li { a href={ "#" (paper.paper) } { (paper.paper) } } } }

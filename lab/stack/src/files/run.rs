@@ -18,13 +18,11 @@ use crate::hosts::{self, AnyBody, AnyHost, Host, Memory};
 use crate::layer;
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan};
-use crate::run::{
-    Before, Heard, Running, Served, attach, check, close, drive_to_end, outcome, refusals,
-    write_out,
-};
+use crate::run::{Before, Served, attach, check, close, outcome, refusals, write_out};
+use crate::sight::{Running, Seen, drive_to_end};
 use crate::timeline::{self, Sampled};
 use host::BlockDevice;
-use report::record::{App, Run};
+use report::record::{App, LatencySet, Run};
 use sim::{Kernel, Seed, Sim};
 use ssd::DriveMedia;
 use std::cell::RefCell;
@@ -43,18 +41,18 @@ use workload::files::{FileWorkload, Source};
 pub(crate) fn run_on(
     plan: &Plan,
     media: DriveMedia,
-    progress: &mut Heard<'_>,
+    seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
     let named = hosts::named(&plan.stack.host, &plan.stack.switches, &plan.behaviour);
     let none = || refused(&plan.stack.to_string(), &"there is no such file system");
-    run_host((named.ok_or_else(none)?, plan), media, progress)
+    run_host((named.ok_or_else(none)?, plan), media, seen)
 }
 
 fn run_host(
     (host, plan): (AnyHost, &Plan),
     media: DriveMedia,
-    progress: &mut Heard<'_>,
+    seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     let workload = FileWorkload::parse(&plan.workload)?;
     let source = workload.open(Seed(plan.seed))?;
@@ -69,7 +67,7 @@ fn run_host(
     let counted = Counted::of(vfs.body(), &port);
     let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
     let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
-    drive_to_end(&kernel, &*drive, origin, progress)?;
+    drive_to_end(&kernel, (&*drive, &device), origin, seen)?;
     let failure = drive.failure().map(|error| explained(error, &vfs));
     failure.map_or(Ok(()), Err)?;
     let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
@@ -259,6 +257,10 @@ impl<B: Body, S: Source + 'static> Running for Drive<B, S> {
 
     fn in_flight(&self) -> u64 {
         Self::in_flight(self)
+    }
+
+    fn latencies(&self) -> LatencySet {
+        self.meter().latencies()
     }
 }
 

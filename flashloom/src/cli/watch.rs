@@ -1,0 +1,320 @@
+//! The page of a run: live while it goes on, with its report afterwards.
+//!
+//! Invariants: a run does the same with a page and without one: between two of its events
+//! counters are read, and what is shown is made of them here. Who looks at the page gets what
+//! is in memory and waits for no simulation. The moments are the same for the same run.
+
+use super::failure::Failure;
+use super::http::{self, Reply};
+use super::live::stats_of;
+use super::output::note;
+use super::{serve, ui};
+use engine::Signals;
+use report::page::POLICY;
+use report::record::Latency;
+use serde::Serialize;
+use ssd::{Cause, Health};
+use stack::{Sight, StackName};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Wall time between two pictures.
+const PACE: Duration = Duration::from_millis(250);
+/// So many moments are kept: every other one goes when there are more.
+const MOMENTS: usize = 240;
+
+/// What a run has done up to a moment, since its first request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Moment {
+    /// Virtual time.
+    at_ns: u64,
+    /// Requests that were answered, and the sum of their latencies.
+    ops: u64,
+    latency_sum_ns: f64,
+    /// Bytes between host and drive.
+    read_bytes: u64,
+    write_bytes: u64,
+    /// Bytes programmed, by cause.
+    programmed_bytes: BTreeMap<&'static str, u64>,
+}
+
+impl Moment {
+    fn now(sight: &Sight<'_>, latency: &Latency) -> Self {
+        let (progress, traffic) = (sight.progress(), sight.device().ledger());
+        let drive = sight.device().drive();
+        let (ledger, page) = (drive.ledger(), drive.layout().page_bytes());
+        let programmed = |cause: &Cause| (cause.name(), ledger.by_cause(*cause) * page);
+        Self {
+            at_ns: progress.sim_time.0,
+            ops: progress.ops,
+            latency_sum_ns: latency.mean * latency.count as f64,
+            read_bytes: traffic.read_bytes(),
+            write_bytes: traffic.write_bytes(),
+            programmed_bytes: Cause::ALL.iter().map(programmed).collect(),
+        }
+    }
+
+    /// What came after `first`.
+    fn since(mut self, first: &Self) -> Self {
+        self.read_bytes -= first.read_bytes;
+        self.write_bytes -= first.write_bytes;
+        for (cause, bytes) in &mut self.programmed_bytes {
+            *bytes -= first.programmed_bytes[cause];
+        }
+        self
+    }
+}
+
+/// Moments of a run, as far apart as it takes for them to be few.
+#[derive(Default)]
+struct Moments {
+    first: Moment,
+    kept: Vec<Moment>,
+    /// Looks from one that is kept to the next, and those since the last one.
+    stride: u32,
+    looks: u32,
+}
+
+impl Moments {
+    /// Whether this look is to be kept.
+    fn is_due(&mut self) -> bool {
+        self.looks += 1;
+        self.looks > self.stride || self.kept.is_empty()
+    }
+
+    fn keep(&mut self, moment: Moment) {
+        self.looks = 0;
+        if self.kept.is_empty() {
+            (self.first, self.stride) = (moment.clone(), 0);
+        }
+        if self.kept.len() == MOMENTS {
+            let mut number = 0;
+            self.kept.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.stride = 2 * self.stride + 1;
+        }
+        self.kept.push(moment.since(&self.first));
+    }
+}
+
+/// A run, beside the picture of its drive.
+#[derive(Serialize)]
+struct OfRun<'a> {
+    stack: &'a str,
+    workload: &'a str,
+    /// Whether its report is there.
+    done: bool,
+    latency_ns: Quantiles,
+    moments: &'a [Moment],
+}
+
+/// Latencies of all that was answered.
+#[derive(Clone, Copy, Serialize)]
+struct Quantiles {
+    p50: u64,
+    p99: u64,
+    p99_9: u64,
+    max: u64,
+}
+
+/// A drive and the run on it.
+#[derive(Serialize)]
+struct Picture<'a> {
+    #[serde(flatten)]
+    drive: &'a ui::Picture,
+    run: OfRun<'a>,
+}
+
+/// What who looks is shown.
+#[derive(Default)]
+struct Shown {
+    picture: Option<String>,
+    /// Once the run is done.
+    report: Option<String>,
+}
+
+/// The page of one run.
+pub(crate) struct Page {
+    stack: String,
+    workload: String,
+    place: String,
+    shown: Arc<Mutex<Shown>>,
+    /// Hears of signals once the run is done.
+    told: Receiver<()>,
+    moments: Moments,
+    last: Option<(Instant, ui::Picture, Quantiles)>,
+}
+
+impl Page {
+    /// Opens the page of a run of `workload` on `stack` at `address`. Until the run is done a
+    /// signal ends the process, as it does without a page. To be called before there is any
+    /// other thread.
+    ///
+    /// # Errors
+    /// If nothing can listen there.
+    pub(crate) fn open(
+        address: SocketAddr,
+        stack: &StackName,
+        workload: &str,
+    ) -> Result<Self, Failure> {
+        let listener = serve::bind(address)?;
+        let place = format!("http://{}/", listener.local_addr()?);
+        let shown = Arc::<Mutex<Shown>>::default();
+        let (tell, told) = channel();
+        let seen = Arc::clone(&shown);
+        Signals::hold()?.watch(move || {
+            if held(&seen).report.is_none() {
+                std::process::exit(130);
+            }
+            tell.send(()).is_ok()
+        })?;
+        let seen = Arc::clone(&shown);
+        http::serve("ui", listener, move |request| reply(request, &held(&seen)))?;
+        note(&format!("flashloom: the page is at {place}"));
+        Ok(Self {
+            stack: stack.to_string(),
+            workload: workload.to_owned(),
+            place,
+            shown,
+            told,
+            moments: Moments::default(),
+            last: None,
+        })
+    }
+
+    /// Shows what the run does, if it is time to.
+    ///
+    /// # Errors
+    /// If the drive is one that no run has.
+    pub(crate) fn see(&mut self, sight: &Sight<'_>) -> Result<(), Failure> {
+        let is_kept = self.moments.is_due() || sight.is_done();
+        let is_new = |(then, ..): &(Instant, _, _)| then.elapsed() < PACE;
+        if !is_kept && self.last.as_ref().is_some_and(is_new) {
+            return Ok(());
+        }
+        let latency = sight.latencies().all;
+        if is_kept {
+            self.moments.keep(Moment::now(sight, &latency));
+        }
+        let quantiles = Quantiles {
+            p50: latency.p50,
+            p99: latency.p99,
+            p99_9: latency.p99_9,
+            max: latency.max,
+        };
+        let picture = self.picture(sight)?;
+        self.last = Some((Instant::now(), picture, quantiles));
+        self.show(None)
+    }
+
+    /// The drive as it is now; bytes are counted since the first request.
+    fn picture(&self, sight: &Sight<'_>) -> Result<ui::Picture, Failure> {
+        let drive = sight.device().drive();
+        let life = Health::of(drive, drive.smart())?;
+        let mut stats = stats_of(drive, drive.capacity().0, life);
+        if let Some(last) = self.moments.kept.last() {
+            let (read, written) = (last.read_bytes, last.write_bytes);
+            let programmed: u64 = last.programmed_bytes.values().sum();
+            (stats.host_read_bytes, stats.host_write_bytes) = (read, written);
+            stats.write_amplification = (written > 0).then(|| programmed as f64 / written as f64);
+        }
+        Ok(ui::Picture::of(drive, stats))
+    }
+
+    /// Makes the last picture the one that is shown, and `report` if the run is done.
+    fn show(&self, report: Option<String>) -> Result<(), Failure> {
+        let Some((_, drive, latency_ns)) = &self.last else {
+            return Ok(());
+        };
+        let picture = Picture {
+            drive,
+            run: OfRun {
+                stack: &self.stack,
+                workload: &self.workload,
+                done: report.is_some(),
+                latency_ns: *latency_ns,
+                moments: &self.moments.kept,
+            },
+        };
+        let picture = Some(serde_json::to_string(&picture)?);
+        *held(&self.shown) = Shown { picture, report };
+        Ok(())
+    }
+
+    /// The run is done: shows `report` as well, until a signal comes.
+    ///
+    /// # Errors
+    /// If nobody can tell of signals.
+    pub(crate) fn stay(self, report: String) -> Result<(), Failure> {
+        self.show(Some(report))?;
+        let place = &self.place;
+        note(&format!(
+            "flashloom: the run is done; its page stays at {place} until this is interrupted"
+        ));
+        Ok(self.told.recv()?)
+    }
+}
+
+fn held(shown: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
+    shown.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reply(request: &str, shown: &Shown) -> Reply {
+    let there = |what: &Option<String>, why: &str| what.clone().ok_or_else(|| why.to_owned());
+    if http::path(request) != Some("/report") {
+        let picture = || there(&shown.picture, "the drive is being prepared");
+        return ui::reply(request, &picture);
+    }
+    match there(&shown.report, "the run goes on") {
+        Ok(report) => Reply {
+            policy: POLICY,
+            ..Reply::found("text/html; charset=utf-8", report)
+        },
+        Err(why) => Reply::text("503 Service Unavailable", why + "\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_stay_few_and_as_far_apart_as_they_have_to_be() {
+        let mut moments = Moments::default();
+        for look in 0..10_000 {
+            if moments.is_due() {
+                let at_ns = look;
+                moments.keep(Moment {
+                    at_ns,
+                    ..Moment::default()
+                });
+            }
+        }
+        let kept: Vec<u64> = moments.kept.iter().map(|moment| moment.at_ns).collect();
+        assert!(
+            (MOMENTS / 2..=MOMENTS).contains(&kept.len()),
+            "{}",
+            kept.len()
+        );
+        assert_eq!(kept[..3], [0, 64, 128]);
+        assert!(kept.windows(2).all(|pair| pair[1] - pair[0] == 64));
+    }
+
+    #[test]
+    fn a_report_is_there_once_the_run_is_done() {
+        let status = |path: &str, shown: &Shown| reply(&format!("GET {path} x"), shown).status;
+        let mut shown = Shown::default();
+        for path in ["/live.json", "/report"] {
+            assert_eq!(status(path, &shown), "503 Service Unavailable", "{path}");
+        }
+        shown.report = Some("<p>done</p>".to_owned());
+        let report = reply("GET /report x", &shown);
+        assert_eq!((report.status, report.policy), ("200 OK", POLICY));
+        assert_eq!(status("/", &shown), "200 OK");
+    }
+}
