@@ -214,6 +214,19 @@ impl Claim {
     #[must_use]
     pub fn with(self, measured: f64, known: Option<&str>) -> Self {
         let holds = self.expected.holds(measured);
+        self.judged(measured, holds, known)
+    }
+
+    /// As [`Self::with`], where it compares two values, `measured` being the one over the
+    /// other: where the paper says that one is better, it has to be.
+    #[must_use]
+    pub fn compared(self, measured: f64, known: Option<&str>) -> Self {
+        let expected = self.expected;
+        let holds = expected.holds(measured) && !expected.is_contradicted_by(measured);
+        self.judged(measured, holds, known)
+    }
+
+    fn judged(self, measured: f64, holds: bool, known: Option<&str>) -> Self {
         let why = || known.unwrap_or(NOT_FOUND).to_owned();
         Self {
             measured: Some(measured),
@@ -379,6 +392,13 @@ impl<K: Ord> Measure<K> {
         both.flatten()
     }
 
+    /// Whether the value is a ratio of what is compared, so that 1 is as good as the other.
+    #[must_use]
+    pub fn compares(&self) -> bool {
+        let ratio = matches!(self.form, Form::Gain | Form::Saving);
+        ratio && self.unit == 1.0 && self.combine != Combine::ShareBelowOne
+    }
+
     /// How values become one, if there are several: `mean of 5`.
     #[must_use]
     pub fn combined(&self) -> String {
@@ -416,6 +436,19 @@ impl<K: Ord> Measure<K> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_ratio_near_the_papers_is_missed_where_what_was_better_is_worse() {
+        let claim = || {
+            let expected = Expectation::Value(1.1);
+            Claim::unmeasured("S21", "fig23", "VI-H", String::new(), expected)
+        };
+        assert_eq!(claim().with(0.92, None).holds, Some(true));
+        let turned = claim().compared(0.92, Some("it costs more"));
+        assert_eq!(turned.holds, Some(false));
+        assert_eq!(turned.reason.as_deref(), Some("it costs more"));
+        assert_eq!(claim().compared(1.02, None).holds, Some(true));
+    }
 
     #[test]
     fn a_quantity_sums_what_is_below_its_pointers() {

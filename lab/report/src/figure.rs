@@ -290,7 +290,11 @@ impl<K: Ord> Row<K> {
             Ok(measured) => measured,
             Err(problem) => return unmeasured(problem),
         };
-        let mut claim = claim.with(measured, self.known.as_deref());
+        let known = self.known.as_deref();
+        let mut claim = match measure.compares() && !self.grows {
+            true => claim.compared(measured, known),
+            false => claim.with(measured, known),
+        };
         if !missing.is_empty() {
             let rest = claim.reason.iter().map(|reason| format!("; {reason}"));
             let rest: String = rest.collect();

@@ -10,6 +10,9 @@ use std::fmt;
 /// How far a measured value may be from the paper's, as a share of the paper's.
 pub const TOLERANCE: f64 = 1.0 / 3.0;
 
+/// How far from 1 a ratio of a paper has to be to say that something is better or worse.
+const EVEN: f64 = 0.05;
+
 /// What a paper says of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -121,6 +124,18 @@ impl Expectation {
         }
     }
 
+    /// Whether the paper's ratio says that one of two is better, by more than [`EVEN`], and
+    /// `measured` does not.
+    #[must_use]
+    pub fn is_contradicted_by(self, measured: f64) -> bool {
+        let (low, high) = match self {
+            Self::Value(x) => (x, x),
+            Self::Range(low, high) => (low, high),
+            Self::Exactly(..) | Self::Above(_) | Self::Below(_) | Self::Other => return false,
+        };
+        (low > 1.0 + EVEN && measured <= 1.0) || (high < 1.0 - EVEN && measured >= 1.0)
+    }
+
     /// `number` with as many digits as a value that is expected so needs: all of a count.
     #[must_use]
     pub fn digits(self, number: f64) -> String {
@@ -164,6 +179,25 @@ mod tests {
         assert!(!holds("1.2 to 1.5", 0.79) && !holds("1.2 to 1.5", 2.01));
         assert!(holds("above 1", 1.001) && !holds("above 1", 1.0));
         assert!(holds("below 1", 0.999) && !holds("below 1", 1.0));
+    }
+
+    #[test]
+    fn what_is_better_has_to_be_better() {
+        let turned = |text: &str, x: f64| {
+            let expected = Expectation::parse(text).unwrap();
+            expected.is_contradicted_by(x)
+        };
+        assert!(turned("1.1", 0.92) && turned("0.8", 1.06) && turned("1.2 to 1.5", 1.0));
+        // As good as even there.
+        assert!(!turned("1.04", 0.9) && !turned("0.96 to 1.5", 0.9));
+        // The same way.
+        assert!(!turned("1.1", 1.01) && !turned("0.8", 0.1));
+        // A trend has its bound, and a count compares nothing.
+        assert!(!turned("above 2", 0.5) && !turned("exactly 2", 0.5));
+    }
+
+    #[test]
+    fn expectations_are_refused_that_say_nothing() {
         let wrong = [
             "",
             "0",
