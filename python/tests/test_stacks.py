@@ -59,8 +59,9 @@ def test_a_run_of_a_stack_is_that_of_the_command_line(command_line):
 def test_what_is_chosen_of_a_run_comes_before_what_a_stack_has():
     stack = fl.Stack("raw@fdp", drive=fl.Drive("fdp", size="256MiB"), **{"host.cpu.cores": 2})
     plan = stack.plan("randwrite:ops=10", size=SIZE, knobs={"host.cpu.cores": 4})
-    assert plan == fl.Plan.make("raw@fdp", "randwrite:ops=10", drive=fl.Drive("fdp", size=SIZE),
-                                knobs={"host.cpu.cores": 4})
+    drive = fl.Drive("fdp", size=SIZE)
+    knobs = {"host.cpu.cores": 4}
+    assert plan == fl.Plan.make("raw@fdp", "randwrite:ops=10", drive=drive, knobs=knobs)
 
 
 def test_stacks_with_knobs_of_their_own_are_compared():

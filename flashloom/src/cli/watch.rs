@@ -6,7 +6,7 @@
 
 use super::failure::Failure;
 use super::http::{self, Reply};
-use super::live::stats_of;
+use super::live::{Stats, stats_of};
 use super::output::note;
 use super::{serve, ui};
 use engine::Signals;
@@ -85,7 +85,8 @@ impl Moments {
         self.looks > self.stride || self.kept.is_empty()
     }
 
-    fn keep(&mut self, moment: Moment) {
+    /// Keeps `moment`, and gives it as it is kept.
+    fn keep(&mut self, moment: Moment) -> Moment {
         self.looks = 0;
         if self.kept.is_empty() {
             (self.first, self.stride) = (moment.clone(), 0);
@@ -98,7 +99,9 @@ impl Moments {
             });
             self.stride = 2 * self.stride + 1;
         }
-        self.kept.push(moment.since(&self.first));
+        let moment = moment.since(&self.first);
+        self.kept.push(moment.clone());
+        moment
     }
 }
 
@@ -110,7 +113,7 @@ struct OfRun<'a> {
     /// Whether its report is there.
     done: bool,
     latency_ns: Quantiles,
-    moments: &'a [Moment],
+    moments: Vec<&'a Moment>,
 }
 
 /// Latencies of all that was answered.
@@ -120,6 +123,17 @@ struct Quantiles {
     p99: u64,
     p99_9: u64,
     max: u64,
+}
+
+impl Quantiles {
+    const fn of(latency: &Latency) -> Self {
+        Self {
+            p50: latency.p50,
+            p99: latency.p99,
+            p99_9: latency.p99_9,
+            max: latency.max,
+        }
+    }
 }
 
 /// A drive and the run on it.
@@ -147,7 +161,15 @@ pub(crate) struct Page {
     /// Hears of signals once the run is done.
     told: Receiver<()>,
     moments: Moments,
-    last: Option<(Instant, ui::Picture, Quantiles)>,
+    last: Option<Last>,
+}
+
+/// The last picture, before it is a document.
+struct Last {
+    drawn: Instant,
+    drive: ui::Picture,
+    latency: Quantiles,
+    now: Moment,
 }
 
 impl Page {
@@ -193,52 +215,40 @@ impl Page {
     /// If the drive is one that no run has.
     pub(crate) fn see(&mut self, sight: &Sight<'_>) -> Result<(), Failure> {
         let is_kept = self.moments.is_due() || sight.is_done();
-        let is_new = |(then, ..): &(Instant, _, _)| then.elapsed() < PACE;
+        let is_new = |last: &Last| last.drawn.elapsed() < PACE;
         if !is_kept && self.last.as_ref().is_some_and(is_new) {
             return Ok(());
         }
         let latency = sight.latencies().all;
-        if is_kept {
-            self.moments.keep(Moment::now(sight, &latency));
-        }
-        let quantiles = Quantiles {
-            p50: latency.p50,
-            p99: latency.p99,
-            p99_9: latency.p99_9,
-            max: latency.max,
+        let moment = Moment::now(sight, &latency);
+        let now = match is_kept {
+            true => self.moments.keep(moment),
+            false => moment.since(&self.moments.first),
         };
-        let picture = self.picture(sight)?;
-        self.last = Some((Instant::now(), picture, quantiles));
+        self.last = Some(Last {
+            drawn: Instant::now(),
+            drive: picture(sight, &now)?,
+            latency: Quantiles::of(&latency),
+            now,
+        });
         self.show(None)
-    }
-
-    /// The drive as it is now; bytes are counted since the first request.
-    fn picture(&self, sight: &Sight<'_>) -> Result<ui::Picture, Failure> {
-        let drive = sight.device().drive();
-        let life = Health::of(drive, drive.smart())?;
-        let mut stats = stats_of(drive, drive.capacity().0, life);
-        if let Some(last) = self.moments.kept.last() {
-            let (read, written) = (last.read_bytes, last.write_bytes);
-            let programmed: u64 = last.programmed_bytes.values().sum();
-            (stats.host_read_bytes, stats.host_write_bytes) = (read, written);
-            stats.write_amplification = (written > 0).then(|| programmed as f64 / written as f64);
-        }
-        Ok(ui::Picture::of(drive, stats))
     }
 
     /// Makes the last picture the one that is shown, and `report` if the run is done.
     fn show(&self, report: Option<String>) -> Result<(), Failure> {
-        let Some((_, drive, latency_ns)) = &self.last else {
+        let Some(last) = &self.last else {
             return Ok(());
         };
+        let kept = &self.moments.kept;
+        let now = kept.last().is_none_or(|kept| *kept != last.now);
         let picture = Picture {
-            drive,
+            drive: &last.drive,
             run: OfRun {
                 stack: &self.stack,
                 workload: &self.workload,
                 done: report.is_some(),
-                latency_ns: *latency_ns,
-                moments: &self.moments.kept,
+                latency_ns: last.latency,
+                moments: kept.iter().chain(now.then_some(&last.now)).collect(),
             },
         };
         let picture = Some(serde_json::to_string(&picture)?);
@@ -258,6 +268,21 @@ impl Page {
         ));
         Ok(self.told.recv()?)
     }
+}
+
+/// The drive of `sight`, whose bytes are counted from the first request to `now`.
+fn picture(sight: &Sight<'_>, now: &Moment) -> Result<ui::Picture, Failure> {
+    let drive = sight.device().drive();
+    let life = Health::of(drive, drive.smart())?;
+    let (read, written) = (now.read_bytes, now.write_bytes);
+    let programmed: u64 = now.programmed_bytes.values().sum();
+    let stats = Stats {
+        host_read_bytes: read,
+        host_write_bytes: written,
+        write_amplification: (written > 0).then(|| programmed as f64 / written as f64),
+        ..stats_of(drive, drive.capacity().0, life)
+    };
+    Ok(ui::Picture::of(drive, stats))
 }
 
 fn held(shown: &Mutex<Shown>) -> MutexGuard<'_, Shown> {

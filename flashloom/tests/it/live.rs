@@ -142,7 +142,7 @@ fn a_drive_that_is_served_has_a_page_with_all_of_its_flash() {
 /// A run of enough events for several looks; its record is the same with a page and without.
 #[test]
 fn a_run_has_a_page_that_stays_and_changes_nothing() {
-    let line = "ext4@fdp --workload varmail:files=200,ops=6000 --size 128MiB --json";
+    let line = "ext4@fdp --workload varmail:files=200,ops=60000 --size 128MiB --json";
     let mut running = Running::start(line);
     let done = running.until(|picture| picture["run"]["done"] == true);
     let moments = done["run"]["moments"].as_array().expect("a list");
@@ -194,7 +194,8 @@ fn the_page_of_a_run_lives_in_a_browser() {
     by_keys(&mut browser);
     assert_eq!(browser.complaints, Vec::<String>::new());
     assert_eq!(running.signal("-INT"), Some(130));
-    let running = Running::start("raw@zns --workload seqwrite:ops=2000 --size 64MiB");
+    let running =
+        Running::start("raw@zns --workload seqwrite:ops=500 --precondition fresh --size 64MiB");
     running.until(|picture| picture["run"]["done"] == true);
     browser.visit(&format!("http://127.0.0.1:{}/", running.port), 1280);
     // Of the page whose run has gone.
