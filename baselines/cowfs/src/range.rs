@@ -5,9 +5,9 @@ use crate::format::{SECTOR, SECTOR_BYTES};
 use crate::fs::{Core, File};
 use crate::persist::Persist;
 use crate::pieces::{Found, piece_key};
-use crate::read::{SIZE_MAX, sectors, touched, within};
-use crate::write::page_of;
+use crate::read::SIZE_MAX;
 use std::ops::Range;
+use vfs::direct::{page_of, sectors, touched, within};
 use vfs::{Errno, FallocateMode, Result, Timestamp};
 
 /// Pieces that are cut at once.
@@ -273,7 +273,7 @@ impl<S: Persist> Core<S> {
 
     /// Writes around the cache, whole sectors.
     pub(crate) async fn write_direct(&self, file: &File, offset: u64, bytes: &[u8]) -> Result<u64> {
-        let range = sectors(offset, bytes.len())?;
+        let range = sectors(offset, bytes.len(), SIZE_MAX)?;
         let (pages, old) = (touched(&range), file.attr.get().size);
         self.reserve(file, pages.clone()).await?;
         let mut dirty = Vec::new();

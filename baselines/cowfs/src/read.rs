@@ -6,37 +6,12 @@ use crate::fs::{Core, File};
 use crate::persist::{Persist, read_run};
 use crate::pieces::Found;
 use nand::Payload;
-use std::ops::Range;
 use std::sync::Arc;
+use vfs::direct::{gather, sectors, touched, visible};
 use vfs::{Errno, Result, SeekWhat};
 
 /// The largest size of a file.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
-
-/// The bytes of page `index` that a range of bytes covers.
-pub(crate) fn within(range: &Range<u64>, index: u64) -> Range<usize> {
-    let base = index * SECTOR_BYTES;
-    let part = |at: u64| at.saturating_sub(base).min(SECTOR_BYTES) as usize;
-    part(range.start)..part(range.end)
-}
-
-/// Pages that a range of bytes touches.
-pub(crate) const fn touched(range: &Range<u64>) -> Range<u64> {
-    range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES)
-}
-
-/// A range of whole sectors of the drive.
-pub(crate) fn sectors(offset: u64, len: usize) -> Result<Range<u64>> {
-    let len = len as u64;
-    if !offset.is_multiple_of(units::SECTOR) || !len.is_multiple_of(units::SECTOR) {
-        return Err(Errno::EINVAL);
-    }
-    let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-    if end > SIZE_MAX {
-        return Err(Errno::EFBIG);
-    }
-    Ok(offset..end)
-}
 
 impl<S: Persist> Core<S> {
     /// Fills `pages` with the pages of a file from number `first` on.
@@ -113,31 +88,16 @@ impl<S: Persist> Core<S> {
     pub(crate) async fn visible(&self, file: &File, index: u64, size: u64) -> Result<[u8; SECTOR]> {
         let mut page = [Payload::Zero];
         self.read_pages(file, index, &mut page).await?;
-        let mut bytes = [0; SECTOR];
-        if !page[0].copy_to(0, &mut bytes) {
-            return Err(Errno::EIO);
-        }
-        let seen = size.saturating_sub(index * SECTOR_BYTES).min(SECTOR_BYTES) as usize;
-        bytes[seen..].fill(0);
-        Ok(bytes)
+        visible(&page[0], index, size)
     }
 
     /// Reads around the cache, whole sectors.
     pub(crate) async fn read_direct(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
-        let range = sectors(offset, out.len())?;
+        let range = sectors(offset, out.len(), SIZE_MAX)?;
         let pages = touched(&range);
         let mut payloads = vec![Payload::Zero; (pages.end - pages.start) as usize];
         self.read_pages(file, pages.start, &mut payloads).await?;
-        let mut done = 0;
-        for (index, payload) in pages.zip(&payloads) {
-            let part = within(&range, index);
-            let len = part.len();
-            if !payload.copy_to(part.start, &mut out[done..done + len]) {
-                return Err(Errno::EIO);
-            }
-            done += len;
-        }
-        Ok(())
+        gather(&range, &payloads, out)
     }
 
     /// Where data or a hole begins, from `offset` on.

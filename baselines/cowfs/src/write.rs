@@ -20,7 +20,7 @@ use crate::take_in::{PIECE_ITEMS, Replaced, Written};
 use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
-use std::sync::Arc;
+use vfs::direct::page_of;
 use vfs::{DirtyPage, Errno, Result};
 
 /// Bytes of an extent, at most.
@@ -44,15 +44,6 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
 /// `replaces` contents.
 const fn may_stay(part: Part, replaces: bool) -> bool {
     !part.is_hole() && (replaces || !part.written)
-}
-
-/// A page of these bytes.
-pub(crate) fn page_of(index: u64, bytes: [u8; SECTOR]) -> DirtyPage {
-    DirtyPage {
-        index,
-        now: Payload::Bytes(Arc::new(bytes)),
-        before: None,
-    }
 }
 
 impl<S: Persist> Core<S> {

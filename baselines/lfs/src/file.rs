@@ -7,6 +7,7 @@
 //! were written.
 
 use crate::format::node::{self, INLINE_MOST};
+use crate::format::path::SIZE_MAX;
 use crate::format::summary::Owner;
 use crate::format::{BLOCK, NEW_ADDR};
 use crate::fs::{Core, File, damaged};
@@ -18,7 +19,7 @@ use nand::Payload;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use units::SECTOR;
+use vfs::direct::{gather, page_of, sectors, touched, visible, within};
 use vfs::{DirtyPage, Errno, FallocateMode, Hint, Result, SeekWhat, Timestamp};
 
 const SIZE: u64 = BLOCK as u64;
@@ -31,26 +32,6 @@ fn log_of(file: &File) -> Log {
         _ if cold => Log::ColdData,
         Hint::Short => Log::HotData,
         _ => Log::WarmData,
-    }
-}
-
-/// The part of page `index` that is in a range of bytes.
-fn within(range: &Range<u64>, index: u64) -> Range<usize> {
-    let base = index * SIZE;
-    let part = |at: u64| at.saturating_sub(base).min(SIZE) as usize;
-    part(range.start)..part(range.end)
-}
-
-/// Pages that a range of bytes touches.
-const fn touched(range: &Range<u64>) -> Range<u64> {
-    range.start / SIZE..range.end.div_ceil(SIZE)
-}
-
-fn page_of(index: u64, bytes: [u8; BLOCK]) -> DirtyPage {
-    DirtyPage {
-        index,
-        now: Payload::Bytes(Arc::new(bytes)),
-        before: None,
     }
 }
 
@@ -332,25 +313,16 @@ impl<P: Persist> Core<P> {
 
     /// Reads around the cache, whole sectors.
     pub(crate) async fn read_direct(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
-        let range = sectors(offset, out.len())?;
+        let range = sectors(offset, out.len(), SIZE_MAX)?;
         let pages = touched(&range);
         let mut payloads = vec![Payload::Zero; (pages.end - pages.start) as usize];
         self.read_pages(file, pages.start, &mut payloads).await?;
-        let mut done = 0;
-        for (index, payload) in pages.zip(&payloads) {
-            let part = within(&range, index);
-            let len = part.len();
-            if !payload.copy_to(part.start, &mut out[done..done + len]) {
-                return Err(Errno::EIO);
-            }
-            done += len;
-        }
-        Ok(())
+        gather(&range, &payloads, out)
     }
 
     /// Writes around the cache, whole sectors, to new places.
     pub(crate) async fn write_direct(&self, file: &File, offset: u64, bytes: &[u8]) -> Result<u64> {
-        let range = sectors(offset, bytes.len())?;
+        let range = sectors(offset, bytes.len(), SIZE_MAX)?;
         let (pages, old) = (touched(&range), file.attr.get().size);
         if Self::is_inline(file) {
             self.outgrow_inode(file).await?;
@@ -379,13 +351,7 @@ impl<P: Persist> Core<P> {
     async fn visible(&self, file: &File, index: u64, size: u64) -> Result<[u8; BLOCK]> {
         let mut page = [Payload::Zero];
         self.read_pages(file, index, &mut page).await?;
-        let mut bytes = [0; BLOCK];
-        if !page[0].copy_to(0, &mut bytes) {
-            return Err(Errno::EIO);
-        }
-        let seen = size.saturating_sub(index * SIZE).min(SIZE) as usize;
-        bytes[seen..].fill(0);
-        Ok(bytes)
+        visible(&page[0], index, size)
     }
 
     /// Sets the size that the file has already in its attributes.
@@ -517,17 +483,4 @@ impl<P: Persist> Core<P> {
         let page = self.visible(file, 0, size).await?;
         Ok(page[..len].to_vec())
     }
-}
-
-/// A range of whole sectors.
-fn sectors(offset: u64, len: usize) -> Result<Range<u64>> {
-    let len = len as u64;
-    if !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
-        return Err(Errno::EINVAL);
-    }
-    let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-    if end > crate::format::path::SIZE_MAX {
-        return Err(Errno::EFBIG);
-    }
-    Ok(offset..end)
 }

@@ -16,20 +16,8 @@ use host::BytePort;
 use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
+use vfs::direct::{touched, within};
 use vfs::{DirtyPage, FallocateMode, Result, SeekWhat, Timestamp};
-
-/// The pages that `range` of bytes touches.
-const fn touched(range: &Range<u64>) -> Range<u64> {
-    range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
-}
-
-/// The bytes of `range` that are in page `index`, from its beginning.
-fn within(range: &Range<u64>, index: u64) -> Range<usize> {
-    let base = index * PAGE_BYTES;
-    let from = range.start.clamp(base, base + PAGE_BYTES) - base;
-    let to = range.end.clamp(base, base + PAGE_BYTES) - base;
-    from as usize..to as usize
-}
 
 /// Entries that map `first` and the following pages to `runs`.
 fn entries(node: &Node, mut first: u64, runs: &[Run], written: bool, size: u64) -> Vec<Entry> {

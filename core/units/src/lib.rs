@@ -1,4 +1,4 @@
-//! Quantities of the storage field as types: time, bytes, addresses, placements, and
+//! Quantities of the storage field as types: time, bytes, addresses, placements, hints, and
 //! what there was too little of; which word was meant by whoever wrote another one; and
 //! what is passed on to somebody else as it is ([`pass_on`]).
 //!
@@ -8,6 +8,7 @@
 //!
 //! This crate knows no drive, no host and no clock.
 
+mod hint;
 pub mod layout;
 mod parse;
 mod pass;
@@ -16,6 +17,7 @@ mod size;
 mod suggest;
 mod time;
 
+pub use hint::Hint;
 pub use parse::ParseError;
 pub use refusal::{Holder, NoSpace, Refusals, Refused};
 pub use size::{Bytes, GIB, KIB, MIB, TIB};

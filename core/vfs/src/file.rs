@@ -10,10 +10,11 @@ use crate::flags::OpenFlags;
 use crate::names::{Make, check_name};
 use crate::node::Node;
 use crate::readahead::Ahead;
-use crate::types::{Access, Attr, FileKind, Hint, Ino};
+use crate::types::{Access, Attr, FileKind, Ino};
 use crate::vfs::{Core, NodeOf, Slot, Vfs};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use units::Hint;
 use units::Origin;
 
 /// Names an open file.

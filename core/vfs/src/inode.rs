@@ -3,10 +3,11 @@
 //! Invariant: there is one [`Face`] of a file in use, whatever its body keeps with it, and
 //! however many bodies lie over each other.
 
-use crate::types::{Attr, Hint, Ino};
+use crate::types::{Attr, Ino};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
+use units::Hint;
 use units::{Origin, Placement};
 
 /// What anybody may know and set of a file in use.

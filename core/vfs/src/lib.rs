@@ -89,6 +89,7 @@ mod attr;
 mod body;
 mod clock;
 mod config;
+pub mod direct;
 mod dirs;
 mod errno;
 mod failure;
@@ -135,10 +136,11 @@ pub use rename::RenameFlags;
 /// (`&mut [Payload]`, whole pages only), or nothing but the time (`()`).
 pub use ssd::Sink as ReadSink;
 pub use types::{
-    Access, Attr, Cleaning, DirEntry, ExtentCounts, FallocateMode, FileKind, Hint, Ino, LogStats,
+    Access, Attr, Cleaning, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats,
     MAX_TRANSFER, NodesByTree, PAGE, SeekWhat, SetAttr, SetTime, StatFs, Timestamp, TreeStats,
     XattrFlags,
 };
+pub use units::Hint;
 #[doc(hidden)]
 pub use units::pass_on;
 pub use vfs::Vfs;

@@ -13,13 +13,14 @@ use crate::file::Handle;
 use crate::flags::{OpenFlags, Source};
 use crate::locks::{LockKind, RecordLock};
 use crate::node::Node;
-use crate::types::{Access, Attr, DirEntry, FallocateMode, Hint, Ino, SeekWhat};
+use crate::types::{Access, Attr, DirEntry, FallocateMode, Ino, SeekWhat};
 use crate::vfs::{NodeOf, Vfs};
 use crate::walk::Last;
 use sim::Semaphore;
 use ssd::Sink;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use units::Hint;
 
 /// Descriptors of a process: the hard limit of Debian.
 const FD_MAX: usize = 1 << 20;

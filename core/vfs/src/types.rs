@@ -113,41 +113,6 @@ impl Timestamp {
     }
 }
 
-/// How long data are expected to live, as the kernel's write hints say it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Hint {
-    /// Nothing was said.
-    #[default]
-    NotSet = 0,
-    /// It was said that nothing is known.
-    None = 1,
-    /// Short.
-    Short = 2,
-    /// Medium.
-    Medium = 3,
-    /// Long.
-    Long = 4,
-    /// Extreme.
-    Extreme = 5,
-}
-
-impl Hint {
-    /// The hint of this number, as `F_SET_RW_HINT` takes it.
-    #[must_use]
-    pub const fn of_number(number: u64) -> Option<Self> {
-        Some(match number {
-            0 => Self::NotSet,
-            1 => Self::None,
-            2 => Self::Short,
-            3 => Self::Medium,
-            4 => Self::Long,
-            5 => Self::Extreme,
-            _ => return None,
-        })
-    }
-}
-
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {

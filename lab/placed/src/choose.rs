@@ -5,7 +5,7 @@
 //! the thread) no rule can ask about here.
 
 use parakeet::decide::{Decider, Limits};
-use parakeet::directive::{Directive, Hint as Said};
+use parakeet::directive::Directive;
 use parakeet::event::{Call, Event, FileKey, Opening};
 use parakeet::flags::Flags;
 use parakeet::rules::RuleSet;
@@ -97,8 +97,7 @@ impl Chooser {
 
     /// The program said how long its data live.
     pub(crate) fn hinted(&self, at: Ns, ino: Ino, hint: Hint) -> Option<Directive> {
-        let said = Said::ALL[hint as usize];
-        self.tell(at, ino, Call::Hint(said))
+        self.tell(at, ino, Call::Hint(hint))
     }
 
     /// It has another path.
@@ -148,8 +147,7 @@ impl Chooser {
     /// What the kernel is told.
     //= dissertation 5.2
     pub(crate) fn hint(&self, directive: Directive) -> Hint {
-        let said = self.hints.hint(Some(directive)).unwrap_or(Said::NotSet);
-        Hint::of_number(said as u64).unwrap_or_default()
+        self.hints.hint(Some(directive)).unwrap_or_default()
     }
 }
 

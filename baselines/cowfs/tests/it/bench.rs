@@ -8,8 +8,8 @@ use ssd::{Content, IoError, Sink};
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
-pub(crate) use vfs::model::cache;
-use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
+pub(crate) use vfs::model::{cache, eager};
+use vfs::{Access, Clock, Compute, Process, Vfs};
 
 pub(crate) type Fs = CowFs<Btrfs<RamDisk>>;
 
@@ -21,15 +21,6 @@ pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {
         image[at..at + cowfs::SECTOR].copy_from_slice(&block[..]);
     }
     image
-}
-
-/// A write-back so eager that a short run sees all of it.
-pub(crate) fn eager() -> CacheConfig {
-    CacheConfig {
-        expire: Ns::us(300),
-        writeback_interval: Ns::us(100),
-        ..cache(false)
-    }
 }
 
 pub(crate) async fn mounted(

@@ -1,31 +1,14 @@
 //! btrfs-progs, and the kernel. Tests that need what is not there say so and pass.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-/// Whether `tool` can be run; says so if not.
-pub(crate) fn has(tool: &str) -> bool {
-    let look = format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}");
-    let found = Command::new("sh").args(["-c", &look]).output();
-    let found = found.is_ok_and(|output| output.status.success());
-    if !found {
-        println!("skipped: there is no {tool}");
-    }
-    found
-}
+pub(crate) use judges::{has, save};
 
 /// Runs a command; gives whether it was content, and all that it wrote.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new(program);
-    command.env("PATH", format!("{path}:/sbin:/usr/sbin"));
-    command.args(arguments).stdin(Stdio::null());
-    let output = command.output().expect("the command starts");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &errors;
-    (output.status.success(), said)
+    let output = judges::run(Command::new(program).args(arguments));
+    (output.status.success(), judges::text(&output))
 }
 
 /// Asserts that `btrfs check` has walked all of an image, sums of contents too, and has
@@ -42,21 +25,6 @@ pub(crate) fn assert_clean(image: &Path) {
         content && !complains && said.contains("no error found"),
         "{said}"
     );
-}
-
-/// Writes an image to a sparse file.
-pub(crate) fn save(dir: &Path, name: &str, image: &[u8]) -> PathBuf {
-    let path = dir.join(name);
-    let mut file = File::create(&path).unwrap();
-    for (index, block) in image.chunks(cowfs::SECTOR).enumerate() {
-        if block.iter().any(|&byte| byte != 0) {
-            let at = SeekFrom::Start((index * cowfs::SECTOR) as u64);
-            file.seek(at).unwrap();
-            file.write_all(block).unwrap();
-        }
-    }
-    file.set_len(image.len() as u64).unwrap();
-    path
 }
 
 /// Whether the kernel mounts Btrfs for us; says so if not.

@@ -5,35 +5,9 @@ use extfs::{BLOCK, Blocks};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-/// Whether `tool` can be run; says so if not.
-pub(crate) fn has(tool: &str) -> bool {
-    let found = Command::new("sh")
-        .args([
-            "-c",
-            &format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}"),
-        ])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !found {
-        println!("skipped: there is no {tool}");
-    }
-    found
-}
-
-/// Runs a command and gives what it wrote.
-pub(crate) fn run(command: &mut Command) -> Output {
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/sbin:/usr/sbin"));
-    command.output().expect("the command starts")
-}
-
-/// Standard output and errors of a run.
-pub(crate) fn text(output: &Output) -> String {
-    let out = String::from_utf8_lossy(&output.stdout);
-    format!("{out}{}", String::from_utf8_lossy(&output.stderr))
-}
+pub(crate) use judges::{has, run, save, text};
 
 /// Asserts that `e2fsck -fn` has nothing to complain about. That a tree of
 /// extents could be packed more tightly is an offer and no complaint.
@@ -54,20 +28,6 @@ pub(crate) fn debugfs(image: &Path, request: &str) -> String {
     let mut command = Command::new("debugfs");
     let output = run(command.args(["-R", request]).arg(image));
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Writes an image to a sparse file.
-pub(crate) fn save(dir: &Path, name: &str, image: &[u8]) -> PathBuf {
-    let path = dir.join(name);
-    let mut file = File::create(&path).unwrap();
-    for (index, block) in image.chunks(BLOCK).enumerate() {
-        if block.iter().any(|&byte| byte != 0) {
-            file.seek(SeekFrom::Start((index * BLOCK) as u64)).unwrap();
-            file.write_all(block).unwrap();
-        }
-    }
-    file.set_len(image.len() as u64).unwrap();
-    path
 }
 
 /// Writes blocks to a sparse file of `blocks` blocks.

@@ -4,9 +4,8 @@ use crate::tools::{assert_clean, has, save};
 use host::RamDisk;
 use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, mkfs, mount};
 use sim::{Kernel, Sim};
-use units::Ns;
-pub(crate) use vfs::model::cache;
-use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
+pub(crate) use vfs::model::{cache, eager};
+use vfs::{Access, Clock, Compute, Process, Vfs};
 
 pub(crate) type Fs = LfsFs<InPlace<RamDisk>>;
 
@@ -18,15 +17,6 @@ pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {
         image[at..at + lfs::BLOCK].copy_from_slice(&block[..]);
     }
     image
-}
-
-/// A write-back so eager that a short run sees all of it.
-pub(crate) fn eager() -> CacheConfig {
-    CacheConfig {
-        expire: Ns::us(300),
-        writeback_interval: Ns::us(100),
-        ..cache(false)
-    }
 }
 
 pub(crate) async fn mounted(sim: &Sim, disk: RamDisk, tiny: bool) -> Vfs<Fs> {

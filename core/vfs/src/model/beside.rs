@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::types::PAGE;
 use crate::vfs::Vfs;
 use sim::Rng;
-use units::{Bytes, MIB};
+use units::{Bytes, MIB, Ns};
 
 /// A cache that costs nothing; a tiny one pushes pages, inodes and names out soon.
 #[must_use]
@@ -26,6 +26,16 @@ pub fn cache(tiny: bool) -> CacheConfig {
         names: 4,
         batch: 3,
         ..large
+    }
+}
+
+/// A cache that costs nothing and writes back so eagerly that a short run sees all of it.
+#[must_use]
+pub fn eager() -> CacheConfig {
+    CacheConfig {
+        expire: Ns::us(300),
+        writeback_interval: Ns::us(100),
+        ..cache(false)
     }
 }
 

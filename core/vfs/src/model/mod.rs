@@ -16,7 +16,7 @@ mod listing;
 mod mix;
 mod op;
 
-pub use beside::{cache, run_beside};
+pub use beside::{cache, eager, run_beside};
 pub use crash::{Order, Tree, Violation, check, sizes};
 pub use draw::{draw, draw_on_file, draw_on_names};
 pub use endure::endure;

@@ -11,7 +11,7 @@ use super::translate::{
 };
 use crate::wire::{Info, Op};
 use std::io::Write;
-use workload::files::{Call, Fd, MsyncHow, OpenFlags, RenameHow, Target, WriteHint, XattrHow};
+use workload::files::{Call, Fd, Hint, MsyncHow, OpenFlags, RenameHow, Target, XattrHow};
 
 type Done = Result<(), ConvertError>;
 
@@ -382,7 +382,7 @@ impl<W: Write> Resolver<W> {
                 // Programs pass four bytes where the kernel reads eight, RocksDB is
                 // one. Linux before 6.9 looks at those four, later ones refuse what
                 // happens to lie behind; the lifetime that was meant is the same.
-                life: choice(WriteHint::ALL, head.a),
+                life: choice(&Hint::ALL, head.a),
             },
             _ => self.attributes(said, Target::Open(fd)),
         }

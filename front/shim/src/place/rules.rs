@@ -93,10 +93,7 @@ impl Rules {
 
     /// The program said how long data of a file live; where they belong now.
     pub fn hinted(&self, file: u64, hint: u64) -> Option<Directive> {
-        let hint = usize::try_from(hint)
-            .ok()
-            .and_then(|hint| Hint::ALL.get(hint))?;
-        self.tell(file, Call::Hint(*hint))
+        self.tell(file, Call::Hint(Hint::from_raw(hint)?))
     }
 
     /// A file was closed.

@@ -242,7 +242,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
             Call::Advise {
                 advice, at, len, ..
             } => vfs.advise(&handle, at, len, words::advice(advice)).await,
-            Call::Hint { life, .. } => process.set_hint(fd, words::hint(life)),
+            Call::Hint { life, .. } => process.set_hint(fd, life),
             Call::Msync {
                 how: MsyncHow::Sync,
                 ..

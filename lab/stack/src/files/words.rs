@@ -1,9 +1,7 @@
 //! Words of workloads in those of the file API.
 
-use vfs::{FallocateMode, FileKind, Hint, LockKind, RenameFlags, XattrFlags};
-use workload::files::{
-    Advice, Allocation, Errno, Lock, NodeKind, OpenFlags, RenameHow, WriteHint, XattrHow,
-};
+use vfs::{FallocateMode, FileKind, LockKind, RenameFlags, XattrFlags};
+use workload::files::{Advice, Allocation, Errno, Lock, NodeKind, OpenFlags, RenameHow, XattrHow};
 
 /// Flags of the two sides.
 const FLAGS: [(OpenFlags, vfs::OpenFlags); 13] = [
@@ -98,16 +96,5 @@ pub(super) const fn advice(advice: Advice) -> vfs::Advice {
         Advice::Random => vfs::Advice::Random,
         Advice::WillNeed => vfs::Advice::WillNeed,
         Advice::DontNeed => vfs::Advice::DontNeed,
-    }
-}
-
-pub(super) const fn hint(life: WriteHint) -> Hint {
-    match life {
-        WriteHint::NotSet => Hint::NotSet,
-        WriteHint::None => Hint::None,
-        WriteHint::Short => Hint::Short,
-        WriteHint::Medium => Hint::Medium,
-        WriteHint::Long => Hint::Long,
-        WriteHint::Extreme => Hint::Extreme,
     }
 }

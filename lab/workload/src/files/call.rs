@@ -5,8 +5,8 @@
 
 use super::field::{Field, FieldSink, FieldSource};
 use super::{
-    Advice, Allocation, Fd, Lock, Mode, MsyncHow, Name, NodeKind, OpenFlags, RangeSync, RenameHow,
-    Target, WriteHint, XattrHow,
+    Advice, Allocation, Fd, Hint, Lock, Mode, MsyncHow, Name, NodeKind, OpenFlags, RangeSync,
+    RenameHow, Target, XattrHow,
 };
 
 /// Declares the calls: number in formats, name in texts, fields.
@@ -354,7 +354,7 @@ calls! {
         /// Which.
         fd: Fd,
         /// How long.
-        life: WriteHint,
+        life: Hint,
     }
     /// Reads a range through a mapping.
     40 "load" Load {

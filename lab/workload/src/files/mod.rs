@@ -50,9 +50,10 @@ pub use presets::{CALLS, FILE_PRESETS, SCRIPT};
 pub use setup::{Entry, EntryKind, Setup};
 pub use source::{Source, Turn};
 pub use step::{Event, Step, Thread, ThreadId};
+pub use units::Hint;
 pub use words::{
     Advice, Allocation, Fd, Lock, MsyncHow, NodeKind, OpenFlags, RangeSync, RenameHow, Target,
-    WriteHint, XattrHow,
+    XattrHow,
 };
 pub use words::{Errno, Mode};
 pub use workload::{FileWorkload, asks_for_files};

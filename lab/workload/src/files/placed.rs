@@ -8,10 +8,7 @@
 //! their own.
 
 use super::trace::LoadedFiles;
-use super::{
-    Allocation, Call, EntryKind, Event, Fd, Name, OpenFlags, RenameHow, Target, WriteHint,
-};
-use parakeet::directive::Hint;
+use super::{Allocation, Call, EntryKind, Event, Fd, Name, OpenFlags, RenameHow, Target};
 use parakeet::event::{Call as Done, Event as Placed, FileKey, Opening};
 use parakeet::flags::Flags;
 use std::collections::BTreeMap;
@@ -98,7 +95,7 @@ impl<'a> Follower<'a> {
             Call::Fsync { fd } | Call::Fdatasync { fd } | Call::Msync { fd, .. } => {
                 self.tell_of(event, fd, Done::Sync);
             }
-            Call::Hint { fd, life } => self.tell_of(event, fd, Done::Hint(hint(life))),
+            Call::Hint { fd, life } => self.tell_of(event, fd, Done::Hint(life)),
             Call::Fallocate { fd, how, at, len } => {
                 self.allocate(event, fd, how, at.saturating_add(len));
             }
@@ -296,17 +293,6 @@ impl Follower<'_> {
             self.names.remove(&path);
             self.names.insert([to, &path[from.len()..]].concat(), file);
         }
-    }
-}
-
-const fn hint(life: WriteHint) -> Hint {
-    match life {
-        WriteHint::NotSet => Hint::NotSet,
-        WriteHint::None => Hint::None,
-        WriteHint::Short => Hint::Short,
-        WriteHint::Medium => Hint::Medium,
-        WriteHint::Long => Hint::Long,
-        WriteHint::Extreme => Hint::Extreme,
     }
 }
 

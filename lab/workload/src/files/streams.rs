@@ -9,7 +9,7 @@ use super::fileset::{DIR_MODE, FILE_MODE};
 use super::names::{Name, Names};
 use super::setup::{Entry, EntryKind, Setup};
 use super::source::{Source, Turn};
-use super::{Call, Errno, Fd, OpenFlags, ThreadId, WriteHint};
+use super::{Call, Errno, Fd, Hint, OpenFlags, ThreadId};
 use units::Ns;
 
 /// What can be said of it.
@@ -20,7 +20,7 @@ pub(super) struct Streams {
     pub(super) size: u64,
     pub(super) chunk: u64,
     pub(super) direct: bool,
-    pub(super) life: WriteHint,
+    pub(super) life: Hint,
 }
 
 /// What a thread does next.

@@ -6,6 +6,7 @@
 use super::Name;
 use super::field::{Field, FieldSink, FieldSource};
 use std::fmt;
+use units::Hint;
 
 /// An open file, as a slot that [`super::Call::Open`] takes and
 /// [`super::Call::Close`] frees. Slots are small numbers.
@@ -227,6 +228,21 @@ flags! {
     }
 }
 
+/// Makes the words of a choice a field of calls.
+macro_rules! field_of_words {
+    ($name:ident) => {
+        impl Field for $name {
+            fn put(self, key: &'static str, sink: &mut impl FieldSink) {
+                sink.word(key, self as usize, &Self::WORDS);
+            }
+
+            fn take<S: FieldSource>(key: &'static str, source: &mut S) -> Result<Self, S::Error> {
+                source.word(key, &Self::WORDS).map(|index| Self::ALL[index])
+            }
+        }
+    };
+}
+
 /// Declares a choice: variants with their words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$v_doc:meta])* $variant:ident $word:literal,)* }) => {
@@ -249,15 +265,7 @@ macro_rules! words {
             }
         }
 
-        impl Field for $name {
-            fn put(self, key: &'static str, sink: &mut impl FieldSink) {
-                sink.word(key, self as usize, Self::WORDS);
-            }
-
-            fn take<S: FieldSource>(key: &'static str, source: &mut S) -> Result<Self, S::Error> {
-                source.word(key, Self::WORDS).map(|index| Self::ALL[index])
-            }
-        }
+        field_of_words!($name);
     };
 }
 
@@ -355,23 +363,7 @@ words! {
     }
 }
 
-words! {
-    /// How long the data of a file will live (`F_SET_RW_HINT`).
-    WriteHint {
-        /// Nobody said.
-        NotSet "not-set",
-        /// Said to be unknown.
-        None "none",
-        /// Short.
-        Short "short",
-        /// Medium.
-        Medium "medium",
-        /// Long.
-        Long "long",
-        /// Extremely long.
-        Extreme "extreme",
-    }
-}
+field_of_words!(Hint);
 
 words! {
     /// What `msync` waits for.
@@ -409,6 +401,6 @@ mod tests {
     #[test]
     fn words_belong_to_their_choices() {
         assert_eq!(Advice::ALL.len(), Advice::WORDS.len());
-        assert_eq!(WriteHint::Extreme.word(), "extreme");
+        assert_eq!(RenameHow::Replace.word(), "replace");
     }
 }

@@ -13,7 +13,6 @@ use super::source::Source;
 use super::streams::Streams;
 use super::tpcc::{self, Tpcc};
 use super::trace::FileTrace;
-use super::words::WriteHint;
 use super::ycsb::bench::Benchmarks;
 use super::ycsb::{self, Ycsb};
 use crate::describe::spec::Spec;
@@ -21,6 +20,7 @@ use crate::describe::unit::{length, lengths, percent, size, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing};
 use crate::generate::Theta;
 use sim::Seed;
+use units::Hint;
 use units::Ns;
 use units::did_you_mean;
 
@@ -286,11 +286,11 @@ fn streams_of(spec: &Spec) -> Streams {
         chunk: spec.value("bs", length),
         direct: spec.text("direct") == "yes",
         life: match spec.text("hint") {
-            "short" => WriteHint::Short,
-            "medium" => WriteHint::Medium,
-            "long" => WriteHint::Long,
-            "extreme" => WriteHint::Extreme,
-            _ => WriteHint::None,
+            "short" => Hint::Short,
+            "medium" => Hint::Medium,
+            "long" => Hint::Long,
+            "extreme" => Hint::Extreme,
+            _ => Hint::None,
         },
     }
 }

@@ -12,7 +12,6 @@ use host::RamDisk;
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::Ns;
 use vfs::{CacheConfig, FallocateMode, OpenFlags, Process, RenameFlags, Source};
 
 const TASKS: usize = 6;
@@ -30,15 +29,13 @@ struct Promised {
 
 type Ledger = Rc<RefCell<[Option<Promised>; TASKS]>>;
 
-/// A write-back so eager that a short run sees all of it, and so few inodes in memory
-/// that calls wait for the medium with handles open.
+/// An eager write-back, and so few inodes in memory that calls wait for the medium with
+/// handles open.
 fn eager() -> CacheConfig {
     CacheConfig {
-        expire: Ns::us(300),
-        writeback_interval: Ns::us(100),
         inodes: 3,
         names: 4,
-        ..cache(false)
+        ..vfs::model::eager()
     }
 }
 

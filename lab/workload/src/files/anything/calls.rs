@@ -1,8 +1,8 @@
 //! Which call comes next.
 
 use super::super::{
-    Advice, Allocation, Call, Fd, Mode, MsyncHow, Name, NodeKind, OpenFlags, RangeSync, RenameHow,
-    Target, ThreadId, WriteHint, XattrHow,
+    Advice, Allocation, Call, Fd, Hint, Mode, MsyncHow, Name, NodeKind, OpenFlags, RangeSync,
+    RenameHow, Target, ThreadId, XattrHow,
 };
 use super::{Caller, Held, SLOTS};
 use sim::Rng;
@@ -285,7 +285,7 @@ impl Caller {
             },
             _ => Call::Hint {
                 fd,
-                life: one(self.rng(thread), WriteHint::ALL),
+                life: one(self.rng(thread), &Hint::ALL),
             },
         }
     }

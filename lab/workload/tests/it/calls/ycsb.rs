@@ -3,7 +3,7 @@
 //= ycsb 4
 //= rocksdb 2
 use super::model::{Made, Model, run, run_watched};
-use workload::files::{Call, WriteHint};
+use workload::files::{Call, Hint};
 
 const SMALL: &str = "records=20000,value=100,threads=4,memtable=64k,table=64k,base=256k,theta=0.5";
 
@@ -25,8 +25,8 @@ fn the_tree_reaches_a_steady_state_and_bounded_space() {
         Call::Hint { life, .. } => Some(life),
         _ => None,
     });
-    let levels: Vec<WriteHint> = levels.collect();
-    for life in [WriteHint::Short, WriteHint::Medium, WriteHint::Long] {
+    let levels: Vec<Hint> = levels.collect();
+    for life in [Hint::Short, Hint::Medium, Hint::Long] {
         assert!(levels.contains(&life), "{life:?}");
     }
     // 150,000 updates of 136 bytes each reach each of two levels and the log.
@@ -134,7 +134,7 @@ fn shares_of_operations_are_those_of_the_mixes() {
 fn lifetimes(map: &str) -> [usize; 4] {
     let text = format!("ycsb-a:{SMALL},base=64k,multiplier=2,ops=100000,lifetimes={map}");
     let run = run(&text, 1);
-    let said = |wanted: WriteHint| {
+    let said = |wanted: Hint| {
         let hints = run.made.iter().filter(|m| match m.call {
             Call::Hint { life, .. } => life == wanted,
             _ => false,
@@ -142,10 +142,10 @@ fn lifetimes(map: &str) -> [usize; 4] {
         hints.count()
     };
     [
-        said(WriteHint::Short),
-        said(WriteHint::Medium),
-        said(WriteHint::Long),
-        said(WriteHint::Extreme),
+        said(Hint::Short),
+        said(Hint::Medium),
+        said(Hint::Long),
+        said(Hint::Extreme),
     ]
 }
 

@@ -4,7 +4,7 @@ use super::{Effect, Lsm, open};
 use crate::files::ycsb::Lifetimes;
 use crate::files::ycsb::job::{Job, Todo};
 use crate::files::ycsb::tables::{FOOTER, Shape, Table};
-use crate::files::{Call, OpenFlags, Turn, WriteHint};
+use crate::files::{Call, Hint, OpenFlags, Turn};
 
 /// Bytes of one write of a table (`writable_file_max_buffer_size`).
 const WRITE: u64 = 1 << 20;
@@ -139,16 +139,16 @@ impl Lsm {
 /// speak of trees of six levels, of which `base` is the first.
 //= rocksdb-hints 1
 //= rocksdb-hints 2
-const fn life(lifetimes: Lifetimes, level: usize, base: usize) -> WriteHint {
+const fn life(lifetimes: Lifetimes, level: usize, base: usize) -> Hint {
     let depth = level.saturating_sub(base);
     let (medium, long) = match lifetimes {
         Lifetimes::Native | Lifetimes::Unsaid => (0, 1),
         Lifetimes::Tuned => (2, 3),
     };
     match depth {
-        depth if depth <= medium => WriteHint::Medium,
-        depth if depth <= long => WriteHint::Long,
-        _ => WriteHint::Extreme,
+        depth if depth <= medium => Hint::Medium,
+        depth if depth <= long => Hint::Long,
+        _ => Hint::Extreme,
     }
 }
 

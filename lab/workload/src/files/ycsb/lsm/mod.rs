@@ -23,8 +23,7 @@ use super::tables::{Compaction, L0_STOP, LEVELS, Shape, Table, Tables};
 use super::{Lifetimes, Mix, Ycsb};
 use crate::files::fileset::{DIR_MODE, FILE_MODE};
 use crate::files::{
-    Call, Entry, EntryKind, Errno, Fd, Name, Names, OpenFlags, Setup, Source, ThreadId, Turn,
-    WriteHint,
+    Call, Entry, EntryKind, Errno, Fd, Hint, Name, Names, OpenFlags, Setup, Source, ThreadId, Turn,
 };
 use sim::Seed;
 use std::collections::BTreeSet;
@@ -189,7 +188,7 @@ impl Lsm {
             self.log.path,
             append.and(OpenFlags::CREATE),
         ));
-        self.hint(&mut job, self.log.fd, WriteHint::Short);
+        self.hint(&mut job, self.log.fd, Hint::Short);
         for table in self.tables.all.values() {
             background::open_table(&mut job, table, self.tables.shape);
         }
@@ -291,7 +290,7 @@ impl Lsm {
     }
 
     /// Says how long a file will live, if anything is said.
-    fn hint(&self, job: &mut Job<Effect>, fd: Fd, life: WriteHint) {
+    fn hint(&self, job: &mut Job<Effect>, fd: Fd, life: Hint) {
         if self.lifetimes != Lifetimes::Unsaid {
             job.call(Call::Hint { fd, life });
         }
@@ -311,7 +310,7 @@ impl Lsm {
             };
             let flags = OpenFlags::WRITE.and(OpenFlags::APPEND);
             job.call(open(log.fd, log.path, flags.and(OpenFlags::CREATE)));
-            self.hint(&mut job, log.fd, WriteHint::Short);
+            self.hint(&mut job, log.fd, Hint::Short);
             job.effect(Effect::Switched(log));
             fd = log.fd;
         }

@@ -1,0 +1,80 @@
+//! What bodies do around the cache: ranges of bytes as pages and parts of them.
+
+use crate::body::DirtyPage;
+use crate::errno::{Errno, Result};
+use crate::types::PAGE;
+use nand::Payload;
+use std::ops::Range;
+use std::sync::Arc;
+use units::SECTOR;
+
+/// Bytes of a page.
+const BYTES: usize = PAGE as usize;
+
+/// Pages that a range of bytes touches.
+#[must_use]
+pub const fn touched(range: &Range<u64>) -> Range<u64> {
+    range.start / PAGE..range.end.div_ceil(PAGE)
+}
+
+/// The bytes of page `index`, from its beginning, that are in a range of bytes.
+#[must_use]
+pub fn within(range: &Range<u64>, index: u64) -> Range<usize> {
+    let base = index * PAGE;
+    let part = |at: u64| at.saturating_sub(base).min(PAGE) as usize;
+    part(range.start)..part(range.end)
+}
+
+/// The range of whole sectors of the drive that is `len` bytes from `offset` on, of a
+/// file that may have `most` bytes.
+///
+/// # Errors
+/// `EINVAL` if it is not of whole sectors, `EFBIG` if it ends beyond `most`.
+pub fn sectors(offset: u64, len: usize, most: u64) -> Result<Range<u64>> {
+    let len = len as u64;
+    if !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
+        return Err(Errno::EINVAL);
+    }
+    let end = offset.checked_add(len).filter(|&end| end <= most);
+    Ok(offset..end.ok_or(Errno::EFBIG)?)
+}
+
+/// Copies a range of bytes into `out` from the `pages` that it touches.
+///
+/// # Errors
+/// `EIO` if a page was lost.
+pub fn gather(range: &Range<u64>, pages: &[Payload], out: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    for (index, page) in touched(range).zip(pages) {
+        let part = within(range, index);
+        let len = part.len();
+        if !page.copy_to(part.start, &mut out[done..done + len]) {
+            return Err(Errno::EIO);
+        }
+        done += len;
+    }
+    Ok(())
+}
+
+/// What can be seen of a `page`, number `index` of a file of `size` bytes.
+///
+/// # Errors
+/// `EIO` if it was lost.
+pub fn visible(page: &Payload, index: u64, size: u64) -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    if !page.copy_to(0, &mut bytes) {
+        return Err(Errno::EIO);
+    }
+    bytes[within(&(0..size), index).end..].fill(0);
+    Ok(bytes)
+}
+
+/// Page `index` with these bytes, to be written.
+#[must_use]
+pub fn page_of(index: u64, bytes: [u8; BYTES]) -> DirtyPage {
+    DirtyPage {
+        index,
+        now: Payload::Bytes(Arc::new(bytes)),
+        before: None,
+    }
+}
