@@ -171,7 +171,7 @@ mod tests {
         };
         for part in ["src=\"", "href=\""] {
             let mut named = PAGE.split(part).skip(1);
-            assert!(named.all(|rest| starts(rest)));
+            assert!(named.all(&starts));
         }
     }
 

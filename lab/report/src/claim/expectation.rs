@@ -124,7 +124,7 @@ impl Expectation {
         }
     }
 
-    /// Whether the paper's ratio says that one of two is better, by more than [`EVEN`], and
+    /// Whether the paper's ratio says that one of two is better, by more than 5 %, and
     /// `measured` does not.
     #[must_use]
     pub fn is_contradicted_by(self, measured: f64) -> bool {
