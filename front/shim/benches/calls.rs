@@ -98,8 +98,8 @@ fn row(name: &str, before: &dyn Fn(), calls: [&mut dyn FnMut(); 2]) {
 fn measure(folder: &Path) {
     let (write, pread) = (own_write(), own_pread());
     assert_ne!(
-        write as usize,
-        libc::write as usize,
+        write as *const () as usize,
+        libc::write as *const () as usize,
         "the library is loaded"
     );
     let (other, placed) = (
@@ -125,7 +125,7 @@ fn measure(folder: &Path) {
         "unnamed, pread of 100",
         &|| {},
         [&mut || other.read(pread, &mut one), &mut || {
-            other.read(libc::pread, &mut two)
+            other.read(libc::pread, &mut two);
         }],
     );
     for len in [100, 4096] {
