@@ -45,16 +45,19 @@ fn rules_are_learned_and_set_beside_others() {
 }
 
 #[test]
-fn what_was_learned_does_not_cost_a_run_that_was_not_seen() {
+fn what_was_learned_helps_a_run_that_was_not_seen() {
     let bench = Bench::new();
     let script = |rounds: u32, log: u32| {
         format!(
             "for i in $(seq {rounds}); do head -c {log} /dev/zero > $i.log; \
-            head -c 65536 /dev/zero > $i.sst; rm $i.log; \
-            [ $i -lt 7 ] || rm $((i - 6)).sst; done"
+            head -c 70000 /dev/zero > $i.sst; [ $i -lt 4 ] || rm $((i - 3)).log; \
+            [ $i -lt 41 ] || rm $((i - 40)).sst; done"
         )
     };
-    for (trace, script) in [("t.flt", script(60, 65536)), ("u.flt", script(90, 49152))] {
+    for (trace, script) in [
+        ("t.flt", script(120, 50_000)),
+        ("u.flt", script(160, 30_000)),
+    ] {
         let words = ["record", "-o", trace, "--", "sh", "-c", &script];
         assert_eq!(bench.run_words(&words).code, Some(0));
     }
