@@ -44,6 +44,7 @@ READ_RATE=${READ_RATE:-4000}          # rows a second that all readers ask for
 MEMTABLE=${MEMTABLE:-$((4 << 20))}    # bytes of a table in memory
 TABLE=${TABLE:-$((2 << 20))}          # bytes of a table in a file
 LEVEL_1=${LEVEL_1:-$((16 << 20))}     # bytes of the first level; each next is 8 times larger
+SEED=${SEED:-1}                       # of the rows that are written
 CACHE=${CACHE:-$((32 << 20))}         # bytes of rows that the store keeps in memory
 
 # ------------------------------------------------------- checks and clean-up
@@ -65,7 +66,7 @@ record "$DB_BENCH" --db="$PLACE" --benchmarks=fillrandom,overwrite,readwhilewrit
   --max_bytes_for_level_base="$LEVEL_1" --max_bytes_for_level_multiplier=8 \
   --level_compaction_dynamic_level_bytes=true --bloom_bits=10 \
   --cache_size="$CACHE" --use_direct_reads=1 \
-  --compaction_readahead_size=$((2 << 20)) --seed=1
+  --compaction_readahead_size=$((2 << 20)) --seed="$SEED"
 cd /
 told '^(fillrandom|overwrite|readwhilewriting) |^flashloom: '
 say "store: $(du -sm "$PLACE" | cut -f 1) MiB"

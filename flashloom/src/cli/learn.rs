@@ -6,7 +6,9 @@ use super::file::beside;
 use super::output::Shown;
 use clap::Args;
 use parakeet::event::Event;
-use parakeet::judge::{Device, Errors, amplification, by_rules, errors, peak};
+use parakeet::judge::{
+    Amplification, Device, Errors, JudgeError, amplification, by_rules, errors, peak,
+};
 use parakeet::learn::{Learned, Online, OnlineLimits, Options, learn};
 use parakeet::rules::{RuleSet, sets};
 use parakeet::translate::{Fdp, HintMap, HintPlan, Loss, NvmeStreams, ZonePools};
@@ -52,7 +54,7 @@ struct Found {
     rule_count: usize,
     streams: Vec<Stream>,
     tried_on: String,
-    /// On a small model of a drive: what it writes over what it is given.
+    /// On small models of drives: what they write over what they are given.
     write_amplification: Vec<Tried>,
     lifetimes: Lifetimes,
     /// What is lost of the rules when each interface is told, in sentences.
@@ -98,6 +100,21 @@ struct Stream {
 struct Tried {
     by: String,
     ratio: f64,
+}
+
+impl Tried {
+    /// What all of `devices` write, where `judged` says it of each.
+    fn on(
+        devices: &[Device],
+        by: &str,
+        judged: impl FnMut(&Device) -> Result<Amplification, JudgeError>,
+    ) -> Result<Self, JudgeError> {
+        let all: Amplification = devices.iter().map(judged).sum::<Result<_, JudgeError>>()?;
+        Ok(Self {
+            by: by.to_owned(),
+            ratio: all.per_mille() as f64 / 1000.0,
+        })
+    }
 }
 
 /// How far expected lifetimes are from those found.
@@ -152,29 +169,24 @@ impl Learn {
         against: &[RuleSet],
     ) -> Result<Found, Failure> {
         let all = || events.iter().copied();
-        let device = Device::for_peak(peak(all())?);
-        let mut tried = vec![Tried {
-            by: "nothing".to_owned(),
-            ratio: amplification(&device, all(), |_| 0)?.per_mille() as f64 / 1000.0,
-        }];
+        let devices = Device::for_peak(peak(all())?).alike();
+        let mut tried = vec![Tried::on(&devices, "nothing", |device| {
+            amplification(device, all(), |_| 0)
+        })?];
         let named = against.iter().zip(&self.against);
-        let named = named.map(|(rules, name)| (rules, name.clone()));
-        for (rules, name) in named.chain([(&learned.rules, "what was learned".to_owned())]) {
-            tried.push(Tried {
-                by: name,
-                ratio: by_rules(&device, rules, all())?.per_mille() as f64 / 1000.0,
-            });
+        let named = named.map(|(rules, name)| (rules, name.as_str()));
+        for (rules, name) in named.chain([(&learned.rules, "what was learned")]) {
+            let by = |device: &Device| by_rules(device, rules, all());
+            tried.push(Tried::on(&devices, name, by)?);
         }
         // It has learned nothing before the first of these events.
-        let mut online = Online::new(OnlineLimits::default());
-        let running = amplification(&device, all(), |event| {
-            let told = online.tell(event);
-            told.map_or(0, |directive| u32::from(directive.stream.0))
-        })?;
-        tried.push(Tried {
-            by: "learning meanwhile".to_owned(),
-            ratio: running.per_mille() as f64 / 1000.0,
-        });
+        tried.push(Tried::on(&devices, "learning meanwhile", |device| {
+            let mut online = Online::new(OnlineLimits::default());
+            amplification(device, all(), |event| {
+                let told = online.tell(event);
+                told.map_or(0, |directive| u32::from(directive.stream.0))
+            })
+        })?);
         let stream = |stream: &parakeet::directive::Stream| Stream {
             name: stream.name.clone(),
             life: stream.life.map(parakeet::directive::Life::word),

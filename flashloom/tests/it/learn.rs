@@ -45,6 +45,33 @@ fn rules_are_learned_and_set_beside_others() {
 }
 
 #[test]
+fn what_was_learned_helps_a_run_that_was_not_seen() {
+    let bench = Bench::new();
+    let script = |rounds: u32, log: u32| {
+        format!(
+            "for i in $(seq {rounds}); do head -c {log} /dev/zero > $i.log; \
+            head -c 70000 /dev/zero > $i.sst; [ $i -lt 4 ] || rm $((i - 3)).log; \
+            [ $i -lt 41 ] || rm $((i - 40)).sst; done"
+        )
+    };
+    for (trace, script) in [
+        ("t.flt", script(120, 50_000)),
+        ("u.flt", script(160, 30_000)),
+    ] {
+        let words = ["record", "-o", trace, "--", "sh", "-c", &script];
+        assert_eq!(bench.run_words(&words).code, Some(0));
+    }
+    let found = bench.json("learn t.flt -o r.toml --on u.flt", "flashloom.learn/1");
+    let tried = found["write_amplification"].as_array().unwrap();
+    let ratio = |by: &str| tried.iter().find(|one| one["by"] == by).unwrap()["ratio"].as_f64();
+    let (learned, nothing) = (
+        ratio("what was learned").unwrap(),
+        ratio("nothing").unwrap(),
+    );
+    assert!(learned < nothing, "{learned} of {nothing}");
+}
+
+#[test]
 fn a_mistake_in_rules_is_said_with_its_place() {
     let bench = Bench::new();
     bench.write("r.toml", "[[stream]]\nname = \"a\"\nlief = \"short\"\n");

@@ -54,7 +54,31 @@ impl Device {
             targets: 8,
         }
     }
+
+    /// This drive and others that a recording could as well be judged on: with units of half
+    /// the size and of twice the size, and with twice as much room to spare.
+    ///
+    /// A recording has few files beside a drive's, and where the borders of units fall among
+    /// them moves what is written by some percent; over several drives that evens out.
+    #[must_use]
+    pub fn alike(self) -> [Self; ALIKE] {
+        let with = |unit, spare| Self {
+            unit,
+            spare,
+            ..self
+        };
+        let (twice, room) = (self.unit.saturating_mul(2), self.spare.saturating_mul(2));
+        [
+            self,
+            with(self.unit.div_ceil(2), self.spare),
+            with(twice, self.spare),
+            with(self.unit, room),
+        ]
+    }
 }
+
+/// Drives that a placement is tried on, so that it is not made for one.
+pub const ALIKE: usize = 4;
 
 /// Blocks that are valid at a time, at most.
 const MAX_LIVE: u64 = 1 << 24;
@@ -79,6 +103,15 @@ pub struct Amplification {
     pub host: u64,
     /// By the drive, to make room.
     pub moved: u64,
+}
+
+impl std::iter::Sum for Amplification {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            host: sum.host + one.host,
+            moved: sum.moved + one.moved,
+        })
+    }
 }
 
 impl Amplification {
@@ -142,30 +175,33 @@ pub fn amplification<'a>(
     place: impl FnMut(&Event<'a>) -> u32,
 ) -> Result<Amplification, JudgeError> {
     let most = most(events.clone(), device.block.max(1))?;
-    on_drive_for(most, device, events, place)
+    let [judged] = on_drives_for(most, &[*device], events, place)?;
+    Ok(judged)
 }
 
-/// The same, when the most blocks at a time are known.
-fn on_drive_for<'a>(
+/// The same on several drives with blocks of the same size, when the most blocks at a time
+/// are known.
+fn on_drives_for<'a, const N: usize>(
     most: u64,
-    device: &Device,
+    devices: &[Device; N],
     events: impl Iterator<Item = Event<'a>>,
     mut place: impl FnMut(&Event<'a>) -> u32,
-) -> Result<Amplification, JudgeError> {
-    let block = device.block.max(1);
-    let mut drive = Drive::new(device, most);
-    let mut blocks = Blocks::new(block);
+) -> Result<[Amplification; N], JudgeError> {
+    let mut drives = devices.each_ref().map(|device| Drive::new(device, most));
+    let mut blocks = Blocks::new(devices[0].block.max(1));
     for event in events {
         let target = place(&event);
         blocks.take(&event, &mut |change| {
-            match change {
-                Change::Write(file, at) => drive.write(file, at, target),
-                Change::Cut(file, from) => drive.cut(file, from),
+            for drive in &mut drives {
+                match change {
+                    Change::Write(file, at) => drive.write(file, at, target),
+                    Change::Cut(file, from) => drive.cut(file, from),
+                }
             }
             Ok(())
         })?;
     }
-    Ok(drive.count())
+    Ok(drives.map(|drive| drive.count()))
 }
 
 /// What `device` writes when `rules` place the files on it, each stream by the handles that
@@ -178,40 +214,42 @@ pub fn by_rules<'a>(
     rules: &RuleSet,
     events: impl Iterator<Item = Event<'a>> + Clone,
 ) -> Result<Amplification, JudgeError> {
-    Bench::new(*device, events.clone())?.try_rules(rules, events)
+    let [judged] = Bench::new([*device], events.clone())?.try_rules(rules, events)?;
+    Ok(judged)
 }
 
-/// A drive on which placements of one recording are tried.
-pub(crate) struct Bench {
-    device: Device,
+/// Drives with blocks of the same size and as many targets, on which placements of one
+/// recording are tried.
+pub(crate) struct Bench<const N: usize> {
+    devices: [Device; N],
     most: u64,
 }
 
-impl Bench {
+impl<const N: usize> Bench<N> {
     pub(crate) fn new<'a>(
-        device: Device,
+        devices: [Device; N],
         events: impl Iterator<Item = Event<'a>>,
     ) -> Result<Self, JudgeError> {
-        let most = most(events, device.block.max(1))?;
-        Ok(Self { device, most })
+        let most = most(events, devices[0].block.max(1))?;
+        Ok(Self { devices, most })
     }
 
     pub(crate) fn try_none<'a>(
         &self,
         events: impl Iterator<Item = Event<'a>>,
-    ) -> Result<Amplification, JudgeError> {
-        on_drive_for(self.most, &self.device, events, |_| 0)
+    ) -> Result<[Amplification; N], JudgeError> {
+        on_drives_for(self.most, &self.devices, events, |_| 0)
     }
 
     pub(crate) fn try_rules<'a>(
         &self,
         rules: &RuleSet,
         events: impl Iterator<Item = Event<'a>>,
-    ) -> Result<Amplification, JudgeError> {
-        let handles = u16::try_from(self.device.targets).unwrap_or(u16::MAX);
+    ) -> Result<[Amplification; N], JudgeError> {
+        let handles = u16::try_from(self.devices[0].targets).unwrap_or(u16::MAX);
         let fdp = Fdp::new(&rules.streams, handles, 1);
         let mut decider = Decider::new(rules.clone(), Limits::default());
-        on_drive_for(self.most, &self.device, events, |event| {
+        on_drives_for(self.most, &self.devices, events, |event| {
             u32::from(fdp.handle(decider.tell(event)))
         })
     }

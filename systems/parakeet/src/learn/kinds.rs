@@ -4,9 +4,9 @@
 //! special first; a file is of the first kind whose pattern matches it.
 
 use super::FileLife;
-use super::shape::{Shapes, extension, split};
+use super::shape::{Shapes, extension, shape, split};
 use crate::rules::Glob;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Files with a pattern in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct Kind {
     pub(super) pattern: String,
     /// A folder that the pattern is of in any case.
     pub(super) folder: Option<String>,
-    /// Names that files of it were given while they were written.
+    /// Patterns of names that files of it were given later, some with their folder.
     pub(super) later: Vec<String>,
     /// The files.
     pub(super) files: Vec<usize>,
@@ -71,7 +71,7 @@ pub(super) fn kinds(files: &[FileLife], min_files: usize) -> Vec<Kind> {
         }
         left.sort_unstable();
     }
-    name_later(files, &shapes, &mut kinds);
+    name_later(files, &mut kinds);
     sort(files, &mut kinds);
     kinds
 }
@@ -81,20 +81,34 @@ pub(super) fn weight(file: &FileLife) -> u64 {
     file.written.div_ceil(4096).max(1)
 }
 
-fn name_later(files: &[FileLife], shapes: &Shapes, kinds: &mut [Kind]) {
-    let taken: Vec<String> = kinds.iter().map(|kind| kind.pattern.clone()).collect();
-    for kind in kinds {
-        let later = kind
-            .files
-            .iter()
-            .filter_map(|&at| files[at].renamed.as_deref());
-        let mut later: Vec<String> = later.map(|path| shapes.shape(split(path).1)).collect();
-        later.sort_unstable();
-        later.dedup();
-        later.retain(|name| !taken.contains(name) && Glob::new(name).is_ok());
+/// Notes which names files are given after they were first written: by a pattern that is
+/// of no file of another kind, with the folder if it must be.
+fn name_later(files: &[FileLife], kinds: &mut [Kind]) {
+    let mut kind_of = vec![usize::MAX; files.len()];
+    for (at, kind) in kinds.iter().enumerate() {
+        kind.files.iter().for_each(|&file| kind_of[file] = at);
+    }
+    for (at, kind) in kinds.iter_mut().enumerate() {
+        let own = kind.files.iter().flat_map(|&file| files[file].later());
+        let later: BTreeSet<&[u8]> = own.collect();
+        let shapes = Shapes::of(later.iter().map(|path| split(path).1));
+        let free = |pattern: &String| {
+            let glob = Glob::new(pattern).ok();
+            let strange = |(file, of): (&FileLife, &usize)| {
+                *of != at && glob.as_ref().is_some_and(|glob| glob.matches(&file.path))
+            };
+            glob.is_some() && !files.iter().zip(&kind_of).any(strange)
+        };
+        let named = |path: &&[u8]| {
+            let (folder, name) = split(path);
+            let name = shapes.shape(name);
+            let whole = format!("{}/{name}", shape(folder));
+            [name, whole].into_iter().find(free)
+        };
+        let mut patterns: BTreeSet<String> = later.iter().filter_map(named).collect();
+        patterns.remove(&kind.pattern);
         // A name that each file has its own of is no pattern.
-        later.truncate(4);
-        kind.later = later;
+        kind.later = patterns.into_iter().take(4).collect();
     }
 }
 
@@ -114,18 +128,30 @@ fn sort(files: &[FileLife], kinds: &mut Vec<Kind>) {
     // matched by an earlier pattern and is not of its kind moves before it.
     let mut sorted: Vec<Kind> = Vec::with_capacity(kinds.len());
     for kind in kinds.drain(..) {
-        let name = kind.files.first().map(|&at| split(&files[at].path).1);
+        let names = names(files, &kind);
         let catches = |earlier: &Kind| {
             let glob = Glob::new(&earlier.pattern).ok();
-            earlier.folder.is_none()
-                && glob
-                    .zip(name)
-                    .is_some_and(|(glob, name)| glob.matches(name))
+            let glob = glob.filter(|_| earlier.folder.is_none());
+            glob.is_some_and(|glob| names.iter().any(|name| glob.matches(name)))
         };
         let place = sorted.iter().position(catches).unwrap_or(sorted.len());
         sorted.insert(place, kind);
     }
     *kinds = sorted;
+}
+
+/// A name for each pattern of a kind.
+fn names<'f>(files: &'f [FileLife], kind: &Kind) -> Vec<&'f [u8]> {
+    let first = kind.files.first().map(|&at| &*files[at].path);
+    let later = || kind.files.iter().flat_map(|&at| files[at].later());
+    let of = |pattern: &String| {
+        let glob = Glob::new(pattern).ok()?;
+        later().find(|path| glob.matches(path))
+    };
+    first
+        .into_iter()
+        .chain(kind.later.iter().filter_map(of))
+        .collect()
 }
 
 #[cfg(test)]
@@ -156,5 +182,45 @@ mod tests {
         let kinds = kinds(&files, 4);
         let patterns: Vec<&str> = kinds.iter().map(|kind| kind.pattern.as_str()).collect();
         assert_eq!(patterns, ["xab.log", "x??.log"]);
+    }
+
+    /// Segments of a log are made under another name, and relations are called as they are.
+    #[test]
+    fn a_later_name_that_others_have_too_has_its_folder() {
+        let log = |file: u64| {
+            (
+                file,
+                format!("wal/tmp.{file}"),
+                Some(format!("wal/{file:08X}")),
+            )
+        };
+        let other = |file: u64| (file, format!("base/{file}"), None);
+        let named: Vec<_> = (100..112).map(log).chain((200..204).map(other)).collect();
+        let calls = |(file, path, later): &'_ (u64, String, Option<String>)| {
+            let (file, path, later) = (*file, path.clone(), later.clone());
+            let open = Opening {
+                path: path.leak().as_bytes(),
+                ..Opening::default()
+            };
+            let renamed = later.map(|to| Call::Rename {
+                to: to.leak().as_bytes(),
+            });
+            let write = Call::Write { offset: 0, len: 1 };
+            let calls = [Call::Open(open), write].into_iter().chain(renamed);
+            calls.map(move |call| Event {
+                at: Ns(file),
+                thread: 0,
+                file: FileKey(file),
+                call,
+            })
+        };
+        let files = lives(named.iter().flat_map(calls));
+        let kinds = kinds(&files, 4);
+        let names: Vec<(&str, &[String])> = kinds
+            .iter()
+            .map(|kind| (kind.pattern.as_str(), &*kind.later))
+            .collect();
+        let later = ["wal/%".to_owned()];
+        assert_eq!(names, [("tmp.#", &later[..]), ("#", &[])]);
     }
 }

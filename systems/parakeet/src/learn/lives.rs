@@ -17,6 +17,8 @@ pub struct FileLife {
     pub path: Vec<u8>,
     /// Its last path, if it was renamed since.
     pub renamed: Option<Vec<u8>>,
+    /// Paths that it had between, the first eight.
+    pub between: Vec<Vec<u8>>,
     /// The program that opened it.
     pub program: Vec<u8>,
     /// The name of the thread that did.
@@ -37,12 +39,34 @@ pub struct FileLife {
     pub written: u64,
     /// Those of them that replaced others.
     pub replaced: u64,
+    /// Those of these that were written on from where the write before them was.
+    pub followed: u64,
     /// Its largest size by what was written, in bytes.
     pub size: u64,
     /// Calls that wrote.
     pub writes: u64,
     /// Calls that made it durable.
     pub syncs: u64,
+    /// Where the last write began, and where it ended.
+    last: (u64, u64),
+}
+
+/// Paths of a file that is renamed again and again that are remembered, beside its first and
+/// its last: enough to see what they have in common.
+const NAMES: usize = 8;
+
+/// How the data of a file come to their end. What ends in one way leaves whole units of a
+/// drive at once, or holes in them, so these are worth keeping apart whatever lifetimes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Manner {
+    /// All at once: the file is removed or emptied.
+    #[default]
+    Whole,
+    /// In the order in which they came: the file is written over from one end to the other,
+    /// as a log that is used again.
+    InOrder,
+    /// One here, one there: pages are written over in place.
+    Scattered,
 }
 
 /// How long the data of a file live.
@@ -59,6 +83,7 @@ impl FileLife {
         Self {
             path: open.path.to_vec(),
             renamed: None,
+            between: Vec::new(),
             program: open.program.to_vec(),
             thread: open.thread.to_vec(),
             flags: open.flags,
@@ -69,9 +94,11 @@ impl FileLife {
             died: false,
             written: 0,
             replaced: 0,
+            followed: 0,
             size: 0,
             writes: 0,
             syncs: 0,
+            last: (0, 0),
         }
     }
 
@@ -80,15 +107,29 @@ impl FileLife {
         Self {
             path: self.renamed.clone().unwrap_or_else(|| self.path.clone()),
             renamed: None,
+            between: Vec::new(),
             born: at,
             until: at,
             written: 0,
             replaced: 0,
+            followed: 0,
             size: 0,
             writes: 0,
             syncs: 0,
+            last: (0, 0),
             ..self.clone()
         }
+    }
+
+    fn rename(&mut self, to: &[u8]) {
+        let old = self.renamed.replace(to.to_vec());
+        let room = self.between.len() < NAMES;
+        self.between.extend(old.filter(|_| room));
+    }
+
+    /// Paths that it was given after it was first written.
+    pub(super) fn later(&self) -> impl Iterator<Item = &[u8]> {
+        self.between.iter().chain(&self.renamed).map(Vec::as_slice)
     }
 
     fn write(&mut self, at: Ns, offset: u64, len: u64) {
@@ -97,6 +138,12 @@ impl FileLife {
         }
         let over = self.size.saturating_sub(offset).min(len);
         self.replaced = self.replaced.saturating_add(over);
+        // A block that fills up is written again from its beginning.
+        let (first, next) = self.last;
+        if (first..=next).contains(&offset) {
+            self.followed = self.followed.saturating_add(over);
+        }
+        self.last = (offset, offset.saturating_add(len));
         self.written = self.written.saturating_add(len);
         self.size = self.size.max(offset.saturating_add(len));
         self.writes += 1;
@@ -107,6 +154,16 @@ impl FileLife {
     #[must_use]
     pub fn in_place(&self) -> bool {
         self.replaced > 0 && self.replaced >= self.written / 2
+    }
+
+    /// How its data come to their end.
+    #[must_use]
+    pub fn manner(&self) -> Manner {
+        match self.in_place() {
+            false => Manner::Whole,
+            true if self.followed > self.replaced / 2 => Manner::InOrder,
+            true => Manner::Scattered,
+        }
     }
 
     /// How long its data live. In a file that is written in place they are replaced after
@@ -176,7 +233,7 @@ fn follow(
         Call::Sync => file.syncs += 1,
         Call::Hint(hint) => file.hint = hint,
         Call::Rename { to } if file.written == 0 => file.path = to.to_vec(),
-        Call::Rename { to } => file.renamed = Some(to.to_vec()),
+        Call::Rename { to } => file.rename(to),
         Call::Truncate { len: 0 } => {
             let new = file.anew(now);
             end(std::mem::replace(file, new));
@@ -286,5 +343,33 @@ mod tests {
                 whole: true
             }
         );
+    }
+
+    #[test]
+    fn how_data_end_is_seen_in_how_they_are_written_over() {
+        let of = |writes: &[(u64, u64)]| {
+            let mut file = FileLife::begin(&Opening::default(), Ns(0));
+            for &(offset, len) in writes {
+                file.write(Ns(0), offset, len);
+            }
+            file.manner()
+        };
+        assert_eq!(of(&[(0, 8), (8, 8)]), Manner::Whole);
+        let around = [
+            (0, 8),
+            (8, 8),
+            (16, 8),
+            (0, 8),
+            (8, 8),
+            (16, 8),
+            (0, 8),
+            (8, 8),
+        ];
+        assert_eq!(of(&around), Manner::InOrder);
+        // The last block of a log is written again while it fills up.
+        let filling = [(0, 16), (0, 2), (0, 4), (0, 8), (8, 2), (8, 4)];
+        assert_eq!(of(&filling), Manner::InOrder);
+        let pages = [(0, 32), (24, 8), (0, 8), (16, 8), (0, 8)];
+        assert_eq!(of(&pages), Manner::Scattered);
     }
 }

@@ -1,7 +1,9 @@
 //! Putting leaves of the tree together to streams.
 //!
-//! Invariants: files that are written in place share no stream with files that are
-//! appended to and removed, unless there are fewer streams than these two.
+//! Invariants: files whose data end in different ways ([`Manner`]) share no stream, unless
+//! there are fewer streams than ways.
+
+use super::Manner;
 
 /// A leaf, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +12,8 @@ pub(super) struct Point {
     pub(super) life: u64,
     /// How much it wrote, in blocks.
     pub(super) weight: u64,
-    /// Whether it is written in place.
-    pub(super) in_place: bool,
+    /// How most of it ends.
+    pub(super) manner: Manner,
 }
 
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub(super) fn merge(points: &[Point], apart: u64, max: usize) -> Vec<usize> {
     };
     let mut all: Vec<Cluster> = points.iter().enumerate().map(cluster).collect();
     loop {
-        all.sort_by_key(|one| (one.point.in_place, one.point.life, one.members[0]));
+        all.sort_by_key(|one| (one.point.manner, one.point.life, one.members[0]));
         let near = pairs(&all, true)
             .filter(|&at| distance(&all, at) < apart)
             .min_by_key(|&at| (distance(&all, at), at));
@@ -54,10 +56,10 @@ pub(super) fn merge(points: &[Point], apart: u64, max: usize) -> Vec<usize> {
     streams
 }
 
-/// Places of clusters that have a next one, of the same way to be written if `same`.
+/// Places of clusters that have a next one, of the same manner if `same`.
 fn pairs(all: &[Cluster], same: bool) -> impl Iterator<Item = usize> {
     (1..all.len())
-        .filter(move |&at| !same || all[at - 1].point.in_place == all[at].point.in_place)
+        .filter(move |&at| !same || all[at - 1].point.manner == all[at].point.manner)
         .map(|at| at - 1)
 }
 
@@ -83,7 +85,11 @@ fn join(into: &mut Cluster, other: Cluster) {
     into.point = Point {
         life: u64::try_from(sum / u128::from(weight)).unwrap_or(a.life),
         weight,
-        in_place: a.in_place && b.in_place,
+        manner: if a.weight < b.weight {
+            b.manner
+        } else {
+            a.manner
+        },
     };
     into.members.extend(other.members);
     into.members.sort_unstable();
@@ -93,11 +99,11 @@ fn join(into: &mut Cluster, other: Cluster) {
 mod tests {
     use super::*;
 
-    fn points(all: &[(u64, u64, bool)]) -> Vec<Point> {
-        let point = |&(life, weight, in_place): &(u64, u64, bool)| Point {
+    fn points(all: &[(u64, u64, Manner)]) -> Vec<Point> {
+        let point = |&(life, weight, manner): &(u64, u64, Manner)| Point {
             life,
             weight,
-            in_place,
+            manner,
         };
         all.iter().map(point).collect()
     }
@@ -105,10 +111,10 @@ mod tests {
     #[test]
     fn what_is_near_is_put_together_and_in_place_is_kept_apart() {
         let all = points(&[
-            (10, 1, false),
-            (12, 1, false),
-            (11, 1, true),
-            (90, 1, false),
+            (10, 1, Manner::Whole),
+            (12, 1, Manner::Whole),
+            (11, 1, Manner::Scattered),
+            (90, 1, Manner::Whole),
         ]);
         assert_eq!(merge(&all, 16, 9), [0, 0, 1, 2]);
         assert_eq!(merge(&all, 1, 9), [0, 2, 1, 3]);
@@ -119,13 +125,17 @@ mod tests {
 
     #[test]
     fn little_is_put_to_its_neighbour_before_much_is() {
-        let all = points(&[(0, 1_000, false), (50, 1, false), (90, 1_000, false)]);
+        let all = points(&[
+            (0, 1_000, Manner::Whole),
+            (50, 1, Manner::Whole),
+            (90, 1_000, Manner::Whole),
+        ]);
         assert_eq!(merge(&all, 1, 2), [0, 1, 1]);
         let all = points(&[
-            (0, 1_000, false),
-            (50, 1_000, false),
-            (90, 1, false),
-            (140, 1, false),
+            (0, 1_000, Manner::Whole),
+            (50, 1_000, Manner::Whole),
+            (90, 1, Manner::Whole),
+            (140, 1, Manner::Whole),
         ]);
         assert_eq!(merge(&all, 1, 3), [0, 1, 2, 2]);
     }

@@ -22,18 +22,19 @@ pub mod shape;
 mod survive;
 mod tree;
 
-pub use lives::{FileLife, Span, lives};
+pub use lives::{FileLife, Manner, Span, lives};
 pub use online::{Online, OnlineLimits};
 pub use survive::median;
 
 use crate::directive::{Grouping, Stream, StreamId};
 use crate::event::Event;
-use crate::judge::{self, Amplification, Bench, Device, JudgeError};
+use crate::judge::{self, ALIKE, Amplification, Bench, Device, JudgeError};
 use crate::rules::{Glob, Notes, Rule, RuleSet};
 use crate::scale::STEPS;
 use crate::translate::ranks;
 use kinds::{Kind, kinds, weight};
 use merge::{Point, merge};
+use std::collections::BTreeMap;
 use survive::taken;
 use tree::{Case, Growth, Leaf, Test, grow};
 
@@ -48,7 +49,7 @@ pub struct Options {
     /// Streams, at most: 7, which eight placement handles have beside the one of unnamed
     /// files.
     pub streams: usize,
-    /// The drive that placements are tried on; one for the size of the recording without.
+    /// The drive that placements are tried on, with those alike; one for the size of the recording without.
     pub device: Option<Device>,
 }
 
@@ -74,11 +75,11 @@ pub struct Learned {
     pub files: usize,
     /// Those of them that no rule names.
     pub unnamed: usize,
-    /// The drive that placements were tried on.
+    /// The drive that placements were tried on, beside those that are [`Device::alike`].
     pub device: Device,
-    /// What it writes when nothing is told apart.
+    /// What they write when nothing is told apart.
     pub without: Amplification,
-    /// What it writes by these rules.
+    /// What they write by these rules.
     pub with: Amplification,
 }
 
@@ -95,7 +96,6 @@ impl Learned {
 struct Choice {
     apart: u64,
     streams: usize,
-    grouping: Grouping,
 }
 
 /// Learns rules from `events`.
@@ -111,11 +111,11 @@ pub fn learn<'a>(
         Some(device) => device,
         None => Device::for_peak(judge::peak(events.clone())?),
     };
-    let bench = Bench::new(device, events.clone())?;
+    let bench = Bench::new(device.alike(), events.clone())?;
     let without = bench.try_none(events.clone())?;
     let kinds = kinds(&files, options.min_files);
     let parts = parts(&files, &kinds, options.min_files);
-    let mut best: Option<(Amplification, Plan)> = None;
+    let mut best: Option<(Tried, Plan)> = None;
     let mut tried: Vec<RuleSet> = Vec::new();
     for choice in choices(options.streams) {
         let plan = Plan::new(&files, &kinds, &parts, choice, &options.name);
@@ -140,45 +140,43 @@ pub fn learn<'a>(
         files: files.len(),
         unnamed,
         device,
-        without,
-        with,
+        without: without.into_iter().sum(),
+        with: with.into_iter().sum(),
     };
     learned.notes = report::notes(&learned, &files, &plan);
     Ok(learned)
 }
 
-/// Whether a plan moves less, by half a percent at least, which another recording of the same
-/// program could do as well; or hardly more, with fewer streams.
-fn is_better(with: &Amplification, plan: &Plan, known: &Amplification, old: &Plan) -> bool {
-    let (new, before) = (u128::from(with.moved) * 200, u128::from(known.moved) * 200);
-    let margin = u128::from(known.moved);
-    let fewer = plan.rules.streams.len() < old.rules.streams.len();
-    new + margin < before || (fewer && new <= before + margin)
+/// What was written on each of the drives that placements are tried on.
+type Tried = [Amplification; ALIKE];
+
+/// Whether a plan moves less: by half a percent at least, and with more streams on each of
+/// the drives, since another recording of the same program is no more like this one than
+/// those drives are like each other; or hardly more, with fewer streams.
+fn is_better(with: &Tried, plan: &Plan, known: &Tried, old: &Plan) -> bool {
+    let moved = |tried: &Tried| tried.iter().map(|one| u128::from(one.moved)).sum::<u128>();
+    let (new, before) = (moved(with) * 200, moved(known) * 200);
+    let margin = moved(known);
+    let streams = |plan: &Plan| plan.rules.streams.len();
+    let sure = with.iter().zip(known).all(|(a, b)| a.moved <= b.moved);
+    let less = new + margin < before && (sure || streams(plan) <= streams(old));
+    less || (streams(plan) < streams(old) && new <= before + margin)
 }
 
-/// The ways that are tried, the plainest first.
+/// The ways that are tried, the plainest first: any number of streams, then those that are so
+/// far apart, however many that makes. None has groups yet.
 fn choices(streams: usize) -> impl Iterator<Item = Choice> {
-    let apart = [2 * STEPS, STEPS, STEPS / 2, 1];
-    let streams = [1, streams.div_ceil(2), streams];
-    [Grouping::One, Grouping::default()]
-        .into_iter()
-        .flat_map(move |grouping| {
-            apart.into_iter().flat_map(move |apart| {
-                streams.map(|streams| Choice {
-                    apart,
-                    streams,
-                    grouping,
-                })
-            })
-        })
+    let any = (1..=streams.max(1)).map(|streams| (1, streams));
+    let far = [2 * STEPS, STEPS, STEPS / 2].map(move |apart| (apart, streams));
+    any.chain(far)
+        .map(|(apart, streams)| Choice { apart, streams })
 }
 
-/// Tries each stream by itself with groups instead of none, or with none, and keeps what is
-/// better.
+/// Tries each stream by itself with groups instead of none, and keeps what is better.
 fn refine<'a>(
-    bench: &Bench,
+    bench: &Bench<ALIKE>,
     events: &(impl Iterator<Item = Event<'a>> + Clone),
-    with: &mut Amplification,
+    with: &mut Tried,
     plan: &mut Plan,
 ) -> Result<(), JudgeError> {
     for stream in 0..plan.rules.streams.len() {
@@ -186,11 +184,7 @@ fn refine<'a>(
             continue;
         }
         let mut other = plan.clone();
-        let grouping = &mut other.rules.streams[stream].grouping;
-        *grouping = match grouping {
-            Grouping::One => Grouping::default(),
-            _ => Grouping::One,
-        };
+        other.rules.streams[stream].grouping = Grouping::default();
         let found = bench.try_rules(&other.rules, events.clone())?;
         if is_better(&found, &other, with, plan) {
             (*with, *plan) = (found, other);
@@ -233,20 +227,36 @@ fn parts(files: &[FileLife], kinds: &[Kind], min_files: usize) -> Vec<Part> {
 }
 
 fn point(cases: &[Case<'_>], leaf: &Leaf) -> Point {
-    let (mut weight, mut sum, mut in_place) = (0_u128, 0_u128, 0_u128);
+    let (mut weight, mut sum) = (0_u128, 0_u128);
+    let mut manners: BTreeMap<Manner, u128> = BTreeMap::new();
     for &at in &leaf.cases {
         let case = &cases[at];
         let own = u128::from(case.weight);
         weight += own;
         sum += own * u128::from(case.life);
-        in_place += if case.file.in_place() { own } else { 0 };
+        *manners.entry(case.file.manner()).or_default() += own;
     }
     let small = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    let most = manners.into_iter().max_by_key(|&(_, weight)| weight);
     Point {
         life: small(sum / weight.max(1)),
         weight: small(weight),
-        in_place: in_place * 2 > weight,
+        manner: most.map_or(Manner::Whole, |(manner, _)| manner),
     }
+}
+
+/// Whether most of what was written to a stream was so in place. Its files stay, and groups of
+/// them would be put on targets by the chance of who was opened when.
+fn in_place(points: impl Iterator<Item = Point>) -> bool {
+    let (mut whole, mut other) = (0_u64, 0_u64);
+    for point in points {
+        let sum = match point.manner {
+            Manner::Whole => &mut whole,
+            Manner::InOrder | Manner::Scattered => &mut other,
+        };
+        *sum = sum.saturating_add(point.weight);
+    }
+    other > whole
 }
 
 /// Rules, and what led to them.
@@ -281,13 +291,8 @@ impl Plan {
             let kind = heaviest.map(|(part, _)| &kinds[part.kind]);
             let wanted = kind.map_or_else(String::new, |kind| word(&kind.pattern));
             let name = plan.free_name(&wanted);
-            let in_place = own().all(|(part, _)| part.point.in_place);
-            let grouping = if in_place {
-                Grouping::One
-            } else {
-                choice.grouping
-            };
-            let stream = plan.stream(files, stream, name, grouping);
+            let in_place = in_place(own().map(|(part, _)| part.point));
+            let stream = plan.stream(files, stream, name);
             plan.in_place.push(in_place);
             plan.rules.streams.push(stream);
         }
@@ -319,13 +324,7 @@ impl Plan {
         self.of_rule.push(files);
     }
 
-    fn stream(
-        &self,
-        files: &[FileLife],
-        stream: usize,
-        name: String,
-        grouping: Grouping,
-    ) -> Stream {
+    fn stream(&self, files: &[FileLife], stream: usize, name: String) -> Stream {
         let own = &self.of_stream[stream];
         let all: u64 = self
             .of_stream
@@ -341,7 +340,7 @@ impl Plan {
             expect: Some(report::expect(files, own)),
             share: u32::try_from(share).unwrap_or(100).max(1),
             hint: None,
-            grouping,
+            grouping: Grouping::One,
         }
     }
 
@@ -400,8 +399,8 @@ fn rule(kind: &Kind, tests: &[Test]) -> Rule {
     }
     for name in std::iter::once(&kind.pattern).chain(&kind.later) {
         let whole = match &folder {
-            Some(folder) => format!("{folder}/{name}"),
-            None => name.clone(),
+            Some(folder) if !name.contains('/') => format!("{folder}/{name}"),
+            _ => name.clone(),
         };
         rule.paths.extend(glob(&whole).or_else(|| glob(name)));
     }

@@ -37,7 +37,7 @@ pub(super) fn notes(learned: &Learned, files: &[FileLife], plan: &Plan) -> Notes
             learned.unnamed
         ),
         format!(
-            "Write amplification on a model of a drive that is barely larger than they were: {} by \
+            "Write amplification on models of drives that are barely larger than they were: {} by \
              these rules, {} without any.",
             ratio(learned.with.per_mille()),
             ratio(learned.without.per_mille())

@@ -2,12 +2,13 @@
 //!
 //! Invariants: leaves are a decision list: a file belongs to the first whose tests all
 //! hold, and every file of the tree belongs to one. A test is made only if it tells
-//! lifetimes apart: see [`Growth`].
+//! lifetimes, or how they end, apart: see [`Growth`].
 
-use super::FileLife;
 use super::shape::{shape, split};
+use super::{FileLife, Manner};
 use crate::directive::Hint;
 use crate::flags::{self, Flags};
+use crate::scale::STEPS;
 use std::collections::BTreeMap;
 
 /// A file that is to be told apart.
@@ -36,8 +37,8 @@ pub(super) struct Leaf {
     pub(super) cases: Vec<usize>,
 }
 
-/// When a test is made: if it leaves `min_files` on both sides, if their mean lifetimes
-/// differ by `apart` steps at least, and if that difference is nine times what chance
+/// When a test is made: if it leaves `min_files` on both sides, if their means (see
+/// [`place`]) are `apart` steps from each other at least, and if that difference is nine times what chance
 /// leads to expect (three standard deviations of Student's t). Among such tests the one
 /// that takes away most of the spread is made, weighed by what was written.
 #[derive(Clone, Copy)]
@@ -50,44 +51,72 @@ pub(super) struct Growth {
 /// The most values of one attribute that are tried: what has more tells single files.
 const MAX_VALUES: usize = 64;
 
+/// How far files are from each other whose data end in different ways, in steps: as far as
+/// those that live 16 times as long as the others.
+const OTHER: i128 = 4 * STEPS as i128;
+
+/// Where a file is: along the scale of lifetimes, and beside it by how its data end.
+type Place = [i128; 3];
+
+fn place(life: u64, manner: Manner) -> Place {
+    let beside = |other| if manner == other { OTHER } else { 0 };
+    [
+        i128::from(life),
+        beside(Manner::InOrder),
+        beside(Manner::Scattered),
+    ]
+}
+
 /// Sums over files, from which their spread can be said.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     files: usize,
     weight: i128,
-    first: i128,
+    first: Place,
     second: i128,
 }
 
 impl Sums {
     /// Weights below 2^20 and fewer than 2^32 files keep all products below 2^127.
-    fn add(&mut self, life: i128, weight: u64) {
+    fn add(&mut self, place: Place, weight: u64) {
         let weight = i128::from(weight.clamp(1, 1 << 20));
         self.files += 1;
         self.weight += weight;
-        self.first += weight * life;
-        self.second += weight * life * life;
+        for (sum, at) in self.first.iter_mut().zip(place) {
+            *sum += weight * at;
+            self.second += weight * at * at;
+        }
     }
 
     fn without(self, part: Self) -> Self {
+        let mut first = self.first;
+        first
+            .iter_mut()
+            .zip(part.first)
+            .for_each(|(sum, at)| *sum -= at);
         Self {
             files: self.files - part.files,
             weight: self.weight - part.weight,
-            first: self.first - part.first,
+            first,
             second: self.second - part.second,
         }
     }
 
     /// The sum of squares around the mean, rounded up.
     fn spread(self) -> i128 {
-        match self.weight {
-            0 => 0,
-            weight => self.second - self.first * self.first / weight,
-        }
+        let around = |sum: i128| (sum * sum).checked_div(self.weight).unwrap_or(0);
+        self.second - self.first.into_iter().map(around).sum::<i128>()
     }
 
-    fn mean(self) -> i128 {
-        self.first.checked_div(self.weight).unwrap_or(0)
+    fn mean(self) -> Place {
+        self.first
+            .map(|sum| sum.checked_div(self.weight).unwrap_or(0))
+    }
+
+    /// The square of the distance between two means.
+    fn apart(self, other: Self) -> u128 {
+        let each = self.mean().into_iter().zip(other.mean());
+        each.map(|(a, b)| a.abs_diff(b).pow(2)).sum()
     }
 }
 
@@ -129,10 +158,10 @@ fn best(cases: &[Case<'_>], all: &[usize], growth: Growth) -> Option<Test> {
     let mut whole = Sums::default();
     for &at in all {
         let Case { file, life, weight } = cases[at];
-        let life = i128::from(life);
-        whole.add(life, weight);
+        let at = place(life, file.manner());
+        whole.add(at, weight);
         for test in of(file) {
-            sums.entry(test).or_default().add(life, weight);
+            sums.entry(test).or_default().add(at, weight);
         }
     }
     let too_many = |test: &Test| {
@@ -144,15 +173,13 @@ fn best(cases: &[Case<'_>], all: &[usize], growth: Growth) -> Option<Test> {
     };
     let gain = |part: Sums| {
         let rest = whole.without(part);
-        let (few, apart) = (
-            part.files.min(rest.files),
-            part.mean().abs_diff(rest.mean()),
-        );
+        let few = part.files.min(rest.files);
         let after = part.spread() + rest.spread();
         let gain = whole.spread() - after;
         let degrees = whole.files.saturating_sub(2) as i128;
         let certain = gain.saturating_mul(degrees) >= after.saturating_mul(9);
-        let good = few >= growth.min_files && apart >= u128::from(growth.apart) && certain;
+        let apart = part.apart(rest) >= u128::from(growth.apart).pow(2);
+        let good = few >= growth.min_files && apart && certain;
         good.then_some(gain)
     };
     let good = sums

@@ -5,7 +5,7 @@ use crate::synthetic::Tape;
 use crate::synthetic::lsm::{Shape, lsm};
 use crate::synthetic::postgres::postgres;
 use crate::synthetic::wiredtiger::wiredtiger;
-use parakeet::judge::{Device, amplification, by_rules, errors, peak};
+use parakeet::judge::{Amplification, Device, amplification, by_rules, errors, peak};
 use parakeet::learn::{Learned, Online, OnlineLimits, Options, learn};
 use parakeet::rules::{RuleSet, sets};
 use parakeet::translate::Fdp;
@@ -28,13 +28,16 @@ fn learned(tape: &Tape) -> Learned {
 }
 
 /// Write amplification in thousandths on `tape`: without rules, by those of `hand`, and by
-/// what was learned.
+/// what was learned; over several drives, or chance would decide between what is near.
 fn compared(learned: &Learned, hand: &str, tape: &Tape) -> [u64; 3] {
-    let device = Device::for_peak(peak(tape.events()).unwrap());
-    let without = amplification(&device, tape.events(), |_| 0).unwrap();
-    let hand = by_rules(&device, &ready(hand), tape.events()).unwrap();
-    let own = by_rules(&device, &learned.rules, tape.events()).unwrap();
-    [without, hand, own].map(|judged| judged.per_mille())
+    let devices = Device::for_peak(peak(tape.events()).unwrap()).alike();
+    let on = |judged: &dyn Fn(&Device) -> Amplification| -> u64 {
+        let all: Amplification = devices.iter().map(judged).sum();
+        all.per_mille()
+    };
+    let by = |rules: &RuleSet| on(&|device| by_rules(device, rules, tape.events()).unwrap());
+    let without = on(&|device| amplification(device, tape.events(), |_| 0).unwrap());
+    [without, by(&ready(hand)), by(&learned.rules)]
 }
 
 /// Whether `own` is no worse than `hand`, but for a hundredth of what was written, which two
@@ -107,7 +110,7 @@ fn relations_and_a_log_that_is_used_again() {
     // Where all is rewritten in place at random there is nothing to gain: the greedy choice
     // of units tells what dies early by itself. So nothing must be lost.
     assert!(
-        reaches(own, hand) && own * 100 <= without * 103,
+        reaches(own, hand) && own <= without,
         "{without} {hand} {own}"
     );
 }
