@@ -69,13 +69,25 @@ class Stack:
         size: Union[str, int, None] = None,
         **knobs: Any,
     ):
-        self.name, self.drive, self.size, self.own = str(name), drive, words(size), knobs
+        if isinstance(name, Stack):
+            raise TypeError(f"expected the name of a stack, found {name!r}; see Stack.setting")
+        self.name, self.drive, self.size, self._own = str(name), drive, words(size), knobs
         # What it takes is found out now, whatever the workload will be.
         told = self.plan("randread").fields
         # A drive has its name from its file.
         del told["drive"]["name"]
-        self.knobs: dict[str, Any] = flat(told["drive"])
-        self.knobs |= flat(told["host"], "host.") | flat(told["page_cache"], "page_cache.")
+        self._knobs: dict[str, Any] = flat(told["drive"])
+        self._knobs |= flat(told["host"], "host.") | flat(told["page_cache"], "page_cache.")
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The knobs that were chosen for it."""
+        return dict(self._own)
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """All its knobs with their values."""
+        return dict(self._knobs)
 
     @property
     def host(self) -> str:
@@ -140,11 +152,17 @@ class Choices:
         """The same with what ``stack`` has of its own."""
         if not isinstance(stack, Stack):
             return self
+        drive, size, knobs = stack.drive, stack.size, stack.own
+        if self.drive is not None:
+            drive = self.drive
+        if isinstance(self.drive, Drive):
+            size = self.drive.size or size
+            knobs |= self.drive.knobs
         return replace(
             self,
-            drive=stack.drive if self.drive is None else self.drive,
-            size=stack.size if self.size is None else self.size,
-            knobs=stack.own | dict(self.knobs or {}),
+            drive=drive,
+            size=size if self.size is None else self.size,
+            knobs=knobs | dict(self.knobs or {}),
         )
 
     def chosen(self) -> Any:

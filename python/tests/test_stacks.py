@@ -64,6 +64,23 @@ def test_what_is_chosen_of_a_run_comes_before_what_a_stack_has():
     assert plan == fl.Plan.make("raw@fdp", "randwrite:ops=10", drive=drive, knobs=knobs)
 
 
+def test_the_drive_of_a_run_comes_before_what_a_stack_has():
+    own = {"collection.victim": "fifo", "host.cpu.cores": 2}
+    stack = fl.Stack("raw@fdp", size="256MiB", **own)
+    drive = fl.Drive("fdp", size=SIZE, **{"collection.victim": "greedy"})
+    plan = stack.plan("randwrite:ops=10", drive=drive)
+    knobs = {"host.cpu.cores": 2}
+    assert plan == fl.Plan.make("raw@fdp", "randwrite:ops=10", drive=drive, knobs=knobs)
+
+
+def test_a_stack_is_a_value():
+    stack = fl.Stack("raw@fdp", size=SIZE, **{"host.cpu.cores": 2})
+    stack.own["host.cpu.cores"] = stack.knobs["host.cpu.cores"] = 4
+    assert stack.own["host.cpu.cores"] == stack.knobs["host.cpu.cores"] == 2
+    with pytest.raises(TypeError, match="the name of a stack"):
+        fl.Stack(stack)
+
+
 def test_stacks_with_knobs_of_their_own_are_compared():
     own = fl.Stack("ext4@fdp", **OWN)
     plans = fl.Plan.compared(WORKLOAD, ["ext4@fdp", own], ["full", "aged"], size=SIZE)

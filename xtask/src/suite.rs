@@ -6,8 +6,9 @@
 
 use crate::{program, tree};
 use serde::Deserialize;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
@@ -141,28 +142,38 @@ fn run_all(programs: Vec<Program>, environment: &[(&str, String)]) -> Vec<String
 
 /// Runs one of them and prints what it says; whether it passed.
 fn run_one(program: &Program, environment: &[(&str, String)], place: (usize, usize)) -> bool {
+    let (index, count) = place;
+    let place = format!("{index}/{count} {}", program.name);
+    println!("-- {place} begins");
     let begin = Instant::now();
+    let (passed, how, said) = match output_of(program, environment) {
+        Ok((status, said)) if status.success() => (true, "passed".to_owned(), said),
+        Ok((status, said)) => (false, format!("FAILED ({status})"), said),
+        Err(error) => (false, format!("FAILED ({error})"), String::new()),
+    };
+    let seconds = begin.elapsed().as_secs_f64();
+    // One call, so that two programs never mix.
+    println!("{}\n-- {place} {how} in {seconds:.1} s", said.trim_end());
+    passed
+}
+
+/// How a program ended, and what it said: through a file, since whom it has started may hold
+/// a pipe open after it.
+fn output_of(
+    program: &Program,
+    environment: &[(&str, String)],
+) -> io::Result<(ExitStatus, String)> {
+    let mut said = tempfile::tempfile()?;
     let mut command = Command::new(&program.file);
     let command = command.current_dir(&program.folder);
     let command = command.envs(environment.iter().cloned());
-    let (passed, said) = match command.stdin(Stdio::null()).output() {
-        Ok(output) => {
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said).into_owned();
-            (output.status.success(), said)
-        }
-        Err(error) => (false, error.to_string()),
-    };
-    let (index, count) = place;
-    let seconds = begin.elapsed().as_secs_f64();
-    let how = if passed { "passed" } else { "FAILED" };
-    // One call, so that two programs never mix.
-    println!(
-        "{}\n-- {index}/{count} {} {how} in {seconds:.1} s",
-        said.trim_end(),
-        program.name
-    );
-    passed
+    let command = command.stdin(Stdio::null());
+    let command = command.stdout(said.try_clone()?).stderr(said.try_clone()?);
+    let status = command.status()?;
+    let mut bytes = Vec::new();
+    said.rewind()?;
+    said.read_to_end(&mut bytes)?;
+    Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 #[cfg(test)]

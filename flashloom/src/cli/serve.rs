@@ -369,7 +369,7 @@ impl Serve {
             }
             (None, Some(signals)) => {
                 let tell = tell.clone();
-                signals.watch(move || tell.send(Event::Signal).is_ok())?;
+                signals.watch(move |_| tell.send(Event::Signal).is_ok())?;
             }
             (_, None) => {}
         }

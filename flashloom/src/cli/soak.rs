@@ -112,7 +112,7 @@ impl Soak {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let signals = Signals::hold().map_err(|e| Failure::new(format!("signals: {e}")))?;
-        let heard = signals.watch(move || {
+        let heard = signals.watch(move |_| {
             // The second one does not wait for the batch.
             if told.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);

@@ -174,7 +174,7 @@ struct Last {
 
 impl Page {
     /// Opens the page of a run of `workload` on `stack` at `address`. Until the run is done a
-    /// signal ends the process, as it does without a page. To be called before there is any
+    /// signal ends the process with the status that a shell has for it. To be called before there is any
     /// other thread.
     ///
     /// # Errors
@@ -189,9 +189,9 @@ impl Page {
         let shown = Arc::<Mutex<Shown>>::default();
         let (tell, told) = channel();
         let seen = Arc::clone(&shown);
-        Signals::hold()?.watch(move || {
+        Signals::hold()?.watch(move |signal| {
             if held(&seen).report.is_none() {
-                std::process::exit(130);
+                std::process::exit(128 + signal as i32);
             }
             tell.send(()).is_ok()
         })?;

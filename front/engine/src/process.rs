@@ -1,8 +1,8 @@
 //! The process: signals that ask it to end, and life without a terminal.
 
 use nix::sys::signal::{SigSet, Signal};
-use std::io;
 use std::thread::Builder;
+use std::{fs, io};
 
 /// Signals that ask the process to end, held back so that a thread can take them.
 pub struct Signals {
@@ -11,28 +11,41 @@ pub struct Signals {
 
 impl Signals {
     /// Holds them back from this thread and from those that it starts. To be
-    /// called before there is any other.
+    /// called before there is any other. Those that the process was started to ignore, as
+    /// `nohup` does, stay ignored.
     ///
     /// # Errors
     /// If the system refuses.
     pub fn hold() -> io::Result<Self> {
         let mut set = SigSet::empty();
+        let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            set.add(signal);
+            if ignored & (1 << (signal as i32 - 1)) == 0 {
+                set.add(signal);
+            }
         }
         set.thread_block()?;
         Ok(Self { set })
     }
 
-    /// Calls `tell` for each signal that comes, until it says that nobody listens.
+    /// Calls `tell` with each signal that comes, until it says that nobody listens.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn watch(self, tell: impl Fn() -> bool + Send + 'static) -> io::Result<()> {
-        let watch = move || while self.set.wait().is_ok() && tell() {};
+    pub fn watch(self, tell: impl Fn(Signal) -> bool + Send + 'static) -> io::Result<()> {
+        let watch = move || while self.set.wait().is_ok_and(&tell) {};
         Builder::new().name("signals".to_owned()).spawn(watch)?;
         Ok(())
     }
+}
+
+/// The signals that the process ignores, the first in the lowest bit, as Linux tells them in
+/// `status`; none where it does not.
+fn ignored(status: &str) -> u64 {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or_default()
 }
 
 /// Leaves the terminal, so that its end is not the end of this process.
@@ -42,4 +55,18 @@ impl Signals {
 pub fn leave_terminal() -> io::Result<()> {
     nix::unistd::setsid()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_what_linux_tells() {
+        let told = "SigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        let hangup = 1 << (Signal::SIGHUP as i32 - 1);
+        assert_eq!(ignored(told) & hangup, hangup);
+        assert_eq!(ignored(told) & (1 << (Signal::SIGTERM as i32 - 1)), 0);
+        assert_eq!(ignored("Name:\tflashloom\n"), 0);
+    }
 }

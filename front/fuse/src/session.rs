@@ -97,7 +97,7 @@ pub fn mount(
     let session = Session::new(filesystem, dir, &config(show)).map_err(refused)?;
     let (happened, events) = channel();
     let signalled = happened.clone();
-    signals.watch(move || signalled.send(Event::Signal).is_ok())?;
+    signals.watch(move |_| signalled.send(Event::Signal).is_ok())?;
     let run = move || {
         // Nobody listens only if the process is about to end.
         let _ = happened.send(Event::Over(session.run()));

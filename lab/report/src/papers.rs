@@ -124,8 +124,8 @@ impl Papers {
         let mut out = format!(
             "# What the papers claim beside what is measured here\n\n\
              Made by `flashloom reproduce --scale {scale} --seed {seed}`. A number holds that is \
-             within a third of the paper's, a ratio only if what is better there is better here, \
-             and a trend that goes its way. *Half are within* says how \
+             within a third of the paper's, a ratio only if what is better there, by more than \
+             5 %, is better here, and a trend that goes its way. *Half are within* says how \
              far the middle one of all numbers is from the paper's: ×1.50 is half as much again, or \
              a third less.\n\n{made}{above}\n{}{below}\n",
             table(self)

@@ -25,8 +25,8 @@ pub fn papers(papers: &Papers, command: &str) -> String {
         p.lead {
             (tally.all()) " claims of " (papers.papers.len()) " papers, at the scale "
             code { (papers.scale) } ", seed " (papers.seed) ". A number holds that is within a third of \
-             the paper's, a ratio only if what is better there is better here, and a trend that \
-             goes its way."
+             the paper's, a ratio only if what is better there, by more than 5 %, is better here, \
+             and a trend that goes its way."
         }
         @if let Some(made) = &papers.made { p.lead { "Made by " (made.told()) "." } }
         (switch::claims())

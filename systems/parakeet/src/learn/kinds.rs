@@ -6,7 +6,9 @@
 use super::FileLife;
 use super::shape::{Shapes, extension, shape, split};
 use crate::rules::Glob;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 /// Files with a pattern in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,13 @@ pub(super) fn weight(file: &FileLife) -> u64 {
     file.written.div_ceil(4096).max(1)
 }
 
+/// How many patterns of later names a kind has at most.
+const LATER: usize = 4;
+
+/// How many shapes of later names are tried, those of most names first: each is held against
+/// all files. Names of which each has its own shape make no pattern.
+const TRIED: usize = 8;
+
 /// Notes which names files are given after they were first written: by a pattern that is
 /// of no file of another kind, with the folder if it must be.
 fn name_later(files: &[FileLife], kinds: &mut [Kind]) {
@@ -93,22 +102,30 @@ fn name_later(files: &[FileLife], kinds: &mut [Kind]) {
         let later: BTreeSet<&[u8]> = own.collect();
         let shapes = Shapes::of(later.iter().map(|path| split(path).1));
         let free = |pattern: &String| {
-            let glob = Glob::new(pattern).ok();
-            let strange = |(file, of): (&FileLife, &usize)| {
-                *of != at && glob.as_ref().is_some_and(|glob| glob.matches(&file.path))
+            let Ok(glob) = Glob::new(pattern) else {
+                return false;
             };
-            glob.is_some() && !files.iter().zip(&kind_of).any(strange)
+            let is_of = |file: &FileLife| {
+                let mut names = iter::once(&*file.path).chain(file.later());
+                names.any(|name| glob.matches(name))
+            };
+            let mut others = files.iter().zip(&kind_of).filter(|(_, of)| **of != at);
+            !others.any(|(file, _)| is_of(file))
         };
-        let named = |path: &&[u8]| {
+        let mut count: BTreeMap<[String; 2], usize> = BTreeMap::new();
+        for path in &later {
             let (folder, name) = split(path);
             let name = shapes.shape(name);
             let whole = format!("{}/{name}", shape(folder));
-            [name, whole].into_iter().find(free)
-        };
-        let mut patterns: BTreeSet<String> = later.iter().filter_map(named).collect();
-        patterns.remove(&kind.pattern);
-        // A name that each file has its own of is no pattern.
-        kind.later = patterns.into_iter().take(4).collect();
+            *count.entry([name, whole]).or_default() += 1;
+        }
+        let mut tried: Vec<_> = count.into_iter().collect();
+        tried.sort_by_key(|&(_, names)| Reverse(names));
+        let tried = tried.into_iter().take(TRIED).map(|(patterns, _)| patterns);
+        let named = tried.filter_map(|patterns| patterns.into_iter().find(free));
+        let named = named.filter(|pattern| *pattern != kind.pattern);
+        let patterns: BTreeSet<String> = named.take(LATER).collect();
+        kind.later = patterns.into_iter().collect();
     }
 }
 
@@ -184,6 +201,53 @@ mod tests {
         assert_eq!(patterns, ["xab.log", "x??.log"]);
     }
 
+    /// What is done to a file: made and written under a path, and renamed if there is another.
+    fn calls(
+        (file, path, later): (u64, String, Option<String>),
+    ) -> impl Iterator<Item = Event<'static>> {
+        let open = Opening {
+            path: path.leak().as_bytes(),
+            ..Opening::default()
+        };
+        let renamed = later.map(|to| Call::Rename {
+            to: to.leak().as_bytes(),
+        });
+        let write = Call::Write { offset: 0, len: 1 };
+        let calls = [Call::Open(open), write].into_iter().chain(renamed);
+        calls.map(move |call| Event {
+            at: Ns(file),
+            thread: 0,
+            file: FileKey(file),
+            call,
+        })
+    }
+
+    /// Two kinds of files end under names of one shape in one folder: no rule can tell them.
+    #[test]
+    fn a_later_name_of_two_kinds_is_of_neither() {
+        let named = |file: u64| {
+            let first = if file % 2 == 0 { "a" } else { "b" };
+            (file, format!("{first}.{file}"), Some(format!("d/{file}")))
+        };
+        let files = lives((100..120).map(named).flat_map(calls));
+        for kind in kinds(&files, 4) {
+            assert!(kind.later.is_empty(), "{kind:?}");
+        }
+    }
+
+    /// Of names that have nothing in common, those that are most are tried.
+    #[test]
+    fn a_kind_has_few_later_names() {
+        let named = |file: u64| {
+            let name = "x".repeat(1 + file as usize % 40);
+            (file, format!("tmp.{file}"), Some(format!("d/{name}{file}")))
+        };
+        let files = lives((0..200).map(named).flat_map(calls));
+        for kind in kinds(&files, 4) {
+            assert!(kind.later.len() <= LATER, "{kind:?}");
+        }
+    }
+
     /// Segments of a log are made under another name, and relations are called as they are.
     #[test]
     fn a_later_name_that_others_have_too_has_its_folder() {
@@ -196,25 +260,7 @@ mod tests {
         };
         let other = |file: u64| (file, format!("base/{file}"), None);
         let named: Vec<_> = (100..112).map(log).chain((200..204).map(other)).collect();
-        let calls = |(file, path, later): &'_ (u64, String, Option<String>)| {
-            let (file, path, later) = (*file, path.clone(), later.clone());
-            let open = Opening {
-                path: path.leak().as_bytes(),
-                ..Opening::default()
-            };
-            let renamed = later.map(|to| Call::Rename {
-                to: to.leak().as_bytes(),
-            });
-            let write = Call::Write { offset: 0, len: 1 };
-            let calls = [Call::Open(open), write].into_iter().chain(renamed);
-            calls.map(move |call| Event {
-                at: Ns(file),
-                thread: 0,
-                file: FileKey(file),
-                call,
-            })
-        };
-        let files = lives(named.iter().flat_map(calls));
+        let files = lives(named.into_iter().flat_map(calls));
         let kinds = kinds(&files, 4);
         let names: Vec<(&str, &[String])> = kinds
             .iter()

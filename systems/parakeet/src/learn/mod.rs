@@ -4,7 +4,7 @@
 //! would write a rule for. Each kind is taken apart by what is known before a file is
 //! written (flags, hints, threads, programs, folders), as long as that tells lifetimes
 //! apart. What is then left over is put together to streams by how long its data live and
-//! by whether they are written in place. How far apart streams must be, how many there are
+//! by how they end ([`Manner`]). How far apart streams must be, how many there are
 //! and whether they have groups is chosen by [`crate::judge`] on the recording itself.
 //!
 //! [`dbscan`] is what the dissertation does instead: flags and modes, and nothing else.
