@@ -77,18 +77,13 @@ impl Shared {
         ReadReply::Data(time, data)
     }
 
-    /// Joins a page that is on its way; what is left of its time. One whose read is not in
-    /// the queue of its flash yet, because it waits for a register or a place in the cache, is
-    /// expected anew, as Algorithm 1 asks the queue whenever a line is missed: what it was
-    /// expected to take when it was first asked for may be over before it has begun.
-    //= skybyte 3.1
+    /// Joins a page that is on its way; what is left of its time.
     fn coalesce(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32) -> Estimate {
         state.counters.coalesced += 1;
         let mut time = Ns::ZERO;
-        let (mut was_ahead, mut begun) = (false, true);
+        let mut was_ahead = false;
         if let Some(mshr) = state.mshrs.get_mut(page) {
             time = mshr.expected.since(looked);
-            begun = mshr.begun;
             was_ahead = std::mem::replace(&mut mshr.ahead, false);
             mshr.keep = true;
         }
@@ -96,11 +91,10 @@ impl Shared {
             state.counters.prefetches_late += 1;
             self.fetch_ahead(state, looked, page);
         }
-        let rest = Estimate {
+        Estimate {
             time,
             blocked: false,
-        };
-        if begun { rest } else { self.expect(page) }
+        }
     }
 
     /// What a read of flash that is queued now is expected to take.
@@ -159,7 +153,6 @@ impl Shared {
         let waiting = |state: &State| state.mshrs.get(page).map_or(0, Mshr::waiting);
         let is_read = waiting(&self.state.borrow()) != u64::MAX;
         let is_lost = is_read && {
-            self.begin_read(page);
             let read = self.drive.fetch_page(page, ReadCause::CacheFetch).await;
             read.is_err()
         };
@@ -167,14 +160,6 @@ impl Shared {
             self.install(page).await;
         } else {
             self.give_back(page).await;
-        }
-    }
-
-    /// The read of a page joins the queue of its flash now.
-    fn begin_read(&self, page: u32) {
-        let expected = self.sim.now() + self.expect(page).time;
-        if let Some(mshr) = self.state.borrow_mut().mshrs.get_mut(page) {
-            (mshr.begun, mshr.expected) = (true, expected);
         }
     }
 

@@ -25,11 +25,8 @@ pub(crate) struct Mshr {
     pub(crate) stage: Stage,
     /// When its fetch began, or was asked for.
     pub(crate) since: Ns,
-    /// When it is expected, as far as was known when it was asked for, or when its read was
-    /// queued at its flash.
+    /// When it is expected.
     pub(crate) expected: Ns,
-    /// That has been queued.
-    pub(crate) begun: bool,
     /// Reads that wait: tag and line in the page.
     pub(crate) waiters: Vec<(Tag, u32)>,
     /// Lines that were written meanwhile; moved to the contents as the page arrives.
@@ -58,7 +55,6 @@ impl Mshr {
             stage: Stage::Queued,
             since,
             expected,
-            begun: false,
             waiters: Vec::new(),
             writes: BTreeMap::new(),
             read: 0,

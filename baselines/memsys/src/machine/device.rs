@@ -203,7 +203,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return Access::Delayed(hint.1);
         }
         if self.posted.len() >= self.config.posted {
-            return Access::NoRoom;
+            return Access::Full(Tick::NEVER);
         }
         self.read_device(core, line, own, leaves, waiter)
     }
@@ -534,7 +534,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Sends a store whose line is in no cache as a write of the line.
     pub(super) fn write_through(&mut self, core: usize, at: u64, line: u64, now: Tick) -> Access {
         if self.posted.len() >= self.config.posted {
-            return Access::NoRoom;
+            return Access::Full(Tick::NEVER);
         }
         if let Some(access) = self.join(core, line, Waiter::Drain) {
             return access;

