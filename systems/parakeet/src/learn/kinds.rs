@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_later_name_of_two_kinds_is_of_neither() {
         let named = |file: u64| {
-            let first = if file % 2 == 0 { "a" } else { "b" };
+            let first = if file.is_multiple_of(2) { "a" } else { "b" };
             (file, format!("{first}.{file}"), Some(format!("d/{file}")))
         };
         let files = lives((100..120).map(named).flat_map(calls));
