@@ -11,8 +11,9 @@ pub struct Signals {
 
 impl Signals {
     /// Holds them back from this thread and from those that it starts. To be
-    /// called before there is any other. Those that the process was started to ignore, as
-    /// `nohup` does, stay ignored.
+    /// called before there is any other. The end of a terminal stays ignored if the process
+    /// was started so, as `nohup` does; the others are held in any case, since a shell has
+    /// what it starts in the background ignore an interrupt.
     ///
     /// # Errors
     /// If the system refuses.
@@ -20,7 +21,8 @@ impl Signals {
         let mut set = SigSet::empty();
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            if ignored & (1 << (signal as i32 - 1)) == 0 {
+            let is_ignored = ignored & (1 << (signal as i32 - 1)) != 0;
+            if signal != Signal::SIGHUP || !is_ignored {
                 set.add(signal);
             }
         }
