@@ -6,9 +6,7 @@ use super::file::beside;
 use super::output::Shown;
 use clap::Args;
 use parakeet::event::Event;
-use parakeet::judge::{
-    Amplification, Device, Errors, JudgeError, amplification, by_rules, errors, peak,
-};
+use parakeet::judge::{ALIKE, Amplification, Bench, Device, Errors, errors, peak};
 use parakeet::learn::{Learned, Online, OnlineLimits, Options, learn};
 use parakeet::rules::{RuleSet, sets};
 use parakeet::translate::{Fdp, HintMap, HintPlan, Loss, NvmeStreams, ZonePools};
@@ -103,17 +101,13 @@ struct Tried {
 }
 
 impl Tried {
-    /// What all of `devices` write, where `judged` says it of each.
-    fn on(
-        devices: &[Device],
-        by: &str,
-        judged: impl FnMut(&Device) -> Result<Amplification, JudgeError>,
-    ) -> Result<Self, JudgeError> {
-        let all: Amplification = devices.iter().map(judged).sum::<Result<_, JudgeError>>()?;
-        Ok(Self {
+    /// What all drives write together.
+    fn on(by: &str, drives: [Amplification; ALIKE]) -> Self {
+        let all: Amplification = drives.into_iter().sum();
+        Self {
             by: by.to_owned(),
             ratio: all.per_mille() as f64 / 1000.0,
-        })
+        }
     }
 }
 
@@ -169,24 +163,20 @@ impl Learn {
         against: &[RuleSet],
     ) -> Result<Found, Failure> {
         let all = || events.iter().copied();
-        let devices = Device::for_peak(peak(all())?).alike();
-        let mut tried = vec![Tried::on(&devices, "nothing", |device| {
-            amplification(device, all(), |_| 0)
-        })?];
+        let bench = Bench::new(Device::for_peak(peak(all())?).alike(), all())?;
+        let mut tried = vec![Tried::on("nothing", bench.try_none(all())?)];
         let named = against.iter().zip(&self.against);
         let named = named.map(|(rules, name)| (rules, name.as_str()));
         for (rules, name) in named.chain([(&learned.rules, "what was learned")]) {
-            let by = |device: &Device| by_rules(device, rules, all());
-            tried.push(Tried::on(&devices, name, by)?);
+            tried.push(Tried::on(name, bench.try_rules(rules, all())?));
         }
         // It has learned nothing before the first of these events.
-        tried.push(Tried::on(&devices, "learning meanwhile", |device| {
-            let mut online = Online::new(OnlineLimits::default());
-            amplification(device, all(), |event| {
-                let told = online.tell(event);
-                told.map_or(0, |directive| u32::from(directive.stream.0))
-            })
-        })?);
+        let mut online = Online::new(OnlineLimits::default());
+        let running = bench.try_by(all(), |event| {
+            let told = online.tell(event);
+            told.map_or(0, |directive| u32::from(directive.stream.0))
+        })?;
+        tried.push(Tried::on("learning meanwhile", running));
         let stream = |stream: &parakeet::directive::Stream| Stream {
             name: stream.name.clone(),
             life: stream.life.map(parakeet::directive::Life::word),

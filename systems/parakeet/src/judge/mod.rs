@@ -174,8 +174,7 @@ pub fn amplification<'a>(
     events: impl Iterator<Item = Event<'a>> + Clone,
     place: impl FnMut(&Event<'a>) -> u32,
 ) -> Result<Amplification, JudgeError> {
-    let most = most(events.clone(), device.block.max(1))?;
-    let [judged] = on_drives_for(most, &[*device], events, place)?;
+    let [judged] = Bench::new([*device], events.clone())?.try_by(events, place)?;
     Ok(judged)
 }
 
@@ -220,13 +219,17 @@ pub fn by_rules<'a>(
 
 /// Drives with blocks of the same size and as many targets, on which placements of one
 /// recording are tried.
-pub(crate) struct Bench<const N: usize> {
+pub struct Bench<const N: usize> {
     devices: [Device; N],
     most: u64,
 }
 
 impl<const N: usize> Bench<N> {
-    pub(crate) fn new<'a>(
+    /// That of `devices` for what `events` have.
+    ///
+    /// # Errors
+    /// If there are more blocks than can be judged.
+    pub fn new<'a>(
         devices: [Device; N],
         events: impl Iterator<Item = Event<'a>>,
     ) -> Result<Self, JudgeError> {
@@ -234,14 +237,35 @@ impl<const N: usize> Bench<N> {
         Ok(Self { devices, most })
     }
 
-    pub(crate) fn try_none<'a>(
+    /// What each writes when nothing is told apart.
+    ///
+    /// # Errors
+    /// If there are more blocks than can be judged.
+    pub fn try_none<'a>(
         &self,
         events: impl Iterator<Item = Event<'a>>,
     ) -> Result<[Amplification; N], JudgeError> {
-        on_drives_for(self.most, &self.devices, events, |_| 0)
+        self.try_by(events, |_| 0)
     }
 
-    pub(crate) fn try_rules<'a>(
+    /// What each writes when `place` says for each event where its data belong.
+    ///
+    /// # Errors
+    /// If there are more blocks than can be judged.
+    pub fn try_by<'a>(
+        &self,
+        events: impl Iterator<Item = Event<'a>>,
+        place: impl FnMut(&Event<'a>) -> u32,
+    ) -> Result<[Amplification; N], JudgeError> {
+        on_drives_for(self.most, &self.devices, events, place)
+    }
+
+    /// What each writes when `rules` place the files on it, each stream by the handles that
+    /// FDP gives it.
+    ///
+    /// # Errors
+    /// If there are more blocks than can be judged.
+    pub fn try_rules<'a>(
         &self,
         rules: &RuleSet,
         events: impl Iterator<Item = Event<'a>>,
@@ -249,9 +273,7 @@ impl<const N: usize> Bench<N> {
         let handles = u16::try_from(self.devices[0].targets).unwrap_or(u16::MAX);
         let fdp = Fdp::new(&rules.streams, handles, 1);
         let mut decider = Decider::new(rules.clone(), Limits::default());
-        on_drives_for(self.most, &self.devices, events, |event| {
-            u32::from(fdp.handle(decider.tell(event)))
-        })
+        self.try_by(events, |event| u32::from(fdp.handle(decider.tell(event))))
     }
 }
 
