@@ -28,8 +28,8 @@ const MISSED: u8 = 1;
 /// writes report.md, report.html and report.json into a folder, where it also keeps each
 /// run: what was interrupted goes on from there. A value holds that is within a third of the
 /// paper's, a ratio only if what is better there, by more than 5 %, is better here, and a
-/// trend that goes its way. Claims about what is not built, or whose runs fail, are listed with the reason. The
-/// status is 1 if a claim that was measured does not hold.
+/// trend that goes its way. Claims about what is not built, or whose runs fail, are listed
+/// with the reason. The status is 1 if a claim that was measured does not hold.
 #[derive(Args)]
 pub(crate) struct Reproduce {
     /// The paper, or one figure of it: bytefs, bytefs/fig6 [default: all papers]

@@ -174,8 +174,8 @@ struct Last {
 
 impl Page {
     /// Opens the page of a run of `workload` on `stack` at `address`. Until the run is done a
-    /// signal ends the process with the status that a shell has for it. To be called before there is any
-    /// other thread.
+    /// signal ends the process with the status that a shell has for it. To be called before
+    /// there is any other thread.
     ///
     /// # Errors
     /// If nothing can listen there.

@@ -110,15 +110,19 @@ fn measure(folder: &Path) {
         other.empty();
         placed.empty();
     };
-    for len in [100, 4096] {
-        let bytes = vec![7; len];
-        let own = &mut || other.write(write, &bytes);
-        row(
-            &format!("unnamed, write of {len}"),
-            &empty,
-            [own, &mut || other.write(libc::write, &bytes)],
-        );
-    }
+    let writes = |what: &str, with: &File| {
+        for len in [100, 4096] {
+            let bytes = vec![7; len];
+            row(
+                &format!("{what}, write of {len}"),
+                &empty,
+                [&mut || other.write(write, &bytes), &mut || {
+                    with.write(libc::write, &bytes);
+                }],
+            );
+        }
+    };
+    writes("unnamed", &other);
     other.write(write, &[7; 4096]);
     let (mut one, mut two) = ([0; 100], [0; 100]);
     row(
@@ -128,15 +132,7 @@ fn measure(folder: &Path) {
             other.read(libc::pread, &mut two);
         }],
     );
-    for len in [100, 4096] {
-        let bytes = vec![7; len];
-        let own = &mut || other.write(write, &bytes);
-        row(
-            &format!("placed, write of {len}"),
-            &empty,
-            [own, &mut || placed.write(libc::write, &bytes)],
-        );
-    }
+    writes("placed", &placed);
 }
 
 /// A folder that does as 32 zones of 64 MiB do.

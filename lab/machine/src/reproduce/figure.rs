@@ -84,31 +84,28 @@ impl Reader<'_> {
         Ok(named)
     }
 
+    fn known<'k>(
+        &self,
+        name: &Spanned<String>,
+        kind: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> Result<(), DocumentError> {
+        self.reader.known(name, kind, name.as_ref(), known)
+    }
+
     /// A row for each expectation and profile.
     fn rows(&self, claimed: &Claimed) -> Result<Vec<Row>, DocumentError> {
         let designs = || skybyte::DESIGNS.iter().map(|design: &Design| design.name);
-        self.reader.known(
-            &claimed.design,
-            "design",
-            claimed.design.as_ref(),
-            designs(),
-        )?;
+        self.known(&claimed.design, "design", designs())?;
         if let Some(versus) = &claimed.versus {
-            self.reader
-                .known(versus, "design", versus.as_ref(), designs())?;
+            self.known(versus, "design", designs())?;
         }
         let quantities = self.plan.quantities.keys().map(String::as_str);
-        self.reader.known(
-            &claimed.quantity,
-            "quantity",
-            claimed.quantity.as_ref(),
-            quantities,
-        )?;
+        self.known(&claimed.quantity, "quantity", quantities)?;
         let settings = claimed.settings.iter().flatten();
         for setting in settings.chain(&claimed.versus_setting) {
             let known = self.plan.settings.keys().map(String::as_str);
-            self.reader
-                .known(setting, "setting", setting.as_ref(), known.chain([""]))?;
+            self.known(setting, "setting", known.chain([""]))?;
         }
         let compared = claimed.versus.is_some() || claimed.versus_setting.is_some();
         if compared == (claimed.form == Form::Alone) {

@@ -4,8 +4,8 @@
 //! would write a rule for. Each kind is taken apart by what is known before a file is
 //! written (flags, hints, threads, programs, folders), as long as that tells lifetimes
 //! apart. What is then left over is put together to streams by how long its data live and
-//! by how they end ([`Manner`]). How far apart streams must be, how many there are
-//! and whether they have groups is chosen by [`crate::judge`] on the recording itself.
+//! by how they end ([`Manner`]). How far apart streams must be, how many there are and
+//! whether they have groups is chosen by [`crate::judge`] on the recording itself.
 //!
 //! [`dbscan`] is what the dissertation does instead: flags and modes, and nothing else.
 //!
@@ -49,7 +49,8 @@ pub struct Options {
     /// Streams, at most: 7, which eight placement handles have beside the one of unnamed
     /// files.
     pub streams: usize,
-    /// The drive that placements are tried on, with those alike; one for the size of the recording without.
+    /// The drive that placements are tried on, with those alike; one for the size of the
+    /// recording without.
     pub device: Option<Device>,
 }
 

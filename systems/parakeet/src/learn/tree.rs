@@ -38,9 +38,9 @@ pub(super) struct Leaf {
 }
 
 /// When a test is made: if it leaves `min_files` on both sides, if their means (see
-/// [`place`]) are `apart` steps from each other at least, and if that difference is nine times what chance
-/// leads to expect (three standard deviations of Student's t). Among such tests the one
-/// that takes away most of the spread is made, weighed by what was written.
+/// [`place`]) are `apart` steps from each other at least, and if that difference is nine
+/// times what chance leads to expect (three standard deviations of Student's t). Among such
+/// tests the one that takes away most of the spread is made, weighed by what was written.
 #[derive(Clone, Copy)]
 pub(super) struct Growth {
     pub(super) min_files: usize,
