@@ -54,9 +54,21 @@ impl Drop for Running {
 impl Running {
     /// `flashloom run` with the words of `line`; its page can be looked at.
     fn start(line: &str) -> Self {
+        Self::begin(Command::new(env!("CARGO_BIN_EXE_flashloom")), line)
+    }
+
+    /// The same by a shell that ignores `signals`, as `nohup` and the background of scripts do.
+    fn start_ignoring(signals: &str, line: &str) -> Self {
+        let script = format!("trap '' {signals}; exec \"$0\" \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_flashloom")]);
+        Self::begin(shell, line)
+    }
+
+    fn begin(mut program: Command, line: &str) -> Self {
         let (bench, port) = (Bench::new(), free_port());
         let out = File::create(bench.path("out")).expect("it can be written");
-        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = program
             .args(["run", "--ui", &port.to_string()])
             .args(line.split_whitespace())
             .current_dir(bench.folder.path())
@@ -86,12 +98,23 @@ impl Running {
         panic!("it was not so after {PATIENCE:?}");
     }
 
-    /// How it ends after a signal.
-    fn signal(&mut self, signal: &str) -> Option<i32> {
+    fn kill(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args([signal, &pid]).status();
         assert!(status.expect("kill starts").success());
-        self.child.wait().expect("it ends").code()
+    }
+
+    /// How it ends after a signal.
+    fn signal(&mut self, signal: &str) -> Option<i32> {
+        self.kill(signal);
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return status.code();
+            }
+            sleep(Duration::from_millis(10));
+        }
+        panic!("{signal} did not end it within {PATIENCE:?}");
     }
 }
 
@@ -166,6 +189,24 @@ fn a_run_has_a_page_that_stays_and_changes_nothing() {
     assert_eq!(steady(&ours), steady(&plain));
     assert_eq!(number(last, "/ops"), number(&steady(&ours), "/ops"));
     assert_eq!(last["at_ns"], steady(&ours)["sim_time_ns"]);
+}
+
+/// The end of a terminal is no end of a run that was started so that it is none; an interrupt
+/// is, even in the background of a script, where shells have it ignored.
+#[test]
+fn a_run_outlives_its_terminal_if_it_is_told_to() {
+    let line = "raw@block --workload zipfwrite:ops=1000000000 --size 64MiB";
+    let mut running = Running::start(line);
+    assert_eq!(running.signal("-HUP"), Some(129));
+    let mut running = Running::start_ignoring("HUP INT", line);
+    running.kill("-HUP");
+    let ops = |picture: &Value| {
+        let moments = picture["run"]["moments"].as_array().expect("a list");
+        number(moments.last().expect("a moment"), "/ops")
+    };
+    let before = ops(&running.until(|picture| !picture.is_null()));
+    running.until(|picture| ops(picture) > before);
+    assert_eq!(running.signal("-INT"), Some(130));
 }
 
 #[test]
