@@ -306,7 +306,7 @@ mod tests {
             kept: 3,
         };
         let told = all.made_by(made).markdown();
-        let line = "By flashloom 1.2.3 (program 00ff), in 1.50 min: 1,200 runs, 3 of them kept \
+        let line = "By flashloom 1.2.3 (program 00ff), in 90.0 s: 1,200 runs, 3 of them kept \
                     from before.\n\n";
         assert_eq!(told.replace(line, ""), plain);
         assert!(told.find(line) < told.find(MARKERS.0), "{told}");
