@@ -57,6 +57,14 @@ impl Running {
         Self::begin(Command::new(env!("CARGO_BIN_EXE_flashloom")), line)
     }
 
+    /// The same with `signal` as it is in a terminal, also where these tests ignore it.
+    fn start_heeding(signal: &str, line: &str) -> Self {
+        let mut env = Command::new("env");
+        env.arg(format!("--default-signal={signal}"));
+        env.arg(env!("CARGO_BIN_EXE_flashloom"));
+        Self::begin(env, line)
+    }
+
     /// The same by a shell that ignores `signals`, as `nohup` and the background of scripts do.
     fn start_ignoring(signals: &str, line: &str) -> Self {
         let script = format!("trap '' {signals}; exec \"$0\" \"$@\"");
@@ -196,7 +204,7 @@ fn a_run_has_a_page_that_stays_and_changes_nothing() {
 #[test]
 fn a_run_outlives_its_terminal_if_it_is_told_to() {
     let line = "raw@block --workload zipfwrite:ops=1000000000 --size 64MiB";
-    let mut running = Running::start(line);
+    let mut running = Running::start_heeding("HUP", line);
     assert_eq!(running.signal("-HUP"), Some(129));
     let mut running = Running::start_ignoring("HUP INT", line);
     running.kill("-HUP");
