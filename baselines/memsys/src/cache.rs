@@ -9,9 +9,13 @@
 //! back; ways that are empty are used longest ago. So what comes takes the place of the
 //! oldest by turning the ring, without a link that changes.
 //!
+//! The set of a line is what its number ends in; or, in the last cache of processors, a hash
+//! of all of it, so that arrays which lie a power of two apart do not meet in few sets.
+//!
 //! A way tells from when on its line is there: one that is still on its way is found, and
 //! whoever finds it waits for it, which is how misses to one line become one.
 
+use crate::config::CacheConfig;
 use crate::pages::NODE_SHIFT;
 use crate::tick::Tick;
 
@@ -251,20 +255,28 @@ macro_rules! with {
     };
 }
 
+/// With `HASHES` it may take a hash for the set, which the others are not asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Cache {
+pub(crate) struct Cache<const HASHES: bool> {
     set_bits: u32,
+    hashed: bool,
     ways: Ways,
     /// Notes of ways, 64 to a set, where a byte is too little.
     wide_notes: Vec<u64>,
 }
 
-impl Cache {
+impl<const HASHES: bool> Cache<HASHES> {
+    /// A cache of which so many bytes are noted of each way.
+    pub(crate) fn of(config: &CacheConfig, note: usize) -> Self {
+        Self::new(config.sets() as usize, config.ways as usize, note)
+    }
+
     /// `sets` is a power of two; there are [`MOST_WAYS`] at most. Of each way so many bytes
     /// are noted, eight at most.
-    pub(crate) fn new(sets: usize, ways: usize, note: usize) -> Self {
+    fn new(sets: usize, ways: usize, note: usize) -> Self {
         Self {
             set_bits: sets.ilog2(),
+            hashed: false,
             ways: match ways {
                 ..=8 => Ways::Eight(Sets::new(sets, ways)),
                 9..=16 => Ways::Sixteen(Sets::new(sets, ways)),
@@ -282,9 +294,34 @@ impl Cache {
         }
     }
 
+    /// The same with a hash for the set.
+    pub(crate) fn hashed(self) -> Self {
+        Self {
+            hashed: HASHES && self.set_bits > 0,
+            ..self
+        }
+    }
+
     #[inline]
     fn set(&self, line: u64) -> u32 {
-        (line & ((1 << self.set_bits) - 1)) as u32
+        let last = (line & ((1 << self.set_bits) - 1)) as u32;
+        last ^ self.fold(self.name(line))
+    }
+
+    /// What a name changes of the set: all its bits, folded to as many as tell a set. So
+    /// each bit of the set is a sum of bits of the address, as in processors (Maurice et al.,
+    /// Reverse Engineering Intel Last-Level Cache Complex Addressing Using Performance
+    /// Counters, RAID 2015).
+    #[inline]
+    fn fold(&self, name: u32) -> u32 {
+        let (mut rest, mut folded) = (name, 0);
+        if HASHES && self.hashed {
+            while rest != 0 {
+                folded ^= rest;
+                rest >>= self.set_bits;
+            }
+        }
+        folded & ((1 << self.set_bits) - 1)
     }
 
     /// What a line is called within its set.
@@ -298,8 +335,9 @@ impl Cache {
     /// The line that is called `name` in a set.
     #[inline]
     fn line_of(&self, set: u32, name: u32) -> u64 {
+        let last = u64::from(set ^ self.fold(name));
         let name = u64::from(name);
-        let within = (name & ((1 << WITHIN) - 1)) << self.set_bits | u64::from(set);
+        let within = (name & ((1 << WITHIN) - 1)) << self.set_bits | last;
         name >> WITHIN << NODE_SHIFT | within
     }
 
@@ -465,7 +503,7 @@ mod tests {
     use super::*;
 
     /// What has to go for a line.
-    fn put(cache: &mut Cache, line: u64) -> Option<u64> {
+    fn put(cache: &mut Cache<true>, line: u64) -> Option<u64> {
         cache
             .insert(line, (0, 0), Tick::ZERO)
             .1
@@ -524,8 +562,10 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_line_comes_back_with_it() {
-        let mut cache = Cache::new(64, 1, 8);
-        for node in [0, 1, 15] {
+        let plain = Cache::<true>::new(64, 1, 8);
+        for (node, hashed) in [(0, true), (1, false), (1, true), (15, true)] {
+            let mut cache = plain.clone();
+            cache = if hashed { cache.hashed() } else { cache };
             let line = node << NODE_SHIFT | (most_lines(64) - 1);
             cache.insert(line, (DIRTY, u64::MAX << 3), Tick(7));
             let at = cache.find(line).unwrap();
@@ -536,5 +576,21 @@ mod tests {
             assert_eq!((gone.line, gone.flags), (line, OWNED));
             assert_eq!(gone.note, u64::MAX << 3);
         }
+    }
+
+    #[test]
+    fn a_hash_spreads_lines_that_lie_a_power_of_two_apart() {
+        let sets = 64;
+        for apart in (6..20).map(|bits| 1 << bits) {
+            let lines = || (0..sets).map(|n| n * apart + 5);
+            let mut plain = Cache::<true>::new(sets as usize, 1, 1);
+            let mut hashed = plain.clone().hashed();
+            assert_eq!(lines().filter_map(|line| put(&mut plain, line)).count(), 63);
+            let gone = lines().filter_map(|line| put(&mut hashed, line)).count();
+            assert_eq!(gone, 0, "{apart} lines apart");
+        }
+        // Those that follow each other fill it, as they do without.
+        let mut hashed = Cache::<true>::new(sets as usize, 2, 1).hashed();
+        assert!((0..2 * sets).all(|line| put(&mut hashed, line).is_none()));
     }
 }

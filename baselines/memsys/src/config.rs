@@ -6,6 +6,7 @@
 //! | width | 4 | the parameters of MacSim as `skybyte` runs it |
 //! | L1, L2, L3 and their MSHRs | 32 KiB/8/8, 512 KiB/32/128, 16 MiB/16/1,024 | `skybyte` Table II |
 //! | cycles of L1, L2, L3 | 3, 8, 30 | the parameters of MacSim as `skybyte` runs it |
+//! | sets of L3 | hashed | Maurice et al., RAID 2015; in MacSim the end of the line's number |
 //! | store buffer | 56 | Skylake, whose latencies these parameters follow |
 //! | first TLB | 64 entries, 4 ways | Skylake |
 //! | second TLB | 2,048 entries, 8 ways, 7 cycles | entries as `skybyte` runs MacSim; the rest Skylake |
@@ -119,6 +120,18 @@ pub enum Prefetch {
     NextLine,
     /// The line a stride ahead, once a page has been walked by it twice.
     Stride,
+}
+
+/// What tells the set of a line in the last cache. In the others it is the end of its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LastIndex {
+    /// A hash of its number, as in processors: exclusive ors of bits of the address (Maurice
+    /// et al., RAID 2015).
+    #[default]
+    Hashed,
+    /// The end of its number, as in MacSim.
+    Plain,
 }
 
 /// What a store does whose line is in no cache.
@@ -276,6 +289,8 @@ pub struct Config {
     pub l2: CacheConfig,
     /// Last cache, of all cores; holds what the others hold.
     pub llc: CacheConfig,
+    /// What tells the set of a line in the last cache.
+    pub llc_index: LastIndex,
     /// What is fetched ahead, into the second cache.
     pub prefetch: Prefetch,
     /// What a store does that misses.
@@ -326,6 +341,7 @@ impl Default for Config {
             l1: cache(32 * KIB, 8, 3, 8),
             l2: cache(512 * KIB, 32, 8, 128),
             llc: cache(16 * MIB, 16, 30, 1_024),
+            llc_index: LastIndex::Hashed,
             prefetch: Prefetch::None,
             store_miss: StoreMiss::Own,
             tlb: TlbConfig::default(),

@@ -1,8 +1,9 @@
 //! DRAM by arithmetic: channels with a data bus, banks with a row buffer.
 //!
-//! Each bank and each bus knows from when on it is free; an access takes its place
-//! behind those that were asked for before it. A bank keeps its row open until
-//! another is wanted. What moves in the background, such as pages to and from flash,
+//! Each bank knows from when on it is free; an access takes its place behind those that
+//! its bank was asked for before. A bank keeps its row open until another is wanted. A
+//! bus moves what is there first: a burst goes before those of banks with long queues.
+//! What moves in the background, such as pages to and from flash,
 //! yields: an access waits for no more of it than the burst that is under way. Left
 //! out: refresh, the window of four activations, and a
 //! controller that lets later requests overtake.
@@ -119,11 +120,60 @@ impl DramConfig {
     }
 }
 
-/// A data bus: when it is free of accesses, and of what moves in the background.
+/// Times without a burst that a bus remembers.
+const GAPS: usize = 16;
+
+/// A data bus: when it is free of accesses, and of what moves in the background; and when it
+/// is free before that, while banks open rows for bursts that have their place already.
 #[derive(Clone, Copy, Debug)]
 struct Bus {
     free: Tick,
     background: Tick,
+    /// From when until when, in no order.
+    gaps: [(Tick, Tick); GAPS],
+    /// Which of them is forgotten next.
+    oldest: usize,
+}
+
+impl Bus {
+    const IDLE: Self = Self {
+        free: Tick::ZERO,
+        background: Tick::ZERO,
+        gaps: [(Tick::ZERO, Tick::ZERO); GAPS],
+        oldest: 0,
+    };
+
+    /// Gives a burst that is there at `ready` its place. When it begins.
+    #[inline]
+    fn take(&mut self, ready: Tick, burst: Tick) -> Tick {
+        if ready < self.free
+            && let Some(begins) = self.take_gap(ready, burst)
+        {
+            return begins;
+        }
+        let begins = ready.max(self.free);
+        self.note_gap(self.free, begins, burst);
+        self.free = begins + burst;
+        begins
+    }
+
+    /// The same where it is free between others.
+    fn take_gap(&mut self, ready: Tick, burst: Tick) -> Option<Tick> {
+        let gaps = self.gaps.iter().enumerate();
+        let fits = gaps.filter(|(_, gap)| ready.max(gap.0) + burst <= gap.1);
+        let (at, &(from, until)) = fits.min_by_key(|(_, gap)| gap.0)?;
+        let begins = ready.max(from);
+        self.gaps[at] = (begins + burst, until);
+        self.note_gap(from, begins, burst);
+        Some(begins)
+    }
+
+    fn note_gap(&mut self, from: Tick, until: Tick, burst: Tick) {
+        if from + burst <= until {
+            self.gaps[self.oldest] = (from, until);
+            self.oldest = (self.oldest + 1) % GAPS;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -217,13 +267,9 @@ impl Dram {
             row: NO_ROW,
             free: Tick::ZERO,
         };
-        let idle = Bus {
-            free: Tick::ZERO,
-            background: Tick::ZERO,
-        };
         Ok(Self {
             banks: vec![closed; (config.channels * config.banks) as usize],
-            buses: vec![idle; config.channels as usize],
+            buses: vec![Bus::IDLE; config.channels as usize],
             channels: Divisor::new(config.channels),
             banks_each: Divisor::new(config.banks),
             units_per_row: Divisor::new(config.row.0 / (64 * INTERLEAVE_LINES)),
@@ -257,17 +303,15 @@ impl Dram {
         };
         bank.row = row;
         let bus = &mut self.buses[channel as usize];
-        let mut data = (column + self.cl).max(bus.free);
+        let mut data = bus.take(column + self.cl, self.burst);
         if bus.background > data {
             data += self.burst;
             bus.background += self.burst;
+            bus.free = bus.free.max(data + self.burst);
         }
-        bus.free = data + self.burst;
-        bank.free = data + self.burst - self.cl;
-        Served {
-            done: bus.free,
-            row: found,
-        }
+        let done = data + self.burst;
+        bank.free = done - self.cl;
+        Served { done, row: found }
     }
 
     /// Moves `lines` lines in the background from `now` on, spread over the channels. When

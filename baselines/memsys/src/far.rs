@@ -54,6 +54,11 @@ pub trait Far {
         self.read(now, line, tag)
     }
 
+    /// Reads `line` for who waits for it however long it takes: a hint would be of no use.
+    fn read_to_wait(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.read(now, line, tag)
+    }
+
     /// Takes a line that was written back. The time at which it is accepted, or
     /// `None` when there is no room: [`FarEvent::Room`] will tell when to come again.
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns>;

@@ -13,7 +13,7 @@
 //! knows when it comes; dirty lines that left the last level wait in `out`.
 
 use crate::cache::{AHEAD, At, Block, Cache, DIRTY, OWNED};
-use crate::config::{CacheConfig, Config};
+use crate::config::{Config, LastIndex};
 use crate::misses::Misses;
 use crate::tick::Tick;
 use std::collections::BTreeMap;
@@ -46,8 +46,8 @@ pub(crate) struct Out {
 
 #[derive(Debug)]
 struct Private {
-    l1: Cache,
-    l2: Cache,
+    l1: Cache<false>,
+    l2: Cache<false>,
     l1_misses: Misses,
     l2_misses: Misses,
 }
@@ -75,7 +75,7 @@ pub struct CacheCounts {
 
 pub(crate) struct Hierarchy {
     cores: Vec<Private>,
-    llc: Cache,
+    llc: Cache<true>,
     llc_misses: Misses,
     /// Of each line that the last cache holds, where contents are kept.
     contents: Option<BTreeMap<u64, Block>>,
@@ -92,16 +92,19 @@ impl Hierarchy {
     pub(crate) fn new(config: &Config, payloads: bool) -> Self {
         let cycles = |n| Tick::cycles(n, config.hertz);
         let (l1, l2, llc) = (&config.l1, &config.l2, &config.llc);
-        let cache = |of: &CacheConfig, note| Cache::new(of.sets() as usize, of.ways as usize, note);
         let private = |_| Private {
-            l1: cache(l1, 1),
-            l2: cache(l2, 1),
+            l1: Cache::of(l1, 1),
+            l2: Cache::of(l2, 1),
             l1_misses: Misses::new(l1.misses as usize),
             l2_misses: Misses::new(l2.misses as usize),
         };
+        let mut last = Cache::of(llc, config.cores.div_ceil(8) as usize);
+        if config.llc_index == LastIndex::Hashed {
+            last = last.hashed();
+        }
         Self {
             cores: (0..config.cores).map(private).collect(),
-            llc: cache(llc, config.cores.div_ceil(8) as usize),
+            llc: last,
             llc_misses: Misses::new(llc.misses as usize),
             contents: payloads.then(BTreeMap::new),
             l1_time: cycles(l1.cycles),
@@ -484,6 +487,7 @@ impl Hierarchy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::CacheConfig;
     use sim::Seed;
     use units::{Bytes, Ns};
 

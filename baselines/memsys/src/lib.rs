@@ -58,8 +58,8 @@ mod tlb;
 mod window;
 
 pub use config::{
-    CacheConfig, Config, Invalid, NodeConfig, OsConfig, PageSize, Place, Policy, Prefetch,
-    StoreMiss, TlbConfig,
+    CacheConfig, Config, Invalid, LastIndex, NodeConfig, OsConfig, PageSize, Place, Policy,
+    Prefetch, StoreMiss, TlbConfig,
 };
 pub use dram::{Dram, DramConfig, DramCounts, Row, Served};
 pub use far::{Far, FarEvent, Line, LineData, PageData, ReadReply, Tag};

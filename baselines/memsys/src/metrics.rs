@@ -170,6 +170,7 @@ impl Metrics {
             Cause::Device,
             Cause::Flash,
             Cause::Stores,
+            Cause::Room,
             Cause::Order,
         ];
         let waited: u64 = memory.iter().map(|&cause| self.spent_on(cause).0).sum();
@@ -177,7 +178,8 @@ impl Metrics {
         bound as f64 / (bound + self.compute.0).max(1) as f64
     }
 
-    /// Average time of an access to memory.
+    /// Average time of an access to memory, from when it leaves the last cache: what it waited
+    /// before, for a register or for [`Cause::Room`], is no part of it.
     //= skybyte 6.4
     #[must_use]
     pub fn amat(&self) -> f64 {

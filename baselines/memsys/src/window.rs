@@ -27,6 +27,9 @@ pub enum Cause {
     Flash,
     /// Room in the store buffer.
     Stores,
+    /// That the device takes in writes, of which the host holds as many as it may, so that
+    /// a load may ask.
+    Room,
     /// Fences, and threads that meet.
     Order,
     /// Switches of threads.
@@ -38,7 +41,7 @@ pub enum Cause {
 }
 
 /// Number of causes.
-pub const CAUSES: usize = 9;
+pub const CAUSES: usize = 10;
 
 /// An operation of memory in the window.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,9 @@ pub(crate) struct MemOp {
     pub(crate) size: u8,
     pub(crate) store: bool,
     pub(crate) translated: bool,
+    /// It found too many writes that the device refused, and then waited until the time in
+    /// `rooms`; not if what is before it retired later.
+    pub(crate) roomless: bool,
     /// Lines that it has not asked for, one bit each.
     pub(crate) parts: u8,
     /// Lines that it has asked for and whose time is unknown.
@@ -163,6 +169,10 @@ pub(crate) struct Window {
     /// `retired` of the operations that have left the window.
     popped_retired: Tick,
     popped_cause: Cause,
+    /// Until when one of those waited for the device to take in writes.
+    popped_room: Tick,
+    /// The same of each operation of the window that did.
+    rooms: Vec<Tick>,
     pub(crate) squashed: u64,
     /// Operations that will be asked for, by time.
     pub(crate) issues: Issues,
@@ -216,6 +226,7 @@ impl Window {
             size: 0,
             store: false,
             translated: false,
+            roomless: false,
             parts: 0,
             waits: 0,
             cause: Cause::Cache,
@@ -236,6 +247,8 @@ impl Window {
             retired_cause: Cause::Cache,
             popped_retired: Tick::ZERO,
             popped_cause: Cause::Cache,
+            popped_room: Tick::ZERO,
+            rooms: vec![Tick::ZERO; ring],
             squashed: 0,
             issues: Issues::with_capacity(ring),
             waiting: VecDeque::with_capacity(ring),
@@ -284,6 +297,22 @@ impl Window {
         }
     }
 
+    /// The same for the instruction whose start [`Self::start`] told. What it waited for may
+    /// have waited itself, before anything could answer it.
+    #[inline]
+    pub(crate) fn start_at(&mut self, time: Tick, cause: Cause) {
+        self.until(time.min(self.popped_room), Cause::Room);
+        self.until(time, cause);
+    }
+
+    /// Notes that an operation has found too many writes that the device refused, and that it
+    /// asks again at `now`.
+    pub(crate) fn waits_for_room(&mut self, number: u64, now: Tick) {
+        self.op_mut(number).roomless = true;
+        let place = number & self.mask;
+        self.rooms[place as usize] = now;
+    }
+
     /// Takes `span` from the core for `cause`.
     pub(crate) fn spend(&mut self, span: Tick, cause: Cause) {
         self.spent[cause as usize] += span;
@@ -301,7 +330,11 @@ impl Window {
             if self.popped == self.known {
                 return Start::Blocked;
             }
+            let roomless = op.roomless;
             (self.popped_retired, self.popped_cause) = (op.so_far, op.cause);
+            if roomless {
+                self.popped_room = self.rooms[(self.popped & self.mask) as usize];
+            }
             self.popped += 1;
         }
         let room = self.popped_retired.since(self.slot.times(self.size));
@@ -343,6 +376,7 @@ impl Window {
             size,
             store,
             translated: false,
+            roomless: false,
             parts: parts(at, size),
             waits: 0,
             cause: Cause::Cache,
@@ -410,7 +444,8 @@ impl Window {
                 break;
             }
             if own < retired {
-                op.cause = retired_cause;
+                // Nobody waits for it, so nobody for what it waited for.
+                (op.cause, op.roomless) = (retired_cause, false);
             }
             op.so_far = own.max(retired);
             let (retired, store) = (op.so_far, op.store.then_some(op.pending));

@@ -109,7 +109,7 @@ const PARTS: [Share; 8] = [
     ("host's DRAM", |t| t.host_dram),
     ("drive's DRAM", |t| t.ssd_dram),
     ("flash", |t| t.flash),
-    ("stores and fences", |t| t.stores + t.order),
+    ("stores and fences", |t| t.stores + t.room + t.order),
     ("switches and interrupts", |t| t.switches + t.kernel),
     ("no thread to run", |t| t.idle),
 ];

@@ -76,7 +76,7 @@ impl Memory {
 }
 
 fn page(run: &Outcome, style: Style) -> String {
-    let time = &run.core_time;
+    let (time, switches) = (&run.core_time, &run.switches);
     let part = |part: &machine::Part| format!("{} of {:.1} ns", part.count, part.mean_ns);
     let rows = vec![
         ("design", format!("{}, {} threads", run.design, run.threads)),
@@ -89,6 +89,7 @@ fn page(run: &Outcome, style: Style) -> String {
         ("waiting for flash", percent(time.flash)),
         ("for the drive's DRAM", percent(time.ssd_dram)),
         ("for the host's DRAM", percent(time.host_dram)),
+        ("for room for writes", percent(time.stores + time.room)),
         ("switching threads", percent(time.switches)),
         ("without a thread", percent(time.idle)),
         ("AMAT", format!("{:.1} ns", run.amat.mean_ns)),
@@ -112,10 +113,7 @@ fn page(run: &Outcome, style: Style) -> String {
         ),
         (
             "switches",
-            format!(
-                "{}, {} by hints",
-                run.switches.all, run.switches.long_delays
-            ),
+            format!("{}, {} by hints", switches.all, switches.long_delays),
         ),
         (
             "pages moved",

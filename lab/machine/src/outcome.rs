@@ -95,8 +95,13 @@ pub struct Time {
     pub ssd_dram: f64,
     /// Waiting for flash.
     pub flash: f64,
-    /// Waiting for room in the store buffer.
+    /// Waiting for room in the store buffer, whatever its oldest store waits for.
     pub stores: f64,
+    /// Loads that could not ask the drive yet, as it had refused as many writes as the host
+    /// holds; waiting for the answer to them is among the others. It is no part of `amat`,
+    /// which begins when a load asks.
+    #[serde(default)]
+    pub room: f64,
     /// Fences and meetings.
     pub order: f64,
     /// Switches of threads.
@@ -333,6 +338,7 @@ fn time(metrics: &Metrics) -> Time {
         ssd_dram: spent(Cause::Device),
         flash: spent(Cause::Flash),
         stores: spent(Cause::Stores),
+        room: spent(Cause::Room),
         order: spent(Cause::Order),
         switches: spent(Cause::Switch),
         kernel: spent(Cause::Kernel),

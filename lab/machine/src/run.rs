@@ -2,8 +2,10 @@
 
 use crate::outcome::{Outcome, outcome};
 use crate::setup::Setup;
-use memsys::{Far, FarEvent, Line, LineData, Machine, Op, PlainDram, Program, ReadReply, Tag};
-use memsys::{TakeAll, TimeOnly};
+use memsys::{
+    Far, FarEvent, Line, LineData, Machine, Op, PageData, PlainDram, Program, ReadReply, Tag,
+    TakeAll, TimeOnly,
+};
 use programs::WorkloadError;
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DeviceMedia, Metrics as DeviceMetrics};
@@ -133,6 +135,14 @@ impl Far for Watched {
 
     fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         self.device.copy_read(now, line, tag)
+    }
+
+    fn read_to_wait(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.device.read_to_wait(now, line, tag)
+    }
+
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        self.device.write_page(now, page, data)
     }
 
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {

@@ -7,7 +7,7 @@ use crate::media::{DeviceMedia, FrontMedia};
 use crate::metrics::Metrics;
 use crate::mshr::{Mshr, Stage};
 use crate::state::{Shared, State};
-use memsys::{Far, FarEvent, Line, LineData, ReadReply, Tag};
+use memsys::{Far, FarEvent, Line, LineData, PageData, ReadReply, Tag};
 use sim::{Seed, Signal, Sim};
 use ssd::Drive;
 use std::cell::RefCell;
@@ -204,6 +204,16 @@ impl CxlSsd {
         self.shared.drive.check();
     }
 
+    /// Whether a write to a page would need a register, of which none is free.
+    fn wants_register(&self, page: u32) -> bool {
+        let state = self.shared.state.borrow();
+        state.log.is_none()
+            && !state.mshrs.has_free()
+            && state.mshrs.get(page).is_none()
+            && state.cache.find(page).is_none()
+            && self.shared.drive.is_on_flash(page)
+    }
+
     /// The page and the line in it, if the device has it.
     #[inline]
     fn split(&self, line: Line) -> Option<(u32, u32)> {
@@ -300,7 +310,9 @@ impl Shared {
     }
 
     /// Writes a line through the cache, whose page is fetched from `start` on if it is not
-    /// there; whether there was room.
+    /// there; whether there was room. If there was none, its page waits for a register behind
+    /// those that were asked for before, as the pages of reads do, so that who comes again is
+    /// not behind all reads since.
     fn cached_write(
         self: &Rc<Self>,
         state: &mut State,
@@ -309,10 +321,10 @@ impl Shared {
         data: LineData,
     ) -> bool {
         if let Some(mshr) = state.mshrs.get_mut(page) {
-            state.counters.write_misses += 1;
             if mshr.stage == Stage::Queued {
                 return false;
             }
+            state.counters.write_misses += 1;
             (mshr.keep, mshr.ahead) = (true, false);
             mshr.written |= 1 << at;
             if mshr.stage == Stage::Arrived {
@@ -334,15 +346,15 @@ impl Shared {
             state.cache.set_dirty(slot);
             return true;
         }
-        if !state.mshrs.has_free() {
-            return false;
-        }
-        state.counters.write_misses += 1;
+        let has_room = state.mshrs.has_free();
+        state.counters.write_misses += u64::from(has_room);
         let mut mshr = Mshr::new(start, start + self.expect(page).time, false);
-        mshr.writes.insert(at, data);
-        mshr.written = 1 << at;
+        if has_room {
+            mshr.writes.insert(at, data);
+            mshr.written = 1 << at;
+        }
         self.open(state, page, mshr);
-        true
+        has_room
     }
 }
 
@@ -397,6 +409,25 @@ impl Far for CxlSsd {
 
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         self.read_for(now, line, tag, true)
+    }
+
+    fn read_to_wait(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.read_for(now, line, tag, false)
+    }
+
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        // All of it comes together, and needs nothing of flash: it has no register before.
+        let is_page = u32::try_from(page).is_ok_and(|page| page < self.shared.pages);
+        if is_page && self.wants_register(page as u32) {
+            self.shared.state.borrow_mut().refuse(now);
+            return None;
+        }
+        let mut done = now;
+        for at in 0..u64::from(LINES) {
+            let line = data.map(|lines| lines[at as usize]);
+            done = done.max(self.write(now, Line(page * u64::from(LINES) + at), line)?);
+        }
+        Some(done)
     }
 
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {

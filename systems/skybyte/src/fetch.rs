@@ -77,7 +77,10 @@ impl Shared {
         ReadReply::Data(time, data)
     }
 
-    /// Joins a page that is on its way; what is left of its time.
+    /// Joins a page that is on its way; what is left of the time that it was expected to take
+    /// when it was asked for. Nothing is left where it waits for a register for longer, so who
+    /// joins it then waits, too, and has it: that is what keeps threads going where pages leave
+    /// before who asked for them is back.
     fn coalesce(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32) -> Estimate {
         state.counters.coalesced += 1;
         let mut time = Ns::ZERO;

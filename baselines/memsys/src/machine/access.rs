@@ -60,6 +60,8 @@ pub(super) enum Access {
     Delayed(Tick),
     /// It must be asked again at this time; never, if something must end first.
     Full(Tick),
+    /// It must be asked again when the device has taken in writes that it refused.
+    NoRoom,
 }
 
 /// The bytes of an access that lie in one line: where in the line, where in the
@@ -104,6 +106,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     fn issue_load(&mut self, core: usize, number: u64, now: Tick) {
         let op = *self.cores[core].window.op(number);
+        if op.roomless {
+            self.cores[core].window.waits_for_room(number, now);
+        }
         for part in 0..2 {
             if op.parts & 1 << part == 0 {
                 continue;
@@ -136,6 +141,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     let one = &mut self.cores[core];
                     one.window.waiting.push_back(number);
                     one.retry = one.retry.min(time);
+                    return;
+                }
+                Access::NoRoom => {
+                    let window = &mut self.cores[core].window;
+                    window.waits_for_room(number, now);
+                    window.waiting.push_back(number);
                     return;
                 }
             }

@@ -232,10 +232,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.fetch_waiting(now);
     }
 
-    /// Writes the page of the device that begins at `first` back as a whole.
+    /// Writes the page of the device that begins at `first` back as a whole, once it has been
+    /// read from the cache's DRAM.
     //= skybyte 6.8
     pub(super) fn write_page(&mut self, first: u64, now: Tick) {
         let idle = self.posted.is_empty();
+        let read = self.drams[0].move_lines(now, 64);
         for line in first..first + 64 {
             let data = self.host_data(line);
             self.posted.push(Posted {
@@ -246,7 +248,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             });
         }
         if idle {
-            self.send_posted(now);
+            self.send_posted(read);
         }
         let left = self
             .posted

@@ -254,7 +254,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             ReadReply::Data(time, data) => {
                 self.requests.give(tag);
                 let there = self.link.up(Tick::of(time), Response::MemData(Tag(tag)));
-                self.copy_arrived(there, slot, index, &data.unwrap_or([0; 64]));
+                self.copy_comes(there, slot, index, &data.unwrap_or([0; 64]));
                 Then::Next
             }
             ReadReply::Waits => Then::Comes,
@@ -264,6 +264,29 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Then::At(self.link.up(Tick::of(time), hint) + again)
             }
         }
+    }
+
+    /// A line comes at a time that is known. Its contents are kept at once, as nobody reads
+    /// them before; the host's DRAM is written when it is there, as whatever asks until then
+    /// comes before it.
+    fn copy_comes(&mut self, there: Tick, slot: u16, index: u64, data: &Block) {
+        if let Some(to) = self.copy_place(slot, index) {
+            self.host_keep(to, data);
+        }
+        self.later(there, Action::Copied(slot, index));
+    }
+
+    /// It is there.
+    pub(super) fn copy_is_there(&mut self, now: Tick, slot: u16, index: u64) {
+        let place = self.copy_place(slot, index);
+        let data = place.map_or([0; 64], |to| self.host_data(to));
+        self.copy_arrived(now, slot, index, &data);
+    }
+
+    /// Where the host keeps a line of a copy that no newer one was written for.
+    fn copy_place(&self, slot: u16, index: u64) -> Option<u64> {
+        let entry = self.copies[slot as usize].as_ref()?;
+        (!entry.is_newer(index)).then_some(entry.to + index)
     }
 
     /// A line has come that the device did not have at hand: the rest of its chunk is there.
@@ -276,14 +299,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// A line has come, unless a newer one was written meanwhile.
-    fn copy_arrived(&mut self, time: Tick, slot: u16, index: u64, data: &Block) {
-        let newer = self.copies[slot as usize]
-            .as_ref()
-            .is_none_or(|entry| entry.is_newer(index));
-        if !newer {
-            self.store_copy(slot, index, data, time);
+    fn copy_arrived(&mut self, now: Tick, slot: u16, index: u64, data: &Block) {
+        if self.copy_place(slot, index).is_some() {
+            self.store_copy(slot, index, data, now);
         }
-        self.copy_in(slot, time);
+        self.copy_in(slot, now);
     }
 
     fn copy_in(&mut self, slot: u16, time: Tick) {

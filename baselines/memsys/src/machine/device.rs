@@ -199,11 +199,14 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         let delayed = &mut self.requests.delayed;
         delayed.retain(|hint| hint.1 > leaves);
-        if let Some(hint) = delayed.iter().find(|hint| hint.0 == line) {
-            return Access::Delayed(hint.1);
+        let hint = delayed.iter().find(|hint| hint.0 == line).copied();
+        if let Some((_, known)) = hint
+            && !self.is_patient(core, waiter)
+        {
+            return Access::Delayed(known);
         }
         if self.posted.len() >= self.config.posted {
-            return Access::Full(Tick::NEVER);
+            return Access::NoRoom;
         }
         self.read_device(core, line, own, leaves, waiter)
     }
@@ -225,7 +228,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         } else {
             leaves + self.times.away
         };
-        let (there, reply) = self.ask(line, tag, leaves);
+        let read = match self.is_patient(core, waiter) {
+            true => F::read_to_wait,
+            false => F::read,
+        };
+        let (there, reply) = self.ask_by(line, tag, leaves, read);
         match reply {
             ReadReply::Data(time, data) => {
                 self.requests.give(tag);
@@ -534,7 +541,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Sends a store whose line is in no cache as a write of the line.
     pub(super) fn write_through(&mut self, core: usize, at: u64, line: u64, now: Tick) -> Access {
         if self.posted.len() >= self.config.posted {
-            return Access::Full(Tick::NEVER);
+            return Access::NoRoom;
         }
         if let Some(access) = self.join(core, line, Waiter::Drain) {
             return access;

@@ -70,6 +70,8 @@ enum Action {
     Arrive(u16),
     /// The next line of this copy is asked for.
     Copy(u16),
+    /// This line of this copy, whose time was known, is there.
+    Copied(u16, u64),
     /// This copy is complete.
     Finish(u16),
     /// The handler for this page has run.
@@ -416,6 +418,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         match action {
             Action::Arrive(tag) => self.arrive(now, tag),
             Action::Copy(slot) => self.copy_line(now, slot),
+            Action::Copied(slot, index) => self.copy_is_there(now, slot, index),
             Action::Finish(slot) => self.copied(now, slot),
             Action::Handled(page) => self.handled(now, page),
             Action::Sample => self.sample(now),

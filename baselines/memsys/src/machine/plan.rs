@@ -192,7 +192,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         }
         thread.cursor += 1;
-        one.window.until(now, cause);
+        one.window.start_at(now, cause);
         if !matches!(op, Op::Load { .. }) {
             self.buffer(core, (at, size), place, now);
         }

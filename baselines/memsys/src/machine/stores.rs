@@ -154,6 +154,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     window.drain_from = time + Tick::of(self.config.os.ask_again);
                 }
                 Access::Full(time) => window.drain_from = time,
+                Access::NoRoom => window.drain_from = Tick::NEVER,
             }
             self.next_drain(core);
             return;

@@ -4,6 +4,7 @@
 //! still in a core's buffer is queued when the last of them has gone, so that it finds
 //! them wherever it runs next.
 
+use super::device::Waiter;
 use super::{Machine, NO_THREAD, Values};
 use crate::config::Policy;
 use crate::far::Far;
@@ -11,6 +12,11 @@ use crate::op::{Op, Program};
 use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::window::Cause;
+
+/// After how many exceptions in a row a thread waits for the line of its instruction, whatever
+/// the device says of it. A choice of ours, so that programs come to an end whose pages leave
+/// the device's cache before who asked for them is back.
+const PATIENCE: u32 = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Thread {
@@ -31,8 +37,10 @@ pub(super) struct Thread {
     pub(super) queued_then: bool,
     /// The page of the cache of pages that it waits for.
     pub(super) wants: Option<u64>,
-    /// Number of the operation that raised the last exception, plus one.
+    /// Number of the operation that raised the last exception, plus one; and how often it
+    /// has raised another since.
     pub(super) delayed_at: u64,
+    pub(super) delayed_again: u32,
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -50,6 +58,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.counts.long_delays += 1;
         if thread.delayed_at == op.place + 1 {
             self.counts.repeated_delays += 1;
+            thread.delayed_again += 1;
+        } else {
+            thread.delayed_again = 0;
         }
         thread.delayed_at = op.place + 1;
         let line = self.pages.line_of(op.at);
@@ -66,6 +77,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         } else {
             self.requeue(core, thread_number, now);
         }
+    }
+
+    /// Whether the instruction of `core` that asks has yielded so often that it waits now.
+    pub(super) fn is_patient(&self, core: usize, asks: Waiter) -> bool {
+        let (Waiter::Load(number, _) | Waiter::Own(number)) = asks else {
+            return false;
+        };
+        let one = &self.cores[core];
+        let thread = self.os.threads.get(one.thread as usize);
+        let often = thread.filter(|thread| thread.delayed_again >= PATIENCE);
+        often.is_some_and(|thread| thread.delayed_at == one.window.op(number).place + 1)
     }
 
     /// What a switch costs: threads of a cache of pages in hardware are the user's, all

@@ -422,6 +422,32 @@ fn sharing(threads: u64, pages: u64, misses: u64) -> Metrics {
 }
 
 #[test]
+fn pages_on_their_way_hold_up_no_hit_of_the_cache_of_pages() {
+    let cached = PageCache {
+        size: Bytes(2_048 * PAGE),
+        ..PageCache::default()
+    };
+    let mut config = config(Tiering::Cached(cached));
+    config.cores = 2;
+    // One thread goes round its pages; so many others miss that the link is full for long.
+    let misses = |number: u64| {
+        let pages = 16 + number * 20..36 + number * 20;
+        pages.map(|page| load(page * PAGE)).collect()
+    };
+    let threads = std::iter::once(rounds(0, 16, 4)).chain((0..60).map(misses));
+    let kernel = Kernel::new();
+    let program = Listed::new(threads.collect(), FOOTPRINT);
+    let mut far = Counting::new();
+    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
+    let metrics = made.unwrap().run().unwrap();
+    assert_eq!(metrics.counts.page_misses, 16 + 60 * 20);
+    let hits = metrics.host.count;
+    assert!(hits > 16 * 64 * 3, "{hits} hits");
+    let mean = metrics.host.outside.ns().0 / hits;
+    assert!(mean < 100, "a hit takes {mean} ns");
+}
+
+#[test]
 fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_idle() {
     //= skybyte 6.8
     let metrics = sharing(3, 3, 64);

@@ -53,6 +53,8 @@ struct Hinting {
     hints: bool,
     /// A page of which it gives no hint.
     silent: u64,
+    /// Pages leave before who asked for them is back.
+    forgets: bool,
 }
 
 impl Hinting {
@@ -64,7 +66,19 @@ impl Hinting {
             flash,
             hints,
             silent: u64::MAX,
+            forgets: false,
         }
+    }
+
+    fn wait(&self, ready: Ns, tag: Tag) -> ReadReply {
+        let (sim, events) = (self.sim.clone(), Rc::clone(&self.events));
+        self.sim.spawn_detached(async move {
+            sim.sleep_until(ready).await;
+            events
+                .borrow_mut()
+                .push_back(FarEvent::Data(tag, ready, None));
+        });
+        ReadReply::Waits
     }
 }
 
@@ -77,20 +91,17 @@ impl Far for Hinting {
             .ready
             .entry(line.0 / 64)
             .or_insert(ready);
-        if ready <= now {
+        if ready <= now && !self.forgets {
             return ReadReply::Data(now + Ns(100), None);
         }
         if self.hints && line.0 / 64 != self.silent {
             return ReadReply::Delay(now + Ns(50));
         }
-        let (sim, events) = (self.sim.clone(), Rc::clone(&self.events));
-        self.sim.spawn_detached(async move {
-            sim.sleep_until(ready).await;
-            events
-                .borrow_mut()
-                .push_back(FarEvent::Data(tag, ready, None));
-        });
-        ReadReply::Waits
+        self.wait(ready, tag)
+    }
+
+    fn read_to_wait(&mut self, now: Ns, _: Line, tag: Tag) -> ReadReply {
+        self.wait(now + self.flash, tag)
     }
 
     fn write(&mut self, now: Ns, _: Line, _: LineData) -> Option<Ns> {
@@ -168,6 +179,19 @@ fn a_thread_alone_comes_back_until_its_data_are_there() {
         metrics.counts.repeated_delays,
         metrics.counts.long_delays - 10
     );
+}
+
+#[test]
+fn who_never_finds_its_page_waits_for_it_in_the_end() {
+    let config = config(1, Place::Far);
+    let kernel = Kernel::new();
+    let mut far = Hinting::new(&kernel.sim(), Ns::us(7), true);
+    far.forgets = true;
+    let metrics = run_on(&config, &kernel, far, far_pages(2, 10));
+    // One exception of each page, and a thousand in a row; then it comes after 7 µs.
+    assert_eq!(metrics.counts.long_delays, 2 * 10 * 1_001);
+    assert_eq!(metrics.counts.repeated_delays, 2 * 10 * 1_000);
+    assert_eq!(metrics.flash.count, 2 * 10);
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use memsys::model::Listed;
 use memsys::{
-    Cause, Config, Dram, DramConfig, Far, Link, Machine, Metrics, Moves, NodeConfig, Op, PageCache,
-    PageSize, Place, PlainDram, Policy, Row, RunError, Sampling, TakeAll, Tick, Tiering, TimeOnly,
+    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics, Moves,
+    NodeConfig, Op, PageCache, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError,
+    Sampling, StoreMiss, Tag, TakeAll, Tick, Tiering, TimeOnly,
 };
-use sim::Kernel;
+use sim::{Kernel, Sim};
+use std::cell::Cell;
+use std::rc::Rc;
 use units::{Bytes, MIB, Ns};
 
 pub(crate) const FOOTPRINT: u64 = 64 * MIB;
@@ -110,6 +113,94 @@ fn a_chain_of_misses_takes_the_sum_of_caches_link_and_dram() {
     let fastest = around + ns(dram.at_rest(Row::Hit));
     let slowest = around + ns(dram.at_rest(Row::Conflict)) + 2.0;
     assert!((fastest..=slowest).contains(&far), "{far}");
+}
+
+#[test]
+fn a_bank_with_a_long_queue_holds_up_no_other_bank() {
+    let config = DramConfig {
+        channels: 1,
+        banks: 2,
+        ..DramConfig::LPDDR4_3200
+    };
+    let mut dram = Dram::new(&config).unwrap();
+    // Of each pair of rows that follow, one is in the first bank; which one, alternates.
+    for pair in 0..12 {
+        let row = pair * 2 + pair % 2;
+        dram.access(Tick::ZERO, row * 32);
+    }
+    let other = dram.access(Tick::ZERO, 32);
+    assert_eq!(other.row, Row::Closed, "the second bank was not asked yet");
+    let late = other.done.since(dram.at_rest(Row::Closed));
+    assert!(
+        late <= Tick::of(Ns(20)),
+        "it waited for {} of others",
+        late.ns()
+    );
+}
+
+/// DRAM behind the link that takes one write in ten microseconds.
+struct Slow {
+    sim: Sim,
+    dram: PlainDram,
+    full: bool,
+    room: Rc<Cell<bool>>,
+}
+
+impl Far for Slow {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.dram.read(now, line, tag)
+    }
+
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
+        if std::mem::replace(&mut self.full, true) {
+            return None;
+        }
+        let (sim, room) = (self.sim.clone(), Rc::clone(&self.room));
+        self.sim.spawn_detached(async move {
+            sim.sleep(Ns::us(10)).await;
+            room.set(true);
+        });
+        self.dram.write(now, line, data)
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        self.room.take().then(|| {
+            self.full = false;
+            FarEvent::Room
+        })
+    }
+
+    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_load_that_may_not_ask_yet_waits_for_room_and_not_for_what_answers_it() {
+    let mut config = config(1, Place::Far);
+    (config.store_miss, config.posted) = (StoreMiss::Write, 1);
+    let kernel = Kernel::new();
+    let far = Slow {
+        sim: kernel.sim(),
+        dram: plain(),
+        full: false,
+        room: Rc::default(),
+    };
+    // More than a window between them, so that each load holds up the next.
+    let pair = |n: u64| {
+        [
+            store(n * 8_192),
+            Op::Compute(400),
+            load(n * 8_192 + 4_096, 0),
+        ]
+    };
+    let ops = (0..50).flat_map(pair).chain([Op::Compute(400), Op::Fence]);
+    let metrics = run_on(&config, &kernel, far, vec![ops.collect()]);
+    assert!(metrics.time >= Ns::us(47 * 10), "{}", metrics.time);
+    let share = |cause| metrics.spent_on(cause).0 as f64 / metrics.core_time.0 as f64;
+    let parts = [Cause::Room, Cause::Device, Cause::Stores].map(share);
+    assert!(parts[0] > 0.9 && parts[1] < 0.05, "{parts:?}");
+    assert!(metrics.amat() < 300.0, "{}", metrics.amat());
 }
 
 #[test]

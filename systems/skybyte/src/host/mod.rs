@@ -8,12 +8,15 @@
 //! | threads | 24 with switches, else 8 | `skybyte` 6.1; 24 for AstriFlash too, which switches as well |
 //! | switch | 2 µs; 1,300 ns in the simulator | `skybyte` Table II; its code |
 //! | policy | CFS; round robin in the simulator's runs | `skybyte` 3.1; its configurations |
+//! | set of a line in the last cache | a hash, as in processors; the end of its number in the simulator | `memsys`; MacSim |
 //! | host memory for moved pages | 2 GiB | `skybyte` Table II |
 //! | prices of a move | those of `memsys`; none in the simulator | `skybyte` 3.3 gives none |
 
 use crate::design::{Design, Migration};
 use crate::profile::Profile;
-use memsys::{Config, Moves, NodeConfig, PageCache, Place, Policy, Sampling, StoreMiss, Tiering};
+use memsys::{
+    Config, LastIndex, Moves, NodeConfig, PageCache, Place, Policy, Sampling, StoreMiss, Tiering,
+};
 use units::{Bytes, GIB, Ns};
 
 /// DRAM that holds everything: as much as the drive does.
@@ -40,6 +43,7 @@ pub fn computer(profile: Profile, design: &Design) -> Config {
         config.os.policy = Policy::RoundRobin;
         config.os.switch = Ns(1_300);
         config.store_miss = StoreMiss::Write;
+        config.llc_index = LastIndex::Plain;
         // The simulator charges nothing for a move.
         moves.handler = Ns::ZERO;
         moves.shootdown = Ns::ZERO;

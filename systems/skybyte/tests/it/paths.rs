@@ -155,6 +155,22 @@ fn who_joins_a_fetch_waits_for_the_rest_of_it() {
 }
 
 #[test]
+fn who_joins_a_page_that_waits_for_a_register_has_it_when_it_comes() {
+    //= skybyte 3.1
+    let mut config = config("skybyte-c", Profile::Paper);
+    config.hints.threshold = Ns::us(2);
+    config.cache.mshrs = 1;
+    let mut rig = Rig::new(&config, Precondition::Full);
+    for page in 0..4 {
+        assert_eq!(rig.read(page * 64), ReadReply::Delay(Ns(49)));
+    }
+    // Two have come and the third is read: the fourth was expected long ago, and is queued.
+    rig.wait(Ns(49) + Ns(flash(&config).0 * 5 / 2));
+    assert_eq!(rig.read(3 * 64 + 1), ReadReply::Waits);
+    assert_eq!(rig.rest().len(), 1);
+}
+
+#[test]
 fn registers_bound_what_is_read_at_once() {
     let mut config = config("base-cssd", Profile::Default);
     config.cache.mshrs = 2;
@@ -172,7 +188,7 @@ fn registers_bound_what_is_read_at_once() {
         })
         .collect();
     assert_eq!(times[2], times[0] + flash(&config));
-    // Writes do not queue for registers: they are refused until there is one.
+    // A write is refused until there is one.
     for page in 8..10 {
         assert!(rig.write(page * 64).is_some());
     }
@@ -180,7 +196,55 @@ fn registers_bound_what_is_read_at_once() {
     assert_eq!(rig.write(10 * 64), None);
     assert_eq!(rig.rest(), [FarEvent::Room]);
     assert!(rig.write(10 * 64).is_some());
-    assert_eq!(rig.device.metrics().front.stalls, 2);
+    let front = rig.device.metrics().front;
+    let lookup = config.lookup.cache;
+    assert_eq!(
+        (front.stalls, front.stall_time),
+        (2, lookup + flash(&config))
+    );
+}
+
+#[test]
+fn a_refused_write_is_not_behind_reads_that_come_later() {
+    let mut config = config("base-cssd", Profile::Default);
+    config.cache.mshrs = 2;
+    let mut rig = Rig::new(&config, Precondition::Full);
+    for page in 0..3 {
+        assert_eq!(rig.read(page * 64), ReadReply::Waits);
+    }
+    assert_eq!(rig.write(3 * 64), None);
+    // Each that comes brings another that waits.
+    let (mut came, mut next) = (0, 4);
+    while rig.write(3 * 64).is_none() {
+        assert!(rig.kernel.step(), "room never comes");
+        while let Some(event) = rig.device.event() {
+            came += u64::from(matches!(event, FarEvent::Data(..)));
+        }
+        while next < 8 + came {
+            rig.read(next * 64);
+            next += 1;
+        }
+    }
+    assert!(
+        came <= 3,
+        "{came} reads came before it, of which 3 were asked for before"
+    );
+}
+
+#[test]
+fn a_page_that_is_refused_as_a_whole_reads_nothing_of_flash() {
+    let mut config = config("base-cssd", Profile::Default);
+    config.cache.mshrs = 2;
+    let mut rig = Rig::new(&config, Precondition::Full);
+    for page in 0..2 {
+        assert_eq!(rig.read(page * 64), ReadReply::Waits);
+    }
+    let write = |rig: &mut Rig| rig.device.write_page(rig.now(), 3, None);
+    assert_eq!(write(&mut rig), None);
+    assert!(rig.rest().contains(&FarEvent::Room));
+    assert!(write(&mut rig).is_some());
+    rig.rest();
+    assert_eq!(rig.device.metrics().front.fetches, 2);
 }
 
 /// Fills a half of the log with one line of each of some pages, the first of which are in
