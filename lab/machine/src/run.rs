@@ -2,10 +2,7 @@
 
 use crate::outcome::{Outcome, outcome};
 use crate::setup::Setup;
-use memsys::{
-    Far, FarEvent, Line, LineData, Machine, Op, PageData, PlainDram, Program, ReadReply, Tag,
-    TakeAll, TimeOnly,
-};
+use memsys::{Far, Machine, Op, PlainDram, Program, TakeAll, TimeOnly};
 use programs::WorkloadError;
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DeviceMedia, Metrics as DeviceMetrics};
@@ -77,12 +74,8 @@ fn with_drive(setup: &Setup, kernel: &Kernel, program: Boxed) -> Result<Outcome,
             capacity,
         });
     }
-    let watched = Watched {
-        before: device.metrics(),
-        device,
-    };
-    measure(setup, kernel, watched, program, |far| {
-        Some((far.before.clone(), far.device.metrics()))
+    measure(setup, kernel, device, program, |device| {
+        Some((device.metrics_before(), device.metrics()))
     })
 }
 
@@ -119,49 +112,5 @@ impl Program for Boxed {
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
         self.0.next(thread, ops)
-    }
-}
-
-/// A drive, and what it had counted when measuring began.
-struct Watched {
-    device: CxlSsd,
-    before: DeviceMetrics,
-}
-
-impl Far for Watched {
-    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
-        self.device.read(now, line, tag)
-    }
-
-    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
-        self.device.copy_read(now, line, tag)
-    }
-
-    fn read_to_wait(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
-        self.device.read_to_wait(now, line, tag)
-    }
-
-    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
-        self.device.write_page(now, page, data)
-    }
-
-    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
-        self.device.write(now, line, data)
-    }
-
-    fn event(&mut self) -> Option<FarEvent> {
-        self.device.event()
-    }
-
-    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
-        self.device.dropped(now, page)
-    }
-
-    fn dropped_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
-        self.device.dropped_chunks(now, first, chunks)
-    }
-
-    fn begin(&mut self, _: Ns) {
-        self.before = self.device.metrics();
     }
 }

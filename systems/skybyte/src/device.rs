@@ -68,8 +68,9 @@ impl CxlSsd {
             state: RefCell::new(state),
             compact: Signal::default(),
             placed: Signal::default(),
+            before: RefCell::default(),
         });
-        let device = Self { shared };
+        let mut device = Self { shared };
         for (page, contents) in pages {
             let mut state = device.shared.state.borrow_mut();
             let Victim::None(slot) = state.cache.victim(page) else {
@@ -87,6 +88,7 @@ impl CxlSsd {
         }
         let compactor = Rc::clone(&device.shared);
         sim.spawn_detached(compactor.compact_for_ever());
+        device.begin(sim.now());
         Ok(device)
     }
 
@@ -131,6 +133,12 @@ impl CxlSsd {
             hot_threshold: state.promotion.threshold(),
             stays: state.cache.stays().clone(),
         }
+    }
+
+    /// [`CxlSsd::metrics`] as they were when measuring began, or at power-on.
+    #[must_use]
+    pub fn metrics_before(&self) -> Metrics {
+        self.shared.before.borrow().clone()
     }
 
     /// What a power cut at this instant leaves: flash, and all that the battery keeps.
@@ -452,6 +460,10 @@ impl Far for CxlSsd {
 
     fn dropped(&mut self, _: Ns, page: u64) -> u64 {
         self.drop_page(page)
+    }
+
+    fn begin(&mut self, _: Ns) {
+        self.shared.before.replace(self.metrics());
     }
 }
 

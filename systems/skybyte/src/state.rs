@@ -9,7 +9,7 @@ use crate::cache::{Cache, Contents, LINES, PAGE, Slot, Victim};
 use crate::config::{ConfigError, DeviceConfig};
 use crate::log::Log;
 use crate::media::FrontMedia;
-use crate::metrics::Counters;
+use crate::metrics::{Counters, Metrics};
 use crate::mshr::Mshrs;
 use crate::prefetch::Prefetcher;
 use crate::promote::Promotion;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) compact: Signal,
     /// A place of the cache is kept no longer.
     pub(crate) placed: Signal,
+    /// What had been counted when measuring began.
+    pub(crate) before: RefCell<Metrics>,
 }
 
 pub(crate) struct State {

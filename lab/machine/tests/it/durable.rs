@@ -3,7 +3,9 @@
 
 use crate::small::{Reader, TimeKept, computer, drive};
 use memsys::stored_value;
-use memsys::{Far, FarEvent, Line, LineData, Machine, Op, Program, ReadReply, Tag, TakeAll};
+use memsys::{
+    Far, FarEvent, Line, LineData, Machine, Op, PageData, Program, ReadReply, Tag, TakeAll,
+};
 use programs::Workload;
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DeviceConfig, DeviceMedia, Profile};
@@ -143,6 +145,12 @@ impl Far for Cut {
 
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
         let taken = self.device.write(now, line, data);
+        self.called();
+        taken
+    }
+
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        let taken = self.device.write_page(now, page, data);
         self.called();
         taken
     }

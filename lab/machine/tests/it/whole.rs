@@ -5,7 +5,8 @@ use crate::small::{Reader, TimeKept, computer, drive, without_races};
 use memsys::model::{Flat, Listed};
 use memsys::{
     CacheConfig, Config, Counts, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics,
-    NodeConfig, Op, PageSize, PlainDram, ReadReply, Tag, TakeAll, Tiering, TimeOnly, stored_value,
+    NodeConfig, Op, PageData, PageSize, PlainDram, ReadReply, Tag, TakeAll, Tiering, TimeOnly,
+    stored_value,
 };
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DESIGNS, Design, DeviceConfig, DeviceMedia, Migration, Profile};
@@ -152,6 +153,12 @@ impl Far for Cut {
 
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
         let taken = self.device.write(now, line, data);
+        self.judge();
+        taken
+    }
+
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        let taken = self.device.write_page(now, page, data);
         self.judge();
         taken
     }
