@@ -458,6 +458,29 @@ mod tests {
     }
 
     #[test]
+    fn a_bank_with_a_long_queue_holds_up_no_other_bank() {
+        let config = DramConfig {
+            channels: 1,
+            banks: 2,
+            ..DramConfig::LPDDR4_3200
+        };
+        let mut dram = Dram::new(&config).unwrap();
+        // Of each pair of rows that follow, one is in the first bank; which one, alternates.
+        for pair in 0..12 {
+            let row = pair * 2 + pair % 2;
+            dram.access(Tick::ZERO, row * 32);
+        }
+        let other = dram.access(Tick::ZERO, 32);
+        assert_eq!(other.row, Row::Closed, "the second bank was not asked yet");
+        let late = other.done.since(dram.at_rest(Row::Closed));
+        assert!(
+            late <= Tick::of(Ns(20)),
+            "it waited for {} of others",
+            late.ns()
+        );
+    }
+
+    #[test]
     fn what_can_not_be_is_refused() {
         let broken = DramConfig {
             channels: 0,

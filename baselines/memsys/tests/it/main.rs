@@ -1,5 +1,6 @@
 //! The machine against a model, formulas and itself.
 
+mod cached;
 mod fake;
 mod moves;
 mod programs;

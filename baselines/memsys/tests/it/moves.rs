@@ -1,38 +1,41 @@
-//! Pages that move: when, where, what it costs, and the two designs that differ.
+//! Pages that move: when, where, and what it costs.
 
 use memsys::model::Listed;
 use memsys::{
     Cause, Config, Demote, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, Moves,
-    NodeConfig, Offer, Op, PageCache, PageData, PageSize, PlainDram, Promote, ReadReply, RunError,
-    Sampling, StoreMiss, Tag, TakeAll, Tick, Tiering, TimeOnly,
+    NodeConfig, Offer, Op, PageData, PageSize, PlainDram, Promote, ReadReply, RunError, Sampling,
+    StoreMiss, Tag, TakeAll, Tick, Tiering, TimeOnly,
 };
 use sim::Kernel;
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, KIB, MIB, Ns};
 
-const FOOTPRINT: u64 = 16 * MIB;
-const PAGE: u64 = 4 * KIB;
+pub(crate) const FOOTPRINT: u64 = 16 * MIB;
+pub(crate) const PAGE: u64 = 4 * KIB;
 
 /// Memory behind the link that calls a page hot at its fifth read.
-struct Counting {
+pub(crate) struct Counting {
     dram: PlainDram,
-    reads: BTreeMap<u64, u32>,
+    pub(crate) reads: BTreeMap<u64, u32>,
     events: VecDeque<FarEvent>,
-    dropped: Vec<u64>,
+    pub(crate) dropped: Vec<u64>,
     /// Pages from which on chunks were dropped by a command.
     commands: Vec<u64>,
-    written: Vec<u64>,
-    pages: Vec<u64>,
+    pub(crate) written: Vec<u64>,
+    pub(crate) pages: Vec<u64>,
+    /// The last read, and how long after it each page was written.
+    last: Ns,
+    pub(crate) gaps: Vec<Ns>,
     /// It takes no pages.
-    full: bool,
-    copied: u64,
+    pub(crate) full: bool,
+    pub(crate) copied: u64,
     /// How long a page that is copied comes from flash, and when each began to.
     flash: Ns,
     begun: BTreeMap<u64, Ns>,
 }
 
 impl Counting {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             dram: PlainDram::new(&DramConfig::LPDDR4_3200, Ns(49)).unwrap(),
             reads: BTreeMap::new(),
@@ -41,6 +44,8 @@ impl Counting {
             commands: Vec::new(),
             written: Vec::new(),
             pages: Vec::new(),
+            last: Ns::ZERO,
+            gaps: Vec::new(),
             full: false,
             copied: 0,
             flash: Ns::ZERO,
@@ -56,6 +61,7 @@ impl Far for Counting {
         if *reads == 5 {
             self.events.push_back(FarEvent::Hot(line.0 / 64, now));
         }
+        self.last = now;
         self.dram.read(now, line, tag)
     }
 
@@ -66,6 +72,7 @@ impl Far for Counting {
 
     fn write_page(&mut self, now: Ns, page: u64, _: Option<&PageData>) -> Option<Ns> {
         self.pages.push(page);
+        self.gaps.push(now.since(self.last));
         (!self.full).then_some(now + Ns(40))
     }
 
@@ -97,7 +104,7 @@ impl Far for Counting {
     }
 }
 
-fn config(tiering: Tiering) -> Config {
+pub(crate) fn config(tiering: Tiering) -> Config {
     let mut config = Config {
         cores: 1,
         nodes: vec![NodeConfig {
@@ -130,7 +137,7 @@ fn run_with<M: Promote>(config: &Config, ops: Vec<Op>, take: M) -> (Metrics, Cou
     (metrics, far)
 }
 
-fn run(config: &Config, ops: Vec<Op>) -> (Metrics, Counting) {
+pub(crate) fn run(config: &Config, ops: Vec<Op>) -> (Metrics, Counting) {
     run_with(config, ops, TakeAll)
 }
 
@@ -164,7 +171,7 @@ impl Far for &mut Counting {
     }
 }
 
-fn load(at: u64) -> Op {
+pub(crate) fn load(at: u64) -> Op {
     Op::Load {
         at,
         size: 8,
@@ -173,7 +180,7 @@ fn load(at: u64) -> Op {
 }
 
 /// Rounds over all lines of the pages `from..to`, with a store to the first of each.
-fn rounds(from: u64, to: u64, times: u64) -> Vec<Op> {
+pub(crate) fn rounds(from: u64, to: u64, times: u64) -> Vec<Op> {
     let page = |page: u64| {
         let store = Op::Store {
             at: page * PAGE,
@@ -377,117 +384,6 @@ fn sampling_moves_what_is_accessed_twice() {
 }
 
 #[test]
-fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
-    //= skybyte 6.8
-    let cached = PageCache {
-        size: Bytes(64 * PAGE),
-        ..PageCache::default()
-    };
-    let (metrics, far) = run(&config(Tiering::Cached(cached)), rounds(0, 32, 10));
-    let counts = &metrics.counts;
-    assert_eq!(counts.page_misses, 32);
-    assert_eq!((counts.copy_reads, counts.far_reads), (32 * 64, 0));
-    assert_eq!(far.copied, 0, "its pages come because they are asked for");
-    assert!(
-        counts.long_delays >= 8 && counts.page_hits > 10 * 32,
-        "{counts:?}"
-    );
-    assert!(metrics.spent_on(Cause::Switch) <= Tick::of(Ns(200)).times(counts.switches));
-    assert!(far.dropped.is_empty() && far.written.is_empty());
-
-    // More pages than it holds: those that were written go back, as they came.
-    let (metrics, far) = run(&config(Tiering::Cached(cached)), rounds(0, 256, 3));
-    assert!(metrics.counts.page_misses > 256);
-    assert!(far.pages.len() > 256, "{}", far.pages.len());
-    assert!(far.written.len() < far.pages.len() / 8, "{:?}", far.written);
-}
-
-/// Threads of one core, each of which reads its own pages in turn.
-fn sharing(threads: u64, pages: u64, misses: u64) -> Metrics {
-    let cached = PageCache {
-        size: Bytes(64 * PAGE),
-        misses,
-        ..PageCache::default()
-    };
-    let thread = |number: u64| {
-        let page = |n: u64| [load((number * pages + n) * PAGE), Op::Compute(400)];
-        (0..pages).flat_map(page).collect()
-    };
-    let kernel = Kernel::new();
-    let program = Listed::new((0..threads).map(thread).collect(), FOOTPRINT);
-    let config = config(Tiering::Cached(cached));
-    let mut far = Counting::new();
-    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
-    made.unwrap().run().unwrap()
-}
-
-#[test]
-fn pages_on_their_way_hold_up_no_hit_of_the_cache_of_pages() {
-    let cached = PageCache {
-        size: Bytes(2_048 * PAGE),
-        ..PageCache::default()
-    };
-    let mut config = config(Tiering::Cached(cached));
-    config.cores = 2;
-    // One thread goes round its pages; so many others miss that the link is full for long.
-    let misses = |number: u64| {
-        let pages = 16 + number * 20..36 + number * 20;
-        pages.map(|page| load(page * PAGE)).collect()
-    };
-    let threads = std::iter::once(rounds(0, 16, 4)).chain((0..60).map(misses));
-    let kernel = Kernel::new();
-    let program = Listed::new(threads.collect(), FOOTPRINT);
-    let mut far = Counting::new();
-    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
-    let metrics = made.unwrap().run().unwrap();
-    assert_eq!(metrics.counts.page_misses, 16 + 60 * 20);
-    let hits = metrics.host.count;
-    assert!(hits > 16 * 64 * 3, "{hits} hits");
-    let mean = metrics.host.outside.ns().0 / hits;
-    assert!(mean < 100, "a hit takes {mean} ns");
-}
-
-#[test]
-fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_idle() {
-    //= skybyte 6.8
-    let metrics = sharing(3, 3, 64);
-    assert_eq!(metrics.counts.page_misses, 9);
-    assert!(metrics.spent_on(Cause::Idle) > Tick::ZERO);
-    let switches = metrics.counts.switches;
-    let each = Tick::of(config(Tiering::None).os.user_switch);
-    assert!(switches > 3);
-    assert_eq!(metrics.spent_on(Cause::Switch), each.times(switches));
-}
-
-#[test]
-fn who_finds_no_register_of_the_cache_of_pages_yields_and_waits_in_turn() {
-    let few = sharing(3, 3, 1);
-    let many = sharing(3, 3, 64);
-    assert_eq!((few.counts.page_misses, many.counts.page_misses), (9, 9));
-    // Nobody comes back before the page is there, which then comes after those of others.
-    assert_eq!(few.counts.repeated_delays, 0);
-    assert!(few.time > many.time, "{:?} {:?}", few.time, many.time);
-}
-
-#[test]
-fn pages_that_the_device_does_not_take_hold_back_those_that_would_push_others_out() {
-    let cached = PageCache {
-        size: Bytes(8 * PAGE),
-        misses: 4,
-        ..PageCache::default()
-    };
-    let (config, kernel) = (config(Tiering::Cached(cached)), Kernel::new());
-    let program = Listed::new(vec![rounds(0, 64, 1)], FOOTPRINT);
-    let mut far = Counting::new();
-    far.full = true;
-    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
-    assert!(matches!(made.unwrap().run(), Err(RunError::Stuck(_))));
-    // Eight fill the cache, and each register then holds one that was pushed out. The first
-    // goes before its store has left the caches, and is not written.
-    assert_eq!(far.reads.len(), 8 + 4 + 1);
-}
-
-#[test]
 fn a_page_in_use_is_not_sent_back_though_its_translation_stays() {
     // Page 0 is read between all others, whose rounds take more than the host may hold.
     let cold = (1..40).flat_map(|page| (0..64).map(move |line| page * PAGE + line * 64));
@@ -544,46 +440,10 @@ fn a_run_that_is_stuck_ends_though_the_kernel_samples() {
 }
 
 /// A store to each of 100 pages.
-fn scattered() -> Vec<Op> {
+pub(crate) fn scattered() -> Vec<Op> {
     let (size, after) = (8, 0);
     let store = |at| Op::Store { at, size, after };
     (0..100).map(|page| store(page * PAGE)).collect()
-}
-
-#[test]
-fn a_cache_of_pages_takes_in_what_is_stored_to_though_misses_may_be_sent_as_writes() {
-    //= skybyte 6.8
-    let mut sent = config(Tiering::Cached(PageCache {
-        size: Bytes(128 * PAGE),
-        ..PageCache::default()
-    }));
-    let reads = run(&sent, scattered()).0;
-    sent.store_miss = StoreMiss::Write;
-    let (metrics, far) = run(&sent, scattered());
-    assert_eq!(metrics.counts.page_misses, 100);
-    assert_eq!(far.written, [0; 0], "lines of pages that it has go there");
-    assert_eq!(metrics, reads);
-}
-
-#[test]
-fn pinned_pages_go_past_the_cache_of_pages() {
-    //= skybyte 4
-    let mut config = config(Tiering::Cached(PageCache {
-        size: Bytes(64 * PAGE),
-        ..PageCache::default()
-    }));
-    config.pinned = vec![(0, 8 * PAGE)];
-    let (at, size, after) = (3 * PAGE, 8, 0);
-    let flushed = [Op::Store { at, size, after }, Op::Flush { at }, Op::Fence];
-    let (metrics, far) = run(&config, [rounds(0, 16, 10), flushed.to_vec()].concat());
-    assert_eq!(metrics.counts.page_misses, 8, "those that are not pinned");
-    assert!(metrics.counts.far_reads > 8 * 64, "{:?}", metrics.counts);
-    assert_eq!(
-        far.written.last(),
-        Some(&(3 * 64)),
-        "a flush reaches the device"
-    );
-    assert!(far.written.iter().all(|line| line / 64 < 8));
 }
 
 #[test]

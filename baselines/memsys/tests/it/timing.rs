@@ -115,29 +115,6 @@ fn a_chain_of_misses_takes_the_sum_of_caches_link_and_dram() {
     assert!((fastest..=slowest).contains(&far), "{far}");
 }
 
-#[test]
-fn a_bank_with_a_long_queue_holds_up_no_other_bank() {
-    let config = DramConfig {
-        channels: 1,
-        banks: 2,
-        ..DramConfig::LPDDR4_3200
-    };
-    let mut dram = Dram::new(&config).unwrap();
-    // Of each pair of rows that follow, one is in the first bank; which one, alternates.
-    for pair in 0..12 {
-        let row = pair * 2 + pair % 2;
-        dram.access(Tick::ZERO, row * 32);
-    }
-    let other = dram.access(Tick::ZERO, 32);
-    assert_eq!(other.row, Row::Closed, "the second bank was not asked yet");
-    let late = other.done.since(dram.at_rest(Row::Closed));
-    assert!(
-        late <= Tick::of(Ns(20)),
-        "it waited for {} of others",
-        late.ns()
-    );
-}
-
 /// DRAM behind the link that takes one write in ten microseconds.
 struct Slow {
     sim: Sim,
