@@ -43,16 +43,22 @@ for common in "$gtest/gtest/gtest-all.cc" "$source/test_util/testharness.cc" \
   compile "$common" "$work/$(basename "$common" .cc).common.o"
 done
 
-# run TEST HOW WORD...: the cases that pass, in order of name.
+# run TEST HOW WORD...: the cases that pass, in order of name, and how the program ends: one
+# may end with a signal when all its cases are done.
 run() {
-  local test=$1 how=$2
+  local test=$1 how=$2 status=0
   shift 2
   rm -rf "$work/tmp"
   mkdir "$work/tmp"
-  # A test that ends with a signal after its cases is said to by the shell.
-  { TEST_TMPDIR=$work/tmp timeout "$limit" "$@" "$work/$test" >"$work/said" 2>&1 || true; } 2>/dev/null
-  grep -o '^\[       OK \] [^ ]*' "$work/said" | sort >"$work/$how"
+  TEST_TMPDIR=$work/tmp timeout "$limit" "$@" "$work/$test" >"$work/said" 2>&1 || status=$?
+  [ "$status" != 124 ] || stop "$test, $how, takes longer than $limit s"
+  sed -n 's/^\[       OK \] \([^ ]*\).*/\1/p' "$work/said" | sort >"$work/$how"
+  [ -s "$work/$how" ] || stop "$test, $how, passes nothing: $(tail -n 5 "$work/said")"
+  statuses+=" $how $status"
 }
+
+# Zones that something was written to.
+written() { find "$work/drive/seq" -size +0 | wc -l; }
 
 differ=0
 for test in $tests; do
@@ -60,14 +66,16 @@ for test in $tests; do
   [ -n "$file" ] || stop "$source has no $test.cc"
   compile "$file" "$work/$test.o"
   g++ "$work/$test.o" "$work"/*.common.o -o "$work/$test" -lrocksdb -lpthread
+  statuses=
   run "$test" alone env
   run "$test" hints "$flashloom" shim --rules rocksdb --
   run "$test" zones "$flashloom" shim --rules rocksdb --zones "$work/drive" --
-  counts=$(wc -l <"$work/alone")
   for how in hints zones; do
     lost=$(comm -23 "$work/alone" "$work/$how")
     [ -z "$lost" ] || { differ=1 && printf '%s, with %s, does not pass:\n%s\n' "$test" "$how" "$lost"; }
   done
-  echo "$test: $counts pass alone, $(wc -l <"$work/hints") with hints, $(wc -l <"$work/zones") in zones"
+  echo "$test: $(wc -l <"$work/alone") pass alone, $(wc -l <"$work/hints") with hints," \
+    "$(wc -l <"$work/zones") in zones; $(written) zones are written; ended by$statuses"
 done
 [ "$differ" = 0 ] || stop "not all that passes alone passes with the library"
+[ "$(written)" -gt 0 ] || stop "no file was placed in a zone"
