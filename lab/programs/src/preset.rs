@@ -131,7 +131,7 @@ const THREADS: Param = param(
     "threads, which share the same work",
 );
 
-const COMMON: [Param; 4] = [
+const COMMON: [Param; 5] = [
     THREADS,
     param(
         "scale",
@@ -151,6 +151,12 @@ const COMMON: [Param; 4] = [
         Unit::Section,
         "instructions that are measured, after as many that warm up; \"whole\" for all that there \
          are",
+    ),
+    param(
+        "pieces",
+        "8",
+        Unit::Whole(1, 1024),
+        "into how many the section is divided, spread evenly over the program; 1 for its middle",
     ),
 ];
 

@@ -11,7 +11,7 @@ use crate::kernel::tpcc::{Size, Tpcc};
 use crate::kernel::ycsb::{Letter, Ycsb};
 use crate::preset::{PRESETS, Preset, SCALE_GIVES, TRACE, WHOLE, thousandths};
 use crate::published::{SECTION, published};
-use crate::section::Section;
+use crate::section::{Extent, Section};
 use crate::trace::{File, Format, Replay, TraceError, listed};
 use crate::{Graph, Shape, Tape};
 use memsys::Program;
@@ -235,7 +235,14 @@ impl Workload {
         };
         let make = || self.kernel(footprint.0, seed);
         Ok(match self.section() {
-            Some(instructions) => Box::new(Section::new(make, instructions)),
+            Some(instructions) => {
+                let pieces = self.whole("pieces") as u32;
+                let extent = Extent {
+                    instructions,
+                    pieces,
+                };
+                Box::new(Section::new(make, extent))
+            }
             None => make(),
         })
     }
