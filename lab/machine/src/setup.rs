@@ -1,6 +1,6 @@
 //! What is run: a design, a reading, a workload, and what is changed of them.
 
-use crate::size::{factor, shrink};
+use crate::size::{self, shrink};
 use memsys::{Config, Tiering};
 use programs::{Workload, WorkloadError, published};
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,8 @@ impl Setup {
         // What the paper does not run is taken to stand for its smallest workload.
         let paper = published(&workload.name()).map_or(8 * GIB, |row| row.footprint.0);
         let footprint = workload.footprint().unwrap_or(Bytes(paper));
-        let factor = factor(paper, footprint.0);
+        let by_size = || size::factor(paper, footprint.0);
+        let factor = workload.divisor().unwrap_or_else(by_size);
         let mut setup = Self {
             design,
             profile,

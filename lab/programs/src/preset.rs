@@ -32,7 +32,8 @@ pub struct Param {
 pub enum Unit {
     /// A whole number in these bounds.
     Whole(u64, u64),
-    /// A size from 1 MiB to 16 GiB, or nothing for what the scale gives.
+    /// A size from 1 MiB to 16 GiB, nothing for what the scale gives, or what the paper's
+    /// simulator touched at that scale.
     Footprint,
     /// A number of instructions, or nothing for what the scale gives, or all.
     Section,
@@ -61,7 +62,7 @@ impl Unit {
     pub fn expectation(self) -> String {
         match self {
             Self::Whole(least, most) => format!("a whole number from {least} to {most}"),
-            Self::Footprint => "a size from 1MiB to 16GiB".to_owned(),
+            Self::Footprint => "a size from 1MiB to 16GiB, or replayed".to_owned(),
             Self::Section => "instructions from 1 to 1000000000000, or whole".to_owned(),
             Self::Decimal(least, most) => {
                 let whole = |thousandths: u64| thousandths as f64 / 1000.0;
@@ -80,7 +81,7 @@ impl Unit {
             }
             Self::Footprint => {
                 let within = |b: units::Bytes| (units::MIB..=16 * units::GIB).contains(&b.0);
-                text == SCALE_GIVES || text.parse().is_ok_and(within)
+                [SCALE_GIVES, REPLAYED].contains(&text) || text.parse().is_ok_and(within)
             }
             Self::Section => {
                 let within = |n: u64| (1..=1_000_000_000_000).contains(&n);
@@ -96,6 +97,9 @@ impl Unit {
 
 /// A footprint or a section that is not given.
 pub(crate) const SCALE_GIVES: &str = "scale";
+
+/// The footprint that the paper's simulator touched.
+pub(crate) const REPLAYED: &str = "replayed";
 
 /// The section that is the whole program.
 pub(crate) const WHOLE: &str = "whole";
@@ -143,7 +147,8 @@ const COMMON: [Param; 5] = [
         "footprint",
         SCALE_GIVES,
         Unit::Footprint,
-        "bytes of memory, instead of a scale",
+        "bytes of memory, instead of a scale; \"replayed\" for what the paper's simulator touched, \
+         on a computer of that scale",
     ),
     param(
         "section",

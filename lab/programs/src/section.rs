@@ -292,7 +292,8 @@ impl Program for Section {
             ops.push(Op::Meet);
         }
         state.told += ops[from..].iter().filter(|op| **op == Op::Meet).count();
-        !state.over && !(state.through && last)
+        let ends = state.over || state.through && last;
+        !ends
     }
 }
 

@@ -9,7 +9,7 @@ use crate::kernel::srad::Srad;
 use crate::kernel::synthetic::{Numbers, Synthetic};
 use crate::kernel::tpcc::{Size, Tpcc};
 use crate::kernel::ycsb::{Letter, Ycsb};
-use crate::preset::{PRESETS, Preset, SCALE_GIVES, TRACE, WHOLE, thousandths};
+use crate::preset::{PRESETS, Preset, REPLAYED, SCALE_GIVES, TRACE, WHOLE, thousandths};
 use crate::published::{SECTION, published};
 use crate::section::{Extent, Section};
 use crate::trace::{File, Format, Replay, TraceError, listed};
@@ -19,7 +19,7 @@ use sim::{Seed, Theta};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use units::{Bytes, GIB};
+use units::{Bytes, GIB, MIB};
 
 /// A workload of which a program can be made.
 #[derive(Clone, Debug)]
@@ -121,11 +121,16 @@ impl Workload {
                 found: name.to_owned(),
             });
         };
-        if !param.unit.accepts(value) {
+        let unknown = value == REPLAYED && self.replayed().is_none();
+        if unknown || !param.unit.accepts(value) {
+            let expected = match unknown {
+                true => "a size, as its published data do not have it".to_owned(),
+                false => param.unit.expectation(),
+            };
             return Err(WorkloadError::Value {
                 workload: self.name(),
                 param: param.name,
-                expected: param.unit.expectation(),
+                expected,
                 found: value.to_owned(),
             });
         }
@@ -167,16 +172,34 @@ impl Workload {
         if !self.has("footprint") {
             return None;
         }
-        if self.text("footprint") != SCALE_GIVES {
+        let Some(divisor) = self.divisor() else {
             return self.text("footprint").parse().ok();
+        };
+        if self.text("footprint") == REPLAYED {
+            let bytes = self.replayed()?.0 / divisor;
+            return Some(Bytes(bytes.max(MIB)));
         }
         // What has no row in the paper's table takes the middle of its footprints.
         let paper = published(self.preset.name).map_or(9 * GIB, |row| row.footprint.0);
-        Some(Bytes(match self.text("scale") {
-            "paper" => paper,
-            "medium" => paper / 16,
-            _ => paper / 256,
-        }))
+        Some(Bytes(paper / divisor))
+    }
+
+    /// What its scale divides the paper's sizes by, unless its bytes are given.
+    #[must_use]
+    pub fn divisor(&self) -> Option<u64> {
+        if ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
+            return None;
+        }
+        Some(match self.text("scale") {
+            "paper" => 1,
+            "medium" => 16,
+            _ => 256,
+        })
+    }
+
+    /// What the paper's simulator touched of its memory.
+    fn replayed(&self) -> Option<Bytes> {
+        published(self.preset.name)?.replayed
     }
 
     /// Instructions that are measured of all threads together, unless it is the whole
@@ -189,10 +212,11 @@ impl Workload {
         if given != SCALE_GIVES {
             return given.parse().ok();
         }
-        let (paper, here) = (
-            published(self.preset.name)?.footprint.0,
-            self.footprint()?.0,
-        );
+        let paper = published(self.preset.name)?.footprint.0;
+        let here = match self.divisor() {
+            Some(divisor) => paper / divisor,
+            None => self.footprint()?.0,
+        };
         let share = u128::from(SECTION) * u128::from(here) / u128::from(paper);
         Some(share as u64)
     }

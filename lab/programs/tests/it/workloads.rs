@@ -51,6 +51,14 @@ fn scales_are_parts_of_the_published_footprints() {
         assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 16);
         assert_eq!(footprint(name), whole.0 / 256);
     }
+    // What its simulator touched of that, which is 573 MB of bc.
+    assert_eq!(footprint("bc:footprint=replayed"), 573_000_000 / 256);
+    assert_eq!(
+        footprint("bc:scale=medium,footprint=replayed"),
+        573_000_000 / 16
+    );
+    // No program is smaller than this.
+    assert_eq!(footprint("tpcc:footprint=replayed"), 1 << 20);
     assert_eq!(published("ycsb").unwrap().misses_per_10k, 922);
 }
 
@@ -94,7 +102,11 @@ fn what_is_wrong_is_said_in_a_sentence() {
         ),
         (
             "radix:footprint=1TiB",
-            "expected footprint=a size from 1MiB to 16GiB",
+            "expected footprint=a size from 1MiB to 16GiB, or replayed, found \"1TiB\"",
+        ),
+        (
+            "dlrm:footprint=replayed",
+            "expected footprint=a size, as its published data do not have it, found",
         ),
         (
             "radix:section=none",
