@@ -43,6 +43,7 @@ const FIGURES: &[File] = &[
     paper_file!("skybyte", "fig22"),
     paper_file!("skybyte", "fig23"),
     paper_file!("skybyte", "ablation"),
+    paper_file!("skybyte", "replayed"),
 ];
 
 /// What is wrong with a plan or with what was asked of it.

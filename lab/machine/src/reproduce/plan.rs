@@ -13,6 +13,7 @@
 //!
 //! [settings."four cores"]           # what differs from the design, by name
 //! threads = 4
+//! footprint = "replayed"            # of the workload, else what the scale gives
 //! set = ["machine.cores=4"]
 //! ssd-dram = "1GiB"                 # at the paper's size; an eighth of it is log
 //! log = "16MiB"                     # of designs with a log
@@ -58,6 +59,7 @@ pub(super) struct Plan {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Setting {
     threads: Option<u32>,
+    footprint: Option<String>,
     set: Vec<Spanned<String>>,
     ssd_dram: Option<Bytes>,
     log: Option<Bytes>,
@@ -105,6 +107,9 @@ impl Plan {
             let mut workload = Workload::parse(text.as_ref())?.with("scale", scale)?;
             if let Some(threads) = setting.threads {
                 workload = workload.with("threads", &threads.to_string())?;
+            }
+            if let Some(footprint) = &setting.footprint {
+                workload = workload.with("footprint", footprint)?;
             }
             Ok::<_, SetupError>(workload)
         };
