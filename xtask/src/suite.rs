@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_come_first_and_what_is_inside_a_crate_last() {
+    fn the_longest_come_first_and_tests_inside_a_crate_last() {
         let mut names = [
             "ssd, lib ssd",
             "nand, tests/it",

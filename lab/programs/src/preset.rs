@@ -148,7 +148,7 @@ const COMMON: [Param; 5] = [
         SCALE_GIVES,
         Unit::Footprint,
         "bytes of memory, instead of a scale; \"replayed\" for what the paper's simulator touched, \
-         on a computer of that scale",
+         and at least 1MiB, on a computer of that scale",
     ),
     param(
         "section",

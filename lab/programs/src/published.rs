@@ -36,7 +36,7 @@ const fn row(
 }
 
 //= skybyte table 1
-/// Table I of the paper.
+/// Table I of the paper, and what was replayed of it by the data published with its simulator.
 pub const PUBLISHED: [Published; 7] = [
     row("bfs", [913, 250, 1229], Some(1634)),
     row("bc", [818, 110, 394], Some(573)),

@@ -2,16 +2,19 @@
 //!
 //! Simulated runs of memory of gigabytes take a part of a program's way, as the paper's do.
 //! Programs have phases, a search that sweeps over flags and one that follows edges, and which
-//! of them a single piece meets hangs on the seed. So there are several of equal length, each
+//! of them a single piece meets depends on the seed. So there are several of equal length, each
 //! in the middle of its share of the program (systematic sampling, as of SMARTS, ISCA 2003),
-//! and about as many instructions as are measured warm up before the first. What lies between
-//! two is executed and not run: the machine goes on with the next as if it followed.
+//! and as many instructions as are measured warm up before the first. What lies between two is
+//! executed and not run: the machine goes on with the next in the state that it is in, after
+//! all threads have met once more.
 //!
-//! Invariants: every thread measures the same number of instructions, unless the program has
-//! fewer; all begin a piece together, between the same two of the program's meetings; a thread
-//! that is through with a piece goes on to where all meet, unseen, before any other passes
-//! there, so that what the others do is what they would have done; and until all are through
-//! with it, it answers each of their meetings, so that nobody waits for it.
+//! Where something is in a program is told by the instructions of all threads together. Between
+//! two of their meetings, a round, all are taken to come on alike, each by its own share of the
+//! round: so a piece is the same part of the program whatever the threads do of it.
+//!
+//! Invariants: all begin a piece in one round, and end it in one, so each meeting within it is
+//! one of all threads, and nobody is asked for what follows a meeting that others have not come
+//! to; nothing that was taken of the program is lost.
 
 use memsys::{Op, Program};
 use units::Bytes;
@@ -19,7 +22,8 @@ use units::Bytes;
 /// What of a program is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
-    /// Instructions of all threads together.
+    /// Instructions of all threads together; of a program that has less than twice as many,
+    /// half of what it has.
     pub(crate) instructions: u64,
     /// Into how many pieces they are divided.
     pub(crate) pieces: u32,
@@ -27,62 +31,47 @@ pub(crate) struct Extent {
 
 /// A program of which a section is run.
 pub(crate) struct Section {
-    program: Box<dyn Program>,
-    /// Instructions of a thread that are measured in a piece.
-    each: u64,
-    threads: Vec<Thread>,
-    /// The piece that all are in, and how many there are.
+    walk: Walk,
+    /// The piece that all are in; the first warms up.
     piece: usize,
-    pieces: usize,
-    /// Operations that are looked at and not given out.
-    unseen: Vec<Op>,
+    /// Of each piece, where each thread begins and where it ends.
+    pieces: Vec<[Vec<Place>; 2]>,
+    /// Threads that are through with the piece.
+    through: Vec<bool>,
+}
+
+/// Where a thread is: meetings that it has come to, and instructions since its preparation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    round: usize,
+    passed: u64,
+}
+
+/// Threads of a program, which are asked for one operation after the other.
+struct Walk {
+    program: Box<dyn Program>,
+    states: Vec<State>,
 }
 
 #[derive(Clone, Default)]
-struct Thread {
-    /// Instructions after its preparation at which each piece begins.
-    begins: Vec<u64>,
-    /// How many it had been given when it began the piece that it is in.
-    begin: u64,
+struct State {
+    /// What was taken of the program, and how much of it has been asked for.
+    taken: Vec<Op>,
+    asked: usize,
+    /// The program's thread has ended, but for what was taken.
+    ended: bool,
     /// The program has passed its preparation.
     prepared: bool,
-    /// Instructions since.
-    passed: u64,
-    /// The same up to what was given out last.
-    given: u64,
-    /// What was taken last ended where all meet.
-    met: bool,
-    /// So did what was passed over, and it has not been told.
-    owes: bool,
-    /// It has told that measuring begins.
-    begun: bool,
-    /// It is through with the piece.
-    through: bool,
-    /// Meetings that it was given.
-    told: usize,
-    /// The program's thread has ended.
-    over: bool,
-    /// What it had passed at each meeting that it has come to.
-    meetings: Vec<u64>,
+    at: Place,
 }
 
-impl Thread {
-    /// What it has passed between its meetings number `round` and the next.
-    fn round(&self, round: usize) -> (u64, u64) {
-        let at = |number: usize| self.meetings.get(number).copied();
-        let first = round.checked_sub(1).and_then(at);
-        (first.unwrap_or(0), at(round).unwrap_or(self.passed))
+impl State {
+    fn is_over(&self) -> bool {
+        self.ended && self.asked == self.taken.len()
     }
 
-    /// Where a piece of `each` instructions begins that lies in the middle of its share.
-    fn centred(&self, piece: usize, pieces: usize, each: u64) -> u64 {
-        let middle = u128::from(self.passed) * (2 * piece as u128 + 1) / (2 * pieces as u128);
-        (middle as u64).saturating_sub(each / 2)
-    }
-
-    /// How many meetings it has come to when it has passed so much.
-    fn met_by(&self, passed: u64) -> usize {
-        self.meetings.partition_point(|&at| at <= passed)
+    fn has_reached(&self, place: Place) -> bool {
+        self.prepared && self.at.round >= place.round && self.at.passed >= place.passed
     }
 }
 
@@ -95,205 +84,206 @@ fn instructions(op: &Op) -> u64 {
     }
 }
 
-/// How many meetings some thread has left, so that all have come to them.
-fn left(threads: &[Thread]) -> usize {
-    let left = |state: &Thread| state.meetings.len() - usize::from(state.met);
-    threads.iter().map(left).max().unwrap_or(0)
+impl Walk {
+    fn new(program: Box<dyn Program>) -> Self {
+        Self {
+            states: vec![State::default(); program.threads() as usize],
+            program,
+        }
+    }
+
+    /// The next operation of a thread.
+    fn next(&mut self, thread: usize) -> Option<Op> {
+        let state = &mut self.states[thread];
+        while state.asked == state.taken.len() {
+            if state.ended {
+                return None;
+            }
+            (state.asked, state.taken) = (0, std::mem::take(&mut state.taken));
+            state.taken.clear();
+            state.ended = !self.program.next(thread as u32, &mut state.taken);
+        }
+        let op = state.taken[state.asked];
+        state.asked += 1;
+        state.at.round += usize::from(op == Op::Meet);
+        state.prepared |= op == Op::Begin;
+        if state.prepared {
+            state.at.passed += instructions(&op);
+        }
+        Some(op)
+    }
+
+    /// Lets all go on, unseen, to meeting number `round`.
+    fn meet(&mut self, round: usize) {
+        let least = self.states.iter().filter(|state| !state.is_over());
+        let least = least.map(|state| state.at.round).min().unwrap_or(round);
+        for round in least + 1..=round {
+            for thread in 0..self.states.len() {
+                while self.states[thread].at.round < round && self.next(thread).is_some() {}
+            }
+        }
+    }
+
+    /// Lets each go on, unseen, to its place, which are all of one round.
+    fn go_to(&mut self, places: &[Place]) {
+        self.meet(places.iter().map(|place| place.round).max().unwrap_or(0));
+        for (thread, place) in places.iter().enumerate() {
+            while !self.states[thread].has_reached(*place) && self.next(thread).is_some() {}
+        }
+    }
+}
+
+/// The way of a program: what each thread has passed when it comes to each meeting, and at
+/// its end.
+struct Way {
+    threads: Vec<Vec<u64>>,
+    /// The same of all together, the first for the beginning.
+    all: Vec<u64>,
+}
+
+impl Way {
+    fn of(program: Box<dyn Program>) -> Self {
+        let mut walk = Walk::new(program);
+        let mut passed = vec![vec![0]; walk.states.len()];
+        while walk.states.iter().any(|state| !state.is_over()) {
+            walk.meet(passed.first().map_or(0, Vec::len));
+            for (passed, state) in passed.iter_mut().zip(&walk.states) {
+                passed.push(state.at.passed);
+            }
+        }
+        let rounds = passed.first().map_or(0, Vec::len);
+        let sum = |round| passed.iter().map(|passed: &Vec<u64>| passed[round]).sum();
+        Self {
+            all: (0..rounds).map(sum).collect(),
+            threads: passed,
+        }
+    }
+
+    fn instructions(&self) -> u64 {
+        self.all.last().copied().unwrap_or(0)
+    }
+
+    /// Where each thread is when all together have passed so many instructions.
+    fn places(&self, passed: u64) -> Vec<Place> {
+        let next = self.all.partition_point(|&all| all <= passed);
+        let next = next.min(self.all.len().saturating_sub(1));
+        let round = next.saturating_sub(1);
+        let place = |thread: &Vec<u64>| {
+            let (from, to) = (thread[round], thread[next]);
+            let (done, whole) = (passed - self.all[round], self.all[next] - self.all[round]);
+            let share = u128::from(to - from) * u128::from(done) / u128::from(whole.max(1));
+            Place {
+                round,
+                passed: from + share as u64,
+            }
+        };
+        self.threads.iter().map(place).collect()
+    }
 }
 
 impl Section {
     /// Of the program that `make` makes, so much.
     pub(crate) fn new(make: impl Fn() -> Box<dyn Program>, extent: Extent) -> Self {
-        let whole = Self::counted(make());
-        let mut section = Self::blank(make());
-        let threads = u64::from(section.threads().max(1));
-        section.pieces = extent.pieces.max(1) as usize;
-        section.each = (extent.instructions / threads / section.pieces as u64).max(1);
-        for piece in 0..section.pieces {
-            section.place(piece, &whole);
-        }
-        let warm = section.each * section.pieces as u64;
-        section.pass_over(|state| state.passed >= state.begins[0].saturating_sub(warm));
-        for state in &mut section.threads {
-            // Operations come by batches: a short section may have been passed.
-            state.begin = state.begins[0].max(state.passed);
-        }
-        section
-    }
-
-    fn blank(program: Box<dyn Program>) -> Self {
+        let way = Way::of(make());
+        let bounds = bounds(way.instructions(), extent);
+        let pieces = bounds
+            .into_iter()
+            .map(|piece| piece.map(|at| way.places(at)));
+        let pieces: Vec<_> = pieces.collect();
+        let mut walk = Walk::new(make());
+        walk.go_to(&pieces[0][0]);
         Self {
-            threads: vec![Thread::default(); program.threads() as usize],
-            program,
-            each: 0,
+            through: vec![false; walk.states.len()],
+            walk,
             piece: 0,
-            pieces: 0,
-            unseen: Vec::new(),
+            pieces,
         }
     }
 
-    /// What each thread of `program` passes, and where they meet.
-    fn counted(program: Box<dyn Program>) -> Vec<Thread> {
-        let mut whole = Self::blank(program);
-        whole.pass_over(|_| false);
-        whole.threads
-    }
-
-    /// Says where each thread begins `piece`: in the round that the first of them is in at
-    /// its middle.
-    fn place(&mut self, piece: usize, whole: &[Thread]) {
-        let begin = |counted: &Thread| counted.centred(piece, self.pieces, self.each);
-        let round = whole.iter().map(|counted| counted.met_by(begin(counted)));
-        let round = round.min().unwrap_or(0);
-        for (thread, counted) in self.threads.iter_mut().zip(whole) {
-            let (first, last) = counted.round(round);
-            thread.begins.push(begin(counted).clamp(first, last));
-        }
-    }
-
-    /// Takes the next operations of the program's thread into `ops`.
-    fn take(&mut self, thread: u32, ops: &mut Vec<Op>) {
-        let from = ops.len();
-        let more = self.program.next(thread, ops);
-        let state = &mut self.threads[thread as usize];
-        state.over = !more;
-        state.met = false;
-        for op in &ops[from..] {
-            state.met = *op == Op::Meet;
-            state.prepared |= *op == Op::Begin;
-            if state.met {
-                state.meetings.push(state.passed);
-            }
-            if state.prepared {
-                state.passed += instructions(op);
-            }
-        }
-    }
-
-    /// Lets a thread go on, unseen, until it `stops` or has come to so many meetings.
-    fn pass(&mut self, thread: u32, meetings: usize, stops: impl Fn(&Thread) -> bool) {
-        let mut unseen = std::mem::take(&mut self.unseen);
-        loop {
-            let state = &self.threads[thread as usize];
-            if state.over || state.meetings.len() >= meetings || stops(state) {
-                break;
-            }
-            unseen.clear();
-            self.take(thread, &mut unseen);
-        }
-        self.unseen = unseen;
-    }
-
-    /// Lets all threads go on, unseen, from meeting to meeting, until any of them is prepared
-    /// and `stops`.
-    fn pass_over(&mut self, stops: impl Fn(&Thread) -> bool) {
-        self.bring(left(&self.threads), |_| true);
-        let stopped = |state: &Thread| state.prepared && stops(state);
-        for meetings in left(&self.threads) + 1.. {
-            for thread in 0..self.threads.len() as u32 {
-                self.pass(thread, meetings, stopped);
-            }
-            if self.threads.iter().any(stopped) || self.threads.iter().all(|state| state.over) {
-                break;
-            }
-        }
-        let left = left(&self.threads);
-        for state in &mut self.threads {
-            state.owes = state.met && state.meetings.len() > left;
-            state.given = state.passed;
-        }
-    }
-
-    /// Brings to so many meetings whoever `comes`.
-    fn bring(&mut self, meetings: usize, comes: impl Fn(&Thread) -> bool) {
-        for thread in 0..self.threads.len() {
-            if comes(&self.threads[thread]) {
-                self.pass(thread as u32, meetings, |_| false);
-            }
-        }
-    }
-
-    /// Whether no thread has anything left of the piece, and `thread` was at the same meetings
-    /// as the others: nobody may come to it earlier for having been asked later.
-    fn is_over(&self, thread: usize) -> bool {
-        let mut threads = self.threads.iter().filter(|state| !state.over);
-        let told = self.threads[thread].told;
-        threads.all(|state| state.through && state.told <= told)
-    }
-
-    /// Whether no piece comes after this one.
-    const fn is_last(&self) -> bool {
-        self.piece + 1 == self.pieces
+    /// Whether no thread has anything left of the piece.
+    fn is_over(&self) -> bool {
+        let mut threads = self.through.iter().zip(&self.walk.states);
+        threads.all(|(&through, state)| through || state.is_over())
     }
 
     /// Passes over what lies before the next piece.
     fn go_on(&mut self) {
         self.piece += 1;
-        let piece = self.piece;
-        self.pass_over(|state| state.passed >= state.begins[piece]);
-        for state in &mut self.threads {
-            (state.begin, state.through) = (state.passed, false);
-        }
+        self.walk.go_to(&self.pieces[self.piece][0]);
+        self.through.fill(false);
     }
 
-    /// Gives out what was taken of a thread, as far as it belongs to the piece.
-    fn give(&mut self, thread: usize, taken: &[Op], ops: &mut Vec<Op>) {
-        let (each, state) = (self.each, &mut self.threads[thread]);
-        for op in taken {
-            if state.given >= state.begin && !state.begun {
-                state.begun = true;
-                ops.extend([Op::Begin, Op::Meet]);
+    /// Gives out what comes next of a thread's piece, up to a meeting; whether all of it was.
+    fn give(&mut self, thread: usize, ops: &mut Vec<Op>) -> bool {
+        let end = self.pieces[self.piece][1][thread];
+        let room = ops.len() + BATCH;
+        while ops.len() < room {
+            if self.walk.states[thread].has_reached(end) {
+                return true;
             }
-            if state.given >= state.begin + each {
-                state.through = true;
+            let Some(op) = self.walk.next(thread) else {
+                return true;
+            };
+            if op != Op::Begin {
+                ops.push(op);
+            }
+            if op == Op::Meet {
                 break;
             }
-            state.given += instructions(op);
-            ops.push(*op);
         }
+        false
     }
+}
+
+/// Operations that are given out at once.
+const BATCH: usize = 512;
+
+/// Where what warms up of a program of so many instructions begins and ends, then each piece.
+fn bounds(whole: u64, extent: Extent) -> Vec<[u64; 2]> {
+    let warm = extent.instructions.min(whole / 2);
+    let measured = extent.instructions.min(whole - warm);
+    let pieces = u64::from(extent.pieces).min(measured).max(1);
+    let each = measured / pieces;
+    let begin = |piece: u64| {
+        let middle = u128::from(whole - warm) * u128::from(2 * piece + 1);
+        warm + (middle / u128::from(2 * pieces)) as u64 - each / 2
+    };
+    let pieces = (0..pieces).map(|piece| [begin(piece), begin(piece) + each]);
+    let first = begin(0);
+    std::iter::once([first - warm, first])
+        .chain(pieces)
+        .collect()
 }
 
 impl Program for Section {
     fn threads(&self) -> u32 {
-        self.program.threads()
+        self.through.len() as u32
     }
 
     fn footprint(&self) -> Bytes {
-        self.program.footprint()
+        self.walk.program.footprint()
     }
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
         let index = thread as usize;
-        if self.threads[index].through && !self.is_last() && self.is_over(index) {
+        if self.through[index] && self.is_over() && self.piece + 1 < self.pieces.len() {
             self.go_on();
         }
-        let last = self.is_last();
-        let state = &mut self.threads[index];
-        if state.over || state.through && last {
-            return false;
-        }
-        if state.through || std::mem::take(&mut state.owes) {
-            state.told += 1;
-            ops.push(Op::Meet);
+        debug_assert!(
+            !self.through[index] || self.piece + 1 == self.pieces.len(),
+            "asked before the others met"
+        );
+        self.through[index] = self.through[index] || self.give(index, ops);
+        if !self.through[index] {
             return true;
         }
-        // Who is through has to have been at the meeting that this one is about to leave.
-        let meetings = state.meetings.len();
-        self.bring(meetings, |other| other.through);
-        let mut taken = std::mem::take(&mut self.unseen);
-        taken.clear();
-        self.take(thread, &mut taken);
-        let from = ops.len();
-        self.give(index, &taken, ops);
-        self.unseen = taken;
-        let state = &mut self.threads[index];
-        if state.through && !state.over && !last {
-            ops.push(Op::Meet);
+        let last = self.piece + 1 == self.pieces.len();
+        match self.piece {
+            _ if last || self.walk.states[index].is_over() => return false,
+            0 => ops.extend([Op::Begin, Op::Meet]),
+            _ => ops.push(Op::Meet),
         }
-        state.told += ops[from..].iter().filter(|op| **op == Op::Meet).count();
-        let ends = state.over || state.through && last;
-        !ends
+        true
     }
 }
 
@@ -301,11 +291,18 @@ impl Program for Section {
 mod tests {
     use super::*;
 
-    /// Threads that each do 100 rounds of a load and ten instructions and then meet, of
-    /// which the first five rounds prepare. It notes who was asked beyond a meeting that
-    /// others had not come to.
+    const ROUNDS: u64 = 100;
+
+    /// Threads that each do a load and some more instructions in each of 100 rounds, and then
+    /// meet; the first five rounds prepare. It notes who was asked beyond a meeting that others
+    /// had not come to.
     struct Rounds {
+        /// Where each is.
         round: Vec<u64>,
+        /// Instructions, beside the load, of a thread in a round; none if it rests.
+        work: fn(usize, u64) -> Option<u32>,
+        /// When a thread ends.
+        ends: fn(usize) -> u64,
     }
 
     impl Program for Rounds {
@@ -316,25 +313,39 @@ mod tests {
             Bytes(1 << 20)
         }
         fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
-            let round = self.round[thread as usize];
-            let least = self.round.iter().min();
-            assert!(
-                least.is_some_and(|&least| least + 1 > round),
-                "asked before others met"
-            );
-            self.round[thread as usize] += 1;
-            let load = Op::Load {
-                at: 4096 * round,
-                size: 8,
-                after: 0,
-            };
-            ops.extend([Op::Compute(10), load]);
+            let thread = thread as usize;
+            let (round, end) = (self.round[thread], (self.ends)(thread));
+            let live =
+                (0..self.round.len()).filter(|&other| self.round[other] < (self.ends)(other));
+            let least = live.map(|other| self.round[other]).min();
+            let met = least.is_none_or(|least| least + 1 > round);
+            assert!(met, "asked before others met");
+            self.round[thread] += 1;
+            if let Some(work) = (self.work)(thread, round) {
+                let (at, size, after) = (4096 * round, 8, 0);
+                ops.extend([Op::Compute(work), Op::Load { at, size, after }]);
+            }
             if round == 4 {
                 ops.push(Op::Begin);
             }
             ops.push(Op::Meet);
-            round + 1 < 100
+            round + 1 < end
         }
+    }
+
+    fn rounds(
+        threads: usize,
+        work: fn(usize, u64) -> Option<u32>,
+        ends: fn(usize) -> u64,
+    ) -> impl Fn() -> Box<dyn Program> {
+        move || {
+            let round = vec![0; threads];
+            Box::new(Rounds { round, work, ends })
+        }
+    }
+
+    fn alike(threads: usize) -> impl Fn() -> Box<dyn Program> {
+        rounds(threads, |_, _| Some(10), |_| ROUNDS)
     }
 
     fn extent(instructions: u64, pieces: u32) -> Extent {
@@ -345,23 +356,40 @@ mod tests {
     }
 
     /// Runs it as a machine does: whoever stands where all meet waits for those that live.
-    fn run(mut section: Section) -> Vec<Vec<Op>> {
-        let threads = section.threads() as usize;
-        let mut all: Vec<Vec<Op>> = vec![Vec::new(); threads];
-        let mut live = vec![true; threads];
-        while live.contains(&true) {
-            for (thread, ops) in all.iter_mut().enumerate() {
-                let meets = |ops: &[Op]| ops.iter().filter(|op| **op == Op::Meet).count();
-                let before = meets(ops);
-                while live[thread] && meets(ops) == before {
-                    live[thread] = section.next(thread as u32, ops);
+    /// Whether the last is asked first changes nothing.
+    fn run(make: impl Fn() -> Box<dyn Program>, extent: Extent) -> Vec<Vec<Op>> {
+        let run = |backwards: bool| {
+            let mut section = Section::new(&make, extent);
+            let threads = section.threads() as usize;
+            let mut all: Vec<Vec<Op>> = vec![Vec::new(); threads];
+            let mut live = vec![true; threads];
+            while live.contains(&true) {
+                for turn in 0..threads {
+                    let thread = if backwards { threads - 1 - turn } else { turn };
+                    let (ops, live) = (&mut all[thread], &mut live[thread]);
+                    while *live {
+                        *live = section.next(thread as u32, ops);
+                        if ops.last() == Some(&Op::Meet) {
+                            break;
+                        }
+                    }
                 }
             }
-        }
-        all
+            all
+        };
+        let forwards = run(false);
+        assert_eq!(forwards, run(true));
+        forwards
     }
 
-    /// The rounds of which `ops` has loads.
+    /// What warms up and what is measured.
+    fn split(ops: &[Op]) -> [&[Op]; 2] {
+        let begin = ops.iter().position(|op| *op == Op::Begin);
+        let (warm, measured) = ops.split_at(begin.unwrap_or(ops.len()));
+        [warm, measured]
+    }
+
+    /// The rounds of which there are loads.
     fn rounds_of(ops: &[Op]) -> Vec<u64> {
         let at = |op: &Op| match op {
             Op::Load { at, .. } => Some(at / 4096),
@@ -370,106 +398,128 @@ mod tests {
         ops.iter().filter_map(at).collect()
     }
 
-    fn rounds(threads: usize) -> impl Fn() -> Box<dyn Program> {
-        move || {
-            Box::new(Rounds {
-                round: vec![0; threads],
-            })
-        }
+    fn sum(ops: &[Op]) -> u64 {
+        ops.iter().map(instructions).sum()
     }
 
     #[test]
     fn one_piece_is_the_middle_and_warms_up_as_long_as_it_measures() {
-        for ops in run(Section::new(rounds(4), extent(4 * 110, 1))) {
-            let begin = ops.iter().position(|op| *op == Op::Begin).unwrap();
-            // Of 95 rounds that it measures, as many are before as after: 42.5.
-            assert_eq!(rounds_of(&ops[..begin]), (38..47).collect::<Vec<u64>>());
-            assert_eq!(rounds_of(&ops[begin..]), (47..57).collect::<Vec<u64>>());
+        // Of 95 rounds after the preparation ten warm up; the middle of the others is 52.5.
+        for ops in run(alike(4), extent(4 * 110, 1)) {
+            let [warm, measured] = split(&ops);
+            assert_eq!(rounds_of(warm), (42..52).collect::<Vec<u64>>());
+            assert_eq!(rounds_of(measured), (52..62).collect::<Vec<u64>>());
         }
     }
 
     #[test]
-    fn pieces_lie_in_the_middle_of_equal_shares() {
-        for ops in run(Section::new(rounds(4), extent(4 * 22 * 5, 5))) {
-            let begin = ops.iter().position(|op| *op == Op::Begin).unwrap();
-            // Five rounds prepare, and a share is 19; a piece of two begins with a round.
-            let first = [13, 33, 52, 71, 90];
-            let pieces = first.iter().flat_map(|&at| [at, at + 1]);
-            let wanted: Vec<u64> = pieces.collect();
-            assert_eq!(rounds_of(&ops[begin..]), wanted);
+    fn pieces_lie_in_the_middle_of_equal_shares_of_what_does_not_warm_up() {
+        for ops in run(alike(4), extent(4 * 22 * 5, 5)) {
+            let [warm, measured] = split(&ops);
+            assert_eq!(rounds_of(warm).len(), 10);
+            // Shares of 17 rounds, of which the two in the middle are measured.
+            let first = [22, 39, 56, 73, 90];
+            let wanted: Vec<u64> = first.iter().flat_map(|&at| [at, at + 1]).collect();
+            assert_eq!(rounds_of(measured), wanted);
         }
     }
 
     #[test]
-    fn a_program_that_is_shorter_is_run_to_its_end() {
-        for pieces in [1, 2, 7] {
-            let all = run(Section::new(rounds(2), extent(1 << 40, pieces)));
-            for ops in all {
-                assert_eq!(rounds_of(&ops).len(), 95, "{pieces}");
+    fn half_of_a_short_program_warms_up_and_half_is_measured() {
+        for pieces in [1, 2, 7, 1024] {
+            for ops in run(alike(2), extent(1 << 40, pieces)) {
+                // Pieces are of whole instructions, so that the last may miss one.
+                let all: Vec<u64> = (5..100).collect();
+                assert!(all.starts_with(&rounds_of(&ops)) && rounds_of(&ops).len() >= 94);
+                let [warm, measured] = split(&ops);
+                assert!(sum(warm).abs_diff(sum(measured)) <= 22, "{pieces}");
             }
         }
-        // As many instructions as there are, in pieces that touch.
-        for ops in run(Section::new(rounds(2), extent(2 * 95 * 11, 5))) {
-            assert_eq!(rounds_of(&ops), (5..100).collect::<Vec<u64>>());
-        }
     }
 
-    /// As rounds, but the first thread has more to do in each.
-    struct Uneven(Rounds);
-
-    impl Program for Uneven {
-        fn threads(&self) -> u32 {
-            self.0.threads()
-        }
-        fn footprint(&self) -> Bytes {
-            self.0.footprint()
-        }
-        fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
-            if thread == 0 {
-                ops.push(Op::Compute(50));
-            }
-            self.0.next(thread, ops)
-        }
-    }
-
-    fn uneven() -> Box<dyn Program> {
-        Box::new(Uneven(Rounds { round: vec![0; 3] }))
-    }
-
-    /// One thread is through long before the others, which still meet it.
+    /// Whatever threads do, so much is measured of all together as was asked for, in as many
+    /// pieces, and all of a piece are in the same rounds.
     #[test]
-    fn who_is_through_is_brought_to_the_meetings_of_the_others() {
-        let all = run(Section::new(uneven, extent(3 * 220, 1)));
-        let counts: Vec<usize> = all.iter().map(|ops| rounds_of(ops).len()).collect();
-        // All begin in one round, and of the first each round has more instructions.
-        assert!(
-            counts[0] < counts[1] && counts[1] == counts[2],
-            "{counts:?}"
-        );
+    fn a_piece_is_the_same_part_of_the_program_whatever_its_threads_do() {
+        type Work = fn(usize, u64) -> Option<u32>;
+        let works: [(&str, Work, fn(usize) -> u64); 6] = [
+            ("alike", |_, _| Some(10), |_| ROUNDS),
+            (
+                "one does more",
+                |thread, _| Some(if thread == 0 { 60 } else { 10 }),
+                |_| ROUNDS,
+            ),
+            (
+                "one alone in the middle",
+                |thread, round| (thread == 0 || !(30..70).contains(&round)).then_some(10),
+                |_| ROUNDS,
+            ),
+            (
+                "one in odd rounds",
+                |thread, round| (thread != 1 || round % 2 == 1).then_some(10),
+                |_| ROUNDS,
+            ),
+            (
+                "one never",
+                |thread, _| (thread != 2).then_some(10),
+                |_| ROUNDS,
+            ),
+            (
+                "one ends early",
+                |_, _| Some(10),
+                |thread| if thread == 1 { 20 } else { ROUNDS },
+            ),
+        ];
+        for (name, work, ends) in works {
+            let make = rounds(3, work, ends);
+            let all = Way::of(make()).instructions();
+            let ops = run(&make, extent(all / 5, 4));
+            let [mut warmed, mut measured] = [0; 2];
+            for ops in &ops {
+                let [warm, rest] = split(ops);
+                warmed += sum(warm);
+                measured += sum(rest);
+            }
+            // No thread is more than an operation beyond the end of a piece.
+            assert!(
+                measured.abs_diff(all / 5) <= 4 * 3 * 61,
+                "{name}: {measured} of {all}"
+            );
+            assert!(
+                warmed.abs_diff(all / 5) <= 3 * 61,
+                "{name}: {warmed} of {all}"
+            );
+            let pieces = |ops: &[Op]| {
+                let rounds = rounds_of(split(ops)[1]);
+                let gaps = rounds
+                    .windows(2)
+                    .filter(|pair| pair[1] > pair[0] + 2)
+                    .count();
+                (gaps + 1, rounds.first().copied(), rounds.last().copied())
+            };
+            // The first works in all rounds.
+            assert_eq!(
+                pieces(&ops[0]).0,
+                4,
+                "{name}: {:?}",
+                rounds_of(split(&ops[0])[1])
+            );
+        }
     }
 
-    /// Each meeting of the machine's is of all threads, also if one is through with its piece,
-    /// and no load of a piece is before the others have begun it.
     #[test]
-    fn pieces_begin_together() {
-        let all = run(Section::new(uneven, extent(3 * 220 * 4, 4)));
-        let gaps = |ops: &Vec<Op>| {
-            let (mut last, mut meets, mut gaps) = (None, 0, Vec::new());
-            for op in &ops[ops.iter().position(|op| *op == Op::Begin).unwrap()..] {
-                meets += usize::from(*op == Op::Meet);
-                let Op::Load { at, .. } = op else { continue };
-                let round = at / 4096;
-                if last.is_some_and(|last| round > last + 1) {
-                    gaps.push((meets, round));
-                }
-                last = Some(round);
-            }
-            gaps
-        };
-        let all: Vec<_> = all.iter().map(gaps).collect();
-        assert_eq!(all[1].len(), 3, "{all:?}");
-        assert_eq!(all[1], all[2]);
-        // The first is in the same round after as many meetings.
-        assert_eq!(all[0], all[1]);
+    fn a_phase_is_measured_as_far_as_it_is_the_programs() {
+        // Of 95 rounds 40 are of the first alone.
+        let serial: fn(usize, u64) -> Option<u32> =
+            |thread, round| (thread == 0 || !(30..70).contains(&round)).then_some(10);
+        let make = rounds(4, serial, |_| ROUNDS);
+        let all = Way::of(make()).instructions() as f64;
+        let ops = run(make, extent(all as u64 / 4, 16));
+        let within = |round: &u64| (30..70).contains(round);
+        let rounds = rounds_of(split(&ops[0])[1]);
+        let alone = rounds.iter().filter(|round| within(round)).count() as f64 * 11.0;
+        let measured: u64 = ops.iter().map(|ops| sum(split(ops)[1])).sum();
+        let (found, wanted) = (alone / measured as f64, 40.0 * 11.0 / all);
+        assert!((found / wanted - 1.0).abs() < 0.3, "{found} for {wanted}");
     }
 }

@@ -121,10 +121,12 @@ impl Workload {
                 found: name.to_owned(),
             });
         };
-        let unknown = value == REPLAYED && self.replayed().is_none();
+        let unknown = (param.name, value) == ("footprint", REPLAYED) && self.replayed().is_none();
         if unknown || !param.unit.accepts(value) {
             let expected = match unknown {
-                true => "a size, as its published data do not have it".to_owned(),
+                true => {
+                    "a size: what the paper's simulator touched of it is not published".to_owned()
+                }
                 false => param.unit.expectation(),
             };
             return Err(WorkloadError::Value {
