@@ -141,7 +141,7 @@ fn an_operation_is_of_the_member_that_was_asked() {
     let (mut done, mut now) = ([0_u64; 2], Ns::ZERO);
     let mut ready: Vec<ThreadId> = (0..source.threads()).map(ThreadId).collect();
     while let Some(thread) = ready.pop() {
-        now = now + Ns(1_000);
+        now += Ns(1_000);
         let turn = source.next(thread, now);
         while source.finished().is_some() {
             done[source.member(thread)] += 1;
