@@ -265,6 +265,7 @@ fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {
     listing(&columns, &rows, style)
         + "\nThose of files need a file system: flashloom run ext4@block --workload varmail\n\
            Those in memory run on a memory system: flashloom memory --all --workload bfs\n\
+           Several of files beside each other: flashloom run ext4@block --workload 'db=ycsb-a & log=append'\n\
            Parameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
            The parameters of one: flashloom workloads randwrite\n"
 }

@@ -6,6 +6,7 @@
 use hdrhistogram::Histogram;
 use report::record;
 use ssd::IoError;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use units::Ns;
 use workload::Op;
@@ -159,19 +160,20 @@ impl Meter {
     }
 
     pub(crate) fn latencies(&self) -> record::LatencySet {
-        latencies(OPS.iter().map(|(_, name)| *name).zip(&self.tallies))
+        let names = OPS.iter().map(|(_, name)| Cow::Borrowed(*name));
+        latencies(names.zip(&self.tallies))
     }
 }
 
 /// The latencies of all kinds together, and of each that there was.
 pub(crate) fn latencies<'a>(
-    tallies: impl Iterator<Item = (&'a str, &'a Tally)>,
+    tallies: impl Iterator<Item = (Cow<'static, str>, &'a Tally)>,
 ) -> record::LatencySet {
     let mut all = Tally::default();
     let mut by_op = BTreeMap::new();
     for (name, tally) in tallies.filter(|(_, tally)| tally.count() > 0) {
         all.merge(tally);
-        by_op.insert(name.to_owned(), tally.record());
+        by_op.insert(name.into_owned(), tally.record());
     }
     record::LatencySet {
         all: all.record(),

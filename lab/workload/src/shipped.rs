@@ -5,6 +5,7 @@
 
 use crate::describe::{Preset, TRACE};
 use crate::files::CALLS;
+use crate::files::beside::{BETWEEN, Part, parts};
 use std::io::{self, Write};
 use std::path::Path;
 use tempfile::NamedTempFile;
@@ -83,14 +84,15 @@ pub static ALL: [&Shipped; 6] = [
 ];
 
 /// A workload as it was asked for, and as the library reads it: what is shipped
-/// lies in a file for as long as this lives.
+/// lies in files for as long as this lives.
 #[derive(Debug)]
 pub struct Asked {
     /// As it was asked for.
     pub told: String,
     /// As [`crate::Workload::parse`] reads it.
     pub text: String,
-    file: Option<(&'static Shipped, NamedTempFile)>,
+    files: Vec<(&'static Shipped, NamedTempFile)>,
+    size: Option<Bytes>,
 }
 
 impl Asked {
@@ -98,45 +100,72 @@ impl Asked {
     /// again.
     #[must_use]
     pub fn named(&self, workload: &str) -> String {
-        match &self.file {
-            Some((shipped, file)) => {
-                workload.replace(&file.path().display().to_string(), shipped.name)
-            }
-            None => workload.to_owned(),
-        }
+        let named = |text: String, (shipped, file): &(&Shipped, NamedTempFile)| {
+            let path = file.path().display().to_string();
+            let member = format!("{0}={path}", shipped.name);
+            let text = match self.told.contains(&format!("{0}={0}", shipped.name)) {
+                true => text,
+                false => text.replace(&member, shipped.name),
+            };
+            text.replace(&path, shipped.name)
+        };
+        self.files.iter().fold(workload.to_owned(), named)
     }
 
     /// The workload `told`: a preset, a name of what is shipped or a file, with
-    /// parameters.
+    /// parameters; or several of files beside each other.
     ///
     /// # Errors
     /// If what is shipped cannot be laid into a file.
     pub fn new(told: &str) -> io::Result<Self> {
+        let mut asked = Self {
+            told: told.to_owned(),
+            text: String::new(),
+            files: Vec::new(),
+            size: None,
+        };
+        let Some(parts) = parts(told) else {
+            let (text, size) = asked.unpack(told, false)?;
+            (asked.text, asked.size) = (text, size.map(Bytes));
+            return Ok(asked);
+        };
+        let (mut texts, mut sizes) = (Vec::new(), Vec::new());
+        for Part { name, text } in parts {
+            let (text, size) = asked.unpack(text, name.is_none())?;
+            texts.push(name.map_or(text.clone(), |name| format!("{name}={text}")));
+            sizes.push(size);
+        }
+        asked.text = texts.join(BETWEEN);
+        asked.size = sizes.into_iter().sum::<Option<u64>>().map(Bytes);
+        Ok(asked)
+    }
+
+    /// One workload as the library reads it, called as what is shipped if it `names` that,
+    /// and the bytes of the drive that it was made for.
+    fn unpack(&mut self, told: &str, names: bool) -> io::Result<(String, Option<u64>)> {
         let (name, params) = told.split_once(':').unwrap_or((told, ""));
         let shipped = ALL.into_iter().find(|shipped| shipped.name == name);
         let Some(shipped) = shipped.filter(|_| !Path::new(told).is_file()) else {
-            let (told, text) = (told.to_owned(), told.to_owned());
-            return Ok(Self {
-                told,
-                text,
-                file: None,
-            });
+            return Ok((told.to_owned(), None));
         };
         let file =
             unpacked(shipped).map_err(|e| io::Error::other(format!("a temporary file: {e}")))?;
         let colon = if params.is_empty() { "" } else { ":" };
-        let text = format!("{}{colon}{params}", file.path().display());
-        Ok(Self {
-            told: told.to_owned(),
-            text,
-            file: Some((shipped, file)),
-        })
+        let called = if names {
+            format!("{name}=")
+        } else {
+            String::new()
+        };
+        let text = format!("{called}{}{colon}{params}", file.path().display());
+        self.files.push((shipped, file));
+        Ok((text, shipped.size.map(|size| size.0)))
     }
 
-    /// Bytes of the drive that it was made for, if it is one that is shipped.
+    /// Bytes of the drive that it was made for, if all of it is shipped: for several beside
+    /// each other as many as for all.
     #[must_use]
-    pub fn size(&self) -> Option<Bytes> {
-        self.file.as_ref().and_then(|(shipped, _)| shipped.size)
+    pub const fn size(&self) -> Option<Bytes> {
+        self.size
     }
 }
 

@@ -40,11 +40,12 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
     /// are booked by `origins`. Times count from now. Intervals are tallied too
     /// if `sampled`.
     pub fn start(sim: &Sim, vfs: &Vfs<B>, source: S, origins: Origins, sampled: bool) -> Rc<Self> {
+        let meter = FileMeter::new(source.members(), sampled);
         let drive = Rc::new(Self {
             sim: sim.clone(),
             vfs: vfs.clone(),
             source: RefCell::new(source),
-            meter: RefCell::new(FileMeter::new(sampled)),
+            meter: RefCell::new(meter),
             slots: RefCell::default(),
             origins: RefCell::new(origins),
             processes: RefCell::default(),
@@ -173,8 +174,9 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         }
         let now = self.sim.now().since(self.start);
         let turn = self.source.borrow_mut().next(thread, now);
+        let member = self.source.borrow().member(thread);
         while let Some((kind, latency)) = self.source.borrow_mut().finished() {
-            self.meter.borrow_mut().add_operation(kind, latency);
+            self.meter.borrow_mut().add_operation(member, kind, latency);
         }
         self.pass_on();
         turn
@@ -190,9 +192,11 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
     ) {
         let now = self.sim.now();
         let at = now.since(self.start);
+        let member = self.source.borrow().member(thread);
+        let times = (now.since(begin), at);
         self.meter
             .borrow_mut()
-            .add(call, now.since(begin), at, result, expect);
+            .add((member, call), times, result, expect);
         self.source.borrow_mut().ended(thread, result);
         self.pass_on();
     }

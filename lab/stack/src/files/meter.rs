@@ -2,6 +2,7 @@
 
 use crate::meter::Tally;
 use report::record;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use units::Ns;
 use workload::files::{Call, Errno};
@@ -11,6 +12,9 @@ const KINDS: usize = 64;
 
 /// Every call that ended.
 pub struct FileMeter {
+    /// The workloads beside each other, by name; none if there is one.
+    members: Vec<String>,
+    /// By member, then by kind of call.
     tallies: Vec<Option<Box<Tally>>>,
     /// Since the last sample, where a timeline is wanted.
     pub(crate) interval: Option<Tally>,
@@ -20,8 +24,8 @@ pub struct FileMeter {
     pub mismatches: BTreeMap<Mismatch, u64>,
     /// Calls that ended as they should.
     pub completed: u64,
-    /// Operations of a storage engine, by kind.
-    operations: BTreeMap<&'static str, Tally>,
+    /// Operations of a storage engine, by member and kind.
+    operations: BTreeMap<(usize, &'static str), Tally>,
     /// When the last one ended.
     pub last: Ns,
     /// Bytes that programs read.
@@ -64,10 +68,12 @@ fn name_of(number: u8) -> &'static str {
 }
 
 impl FileMeter {
-    /// A meter, which also tallies each interval if `sampled`.
-    pub(crate) fn new(sampled: bool) -> Self {
+    /// A meter for `members` beside each other, or for one workload if there are none;
+    /// it also tallies each interval if `sampled`.
+    pub(crate) fn new(members: &[String], sampled: bool) -> Self {
         Self {
-            tallies: (0..KINDS).map(|_| None).collect(),
+            members: members.to_vec(),
+            tallies: (0..KINDS * members.len().max(1)).map(|_| None).collect(),
             interval: sampled.then(Tally::default),
             errors: BTreeMap::new(),
             mismatches: BTreeMap::new(),
@@ -79,12 +85,11 @@ impl FileMeter {
         }
     }
 
-    /// Counts `call`, which took `latency` and ended at `now`.
+    /// Counts `call` of `member`, which took `latency` and ended at `now`.
     pub(crate) fn add(
         &mut self,
-        call: &Call,
-        latency: Ns,
-        now: Ns,
+        (member, call): (usize, &Call),
+        (latency, now): (Ns, Ns),
         result: Result<u64, Errno>,
         expect: Option<Result<u64, Errno>>,
     ) {
@@ -101,7 +106,7 @@ impl FileMeter {
             (Ok(count), _) => self.count_bytes(call, count),
         }
         self.completed += 1;
-        self.tallies[usize::from(number)]
+        self.tallies[member * KINDS + usize::from(number)]
             .get_or_insert_default()
             .add(latency);
         if let Some(interval) = &mut self.interval {
@@ -155,31 +160,48 @@ impl FileMeter {
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let kind = Call::KINDS.iter().find(|(_, n)| *n == name);
-        let tally = kind.and_then(|(number, _)| self.tallies[usize::from(*number)].as_ref());
-        tally.map_or(0, |tally| tally.count())
+        let members = self.tallies.chunks(KINDS);
+        let tallies = members.filter_map(|of| of[usize::from(kind?.0)].as_ref());
+        tallies.map(|tally| tally.count()).sum()
     }
 
-    /// Latencies by the name of the call.
+    /// Latencies by the name of the call; of members beside each other, by the name of
+    /// the member and that.
     #[must_use]
     pub fn latencies(&self) -> record::LatencySet {
-        let kinds = Call::KINDS.iter();
-        let tallies = kinds.filter_map(|(number, name)| {
-            let tally = self.tallies[usize::from(*number)].as_deref()?;
-            Some((*name, tally))
+        let members = self.tallies.chunks(KINDS).enumerate();
+        let tallies = members.flat_map(|(member, of)| {
+            Call::KINDS.iter().filter_map(move |(number, name)| {
+                let tally = of[usize::from(*number)].as_deref()?;
+                Some((self.named(member, name), tally))
+            })
         });
         crate::meter::latencies(tallies)
     }
 
-    /// Counts an operation of a storage engine.
-    pub(crate) fn add_operation(&mut self, kind: &'static str, latency: Ns) {
-        self.operations.entry(kind).or_default().add(latency);
+    /// Counts an operation of a storage engine, which is that of `member`.
+    pub(crate) fn add_operation(&mut self, member: usize, kind: &'static str, latency: Ns) {
+        let tally = self.operations.entry((member, kind)).or_default();
+        tally.add(latency);
     }
 
-    /// Latencies of operations of a storage engine, by kind.
+    /// Latencies of operations of a storage engine, by kind; with the name of the member
+    /// before it where members are beside each other.
     pub(crate) fn operations(&self) -> BTreeMap<String, record::Latency> {
         let tallies = self.operations.iter();
-        let named = tallies.map(|(kind, tally)| ((*kind).to_owned(), tally.record()));
+        let named = tallies.map(|((member, kind), tally)| {
+            let name = self.named(*member, kind).into_owned();
+            (name, tally.record())
+        });
         named.collect()
+    }
+
+    /// What `kind` of `member` is told as.
+    fn named(&self, member: usize, kind: &'static str) -> Cow<'static, str> {
+        match self.members.get(member) {
+            Some(name) => Cow::Owned(format!("{name} {kind}")),
+            None => Cow::Borrowed(kind),
+        }
     }
 
     /// Failures by reason, in words.

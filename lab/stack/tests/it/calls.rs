@@ -14,6 +14,7 @@ use workload::files::{
     Call, Entry, EntryKind, Errno, Event, Fd, FileWorkload, Lock, Mode, Names, OpenFlags,
     RenameHow, Source, Step, Target, Thread, ThreadId,
 };
+use workload::shipped::Asked;
 
 fn mount(kernel: &Kernel) -> Vfs<MemFs> {
     let (config, clock) = (CacheConfig::default(), Clock::default());
@@ -75,6 +76,41 @@ fn generators_run_without_a_failed_call() {
         );
         vfs.check();
     }
+}
+
+/// Two that recordings name, whose threads and strings come as they are read, and a store.
+#[test]
+fn members_beside_each_other_are_counted_apart() {
+    let recording = "sqlite:think=no,ops=4000";
+    let store = "ycsb-a:records=300,ops=500,threads=2";
+    let told = format!("a={recording} & b={recording} & {store}");
+    let asked = Asked::new(&told).unwrap();
+    let (both, _vfs, _kernel) = generated(&asked.text);
+    let alone = Asked::new(recording).unwrap();
+    let (alone, ..) = generated(&alone.text);
+    let (both, alone) = (both.meter(), alone.meter());
+    assert_eq!((both.mismatched(), alone.mismatched()), (0, 0));
+    assert!(both.errors.is_empty(), "{:?}", both.errors);
+    let (told, own) = (both.latencies(), alone.latencies());
+    assert!(own.by_op.len() > 4, "{:?}", own.by_op.keys());
+    for (kind, latency) in &own.by_op {
+        for member in ["a", "b"] {
+            let beside = &told.by_op[&format!("{member} {kind}")];
+            assert_eq!(beside.count, latency.count, "{member} {kind}");
+        }
+    }
+    let counts = told.by_op.values().map(|latency| latency.count);
+    assert_eq!(
+        (counts.sum::<u64>(), both.completed),
+        (told.all.count, told.all.count)
+    );
+    let of_kind = told
+        .by_op
+        .iter()
+        .filter(|(kind, _)| kind.ends_with(" pread"));
+    let sum = of_kind.map(|(_, latency)| latency.count).sum::<u64>();
+    assert!(sum > own.by_op["pread"].count);
+    assert_eq!(both.count("pread"), sum);
 }
 
 #[test]

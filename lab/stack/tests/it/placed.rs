@@ -114,6 +114,35 @@ fn zones_by_rules_are_used_again_and_little_is_moved() {
     assert!(host < written * 11 / 10, "{host} for {written}");
 }
 
+/// Each is in a folder of its own, where rules find its files as anywhere.
+#[test]
+fn programs_beside_each_other_are_placed_and_told_apart() {
+    let run_of = |workload: &str| {
+        let run = done(&plan_of("shimmer@zns", 320, workload));
+        assert!(run.errors.is_empty(), "{:?}", run.errors);
+        run
+    };
+    let (db, log) = (format!("db={STORE}"), "log=append:size=1,bs=64k,ops=200");
+    let (alone, unplaced) = (run_of(&db), run_of(log));
+    let both = run_of(&format!("{db} & {log}"));
+    let written = |run: &Run| run.zones.unwrap().written_bytes;
+    assert!(written(&alone) > 3 * written(&unplaced), "{alone:#?}");
+    assert!(written(&both) * 10 > written(&alone) * 9);
+    let operations = |run: &Run| run.operations.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(operations(&both), ["db read", "db update"]);
+    assert_eq!(operations(&alone), operations(&both));
+    let (own, beside) = (&unplaced.latency_ns.by_op, &both.latency_ns.by_op);
+    assert_eq!(own["log pwrite"].count, beside["log pwrite"].count);
+    // One processor and one drive serve both.
+    let mean = |run: &Run| run.operations["db update"].mean;
+    assert!(
+        mean(&both) > mean(&alone),
+        "{} {}",
+        mean(&both),
+        mean(&alone)
+    );
+}
+
 /// What no rule names goes to conventional zones, which are as large as they are.
 #[test]
 fn a_full_ordinary_part_says_which_limit_it_is() {

@@ -19,6 +19,7 @@
 //!   for the last close, and may be taken again then.
 
 mod anything;
+pub mod beside;
 mod call;
 mod draw;
 mod field;

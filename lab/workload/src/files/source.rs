@@ -74,8 +74,19 @@ pub trait Source: Send {
     /// A parked thread that should ask again, each once.
     fn wake(&mut self) -> Option<ThreadId>;
 
+    /// The workloads beside each other that it is made of, by name; none if it is one.
+    fn members(&self) -> &[String] {
+        &[]
+    }
+
+    /// Which of [`Source::members`] `thread` is of; 0 if there are none.
+    fn member(&self, _: ThreadId) -> usize {
+        0
+    }
+
     /// An operation that [`Source::next`] has found to have ended, each once: its kind, and
     /// how long it took. Only of what makes several calls for one, as a storage engine.
+    /// It is one of the member whose thread was asked last.
     fn finished(&mut self) -> Option<(&'static str, Ns)> {
         None
     }
@@ -106,6 +117,14 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn process(&self, thread: ThreadId) -> u32 {
         (**self).process(thread)
+    }
+
+    fn members(&self) -> &[String] {
+        (**self).members()
+    }
+
+    fn member(&self, thread: ThreadId) -> usize {
+        (**self).member(thread)
     }
 
     fn next(&mut self, thread: ThreadId, now: Ns) -> Turn {

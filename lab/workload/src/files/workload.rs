@@ -1,9 +1,10 @@
 //! A workload of files by text: a preset with parameters, or a path to a
-//! filebench script or to a trace of file calls.
+//! filebench script or to a trace of file calls; or several beside each other.
 //!
 //! Invariant: what [`FileWorkload::parse`] accepts can be opened.
 
 use super::anything::Anything;
+use super::beside::{self, Beside};
 use super::flow::{Flow, OpKind, Program, script};
 use super::iozone::{Durable, IoZone};
 use super::personality::{self, Calls, Settings};
@@ -35,6 +36,7 @@ pub struct FileWorkload {
 #[derive(Clone, Debug)]
 enum Kind {
     Anything(Anything),
+    Beside(Vec<beside::Described>),
     IoZone(IoZone),
     Program(Program),
     Streams(Streams),
@@ -47,6 +49,9 @@ enum Kind {
 /// too.
 #[must_use]
 pub fn asks_for_files(text: &str) -> bool {
+    if beside::parts(text).is_some() {
+        return true;
+    }
     let name = text.split(':').next().unwrap_or_default();
     let path = existing(text).map_or(name, |(path, _)| path);
     let preset = PRESETS.iter().any(|p| p.name == name);
@@ -57,10 +62,16 @@ pub fn asks_for_files(text: &str) -> bool {
 impl FileWorkload {
     /// Reads a workload: `varmail:files=1000,threads=4`, `ycsb-a:engine=btree`,
     /// `mail.f:ops=10000`, `build.flt:think=no`. A name of a preset wins over a file of that name.
+    /// Several beside each other are `db=ycsb-a & varmail:threads=4`.
     ///
     /// # Errors
     /// One sentence that says what was expected, and what is near it.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
+        if let Some(parts) = beside::parts(text) {
+            let kind = Kind::Beside(beside::parse(text, &parts)?);
+            let text = text.to_owned();
+            return Ok(Self { text, kind });
+        }
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         let kind = match FILE_PRESETS.iter().find(|p| p.name == name) {
             Some(preset) => preset_kind(&Spec::parse(preset, name, params)?)?,
@@ -121,6 +132,7 @@ impl FileWorkload {
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
             Kind::Anything(anything) => Ok(anything.open(seed)),
+            Kind::Beside(members) => Ok(Box::new(Beside::open(members, seed)?)),
             Kind::IoZone(iozone) => Ok(iozone.open(seed)),
             Kind::Program(program) => {
                 let flow = Flow::new(program.clone(), seed);
