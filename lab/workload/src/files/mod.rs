@@ -19,6 +19,7 @@
 //!   for the last close, and may be taken again then.
 
 mod anything;
+mod cachebench;
 mod call;
 mod draw;
 mod field;

@@ -1,6 +1,7 @@
 //! Workloads of files, run on a small model of a file system.
 
 mod anything;
+mod cachebench;
 mod flows;
 mod model;
 mod scripts;

@@ -4,7 +4,7 @@ use sim::Seed;
 use std::collections::BTreeMap;
 use units::Ns;
 use workload::files::{
-    Call, EntryKind, Errno, Fd, FileWorkload, OpenFlags, Source, Target, ThreadId, Turn,
+    Allocation, Call, EntryKind, Errno, Fd, FileWorkload, OpenFlags, Source, Target, ThreadId, Turn,
 };
 
 const ENOENT: Errno = Errno(2);
@@ -94,8 +94,20 @@ impl Model {
             Call::Pread { fd, at, len } => self.io(fd, Some(at), len, false),
             Call::Pwrite { fd, at, len } => self.io(fd, Some(at), len, true),
             Call::Write { fd, len } => self.io(fd, None, len, true),
-            Call::Fsync { fd } | Call::Fdatasync { fd } | Call::Hint { fd, .. } => {
-                self.slots.get(&fd).map(|_| 0).ok_or(EBADF)
+            Call::Fsync { fd }
+            | Call::Fdatasync { fd }
+            | Call::Hint { fd, .. }
+            | Call::Advise { fd, .. } => self.slots.get(&fd).map(|_| 0).ok_or(EBADF),
+            Call::Fallocate {
+                fd,
+                how: Allocation::Extend,
+                at,
+                len,
+            } => {
+                let (file, _) = *self.slots.get(&fd).ok_or(EBADF)?;
+                let size = &mut self.sizes[file as usize];
+                *size = (*size).max(at + len);
+                Ok(0)
             }
             Call::Truncate {
                 of: Target::Open(fd),
