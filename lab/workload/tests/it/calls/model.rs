@@ -4,7 +4,7 @@ use sim::Seed;
 use std::collections::BTreeMap;
 use units::Ns;
 use workload::files::{
-    Allocation, Call, EntryKind, Errno, Fd, FileWorkload, OpenFlags, Source, Target, ThreadId, Turn,
+    Call, EntryKind, Errno, Fd, FileWorkload, OpenFlags, Source, Target, ThreadId, Turn,
 };
 
 const ENOENT: Errno = Errno(2);
@@ -78,6 +78,14 @@ impl Model {
         files.sum()
     }
 
+    /// Makes a file that is open at least so long.
+    fn extend(&mut self, fd: Fd, end: u64) -> Result<u64, Errno> {
+        let (file, _) = *self.slots.get(&fd).ok_or(EBADF)?;
+        let size = &mut self.sizes[file as usize];
+        *size = (*size).max(end);
+        Ok(0)
+    }
+
     pub(crate) fn do_call(&mut self, source: &dyn Source, call: &Call) -> Result<u64, Errno> {
         let path = |name| source.names().bytes(name).to_vec();
         match *call {
@@ -98,17 +106,7 @@ impl Model {
             | Call::Fdatasync { fd }
             | Call::Hint { fd, .. }
             | Call::Advise { fd, .. } => self.slots.get(&fd).map(|_| 0).ok_or(EBADF),
-            Call::Fallocate {
-                fd,
-                how: Allocation::Extend,
-                at,
-                len,
-            } => {
-                let (file, _) = *self.slots.get(&fd).ok_or(EBADF)?;
-                let size = &mut self.sizes[file as usize];
-                *size = (*size).max(at + len);
-                Ok(0)
-            }
+            Call::Fallocate { fd, at, len, .. } => self.extend(fd, at + len),
             Call::Truncate {
                 of: Target::Open(fd),
                 len,
