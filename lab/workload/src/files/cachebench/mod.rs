@@ -97,7 +97,7 @@ impl CacheBench {
         )?;
         let longest = items::Longest::of(&self.key_sizes, &self.value_sizes);
         self.check(&longest)
-            .map(|()| engine::Engine::new(self, sizes, seed))
+            .map(|()| engine::Engine::new(self, &sizes, seed))
     }
 
     fn check(&self, longest: &items::Longest) -> Result<(), String> {

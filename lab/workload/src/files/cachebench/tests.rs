@@ -168,9 +168,8 @@ fn what_is_read_and_written_is_blocks_of_the_files() {
     let run = run(&bench, 2);
     let mut fetched = 0_u64;
     for call in &run.calls {
-        let (fd, at, len) = match *call {
-            Call::Pread { fd, at, len } | Call::Pwrite { fd, at, len } => (fd, at, len),
-            _ => continue,
+        let (Call::Pread { fd, at, len } | Call::Pwrite { fd, at, len }) = *call else {
+            continue;
         };
         assert!(at.is_multiple_of(4_096) && len.is_multiple_of(4_096) && len > 0);
         let end = [bench.large_bytes(), bench.buckets() * BUCKET][fd.0 as usize];

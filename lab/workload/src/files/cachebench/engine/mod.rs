@@ -104,14 +104,14 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(bench: &CacheBench, ranges: (Ranges, Ranges), seed: Seed) -> Self {
+    pub(super) fn new(bench: &CacheBench, ranges: &(Ranges, Ranges), seed: Seed) -> Self {
         let mut rng = seed.stream("cachebench items");
         let regions = bench.large_bytes() / bench.region;
         let large = Large::new(regions, bench.region, bench.clean, bench.lru);
         let threads = bench.threads + bench.writers + 1;
         let client = |i| seed.child(u64::from(i)).stream("cachebench");
         let sizes = (0..bench.keys)
-            .map(|_| Size::draw(&ranges, &mut rng))
+            .map(|_| Size::draw(ranges, &mut rng))
             .collect();
         let mut engine = Self {
             names: Names::default(),
