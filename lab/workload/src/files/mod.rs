@@ -20,6 +20,7 @@
 
 mod anything;
 pub mod beside;
+mod cachebench;
 mod call;
 mod draw;
 mod field;

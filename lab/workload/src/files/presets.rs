@@ -5,6 +5,7 @@
 //! requests are those of the paper and of filebench's scripts.
 
 //= bytefs 5.1
+use super::cachebench;
 use crate::describe::table::{Param, Preset, param};
 use crate::describe::unit::Unit;
 
@@ -332,7 +333,7 @@ const YCSB: [Param; 17] = [
 
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
-pub static FILE_PRESETS: [Preset; 25] = [
+pub static FILE_PRESETS: [Preset; 26] = [
     Preset::of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -395,6 +396,12 @@ pub static FILE_PRESETS: [Preset; 25] = [
         "TPC-C as tpcc-mysql runs it on InnoDB: pages in place, a log, a doublewrite buffer",
         &[],
         &TPCC,
+    ),
+    Preset::of_files(
+        "cachebench",
+        "CacheLib's cachebench: a cache in memory, small items in buckets and large ones in regions",
+        &[TIME],
+        &cachebench::PARAMS,
     ),
     Preset::of_files(
         "create",

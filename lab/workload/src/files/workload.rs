@@ -5,6 +5,7 @@
 
 use super::anything::Anything;
 use super::beside::{self, Beside};
+use super::cachebench::CacheBench;
 use super::flow::{Flow, OpKind, Program, script};
 use super::iozone::{Durable, IoZone};
 use super::personality::{self, Calls, Settings};
@@ -37,6 +38,7 @@ pub struct FileWorkload {
 enum Kind {
     Anything(Anything),
     Beside(Vec<beside::Described>),
+    Cache(CacheBench),
     IoZone(IoZone),
     Program(Program),
     Streams(Streams),
@@ -133,6 +135,7 @@ impl FileWorkload {
         match &self.kind {
             Kind::Anything(anything) => Ok(anything.open(seed)),
             Kind::Beside(members) => Ok(Box::new(Beside::open(members, seed)?)),
+            Kind::Cache(cache) => cache.open(seed).map_err(|problem| self.refused(problem)),
             Kind::IoZone(iozone) => Ok(iozone.open(seed)),
             Kind::Program(program) => {
                 let flow = Flow::new(program.clone(), seed);
@@ -170,6 +173,9 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     }
     if spec.preset.name == "iozone" {
         return Ok(Kind::IoZone(iozone_of(spec)));
+    }
+    if spec.preset.name == "cachebench" {
+        return Ok(Kind::Cache(cachebench_of(spec)));
     }
     if spec.preset.name == "tpcc" {
         return Ok(Kind::Tpcc(tpcc_of(spec)));
@@ -340,6 +346,38 @@ fn tpcc_of(spec: &Spec) -> Tpcc {
         },
         binlog: spec.text("binlog") == "yes",
         io: spec.number("io"),
+        ops: spec.number("ops"),
+        until: until(spec),
+    }
+}
+
+fn cachebench_of(spec: &Spec) -> CacheBench {
+    let (yes, bytes) = (
+        |name| spec.text(name) == "yes",
+        |name| spec.value(name, length),
+    );
+    CacheBench {
+        keys: spec.number("keys"),
+        theta: spec.value("theta", theta),
+        key_sizes: spec.value("key", lengths),
+        key_weights: spec.value("key-weights", lengths),
+        value_sizes: spec.value("value", lengths),
+        value_weights: spec.value("value-weights", lengths),
+        gets: spec.value("get", percent),
+        sets: spec.value("set", percent),
+        lookaside: yes("lookaside"),
+        memory: bytes("memory"),
+        flash: bytes("flash"),
+        small: spec.value("small", percent),
+        small_max: bytes("small-max"),
+        region: bytes("region"),
+        clean: spec.number("clean"),
+        lru: spec.text("evict") == "lru",
+        admit: spec.value("admit", percent),
+        parcels: bytes("parcels"),
+        allocate: yes("allocate"),
+        threads: spec.number("threads") as u32,
+        writers: spec.number("writers") as u32,
         ops: spec.number("ops"),
         until: until(spec),
     }

@@ -2,6 +2,7 @@
 
 mod anything;
 mod beside;
+mod cachebench;
 mod flows;
 mod model;
 mod scripts;

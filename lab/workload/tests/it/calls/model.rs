@@ -78,6 +78,14 @@ impl Model {
         files.sum()
     }
 
+    /// Makes a file that is open at least so long.
+    fn extend(&mut self, fd: Fd, end: u64) -> Result<u64, Errno> {
+        let (file, _) = *self.slots.get(&fd).ok_or(EBADF)?;
+        let size = &mut self.sizes[file as usize];
+        *size = (*size).max(end);
+        Ok(0)
+    }
+
     pub(crate) fn do_call(&mut self, source: &dyn Source, call: &Call) -> Result<u64, Errno> {
         let path = |name| source.names().bytes(name).to_vec();
         match *call {
@@ -94,9 +102,11 @@ impl Model {
             Call::Pread { fd, at, len } => self.io(fd, Some(at), len, false),
             Call::Pwrite { fd, at, len } => self.io(fd, Some(at), len, true),
             Call::Write { fd, len } => self.io(fd, None, len, true),
-            Call::Fsync { fd } | Call::Fdatasync { fd } | Call::Hint { fd, .. } => {
-                self.slots.get(&fd).map(|_| 0).ok_or(EBADF)
-            }
+            Call::Fsync { fd }
+            | Call::Fdatasync { fd }
+            | Call::Hint { fd, .. }
+            | Call::Advise { fd, .. } => self.slots.get(&fd).map(|_| 0).ok_or(EBADF),
+            Call::Fallocate { fd, at, len, .. } => self.extend(fd, at + len),
             Call::Truncate {
                 of: Target::Open(fd),
                 len,

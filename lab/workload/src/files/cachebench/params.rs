@@ -1,0 +1,130 @@
+//! What can be said of it, with what is taken if nothing is.
+//!
+//! Memory, flash, items, sizes and clients are those of a configuration that comes with
+//! `cachebench` (`feature_stress/navy/default.json`); it gets five items for three that it
+//! sets, but for those that it chains. The rest is what `cachebench` takes where nothing is
+//! said (`CacheConfig`). Sizes of all but items, and how many there are of these and of
+//! operations, are an eighth, for a run of seconds. Items are as popular there as a normal
+//! distribution has it; Zipf's law and its exponent are a choice of ours.
+
+//= cachelib 5
+use crate::describe::table::{Param, param};
+use crate::describe::unit::Unit;
+
+const YES_NO: Unit = Unit::Choice(&["no", "yes"]);
+
+/// All of them.
+pub(in crate::files) const PARAMS: [Param; 22] = [
+    param("keys", "12500", Unit::Files, "items that are asked for"),
+    param(
+        "theta",
+        "0.9",
+        Unit::Exponent,
+        "exponent of Zipf's law; larger is more skewed",
+    ),
+    param(
+        "key",
+        "1:8:64",
+        Unit::Lengths,
+        "bytes of keys: where ranges of them begin and end (keySizeRange)",
+    ),
+    param(
+        "key-weights",
+        "30:70",
+        Unit::Lengths,
+        "how likely each range of keys is",
+    ),
+    param(
+        "value",
+        "256:1k:4k",
+        Unit::Lengths,
+        "bytes of values: where ranges of them begin and end (valSizeRange)",
+    ),
+    param(
+        "value-weights",
+        "20:80",
+        Unit::Lengths,
+        "how likely each range of values is",
+    ),
+    param(
+        "get",
+        "60",
+        Unit::Percent,
+        "hundredths of operations that get an item",
+    ),
+    param(
+        "set",
+        "40",
+        Unit::Percent,
+        "hundredths that set one; the rest deletes one",
+    ),
+    param(
+        "lookaside",
+        "no",
+        YES_NO,
+        "whether an item that a get misses is set",
+    ),
+    param(
+        "memory",
+        "16m",
+        Unit::Length,
+        "bytes of the cache in memory",
+    ),
+    param("flash", "64m", Unit::Length, "bytes of the two files"),
+    param(
+        "small",
+        "50",
+        Unit::Percent,
+        "hundredths of these for buckets of small items (navyBigHashSizePct)",
+    ),
+    param(
+        "small-max",
+        "2k",
+        Unit::Length,
+        "most bytes of a key and its value that are small (navySmallItemMaxSize)",
+    ),
+    param(
+        "region",
+        "2m",
+        Unit::Length,
+        "bytes of a region of large items",
+    ),
+    param(
+        "clean",
+        "1",
+        Unit::Threads,
+        "regions that are kept clean; buffers are twice as many",
+    ),
+    param(
+        "evict",
+        "lru",
+        Unit::Choice(&["lru", "fifo"]),
+        "which region is reused first: the one read least recently, or the oldest",
+    ),
+    param(
+        "admit",
+        "100",
+        Unit::Percent,
+        "hundredths of items that leave memory for flash",
+    ),
+    param(
+        "parcels",
+        "128m",
+        Unit::Length,
+        "most bytes that wait to be written; more are dropped",
+    ),
+    param(
+        "allocate",
+        "yes",
+        YES_NO,
+        "whether files are allocated as a whole at first; else that of large items grows",
+    ),
+    param("threads", "16", Unit::Threads, "clients"),
+    param(
+        "writers",
+        "32",
+        Unit::Threads,
+        "threads that write small items",
+    ),
+    param("ops", "125000", Unit::Count, "operations in all"),
+];
