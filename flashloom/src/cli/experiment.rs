@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
 use workload::Workload;
+use workload::files::beside::parts;
 use workload::shipped::{Asked, with};
 use workload::trace::Format;
 
@@ -83,10 +84,14 @@ impl Source {
         workload::files::asks_for_files(&self.0.text)
     }
 
-    /// Whether it is in a file, which leaves next to nothing to chance.
+    /// Whether all of it is in files, which leaves next to nothing to chance.
     pub(crate) fn is_in_a_file(&self) -> bool {
-        let name = self.0.text.split(':').next().unwrap_or_default();
-        Path::new(name).is_file()
+        let is_file = |text: &str| Path::new(text.split(':').next().unwrap_or_default()).is_file();
+        let whole = &self.0.text;
+        parts(whole).map_or_else(
+            || is_file(whole),
+            |parts| parts.iter().all(|part| is_file(part.text)),
+        )
     }
 }
 
@@ -430,4 +435,17 @@ fn peak_rss_bytes() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * units::KIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_in_files_if_all_of_it_is() {
+        let is_in_a_file = |told: &str| Source(Asked::new(told).unwrap()).is_in_a_file();
+        assert!(is_in_a_file("sqlite:think=no") && is_in_a_file("db=sqlite"));
+        assert!(is_in_a_file("sqlite & db=rocksdb:think=no"));
+        assert!(!is_in_a_file("append") && !is_in_a_file("sqlite & append"));
+    }
 }

@@ -91,8 +91,17 @@ pub struct Asked {
     pub told: String,
     /// As [`crate::Workload::parse`] reads it.
     pub text: String,
-    files: Vec<(&'static Shipped, NamedTempFile)>,
+    files: Vec<Unpacked>,
     size: Option<Bytes>,
+}
+
+/// What is shipped, in a file.
+#[derive(Debug)]
+struct Unpacked {
+    shipped: &'static Shipped,
+    file: NamedTempFile,
+    /// Whether its name was put before it, which nobody had asked for.
+    names: bool,
 }
 
 impl Asked {
@@ -100,14 +109,13 @@ impl Asked {
     /// again.
     #[must_use]
     pub fn named(&self, workload: &str) -> String {
-        let named = |text: String, (shipped, file): &(&Shipped, NamedTempFile)| {
-            let path = file.path().display().to_string();
-            let member = format!("{0}={path}", shipped.name);
-            let text = match self.told.contains(&format!("{0}={0}", shipped.name)) {
-                true => text,
-                false => text.replace(&member, shipped.name),
+        let named = |text: String, one: &Unpacked| {
+            let (name, path) = (one.shipped.name, one.file.path().display().to_string());
+            let text = match one.names {
+                true => text.replace(&format!("{name}={path}"), name),
+                false => text,
             };
-            text.replace(&path, shipped.name)
+            text.replace(&path, name)
         };
         self.files.iter().fold(workload.to_owned(), named)
     }
@@ -157,7 +165,11 @@ impl Asked {
             String::new()
         };
         let text = format!("{called}{}{colon}{params}", file.path().display());
-        self.files.push((shipped, file));
+        self.files.push(Unpacked {
+            shipped,
+            file,
+            names,
+        });
         Ok((text, shipped.size.map(|size| size.0)))
     }
 
@@ -198,6 +210,19 @@ mod tests {
             with("a.csv:depth=8", "fit=as-is"),
             "a.csv:depth=8,fit=as-is"
         );
+    }
+
+    #[test]
+    fn what_is_shipped_is_told_as_it_was_asked_for() {
+        for told in [
+            "sqlite:think=no",
+            "sqlite=sqlite",
+            "mysqlite=sqlite & sqlite & a=append",
+        ] {
+            let asked = Asked::new(told).unwrap();
+            assert_ne!(asked.text, told);
+            assert_eq!(asked.named(&asked.text), told);
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Each member has the whole of what it would have alone: its tree lies in a directory of
 //! its own, called as the member is, and its threads, processes and open files have numbers
-//! of their own. So what a member asks for is what it would ask for alone, but for when.
+//! of their own. So what a member asks for is what it would ask for alone, but for when,
+//! unless its calls depend on how long others take.
 //!
 //! Invariants:
 //! - A thread, a process, an open file or a path belongs to one member, and two of one

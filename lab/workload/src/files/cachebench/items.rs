@@ -10,10 +10,11 @@ use sim::Rng;
 /// the table, references, flags, times), rounded up to a multiple of 8.
 //= cachelib 1
 const IN_MEMORY: u64 = 32;
-/// Bytes that a value has before it where it is on flash: its pool, its times, how many blobs
-/// it is of and how long each is (`NvmItem`).
+/// Bytes that a value has before it where it is on flash: of `NvmItem`, which is packed, 18 for
+/// its pool, flags, two times and how many blobs it is of, and 8 for how long its only one is
+/// (`BlobInfo`).
 //= cachelib 1
-const ON_FLASH: u64 = 24;
+const ON_FLASH: u64 = 26;
 /// Bytes of the descriptor of an entry in a region: two lengths, two checksums, a hash.
 //= cachelib 3
 const DESCRIPTOR: u64 = 24;

@@ -16,7 +16,12 @@
 //! What is simpler than in CacheLib: memory has no slabs, items are not chained and never
 //! expire, nothing that a region loses is inserted again, two gets of one item read it twice,
 //! gets are read by who asks and not by threads of Navy, and checksums cost nothing. Each
-//! engine has a file of its own, where CacheLib would have one behind the other in one.
+//! engine has a file of its own, where CacheLib would have one behind the other in one. Each
+//! item is looked for in the engine of its size alone, where Navy asks `BigHash` first. An item
+//! in memory moves up at every get, where `cachebench` has that once in 60 s at most
+//! (`lruRefreshSec`). Blocks are of 4 KiB, for drives that have such, where `cachebench` has
+//! 512 bytes: a read of an entry has up to 3.5 KiB more at either end. Jobs that remove hold no
+//! bytes, so that any number of them may wait.
 
 mod engine;
 mod flash;
@@ -35,8 +40,9 @@ pub(super) use params::PARAMS;
 use sim::Seed;
 use units::Ns;
 
-/// Blocks in which files are read and written past the page cache. Navy has 4 KiB by default
-/// (`blockSize` of `NavyConfig`).
+/// Blocks in which files are read and written past the page cache. `cachebench` has 512 bytes
+/// (`navyBlockSize`); 4 KiB, which Navy has by itself (`blockSize` of `NavyConfig`), are a
+/// choice of ours, for drives of blocks of 4 KiB.
 //= cachelib 4
 const BLOCK: u64 = 4_096;
 
@@ -122,12 +128,18 @@ impl CacheBench {
         if self.small_max > small::ITEM_MAX {
             return expected(format!("small items of {} bytes at most", small::ITEM_MAX));
         }
-        if regions < least || regions > u64::from(u32::MAX) {
+        if regions < least {
             return expected(format!(
                 "a flash of at least {least} regions for large items"
             ));
         }
-        if self.buckets() == 0 || self.buckets() > u64::from(u32::MAX) {
+        if regions > large::REGIONS_MAX {
+            return expected(format!(
+                "regions so long that the flash has {} at most, found {regions}",
+                large::REGIONS_MAX
+            ));
+        }
+        if self.buckets() == 0 {
             return expected("a flash of at least one bucket for small items".to_owned());
         }
         Ok(())

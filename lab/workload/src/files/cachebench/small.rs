@@ -1,7 +1,8 @@
 //! Small items in buckets of a file, by the hash of their key (`BigHash` of Navy).
 //!
 //! Invariants: the entries of a bucket fit it, the oldest first, and are of items whose hash
-//! is the bucket's, each once; who changes a bucket has it alone.
+//! is the bucket's, each once; who changes a bucket has it alone; a bucket without entries
+//! takes no memory.
 
 //= cachelib 2
 use std::collections::BTreeMap;
@@ -36,24 +37,28 @@ enum Held {
 /// All buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Small {
-    buckets: Vec<Vec<Entry>>,
+    count: u64,
+    /// Those with entries.
+    buckets: BTreeMap<u32, Vec<Entry>>,
     held: BTreeMap<u32, Held>,
 }
 
 impl Small {
-    pub(super) fn new(buckets: u64) -> Self {
+    pub(super) const fn new(count: u64) -> Self {
         Self {
-            buckets: vec![Vec::new(); buckets as usize],
+            count,
+            buckets: BTreeMap::new(),
             held: BTreeMap::new(),
         }
     }
 
-    pub(super) fn bucket_of(&self, key: u32) -> u32 {
-        (hash(key, 0) % self.buckets.len() as u64) as u32
+    pub(super) const fn bucket_of(&self, key: u32) -> u32 {
+        (hash(key, 0) % self.count) as u32
     }
 
     fn of(&self, key: u32) -> &[Entry] {
-        &self.buckets[self.bucket_of(key) as usize]
+        let bucket = self.buckets.get(&self.bucket_of(key));
+        bucket.map_or(&[], Vec::as_slice)
     }
 
     /// Whether the filter of its bucket lets an item through. A filter is made anew whenever
@@ -73,8 +78,7 @@ impl Small {
     /// items that had to leave for it, the oldest first.
     pub(super) fn insert(&mut self, key: u32, version: u32, bytes: u64) -> Vec<u32> {
         self.remove(key);
-        let at = self.bucket_of(key) as usize;
-        let bucket = &mut self.buckets[at];
+        let bucket = self.buckets.entry(self.bucket_of(key)).or_default();
         let bytes = bytes + ENTRY;
         let mut evicted = Vec::new();
         while used(bucket) + bytes > BUCKET - HEADER {
@@ -89,8 +93,13 @@ impl Small {
     }
 
     pub(super) fn remove(&mut self, key: u32) {
-        let at = self.bucket_of(key) as usize;
-        self.buckets[at].retain(|entry| entry.key != key);
+        let at = self.bucket_of(key);
+        if let Some(bucket) = self.buckets.get_mut(&at) {
+            bucket.retain(|entry| entry.key != key);
+            if bucket.is_empty() {
+                self.buckets.remove(&at);
+            }
+        }
     }
 
     /// Takes a bucket to read it, unless somebody writes it.
@@ -180,6 +189,20 @@ mod tests {
         small.remove(3);
         assert_eq!((small.find(3), small.could_exist(3)), (None, false));
         assert_eq!(small.insert(3, 3, ITEM_MAX), [0; 0]);
+    }
+
+    #[test]
+    fn buckets_without_entries_take_no_memory() {
+        let mut small = Small::new(1 << 28);
+        for key in 0..100 {
+            assert!(!small.could_exist(key) && small.find(key).is_none());
+            small.remove(key);
+        }
+        assert!(small.buckets.is_empty());
+        (0..100).for_each(|key| drop(small.insert(key, 0, 300)));
+        assert!((90..=100).contains(&small.buckets.len()));
+        (0..100).for_each(|key| small.remove(key));
+        assert!(small.buckets.is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::small::BUCKET;
 use crate::files::{Call, Fd, Source, ThreadId, Turn};
 use crate::generate::Theta;
 use sim::{Rng, Seed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use units::Ns;
 
 const REGION: u64 = 16_384;
@@ -166,7 +166,7 @@ fn a_long_region_is_written_in_parts() {
 fn what_is_read_and_written_is_blocks_of_the_files() {
     let bench = bench();
     let run = run(&bench, 2);
-    let mut fetched = 0_u64;
+    let mut fetched = BTreeSet::new();
     for call in &run.calls {
         let (Call::Pread { fd, at, len } | Call::Pwrite { fd, at, len }) = *call else {
             continue;
@@ -176,10 +176,11 @@ fn what_is_read_and_written_is_blocks_of_the_files() {
         assert!(at + len <= end, "{call:?}");
         assert!(fd == Fd(0) || len == BUCKET);
         match call {
-            Call::Pread { fd: Fd(1), .. } => fetched += 1,
+            Call::Pread { fd: Fd(1), .. } => {
+                fetched.insert(at);
+            }
             Call::Pwrite { fd: Fd(1), .. } => {
-                assert!(fetched > 0, "a bucket is read before it is written");
-                fetched -= 1;
+                assert!(fetched.remove(&at), "a bucket is read before it is written");
             }
             _ => {}
         }
@@ -220,6 +221,7 @@ fn what_does_not_go_together_is_refused() {
     );
     refused(&|b| b.small_max = 4_090, "small items of 4052");
     refused(&|b| b.clean = 20, "at least 61 regions");
+    refused(&|b| b.flash = 1 << 40, "has 1048576 at most");
     refused(&|b| b.small = 0, "one bucket");
     refused(&|b| b.value_weights = vec![1], "a weight for each");
     refused(&|b| b.key_sizes = vec![16, 8], "ascend");

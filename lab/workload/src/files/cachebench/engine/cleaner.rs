@@ -107,7 +107,9 @@ impl Engine {
         match self.flash.large.task()? {
             Task::Flush(region) => Some(self.flush(region, 0)),
             Task::Reclaim => {
-                let (region, used) = self.flash.large.victim()?;
+                // One is left besides those with a buffer and those that are clean (`check`).
+                let victim = self.flash.large.victim();
+                let (region, used) = victim.expect("a region that can be reclaimed");
                 self.phases[index] = Phase::Cleans(region);
                 let at = u64::from(region) * whole;
                 let len = used.next_multiple_of(BLOCK);
