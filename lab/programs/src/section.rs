@@ -437,40 +437,43 @@ mod tests {
         }
     }
 
+    type Work = fn(usize, u64) -> Option<u32>;
+
+    /// What threads do and when they end, by name.
+    const WORKS: [(&str, Work, fn(usize) -> u64); 6] = [
+        ("alike", |_, _| Some(10), |_| ROUNDS),
+        (
+            "one does more",
+            |thread, _| Some(if thread == 0 { 60 } else { 10 }),
+            |_| ROUNDS,
+        ),
+        (
+            "one alone in the middle",
+            |thread, round| (thread == 0 || !(30..70).contains(&round)).then_some(10),
+            |_| ROUNDS,
+        ),
+        (
+            "one in odd rounds",
+            |thread, round| (thread != 1 || round % 2 == 1).then_some(10),
+            |_| ROUNDS,
+        ),
+        (
+            "one never",
+            |thread, _| (thread != 2).then_some(10),
+            |_| ROUNDS,
+        ),
+        (
+            "one ends early",
+            |_, _| Some(10),
+            |thread| if thread == 1 { 20 } else { ROUNDS },
+        ),
+    ];
+
     /// Whatever threads do, so much is measured of all together as was asked for, in as many
     /// pieces, and all of a piece are in the same rounds.
     #[test]
     fn a_piece_is_the_same_part_of_the_program_whatever_its_threads_do() {
-        type Work = fn(usize, u64) -> Option<u32>;
-        let works: [(&str, Work, fn(usize) -> u64); 6] = [
-            ("alike", |_, _| Some(10), |_| ROUNDS),
-            (
-                "one does more",
-                |thread, _| Some(if thread == 0 { 60 } else { 10 }),
-                |_| ROUNDS,
-            ),
-            (
-                "one alone in the middle",
-                |thread, round| (thread == 0 || !(30..70).contains(&round)).then_some(10),
-                |_| ROUNDS,
-            ),
-            (
-                "one in odd rounds",
-                |thread, round| (thread != 1 || round % 2 == 1).then_some(10),
-                |_| ROUNDS,
-            ),
-            (
-                "one never",
-                |thread, _| (thread != 2).then_some(10),
-                |_| ROUNDS,
-            ),
-            (
-                "one ends early",
-                |_, _| Some(10),
-                |thread| if thread == 1 { 20 } else { ROUNDS },
-            ),
-        ];
-        for (name, work, ends) in works {
+        for (name, work, ends) in WORKS {
             let make = rounds(3, work, ends);
             let all = Way::of(make()).instructions();
             let ops = run(&make, extent(all / 5, 4));
