@@ -78,7 +78,8 @@ fn a_section_is_the_papers_divided_by_the_scale() {
             assert!((0.99..1.02).contains(&share), "{name} {scale}: {share}");
         }
     }
-    assert_eq!(measured("radix:section=8000") / 1000, 8);
+    let short = measured("radix:section=8000");
+    assert!((7_900..8_100).contains(&short), "{short}");
     let whole = measured("ycsb:footprint=4MiB,section=whole");
     assert!(whole > 1_500_000, "{whole}");
 }
