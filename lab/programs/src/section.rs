@@ -99,7 +99,7 @@ impl Walk {
             if state.ended {
                 return None;
             }
-            (state.asked, state.taken) = (0, std::mem::take(&mut state.taken));
+            state.asked = 0;
             state.taken.clear();
             state.ended = !self.program.next(thread as u32, &mut state.taken);
         }
@@ -206,6 +206,11 @@ impl Section {
         threads.all(|(&through, state)| through || state.is_over())
     }
 
+    /// Whether no piece comes after this one.
+    const fn is_last(&self) -> bool {
+        self.piece + 1 == self.pieces.len()
+    }
+
     /// Passes over what lies before the next piece.
     fn go_on(&mut self) {
         self.piece += 1;
@@ -266,20 +271,19 @@ impl Program for Section {
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
         let index = thread as usize;
-        if self.through[index] && self.is_over() && self.piece + 1 < self.pieces.len() {
+        if self.through[index] && self.is_over() && !self.is_last() {
             self.go_on();
         }
         debug_assert!(
-            !self.through[index] || self.piece + 1 == self.pieces.len(),
+            !self.through[index] || self.is_last(),
             "asked before the others met"
         );
         self.through[index] = self.through[index] || self.give(index, ops);
         if !self.through[index] {
             return true;
         }
-        let last = self.piece + 1 == self.pieces.len();
         match self.piece {
-            _ if last || self.walk.states[index].is_over() => return false,
+            _ if self.is_last() || self.walk.states[index].is_over() => return false,
             0 => ops.extend([Op::Begin, Op::Meet]),
             _ => ops.push(Op::Meet),
         }
