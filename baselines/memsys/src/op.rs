@@ -40,6 +40,18 @@ pub enum Op {
     Begin,
 }
 
+impl Op {
+    /// Instructions of a program that it stands for; what only orders or marks counts as none.
+    #[must_use]
+    pub const fn instructions(&self) -> u64 {
+        match self {
+            Self::Compute(count) => *count as u64,
+            Self::Load { .. } | Self::Store { .. } => 1,
+            Self::Flush { .. } | Self::Fence | Self::Meet | Self::Begin => 0,
+        }
+    }
+}
+
 /// Threads that run in one address space.
 ///
 /// What a thread does must not depend on the time at which it is asked: a program is

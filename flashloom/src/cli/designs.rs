@@ -3,8 +3,9 @@
 use super::Answer;
 use super::accesses;
 use super::failure::Failure;
-use super::output::{Shown, note};
-use machine::{Change, Outcome, Setup, Sweep, compare};
+use super::output::Shown;
+use super::progress::Programs;
+use machine::{Change, Outcome, Setup, Sweep, Witness, compare};
 use programs::{PRESETS, Workload, published};
 use report::Style;
 use report::table::{Side, listing};
@@ -110,17 +111,20 @@ fn base<'a>(designs: &[&'a str]) -> &'a str {
 fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
     let begin = Instant::now();
     let clock = || begin.elapsed().as_secs_f64();
-    let sweep = Sweep::new(setups);
+    let (sweep, bar) = (Sweep::new(setups), Programs::new(setups.len()));
+    let witness = Witness {
+        clock: &clock,
+        heard: &|more| bar.executed(more),
+    };
     let work = |turn| {
-        let made = sweep.run(turn, &clock);
+        let made = sweep.run(turn, witness);
         let made = made.expect("there are as many turns as setups");
-        if let Some(setup) = setups.get(made.0).filter(|_| setups.len() > 1) {
-            let (design, workload) = (setup.design.name, setup.workload.name());
-            note(&format!("flashloom: {design} has run {workload}"));
-        }
+        let setup = &setups[made.0];
+        bar.done(setup.design.name, &setup.workload.name());
         made
     };
     let mut made = pool::each(setups.len(), threads, &work);
+    bar.finish();
     made.sort_by_key(|&(index, _)| index);
     let outcomes = made.into_iter().map(|(_, outcome)| outcome);
     outcomes

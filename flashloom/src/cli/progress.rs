@@ -92,6 +92,57 @@ impl Runs {
     }
 }
 
+/// Programs on memory systems, of which nobody knows beforehand how long they are.
+pub(crate) struct Programs {
+    bar: ProgressBar,
+    /// Of how many runs how many are done.
+    runs: (usize, Mutex<usize>),
+}
+
+impl Programs {
+    /// For `runs` runs: what they have executed where standard error is a terminal, a line a
+    /// run elsewhere, if there are several.
+    pub(crate) fn new(runs: usize) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let style = "{spinner} {human_pos} instructions in {elapsed}, {per_sec}{msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is sound"));
+        if Meter::is_seen() {
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(RATE));
+            // What comes before the first instruction takes time as well.
+            bar.enable_steady_tick(Duration::from_secs(1) / RATE.into());
+        }
+        Self {
+            bar,
+            runs: (runs, Mutex::new(0)),
+        }
+    }
+
+    /// So many instructions more.
+    pub(crate) fn executed(&self, more: u64) {
+        self.bar.inc(more);
+    }
+
+    /// A design has run its workload.
+    pub(crate) fn done(&self, design: &str, workload: &str) {
+        let (all, done) = &self.runs;
+        if *all < 2 {
+            return;
+        }
+        let mut done = done.lock().expect("no holder of this lock panics");
+        *done += 1;
+        self.bar
+            .set_message(format!("; {done} of {all} runs, {design} the last"));
+        if self.bar.is_hidden() {
+            note(&format!("flashloom: {design} has run {workload}"));
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// Cases that go on until somebody says stop, or until there were so many cuts.
 pub(crate) struct Cases {
     bar: ProgressBar,

@@ -7,7 +7,7 @@ use super::kept::{Found, Kept, Outcome, Wanted};
 use super::output::{self, Shown};
 use clap::Args;
 use machine::reproduce as memories;
-use machine::{Setup, Sweep};
+use machine::{Setup, Sweep, Witness};
 use report::claim::{Claim, Document, Reproduction, document};
 use report::figure::Listed;
 use report::papers::{Made, Papers};
@@ -149,7 +149,7 @@ impl Prepared {
                 let setups: Vec<Setup> = setups.collect();
                 let sweep = Sweep::new(&setups);
                 let make = |turn| {
-                    let made = sweep.run(turn, &|| 0.0);
+                    let made = sweep.run(turn, Witness::NOBODY);
                     let (which, outcome) = made.expect("a turn for each setup");
                     let outcome = outcome.map(|outcome| document(&outcome));
                     (which, outcome.map_err(|error| error.to_string()))

@@ -8,7 +8,7 @@
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use machine::{Setup, run_program};
+use machine::{Setup, Witness, run_program};
 use programs::{Workload, characterise};
 use sim::Seed;
 use skybyte::Profile;
@@ -26,7 +26,7 @@ fn workloads(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(found.loads + found.stores));
             group.bench_function(name, |b| {
                 b.iter_with_setup(program, |program| {
-                    black_box(run_program(&setup, program)).expect("an end")
+                    black_box(run_program(&setup, program, Witness::NOBODY)).expect("an end")
                 });
             });
         }

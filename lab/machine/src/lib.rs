@@ -21,6 +21,6 @@ mod sweep;
 pub use outcome::{
     Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time, compare,
 };
-pub use run::{RunError, run, run_program};
+pub use run::{RunError, Witness, run, run_program};
 pub use setup::{Change, Setup, SetupError};
 pub use sweep::Sweep;

@@ -35,24 +35,68 @@ pub enum RunError {
     Run(#[from] memsys::RunError),
 }
 
-/// Runs `setup`. `clock` tells seconds of wall time, from any beginning.
+/// Who looks at runs from outside; what comes out is the same whoever does.
+#[derive(Clone, Copy)]
+pub struct Witness<'a> {
+    /// Tells seconds of wall time, from any beginning.
+    pub clock: &'a (dyn Fn() -> f64 + Sync),
+    /// Hears of so many more instructions, [`Witness::STEP`] or a few more at a time.
+    pub heard: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Witness<'static> {
+    /// Nobody, to whom all takes no time.
+    pub const NOBODY: Self = Self {
+        clock: &|| 0.0,
+        heard: &|_| {},
+    };
+}
+
+impl Witness<'_> {
+    /// Instructions from one word to the next.
+    pub const STEP: u64 = 1 << 20;
+}
+
+/// Runs `setup` before `witness`.
 ///
 /// # Errors
 /// If something of it can not be, in a sentence.
-pub fn run(setup: &Setup, clock: &dyn Fn() -> f64) -> Result<Outcome, RunError> {
-    let begin = clock();
+pub fn run(setup: &Setup, witness: Witness) -> Result<Outcome, RunError> {
+    let begin = (witness.clock)();
     let program = setup.workload.program(Seed(setup.seed))?;
-    let mut result = run_program(setup, program)?;
-    result.wall_time_s = clock() - begin;
-    Ok(result)
+    let outcome = run_program(setup, program, witness)?;
+    let wall_time_s = (witness.clock)() - begin;
+    Ok(Outcome {
+        wall_time_s,
+        ..outcome
+    })
 }
 
-/// Runs `program`, which is the workload of `setup`; it tells no wall time.
+/// Runs `program`, which is the workload of `setup`; its wall time is without the making of
+/// the program.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_program(setup: &Setup, program: Box<dyn Program>) -> Result<Outcome, RunError> {
-    let program = Boxed(program);
+pub fn run_program(
+    setup: &Setup,
+    program: Box<dyn Program>,
+    witness: Witness,
+) -> Result<Outcome, RunError> {
+    let begin = (witness.clock)();
+    let program = Watched {
+        program,
+        heard: witness.heard,
+        unsaid: 0,
+    };
+    let outcome = run_watched(setup, program)?;
+    let wall_time_s = (witness.clock)() - begin;
+    Ok(Outcome {
+        wall_time_s,
+        ..outcome
+    })
+}
+
+fn run_watched(setup: &Setup, program: Watched) -> Result<Outcome, RunError> {
     let kernel = Kernel::new();
     if setup.design.drive {
         with_drive(setup, &kernel, program)
@@ -62,7 +106,7 @@ pub fn run_program(setup: &Setup, program: Box<dyn Program>) -> Result<Outcome, 
     }
 }
 
-fn with_drive(setup: &Setup, kernel: &Kernel, program: Boxed) -> Result<Outcome, RunError> {
+fn with_drive(setup: &Setup, kernel: &Kernel, program: Watched) -> Result<Outcome, RunError> {
     let (config, seed) = (setup.device(), Seed(setup.seed));
     let media = DeviceMedia::new(config, setup.past(), seed)?;
     let device = CxlSsd::ready(&kernel.sim(), config, media, seed)?;
@@ -83,7 +127,7 @@ fn measure<F: Far>(
     setup: &Setup,
     kernel: &Kernel,
     far: F,
-    program: Boxed,
+    program: Watched,
     drive: impl Fn(&F) -> Option<(DeviceMetrics, DeviceMetrics)>,
 ) -> Result<Outcome, RunError> {
     let (threads, footprint) = (program.threads(), program.footprint());
@@ -98,19 +142,30 @@ fn measure<F: Far>(
     ))
 }
 
-/// A program of which only the seam is known.
-struct Boxed(Box<dyn Program>);
+/// A program of which only the seam is known, and what it has executed.
+struct Watched<'a> {
+    program: Box<dyn Program>,
+    heard: &'a (dyn Fn(u64) + Sync),
+    /// Instructions of which nobody has heard.
+    unsaid: u64,
+}
 
-impl Program for Boxed {
+impl Program for Watched<'_> {
     fn threads(&self) -> u32 {
-        self.0.threads()
+        self.program.threads()
     }
 
     fn footprint(&self) -> Bytes {
-        self.0.footprint()
+        self.program.footprint()
     }
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
-        self.0.next(thread, ops)
+        let before = ops.len();
+        let more = self.program.next(thread, ops);
+        self.unsaid += ops[before..].iter().map(Op::instructions).sum::<u64>();
+        if self.unsaid >= Witness::STEP {
+            (self.heard)(std::mem::take(&mut self.unsaid));
+        }
+        more
     }
 }

@@ -7,7 +7,7 @@
 //! once, by whoever needs it first, and dropped once all runs that share it have begun.
 
 use crate::outcome::Outcome;
-use crate::run::{RunError, run, run_program};
+use crate::run::{RunError, Witness, run, run_program};
 use crate::setup::Setup;
 use programs::Tape;
 use sim::Seed;
@@ -62,24 +62,14 @@ impl<'a> Sweep<'a> {
     }
 
     /// Makes run number `turn` of the sweep: which setup it was, and what came out. None
-    /// once all were made. `clock` tells seconds of wall time, from any beginning.
-    pub fn run(
-        &self,
-        turn: usize,
-        clock: &dyn Fn() -> f64,
-    ) -> Option<(usize, Result<Outcome, RunError>)> {
+    /// once all were made, before `witness`.
+    pub fn run(&self, turn: usize, witness: Witness) -> Option<(usize, Result<Outcome, RunError>)> {
         let &(index, group) = self.order.get(turn)?;
         let setup = &self.setups[index];
         let outcome = match self.tape(group, setup) {
             Err(error) => Err(error),
-            Ok(None) => run(setup, clock),
-            Ok(Some(tape)) => {
-                let begin = clock();
-                run_program(setup, Tape::play(&tape)).map(|outcome| Outcome {
-                    wall_time_s: clock() - begin,
-                    ..outcome
-                })
-            }
+            Ok(None) => run(setup, witness),
+            Ok(Some(tape)) => run_program(setup, Tape::play(&tape), witness),
         };
         Some((index, outcome))
     }

@@ -75,15 +75,6 @@ impl State {
     }
 }
 
-/// Instructions of an operation.
-fn instructions(op: &Op) -> u64 {
-    match op {
-        Op::Compute(count) => u64::from(*count),
-        Op::Load { .. } | Op::Store { .. } => 1,
-        Op::Flush { .. } | Op::Fence | Op::Meet | Op::Begin => 0,
-    }
-}
-
 impl Walk {
     fn new(program: Box<dyn Program>) -> Self {
         Self {
@@ -108,7 +99,7 @@ impl Walk {
         state.at.round += usize::from(op == Op::Meet);
         state.prepared |= op == Op::Begin;
         if state.prepared {
-            state.at.passed += instructions(&op);
+            state.at.passed += op.instructions();
         }
         Some(op)
     }

@@ -1,13 +1,14 @@
 //! What designs do with one small workload.
 
-use machine::{Outcome, Setup, Sweep, compare, run};
+use machine::{Outcome, Setup, Sweep, Witness, compare, run};
 use programs::Workload;
 use skybyte::{DESIGNS, Profile};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn ran(design: &str, workload: &str) -> Outcome {
     let workload = Workload::parse(workload).unwrap();
     let setup = Setup::new(design, Profile::Default, workload, 1).unwrap();
-    run(&setup, &|| 0.0).unwrap()
+    run(&setup, Witness::NOBODY).unwrap()
 }
 
 /// 16 MiB, which is the paper's footprint over 512: more than the drive's DRAM of 1 MiB.
@@ -103,12 +104,37 @@ fn runs_that_share_a_program_are_what_each_is_alone() {
     let sweep = Sweep::new(&setups);
     let mut found: Vec<Option<Outcome>> = vec![None; setups.len()];
     for turn in 0.. {
-        let Some((index, outcome)) = sweep.run(turn, &|| 0.0) else {
+        let Some((index, outcome)) = sweep.run(turn, Witness::NOBODY) else {
             break;
         };
         assert!(found[index].replace(outcome.unwrap()).is_none());
     }
     for (setup, found) in setups.iter().zip(found) {
-        assert_eq!(found.as_ref(), Some(&run(setup, &|| 0.0).unwrap()));
+        assert_eq!(found.as_ref(), Some(&run(setup, Witness::NOBODY).unwrap()));
     }
+}
+
+#[test]
+fn a_witness_hears_of_all_but_the_last_instructions_and_changes_nothing() {
+    let workload = Workload::parse("bfs:footprint=4MiB,section=3000000,threads=2").unwrap();
+    let setup = Setup::new("dram-only", Profile::Default, workload, 1).unwrap();
+    let (heard, words) = (AtomicU64::new(0), AtomicU64::new(0));
+    let witness = Witness {
+        heard: &|more| {
+            assert!(more >= Witness::STEP);
+            heard.fetch_add(more, Relaxed);
+            words.fetch_add(1, Relaxed);
+        },
+        ..Witness::NOBODY
+    };
+    let seen = run(&setup, witness).unwrap();
+    assert!(seen.instructions >= 2 * Witness::STEP, "too short to tell");
+    let heard = heard.into_inner();
+    assert!(
+        heard + Witness::STEP > seen.instructions,
+        "{heard} of {}",
+        seen.instructions
+    );
+    assert!(words.into_inner() > 1);
+    assert_eq!(seen, run(&setup, Witness::NOBODY).unwrap());
 }
