@@ -394,7 +394,7 @@ mod tests {
     }
 
     fn sum(ops: &[Op]) -> u64 {
-        ops.iter().map(instructions).sum()
+        ops.iter().map(Op::instructions).sum()
     }
 
     #[test]
