@@ -7,6 +7,7 @@ use super::output::Shown;
 use clap::Args;
 use parakeet::event::Event;
 use parakeet::judge::{ALIKE, Amplification, Bench, Device, Errors, errors, peak};
+use parakeet::learn::dbscan::{Clusters, Reading};
 use parakeet::learn::{Learned, Online, OnlineLimits, Options, learn};
 use parakeet::rules::{RuleSet, sets};
 use parakeet::translate::{Fdp, HintMap, HintPlan, Loss, NvmeStreams, ZonePools};
@@ -21,6 +22,9 @@ use workload::files::trace::{FileTrace, LoadedFiles};
 use workload::shipped::Asked;
 
 /// Learn from a recorded run which files live how long, as rules for their placement
+///
+/// Beside what is learned stands what the dissertation on Parakeet clusters: files by flags and
+/// modes of their opens, with DBSCAN.
 #[derive(Args)]
 pub(crate) struct Learn {
     /// The recording of file calls, or the name of one that comes along
@@ -38,8 +42,20 @@ pub(crate) struct Learn {
     /// Set rules beside what is learned: a file, or the name of a set that comes along
     #[arg(long, value_name = "RULES")]
     against: Vec<String>,
+    /// What DBSCAN takes the printed binary digits of flags and modes for: a decimal number, or
+    /// the integer that was printed
+    #[arg(long, value_name = "READING", default_value = "decimal", value_parser = reading)]
+    reading: Reading,
     #[command(flatten)]
     shown: Shown,
+}
+
+fn reading(text: &str) -> Result<Reading, String> {
+    match text {
+        "decimal" => Ok(Reading::Decimal),
+        "integer" => Ok(Reading::Integer),
+        _ => Err("expected decimal or integer".to_owned()),
+    }
 }
 
 /// The document of `learn`.
@@ -51,6 +67,8 @@ struct Found {
     unnamed_files: usize,
     rule_count: usize,
     streams: Vec<Stream>,
+    /// What the dissertation finds: the kinds of files of each cluster of flags and modes.
+    clusters: Vec<Vec<String>>,
     tried_on: String,
     /// On small models of drives: what they write over what they are given.
     write_amplification: Vec<Tried>,
@@ -144,11 +162,13 @@ impl Learn {
         };
         let learned = learn(&events.iter().copied(), &options)?;
         write(&self.output, &learned.print())?;
+        let clusters = Clusters::of(events.iter().copied(), self.reading);
+        let learned = (&learned, clusters);
         let found = match &self.on {
-            None => self.found(&learned, &self.trace, &events, &against)?,
+            None => self.found(learned, &self.trace, &events, &against)?,
             Some(path) => {
                 let other = load(path)?;
-                self.found(&learned, path, &placed(&other), &against)?
+                self.found(learned, path, &placed(&other), &against)?
             }
         };
         let text = |style| page(&found, style);
@@ -157,7 +177,7 @@ impl Learn {
 
     fn found(
         &self,
-        learned: &Learned,
+        (learned, mut clusters): (&Learned, Clusters),
         tried_on: &Path,
         events: &[Event<'_>],
         against: &[RuleSet],
@@ -170,6 +190,8 @@ impl Learn {
         for (rules, name) in named.chain([(&learned.rules, "what was learned")]) {
             tried.push(Tried::on(name, bench.try_rules(rules, all())?));
         }
+        let by_flags = bench.try_by(all(), |event| clusters.tell(event))?;
+        tried.push(Tried::on("clusters", by_flags));
         // It has learned nothing before the first of these events.
         let mut online = Online::new(OnlineLimits::default());
         let running = bench.try_by(all(), |event| {
@@ -190,6 +212,10 @@ impl Learn {
             unnamed_files: learned.unnamed,
             rule_count: learned.rules.rules.len(),
             streams: learned.rules.streams.iter().map(stream).collect(),
+            clusters: clusters
+                .kinds()
+                .map(|kinds| kinds.iter().cloned().collect())
+                .collect(),
             tried_on: tried_on.display().to_string(),
             write_amplification: tried,
             lifetimes: errors(&learned.rules, all()).into(),
@@ -244,6 +270,7 @@ fn page(found: &Found, style: Style) -> String {
             format!("{}, {} in no rule", found.files, found.unnamed_files),
         ),
         ("streams", streams.join(", ")),
+        ("clusters", clusters(&found.clusters)),
         ("tried on", found.tried_on.clone()),
     ];
     let tried = found.write_amplification.iter();
@@ -262,6 +289,15 @@ fn page(found: &Found, style: Style) -> String {
         rows.push((lost.interface, told(&lost.what)));
     }
     facts(rows, style)
+}
+
+/// The clusters by flags and modes, in one cell.
+fn clusters(kinds: &[Vec<String>]) -> String {
+    let each: Vec<String> = kinds.iter().map(|kinds| kinds.join(" ")).collect();
+    match each.as_slice() {
+        [] => "none by flags and modes".to_owned(),
+        each => format!("{} by flags and modes: {}", each.len(), each.join("; ")),
+    }
 }
 
 /// What is lost, in one cell.

@@ -20,9 +20,12 @@ fn rules_are_learned_and_set_beside_others() {
         "nothing",
         "rocksdb",
         "what was learned",
+        "clusters",
         "learning meanwhile",
     ];
     assert_eq!(by, all);
+    // A shell opens both kinds alike.
+    assert_eq!(found["clusters"], serde_json::json!([[".log", ".sst"]]));
     // Two streams: nothing is lost but how long each lives, which no hint says.
     let told = found["lost"].as_array().unwrap();
     assert_eq!(told.len(), 4);

@@ -59,6 +59,16 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
     );
     bench.refuses("drive export d.flash .", &["directory"]);
     bench.refuses("drive info /dev/null", &["/dev/null", "found a device"]);
+    // Nor is one replaced, whoever may.
+    std::os::unix::net::UnixListener::bind(bench.path("out")).expect("a socket");
+    bench.refuses(
+        "drive export d.flash out",
+        &["out: expected a file, found a device"],
+    );
+    bench.refuses(
+        "learn sqlite -o out",
+        &["out: expected a file, found a device"],
+    );
     let faulty = "preset = \"block\"\ncapacity = \"64MiB\"\n[faults]\nprogram_failures = 1000000\n";
     bench.write("faulty.toml", faulty);
     bench.done("drive create f.flash --preset faulty.toml");

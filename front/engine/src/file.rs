@@ -53,8 +53,8 @@ pub enum FileError {
     /// It has no room left to collect garbage in.
     #[error("the drive came to rest while the layer on it was opened")]
     AtRest,
-    /// It is a terminal or the like.
-    #[error("expected a file, found a device")]
+    /// It is a terminal, a pipe or the like.
+    #[error("expected a file, found a device or a pipe")]
     Device,
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn write_beside(
 /// A temporary file in the directory of `path`, to be renamed to it when whole.
 ///
 /// # Errors
-/// If no file can be made there.
+/// If no file can be made there, or what is there is none.
 pub fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
     let parent = folder(path);
     if !parent.is_dir() {
@@ -283,6 +283,10 @@ pub fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
     }
     if path.is_dir() {
         return Err(FileError::Directory);
+    }
+    // What is renamed to the place of a device or a pipe would be instead of it.
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(FileError::Device);
     }
     // A temporary file is private by default; this one is as open as any file.
     let file = tempfile::Builder::new()

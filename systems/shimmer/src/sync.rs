@@ -137,6 +137,6 @@ impl Core {
             .zones
             .room(self.options.relocate, self.reserve().into());
         let left = left.min(self.promised.saturating_sub(1));
-        Refusal::NoSpace(Box::new(self.zones.refuse(self.promised, left)))
+        Refusal::NoSpace(Box::new(self.zones.refuse(self.promised, left, 0)))
     }
 }

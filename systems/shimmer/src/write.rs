@@ -96,7 +96,11 @@ impl Core {
         if self.is_busy() {
             return Err(Refusal::Busy);
         }
-        Err(Refusal::NoSpace(Box::new(self.zones.refuse(more, left))))
+        Err(Refusal::NoSpace(Box::new(self.zones.refuse(
+            more,
+            left,
+            self.promised,
+        ))))
     }
 
     /// Zones that are kept to move data to.
@@ -148,7 +152,7 @@ impl Core {
         let left = self
             .zones
             .room(self.options.relocate, self.reserve().into());
-        Refusal::NoSpace(Box::new(self.zones.refuse(self.promised, left)))
+        Refusal::NoSpace(Box::new(self.zones.refuse(self.promised, left, 0)))
     }
 
     /// Hands over the bytes that [`Refusal::Tail`] asked for. Nothing happens if they are

@@ -236,8 +236,9 @@ impl Zones {
         room.saturating_sub(reserve * largest)
     }
 
-    /// Why `asked` blocks are not there.
-    pub(crate) fn refuse(&self, asked: u64, room: u64) -> NoSpace {
+    /// Why `asked` blocks are not there, `room` of which are free but for what is `promised` to
+    /// others.
+    pub(crate) fn refuse(&self, asked: u64, room: u64, promised: u64) -> NoSpace {
         let data = || self.data().map(|(_, zone)| zone);
         let total: u64 = data().map(|zone| u64::from(zone.capacity)).sum();
         let failed = data().filter(|zone| zone.state == State::Failed);
@@ -254,7 +255,8 @@ impl Zones {
             let Placement { stream, group } = pool;
             why = why.held(format!("files of stream {stream}, group {group}"), live);
         }
-        why.held("zones that failed", failed)
+        why.held("what is written and still in memory", promised)
+            .held("zones that failed", failed)
             .rest("what is no longer needed in zones that are, and reserves")
     }
 

@@ -3,8 +3,10 @@
 //! Invariants: labels are numbered in the order in which clusters are first met, from 0;
 //! files of equal flags and modes have equal labels.
 
+use super::shape::{extension, shape, split};
+use crate::event::{Call, Event, FileKey, Opening};
 use crate::flags::Flags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How the log of a recording, which prints flags and mode as binary digits, is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,9 +115,75 @@ fn label(points: &[(f64, f64, usize)], params: Params) -> Vec<Option<u32>> {
     labels
 }
 
+/// The clusters of a recording, and which of them files of any recording belong to.
+#[derive(Clone, Debug)]
+pub struct Clusters {
+    /// Opens that are noise are not there.
+    labels: BTreeMap<(Flags, u32), u32>,
+    names: Vec<BTreeSet<String>>,
+    files: BTreeMap<FileKey, u32>,
+}
+
+impl Clusters {
+    /// Those of all opens among `events`.
+    #[must_use]
+    pub fn of<'a>(events: impl Iterator<Item = Event<'a>>, reading: Reading) -> Self {
+        let opening = |event: Event<'a>| match event.call {
+            Call::Open(opening) => Some(opening),
+            _ => None,
+        };
+        let opens: Vec<Opening<'_>> = events.filter_map(opening).collect();
+        let points: Vec<_> = opens.iter().map(|open| (open.flags, open.mode)).collect();
+        let found = clusters(&points, reading, Params::default());
+        let (mut labels, mut names) = (BTreeMap::new(), Vec::new());
+        for (open, label) in opens.iter().zip(found) {
+            let Some(label) = label else { continue };
+            labels.insert((open.flags, open.mode), label);
+            let count = names.len().max(label as usize + 1);
+            names.resize_with(count, BTreeSet::new);
+            names[label as usize].insert(kind(open.path));
+        }
+        Self {
+            labels,
+            names,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// The kinds of files that are opened as those of each cluster, in order.
+    pub fn kinds(&self) -> impl Iterator<Item = &BTreeSet<String>> {
+        self.names.iter()
+    }
+
+    /// Where the data of the file of `event` belong: 0 if nobody knows, else its cluster's
+    /// number and one, by how it was first opened for writing.
+    pub fn tell(&mut self, event: &Event<'_>) -> u32 {
+        match event.call {
+            Call::Open(open) if open.flags.writes() => {
+                if let Some(label) = self.labels.get(&(open.flags, open.mode)) {
+                    self.files.entry(event.file).or_insert(label + 1);
+                }
+            }
+            Call::Gone => {
+                self.files.remove(&event.file);
+            }
+            _ => {}
+        }
+        self.files.get(&event.file).copied().unwrap_or_default()
+    }
+}
+
+/// A name as the dissertation's figure shows it: what follows its last dot, or what is left
+/// of it without numbers.
+fn kind(path: &[u8]) -> String {
+    let (_, name) = split(path);
+    extension(name).map_or_else(|| shape(name), |extension| format!(".{extension}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::Ns;
 
     const LOG: Flags = Flags(0b1000_0000_0010_0100_0001);
     const LOCK: Flags = Flags(0b1000_0000_0000_0100_0010);
@@ -153,6 +221,44 @@ mod tests {
                 "{reading:?}"
             );
         }
+    }
+
+    //= dissertation 6.3.2
+    #[test]
+    fn clusters_are_named_and_say_where_files_go() {
+        let rows = published();
+        let event = |file: u64, call| Event {
+            at: Ns(0),
+            thread: 0,
+            file: FileKey(file),
+            call,
+        };
+        let open = |file: usize, path: &'static str, flags| {
+            let opening = Opening {
+                path: path.as_bytes(),
+                flags,
+                mode: MODE,
+                ..Opening::default()
+            };
+            event(file as u64, Call::Open(opening))
+        };
+        let events = rows.iter().enumerate();
+        let events = events.map(|(n, &(name, flags, _))| open(n, name, flags));
+        let mut found = Clusters::of(events, Reading::Decimal);
+        let kinds: Vec<Vec<&str>> = found
+            .kinds()
+            .map(|kinds| kinds.iter().map(String::as_str).collect())
+            .collect();
+        assert_eq!(kinds[0], [".dbtmp", ".log", "LOG"]);
+        assert_eq!(kinds[1..], [vec!["LOCK"], vec![".sst"]]);
+        // Another recording: the first open that writes decides, until the file is gone.
+        assert_eq!(found.tell(&open(7, "9.sst", SST)), 3);
+        assert_eq!(found.tell(&open(7, "9.sst", LOG)), 3);
+        assert_eq!(found.tell(&event(7, Call::Sync)), 3);
+        assert_eq!(found.tell(&event(7, Call::Gone)), 0);
+        assert_eq!(found.tell(&open(7, "9.log", Flags::READ)), 0);
+        assert_eq!(found.tell(&open(7, "9.log", LOG)), 1);
+        assert_eq!(found.tell(&open(8, "x", Flags::READ_WRITE)), 0);
     }
 
     #[test]

@@ -66,6 +66,24 @@ fn a_full_device_says_who_has_its_zones() {
     }
 }
 
+#[test]
+fn room_for_what_is_still_in_memory_is_told_from_what_is_no_longer_needed() {
+    let mut volume = Volume::new(OPTIONS, LIMITS, 8);
+    let mut blocks = 0;
+    let why = loop {
+        let id = volume.create(&format!("/{blocks}"), 1);
+        match volume.append(id, &bytes(id.0, B)) {
+            Ok(()) => blocks += 1,
+            Err(Refusal::NoSpace(why)) => break why,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let memory = why.held_by("what is written and still in memory");
+    assert!(memory > 0, "{why}");
+    let files = why.held_by("files of stream 1, group 1");
+    assert_eq!(files + memory, blocks, "{why}");
+}
+
 /// Removes every second file of each stream, so that no zone is without one.
 fn thin_out(volume: &mut Volume, all: &[FileId]) -> Vec<FileId> {
     let goes = |n: usize| (n / 2).is_multiple_of(2);
