@@ -4,7 +4,9 @@
 //! closed with its time. The first step that fails ends the check with a remedy.
 
 use crate::{Tree, deny, program, python, rules, suite, tools, tree};
-use std::path::Path;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -134,9 +136,26 @@ impl Step {
         command.current_dir(root).args(words);
         if self.name == "docs" {
             command.env("RUSTDOCFLAGS", "-D warnings");
+            command.envs(as_clippy());
         }
         program::run(&mut command)
     }
+}
+
+/// What makes Cargo take the crates of the workspace as clippy has read them in the step before,
+/// in place of reading them again: the environment in which `cargo clippy -- -D warnings` has them
+/// read. Where it is another one they are read again, and nothing else changes.
+fn as_clippy() -> Vec<(&'static str, OsString)> {
+    let cargo = env::var_os("CARGO").map(PathBuf::from);
+    let driver = cargo.map(|cargo| cargo.with_file_name("clippy-driver"));
+    let Some(driver) = driver.filter(|driver| driver.is_file()) else {
+        return Vec::new();
+    };
+    let mark = "__CLIPPY_HACKERY__";
+    vec![
+        ("RUSTC_WORKSPACE_WRAPPER", driver.into()),
+        ("CLIPPY_ARGS", format!("-D{mark}warnings{mark}").into()),
+    ]
 }
 
 /// Builds and runs the tests of the workspace at `root`.
