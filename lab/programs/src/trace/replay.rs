@@ -93,9 +93,36 @@ pub struct Replay {
 
 struct Thread {
     reader: Option<Reader>,
+    /// What is about to be given out. Nobody else sees it while instructions in a row become
+    /// one: what was given out may have been executed.
+    taken: Vec<Op>,
     /// Accesses after which measuring begins, unless the trace says it itself.
     begin: Option<u64>,
     done: u64,
+}
+
+impl Thread {
+    /// Takes what comes next, up to a meeting; whether there is more.
+    fn take(&mut self) -> Result<bool, TraceError> {
+        self.taken.clear();
+        let Some(reader) = &mut self.reader else {
+            return Ok(false);
+        };
+        while self.taken.len() < BATCH && self.taken.last() != Some(&Op::Meet) {
+            if self.begin.is_some_and(|begin| self.done >= begin) {
+                self.begin = None;
+                self.taken.push(Op::Begin);
+            }
+            let before = self.taken.len();
+            if !reader.step(&mut self.taken)? {
+                self.reader = None;
+                return Ok(false);
+            }
+            let taken = &self.taken[before..];
+            self.done += taken.iter().filter(|op| is_access(op)).count() as u64;
+        }
+        Ok(true)
+    }
 }
 
 impl Replay {
@@ -111,6 +138,7 @@ impl Replay {
             let found = scan(file, &mut pages)?;
             threads.push(Thread {
                 reader: Some(file.reader()?),
+                taken: Vec::new(),
                 begin: (!found.begins).then_some(found.accesses * warm / 100),
                 done: 0,
             });
@@ -216,35 +244,17 @@ impl Program for Replay {
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
         let thread = &mut self.threads[thread as usize];
-        let Some(reader) = &mut thread.reader else {
-            return false;
-        };
-        let first = ops.len();
-        let mut more = true;
-        while more && ops.len() - first < BATCH && ops[first..].last() != Some(&Op::Meet) {
-            if thread.begin.is_some_and(|begin| thread.done >= begin) {
-                thread.begin = None;
-                ops.push(Op::Begin);
-            }
-            let before = ops.len();
-            more = match reader.step(ops) {
-                Ok(more) => more,
-                Err(error) => {
-                    self.failure.get_or_insert(error);
-                    ops.truncate(before);
-                    false
-                }
-            };
-            thread.done += ops[before..].iter().filter(|op| is_access(op)).count() as u64;
-        }
-        for op in &mut ops[first..] {
+        let more = thread.take().unwrap_or_else(|error| {
+            self.failure.get_or_insert(error);
+            thread.reader = None;
+            false
+        });
+        for op in &mut thread.taken {
             if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op {
                 *at = self.pages.place(*at);
             }
         }
-        if !more {
-            thread.reader = None;
-        }
-        more || ops.len() > first
+        ops.extend_from_slice(&thread.taken);
+        more || !thread.taken.is_empty()
     }
 }

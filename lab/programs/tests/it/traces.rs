@@ -310,3 +310,30 @@ fn a_recorded_program_runs_as_it_did() {
     assert_eq!(replayed[2500], Op::Begin);
     assert_eq!(replayed[5000], load((1 << 20) + 4999 * 8, 8, 0));
 }
+
+/// A load and two instructions without, over and over: batches end between those two.
+fn phases(rounds: u64) -> Vec<u8> {
+    let idle = champsim([0; 2], [0; 4], [0; 2], [0; 4]);
+    let round = |round| {
+        let loads = champsim([0; 2], [0; 4], [0; 2], [0x1000 + round % 64 * 64, 0, 0, 0]);
+        [&loads[..], &idle, &idle].concat()
+    };
+    (0..rounds).flat_map(round).collect()
+}
+
+#[test]
+fn what_was_given_out_stays_as_it_was() {
+    let files = [File::new("t", Some(Format::ChampSim), || {
+        Ok(Box::new(Cursor::new(phases(1000))))
+    })];
+    let mut replay = Replay::open(&files, 0).unwrap();
+    let (mut ops, mut more) = (Vec::new(), true);
+    while more {
+        let before = ops.clone();
+        more = replay.next(0, &mut ops);
+        assert_eq!(ops[..before.len()], before);
+    }
+    // Also of whoever forgets what was executed.
+    let executed: u64 = ops.iter().map(Op::instructions).sum();
+    assert_eq!(executed, 3000);
+}
