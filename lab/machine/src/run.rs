@@ -168,4 +168,8 @@ impl Program for Watched<'_> {
         }
         more
     }
+
+    fn failure(&self) -> Option<String> {
+        self.program.failure()
+    }
 }

@@ -58,6 +58,9 @@ pub enum RunError {
     /// A program that promises operations and gives none.
     #[error("thread {0} says that it goes on, and gives no operation")]
     Idle(u32),
+    /// The program says why it does not go on.
+    #[error("{0}")]
+    Program(String),
     /// Everything waits for something that nobody does.
     #[error("at {0} every core waits for the device, which has nothing under way")]
     Stuck(units::Ns),

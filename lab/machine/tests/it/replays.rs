@@ -43,3 +43,20 @@ fn a_recorded_program_executes_the_same_on_every_design() {
         assert_eq!(ran(design, &text).instructions, wanted, "{design}");
     }
 }
+
+#[test]
+fn a_run_ends_with_what_its_replay_meets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("champsim");
+    std::fs::write(&path, phases(20)).unwrap();
+    let workload = Workload::parse(&named(&path, "warm=0")).unwrap();
+    // Which reads the file, that is half as long by the time of the run.
+    drop(workload.program(Seed(1)).unwrap());
+    let setup = Setup::new("dram-only", Profile::Default, workload, 1).unwrap();
+    std::fs::write(&path, phases(10)).unwrap();
+    let refused = run(&setup, Witness::NOBODY).unwrap_err().to_string();
+    assert!(
+        refused.contains("found something else: it has changed"),
+        "{refused}"
+    );
+}
