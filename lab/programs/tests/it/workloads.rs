@@ -206,3 +206,25 @@ fn what_can_not_be_replayed_is_refused_in_a_sentence() {
         assert!(refused.contains(sentence), "{text}: {refused:?}");
     }
 }
+
+#[test]
+fn a_folder_of_macsims_is_what_its_list_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut record = vec![0; 80];
+    (record[23], record[33], record[72]) = (1, 0x10, 8);
+    for thread in [0, 2] {
+        fs::write(path(&format!("trace_{thread}.raw")), &record).unwrap();
+    }
+    // What lies beside them is no thread.
+    fs::write(path("trace_1.raw"), [1; 10]).unwrap();
+    fs::write(path("info"), [0xff; 100]).unwrap();
+    fs::write(path("trace.txt"), "x86 1.3\n2\n0 0\n2 0\n").unwrap();
+    let folder = folder.path().display().to_string();
+    let program = || Workload::parse(&folder).unwrap().program(Seed(1));
+    assert_eq!(program().unwrap().threads(), 2);
+    fs::write(path("other.txt"), "x86 1.3\n1\n0 0\n").unwrap();
+    let refused = program().err().unwrap().to_string();
+    let sentence = "expected one list of threads, found 2: name the one that is meant";
+    assert!(refused.ends_with(sentence), "{refused}");
+}
