@@ -2,12 +2,12 @@
 
 use crate::size::{self, shrink};
 use memsys::{Config, Tiering};
-use programs::{Workload, WorkloadError, published};
+use programs::{Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
 use skybyte::{Design, DeviceConfig, Profile, host};
 use ssd::Precondition;
 use std::str::FromStr;
-use units::{Bytes, GIB, Ns};
+use units::{Bytes, Ns};
 
 /// What a computer and its drive are made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,7 +100,7 @@ impl Setup {
     /// it names them.
     ///
     /// # Errors
-    /// If there is no such design.
+    /// If there is no such design, or a trace can not be read.
     pub fn new(
         design: &str,
         profile: Profile,
@@ -118,11 +118,8 @@ impl Setup {
         if workload.has("threads") && !workload.gives("threads") {
             workload = workload.with("threads", &host::threads(design).to_string())?;
         }
-        // What the paper does not run is taken to stand for its smallest workload.
-        let paper = published(&workload.name()).map_or(8 * GIB, |row| row.footprint.0);
-        let footprint = workload.footprint().unwrap_or(Bytes(paper));
-        let by_size = || size::factor(paper, footprint.0);
-        let factor = workload.divisor().unwrap_or_else(by_size);
+        let footprint = workload.memory()?;
+        let factor = size::divisor(&workload, footprint);
         let mut setup = Self {
             design,
             profile,

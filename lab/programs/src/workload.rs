@@ -174,7 +174,7 @@ impl Workload {
         self.has("threads").then(|| self.whole("threads") as u32)
     }
 
-    /// Bytes of memory that are asked for; a trace has what it has.
+    /// Bytes of memory that are asked for; of a trace none are.
     #[must_use]
     pub fn footprint(&self) -> Option<Bytes> {
         if !self.has("footprint") {
@@ -192,17 +192,29 @@ impl Workload {
         Some(Bytes(paper / divisor))
     }
 
-    /// What its scale divides the paper's sizes by, unless its bytes are given.
+    /// Bytes of memory that it uses: what is asked for, or the pages that a trace touches.
+    ///
+    /// # Errors
+    /// If a trace can not be read.
+    pub fn memory(&self) -> Result<Bytes, WorkloadError> {
+        match self.footprint() {
+            Some(asked) => Ok(asked),
+            None => Ok(self.recording()?.touched()),
+        }
+    }
+
+    /// What its scale divides the paper's sizes by, unless its bytes tell.
     #[must_use]
     pub fn divisor(&self) -> Option<u64> {
-        if ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
+        if self.has("footprint") && ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
             return None;
         }
-        Some(match self.text("scale") {
-            "paper" => 1,
-            "medium" => 16,
-            _ => 256,
-        })
+        match self.text("scale") {
+            "paper" => Some(1),
+            "medium" => Some(16),
+            "small" => Some(256),
+            _ => None,
+        }
     }
 
     /// What the paper's simulator touched of its memory.

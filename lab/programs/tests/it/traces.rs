@@ -366,7 +366,7 @@ fn a_file_that_changes_is_a_failure() {
         (written(&loads(699)), changed),
         (written(&loads(701)), changed),
         (written(&elsewhere), changed),
-        (written(&first)[..100].to_vec(), "t: record "),
+        (written(&first)[..30].to_vec(), "t: record "),
     ] {
         let mut replay = exchanged(&first, then);
         let mut ops = Vec::new();
