@@ -46,6 +46,11 @@ pub(crate) fn divisor(workload: &Workload, footprint: Bytes) -> u64 {
     workload.divisor().unwrap_or_else(by_size)
 }
 
+/// The least whole MiB for which [`factor`] is `most` at most.
+pub(crate) fn least(paper: u64, most: u64) -> Bytes {
+    Bytes((paper * 4 / (6 * most) / MIB + 1) * MIB)
+}
+
 /// The largest power of two that `paper` bytes can be divided by without becoming less
 /// than half as much again as `here`.
 pub(crate) fn factor(paper: u64, here: u64) -> u64 {
@@ -95,6 +100,17 @@ mod tests {
             (1_000, 0, 1_024),
         ] {
             assert_eq!(factor(paper, here), wanted, "{paper} {here}");
+        }
+    }
+
+    #[test]
+    fn the_least_is_the_first_that_is_divided_by_no_more() {
+        for paper in [8 * GIB, 9_130_000_000, 15_770_000_000] {
+            for most in (0..13).map(|bits| 1 << bits) {
+                let least = least(paper, most);
+                assert!(factor(paper, least.0) <= most, "{paper} {most}");
+                assert!(factor(paper, least.0 - MIB) > most, "{paper} {most}");
+            }
         }
     }
 
