@@ -66,4 +66,10 @@ pub trait Program {
     /// Appends the next operations of `thread` to `ops`, some hundreds at a time.
     /// False once there are none left; the thread has ended then.
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool;
+
+    /// Why a thread has ended before all was done that it should do, if one has: a run
+    /// ends with that.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 }

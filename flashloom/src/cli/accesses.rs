@@ -118,6 +118,9 @@ pub(super) fn info(path: &Path, shown: Shown) -> Answer {
     let workload = Workload::parse(&format!("{}:warm=0", path.display()))?;
     let mut program = workload.program(Seed(1))?;
     let character = characterise(&mut *program);
+    if let Some(why) = program.failure() {
+        return Err(Failure::new(why));
+    }
     let found = Facts {
         file: path.display().to_string(),
         threads: program.threads(),

@@ -20,7 +20,9 @@ use std::num::NonZeroUsize;
 /// medium, paper) or footprint, and threads, which are 24 where a design switches
 /// between them and 8 elsewhere; durable, whose log and records stay on the drive;
 /// synthetic, made to numbers (writes, mpki, lines); and traces of memory accesses by their
-/// paths, joined by + for one a thread. `flashloom workloads bfs` has the parameters of one.
+/// paths, files or folders, joined by + for one a thread, with the computer that the pages
+/// that they touch ask for, or that of a scale (t.flm:scale=paper for the full size).
+/// `flashloom workloads bfs` has the parameters of one, `flashloom workloads TRACE` of traces.
 #[derive(Args)]
 pub(crate) struct Memory {
     /// The design, or several: skybyte-full,base-cssd

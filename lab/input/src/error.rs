@@ -46,6 +46,16 @@ pub enum TraceError {
         /// Why not.
         reason: String,
     },
+    /// It is not what can be replayed.
+    #[error("{name}: expected {expected}, found {found}")]
+    Unfit {
+        /// The file or folder.
+        name: String,
+        /// What would do.
+        expected: String,
+        /// What it is instead.
+        found: String,
+    },
 }
 
 impl TraceError {

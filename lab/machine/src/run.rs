@@ -30,6 +30,21 @@ pub enum RunError {
         /// What there is.
         capacity: Bytes,
     },
+    /// The drive shrinks with the workload, and would be too small.
+    #[error(
+        "{workload}: expected a footprint of {least} at least on {design}, whose drive's DRAM \
+         shrinks with it, found {found}"
+    )]
+    Footprint {
+        /// The workload.
+        workload: String,
+        /// The design.
+        design: &'static str,
+        /// What would do.
+        least: Bytes,
+        /// What was asked for.
+        found: Bytes,
+    },
     /// The run came to no end.
     #[error(transparent)]
     Run(#[from] memsys::RunError),
@@ -107,6 +122,14 @@ fn run_watched(setup: &Setup, program: Watched) -> Result<Outcome, RunError> {
 }
 
 fn with_drive(setup: &Setup, kernel: &Kernel, program: Watched) -> Result<Outcome, RunError> {
+    if let Some(least) = setup.least_footprint() {
+        return Err(RunError::Footprint {
+            workload: setup.workload.name(),
+            design: setup.design.name,
+            least,
+            found: setup.workload.footprint().unwrap_or_default(),
+        });
+    }
     let (config, seed) = (setup.device(), Seed(setup.seed));
     let media = DeviceMedia::new(config, setup.past(), seed)?;
     let device = CxlSsd::ready(&kernel.sim(), config, media, seed)?;
@@ -167,5 +190,9 @@ impl Program for Watched<'_> {
             (self.heard)(std::mem::take(&mut self.unsaid));
         }
         more
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.program.failure()
     }
 }

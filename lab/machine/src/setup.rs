@@ -2,12 +2,12 @@
 
 use crate::size::{self, shrink};
 use memsys::{Config, Tiering};
-use programs::{Workload, WorkloadError, published};
+use programs::{Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
 use skybyte::{Design, DeviceConfig, Profile, host};
 use ssd::Precondition;
 use std::str::FromStr;
-use units::{Bytes, GIB, Ns};
+use units::{Bytes, Ns};
 
 /// What a computer and its drive are made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,20 @@ struct Knobs {
     device: DeviceConfig,
     /// The past of the drive.
     past: Precondition,
+}
+
+impl Knobs {
+    /// All of them as a document. The seed is none of them, and may be too large for one.
+    fn document(&self) -> Result<toml::Value, toml::ser::Error> {
+        let mut seedless = self.clone();
+        seedless.machine.seed = 0;
+        let mut document = toml::Value::try_from(seedless)?;
+        let machine = document.get_mut("machine");
+        if let Some(machine) = machine.and_then(toml::Value::as_table_mut) {
+            machine.remove("seed");
+        }
+        Ok(document)
+    }
 }
 
 /// A memory system and what runs on it.
@@ -100,7 +114,7 @@ impl Setup {
     /// it names them.
     ///
     /// # Errors
-    /// If there is no such design.
+    /// If there is no such design, or a trace can not be read.
     pub fn new(
         design: &str,
         profile: Profile,
@@ -118,11 +132,8 @@ impl Setup {
         if workload.has("threads") && !workload.gives("threads") {
             workload = workload.with("threads", &host::threads(design).to_string())?;
         }
-        // What the paper does not run is taken to stand for its smallest workload.
-        let paper = published(&workload.name()).map_or(8 * GIB, |row| row.footprint.0);
-        let footprint = workload.footprint().unwrap_or(Bytes(paper));
-        let by_size = || size::factor(paper, footprint.0);
-        let factor = workload.divisor().unwrap_or_else(by_size);
+        let footprint = workload.memory()?;
+        let factor = size::divisor(&workload, footprint);
         let mut setup = Self {
             design,
             profile,
@@ -156,7 +167,7 @@ impl Setup {
             why,
         };
         let unreadable = |e: &dyn std::fmt::Display| refuse(e.to_string());
-        let mut tree = toml::Value::try_from(&self.knobs).map_err(|e| unreadable(&e))?;
+        let mut tree = self.knobs.document().map_err(|e| unreadable(&e))?;
         let mut place = &mut tree;
         for key in change.key.split('.') {
             let known = match place {
@@ -178,6 +189,7 @@ impl Setup {
         self.knobs = tree
             .try_into()
             .map_err(|e: toml::de::Error| refuse(e.message().replace('\n', " ")))?;
+        self.knobs.machine.seed = self.seed;
         self.changes.push(told);
         Ok(self)
     }
@@ -213,6 +225,22 @@ impl Setup {
         (timing.read, timing.program) = (read, program);
         timing.erase = whole.erase_in(drive, erase);
         drive.flash.timing = Some(timing);
+    }
+
+    /// The least footprint of the workload, if the one that it is given makes the drive's DRAM
+    /// too small.
+    pub(crate) fn least_footprint(&self) -> Option<Bytes> {
+        let whole = self.profile.device(self.design);
+        let (shrunk, device) = (whole.scaled(self.factor), self.device());
+        let is_left =
+            (shrunk.dram.bytes, shrunk.log.bytes) == (device.dram.bytes, device.log.bytes);
+        let fits = |factor: u64| whole.scaled(factor).checked().is_ok();
+        if !is_left || !self.workload.gives("footprint") || fits(self.factor) {
+            return None;
+        }
+        let mut fewer = std::iter::successors(Some(self.factor), |factor| Some(factor / 2));
+        let factor = fewer.find(|&factor| factor <= 1 || fits(factor))?;
+        Some(size::least(size::paper(&self.workload), factor))
     }
 
     /// The computer.

@@ -12,6 +12,7 @@
 //! larger than they would be.
 
 use memsys::{CacheConfig, Config, NodeConfig, Tiering};
+use programs::{Workload, published};
 use units::{Bytes, GIB, KIB, MIB};
 
 /// Least bytes of the caches.
@@ -21,6 +22,34 @@ const LLC_LEAST: u64 = 64 * KIB;
 /// Least entries of the TLBs.
 const FIRST_LEAST: u64 = 16;
 const SECOND_LEAST: u64 = 64;
+
+/// The memory for which a recorded program has the smallest computer: a program that touches
+/// less has that too. Below, the host's memory for moved pages is as small as can be, and the
+/// drive's DRAM soon holds no set of its cache beside its log.
+const RECORDED_LEAST: u64 = 4 * MIB;
+
+/// What the paper has of what it does not run, which is taken to stand for its smallest
+/// workload.
+const UNPUBLISHED: u64 = 8 * GIB;
+
+/// Bytes of the paper's run of `workload`.
+pub(crate) fn paper(workload: &Workload) -> u64 {
+    published(&workload.name()).map_or(UNPUBLISHED, |row| row.footprint.0)
+}
+
+/// What sizes of the paper are divided by for `workload`, which uses `footprint`. What was
+/// recorded touches no page that it does not need, so its pages are taken for all that it has.
+pub(crate) fn divisor(workload: &Workload, footprint: Bytes) -> u64 {
+    let recorded = workload.footprint().is_none();
+    let least = if recorded { RECORDED_LEAST } else { 0 };
+    let by_size = || factor(paper(workload), footprint.0.max(least));
+    workload.divisor().unwrap_or_else(by_size)
+}
+
+/// The least whole MiB for which [`factor`] is `most` at most.
+pub(crate) fn least(paper: u64, most: u64) -> Bytes {
+    Bytes((paper * 4 / (6 * most) / MIB + 1) * MIB)
+}
 
 /// The largest power of two that `paper` bytes can be divided by without becoming less
 /// than half as much again as `here`.
@@ -71,6 +100,17 @@ mod tests {
             (1_000, 0, 1_024),
         ] {
             assert_eq!(factor(paper, here), wanted, "{paper} {here}");
+        }
+    }
+
+    #[test]
+    fn the_least_is_the_first_that_is_divided_by_no_more() {
+        for paper in [8 * GIB, 9_130_000_000, 15_770_000_000] {
+            for most in (0..13).map(|bits| 1 << bits) {
+                let least = least(paper, most);
+                assert!(factor(paper, least.0) <= most, "{paper} {most}");
+                assert!(factor(paper, least.0 - MIB) > most, "{paper} {most}");
+            }
         }
     }
 

@@ -335,6 +335,13 @@ pub static TRACE: Preset = Preset {
             Unit::Whole(0, 99),
             "hundredths that warm up, if the trace does not say",
         ),
+        param(
+            "scale",
+            "auto",
+            Unit::Word(&["auto", "small", "medium", "paper"]),
+            "computer: the paper's over 256, over 16, or the paper's; \"auto\" for over as much as \
+             the pages that are touched are less than 8GiB, but not below that for 4MiB",
+        ),
     ],
     common: &[],
 };

@@ -12,13 +12,14 @@ use crate::kernel::ycsb::{Letter, Ycsb};
 use crate::preset::{PRESETS, Preset, REPLAYED, SCALE_GIVES, TRACE, WHOLE, thousandths};
 use crate::published::{SECTION, published};
 use crate::section::{Extent, Section};
-use crate::trace::{File, Format, Replay, TraceError, listed};
+use crate::trace::{File, Format, Recording, TraceError, threads_of};
 use crate::{Graph, Shape, Tape};
 use memsys::Program;
 use sim::{Seed, Theta};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 use units::{Bytes, GIB, MIB};
 
 /// A workload of which a program can be made.
@@ -27,6 +28,8 @@ pub struct Workload {
     preset: &'static Preset,
     /// Of traces, the paths.
     paths: Vec<PathBuf>,
+    /// What a first reading of them found, once there was one.
+    recording: Arc<OnceLock<Recording>>,
     given: BTreeMap<&'static str, String>,
 }
 
@@ -89,6 +92,7 @@ impl Workload {
         let mut workload = Self {
             preset: preset.unwrap_or(&TRACE),
             paths: Vec::new(),
+            recording: Arc::default(),
             given: BTreeMap::new(),
         };
         if preset.is_none() {
@@ -137,6 +141,8 @@ impl Workload {
             });
         }
         self.given.insert(param.name, value.to_owned());
+        // With another format something else is read.
+        self.recording = Arc::default();
         Ok(self)
     }
 
@@ -168,7 +174,7 @@ impl Workload {
         self.has("threads").then(|| self.whole("threads") as u32)
     }
 
-    /// Bytes of memory that are asked for; a trace has what it has.
+    /// Bytes of memory that are asked for; of a trace none are.
     #[must_use]
     pub fn footprint(&self) -> Option<Bytes> {
         if !self.has("footprint") {
@@ -186,17 +192,29 @@ impl Workload {
         Some(Bytes(paper / divisor))
     }
 
-    /// What its scale divides the paper's sizes by, unless its bytes are given.
+    /// Bytes of memory that it uses: what is asked for, or the pages that a trace touches.
+    ///
+    /// # Errors
+    /// If a trace can not be read.
+    pub fn memory(&self) -> Result<Bytes, WorkloadError> {
+        match self.footprint() {
+            Some(asked) => Ok(asked),
+            None => Ok(self.recording()?.touched()),
+        }
+    }
+
+    /// What its scale divides the paper's sizes by, unless its bytes tell.
     #[must_use]
     pub fn divisor(&self) -> Option<u64> {
-        if ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
+        if self.has("footprint") && ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
             return None;
         }
-        Some(match self.text("scale") {
-            "paper" => 1,
-            "medium" => 16,
-            _ => 256,
-        })
+        match self.text("scale") {
+            "paper" => Some(1),
+            "medium" => Some(16),
+            "small" => Some(256),
+            _ => None,
+        }
     }
 
     /// What the paper's simulator touched of its memory.
@@ -380,36 +398,23 @@ impl Workload {
         Synthetic::new(numbers, seed)
     }
 
-    fn replay(&self) -> Result<Box<dyn Program>, WorkloadError> {
+    /// The traces, which are read once for all programs that are made of them.
+    fn recording(&self) -> Result<&Recording, WorkloadError> {
+        if let Some(recording) = self.recording.get() {
+            return Ok(recording);
+        }
         let format: Option<Format> = self.text("format").parse().ok();
         let mut files = Vec::new();
         for path in &self.paths {
-            for path in threads_of(path) {
-                files.push(File::at(&path, format));
-            }
+            let threads = threads_of(path)?;
+            files.extend(threads.iter().map(|path| File::at(path, format)));
         }
-        Ok(Box::new(Replay::open(&files, self.whole("warm"))?))
+        let read = Recording::read(files)?;
+        Ok(self.recording.get_or_init(|| read))
     }
-}
 
-/// The files of the threads that `path` stands for: those of MacSim's list, those in a
-/// folder by name, or itself.
-fn threads_of(path: &Path) -> Vec<PathBuf> {
-    if let Ok(folder) = std::fs::read_dir(path) {
-        let mut files: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
-        files.retain(|file| file.is_file());
-        files.sort();
-        return files;
-    }
-    // A list is short; only its beginning is looked at.
-    let mut head = String::new();
-    let read = std::fs::File::open(path).and_then(|file| {
-        use std::io::Read;
-        file.take(1 << 16).read_to_string(&mut head)
-    });
-    match read {
-        Ok(_) => listed(path, &head).unwrap_or_else(|| vec![path.to_owned()]),
-        Err(_) => vec![path.to_owned()],
+    fn replay(&self) -> Result<Box<dyn Program>, WorkloadError> {
+        Ok(Box::new(self.recording()?.replay(self.whole("warm"))?))
     }
 }
 

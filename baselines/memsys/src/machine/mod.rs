@@ -58,6 +58,9 @@ pub enum RunError {
     /// A program that promises operations and gives none.
     #[error("thread {0} says that it goes on, and gives no operation")]
     Idle(u32),
+    /// The program says why it does not go on.
+    #[error("{0}")]
+    Program(String),
     /// Everything waits for something that nobody does.
     #[error("at {0} every core waits for the device, which has nothing under way")]
     Stuck(units::Ns),
@@ -230,12 +233,27 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
 /// Whether every cache has names for all lines: those of each memory, and of the tables
 /// behind the first.
 fn check_names(config: &Config, footprint: u64) -> Result<(), Invalid> {
-    let memories = config.nodes.iter().map(|node| node.memory.0);
-    let largest = memories.chain([config.far.0]).max().unwrap_or(0);
-    let lines = largest / 64 + footprint / config.page.bytes() / 8 + 1;
+    let nodes = config.nodes.iter().map(|node| node.memory);
+    let node = nodes.max().unwrap_or_default();
+    let (knob, largest) = match node > config.far {
+        true => ("memory of a node", node),
+        false => ("far", config.far),
+    };
+    let lines = largest.0 / 64 + footprint / config.page.bytes() / 8 + 1;
     for (name, cache) in [("l1", config.l1), ("l2", config.l2), ("llc", config.llc)] {
-        let name = format!("lines of a memory beside {} sets of {name}", cache.sets());
-        Invalid::most(&name, lines, most_lines(cache.sets()))?;
+        let most = most_lines(cache.sets());
+        if lines > most {
+            let (size, ways, most) = (
+                cache.size,
+                cache.ways,
+                units::Bytes((most + cache.sets()) * 64),
+            );
+            return Err(Invalid(format!(
+                "{knob} is {largest}, and {name}, of {size} in {ways} ways, tells lines of less \
+                 than {most} apart: expected a smaller memory, a larger {name}.size or fewer \
+                 {name}.ways"
+            )));
+        }
     }
     Ok(())
 }

@@ -153,6 +153,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if !thread.ended && thread.ops.len() == before {
             self.failed = Some(RunError::Idle(number));
         }
+        if thread.ended
+            && let Some(why) = self.program.failure()
+        {
+            self.failed = Some(RunError::Program(why));
+        }
         Plan::Again(self.cores[core].window.time())
     }
 

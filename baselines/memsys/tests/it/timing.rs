@@ -329,9 +329,12 @@ fn huge_pages_are_translated_less_often() {
 /// Changes that would take more memory, or time, than there is.
 type Impossible = (&'static str, fn(&mut Config));
 const IMPOSSIBLE: [Impossible; 26] = [
-    ("lines of a memory beside 1 sets of l1", |c| {
-        (c.l1.size, c.far) = (Bytes(512), Bytes(64 << 30));
-    }),
+    (
+        "far is 64 GiB, and l1, of 512 B in 8 ways, tells lines of less than",
+        |c| {
+            (c.l1.size, c.far) = (Bytes(512), Bytes(64 << 30));
+        },
+    ),
     ("channels of a DRAM", |c| c.dram.channels = u64::MAX),
     ("banks of a DRAM", |c| c.dram.banks = u64::MAX),
     ("bus_bytes of a DRAM", |c| c.dram.bus_bytes = u64::MAX),

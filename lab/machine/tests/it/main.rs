@@ -3,6 +3,7 @@
 mod durable;
 mod formulas;
 mod plans;
+mod replays;
 mod runs;
 mod small;
 mod whole;

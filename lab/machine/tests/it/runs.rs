@@ -1,9 +1,10 @@
 //! What designs do with one small workload.
 
-use machine::{Outcome, Setup, Sweep, Witness, compare, run};
+use machine::{Change, Outcome, Setup, Sweep, Witness, compare, run};
 use programs::Workload;
 use skybyte::{DESIGNS, Profile};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use units::Ns;
 
 fn ran(design: &str, workload: &str) -> Outcome {
     let workload = Workload::parse(workload).unwrap();
@@ -137,4 +138,51 @@ fn a_witness_hears_of_all_but_the_last_instructions_and_changes_nothing() {
     );
     assert!(words.into_inner() > 1);
     assert_eq!(seen, run(&setup, Witness::NOBODY).unwrap());
+}
+
+#[test]
+fn a_drive_that_shrinks_too_far_names_the_footprint() {
+    let asked = |design: &str, text: &str, change: &str| {
+        let workload = Workload::parse(text).unwrap();
+        let mut setup = Setup::new(design, Profile::Default, workload, 1).unwrap();
+        if !change.is_empty() {
+            setup = setup.with(&change.parse().unwrap()).unwrap();
+        }
+        run(&setup, Witness::NOBODY)
+    };
+    let small = |name: &str, mib: u64| format!("{name}:footprint={mib}MiB,section=10000");
+    for (name, least) in [("bfs", 2), ("tpcc", 3)] {
+        let refused = asked("skybyte-full", &small(name, least - 1), "past=fresh");
+        let wanted =
+            format!("{name}: expected a footprint of {least} MiB at least on skybyte-full");
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.starts_with(&wanted), "{refused}");
+        asked("skybyte-full", &small(name, least), "past=fresh").unwrap();
+    }
+    // Whoever sets the DRAM is told of that.
+    let refused = asked("skybyte-full", &small("bfs", 1), "device.log.bytes=4KiB");
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.starts_with("device: log.bytes"), "{refused}");
+    asked("skybyte-full", &small("bfs", 1), "device.dram.bytes=1MiB").unwrap();
+    asked("dram-only", &small("bfs", 1), "").unwrap();
+}
+
+#[test]
+fn any_seed_goes_with_any_change() {
+    let workload = Workload::parse(WORKLOAD).unwrap();
+    let setup = Setup::new("skybyte-full", Profile::Default, workload, u64::MAX).unwrap();
+    let change = |text: &str| text.parse::<Change>().unwrap();
+    let changed = setup
+        .clone()
+        .with(&change("machine.os.switch=1us"))
+        .unwrap();
+    assert_eq!(changed.machine().seed, u64::MAX);
+    assert_eq!(changed.machine().os.switch, Ns::us(1));
+    let unchanged = memsys::OsConfig {
+        switch: setup.machine().os.switch,
+        ..changed.machine().os
+    };
+    assert_eq!(setup.machine().os, unchanged);
+    let refused = setup.with(&change("machine.seed=5")).unwrap_err();
+    assert!(refused.to_string().contains("expected one of"), "{refused}");
 }

@@ -9,13 +9,16 @@
 
 mod compact;
 mod formats;
+mod paths;
 mod put;
 mod registers;
 mod replay;
 
 pub use compact::Writer;
 pub use input::TraceError;
-pub use replay::{File, Replay, listed};
+pub use paths::listed;
+pub(crate) use paths::threads_of;
+pub use replay::{File, Recording, Replay};
 
 use compact::Compact;
 use formats::Lackey;

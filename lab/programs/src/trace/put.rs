@@ -9,10 +9,13 @@ const MOST: u64 = 4096;
 
 /// `count` instructions more.
 pub(super) fn compute(ops: &mut Vec<Op>, count: u32) {
-    match ops.last_mut() {
-        Some(Op::Compute(before)) => *before = before.saturating_add(count),
-        _ => ops.push(Op::Compute(count)),
+    if let Some(Op::Compute(before)) = ops.last_mut()
+        && let Some(both) = before.checked_add(count)
+    {
+        *before = both;
+        return;
     }
+    ops.push(Op::Compute(count));
 }
 
 /// An access of `size` bytes; `after` gives the dependence of its nth piece.
@@ -41,4 +44,18 @@ pub(super) fn check(at: u64, size: u64) -> Result<(), Expected> {
         return expected(format!("an access of 1 to {MOST} bytes, not {size}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_in_a_row_are_one_operation_while_they_can_be() {
+        let mut ops = vec![Op::Fence];
+        for count in [2, 3, u32::MAX - 5, 7] {
+            compute(&mut ops, count);
+        }
+        assert_eq!(ops, [Op::Fence, Op::Compute(u32::MAX), Op::Compute(7)]);
+    }
 }

@@ -2,15 +2,17 @@
 //!
 //! Invariants: the pages that any thread touches lie side by side in the program's
 //! memory, in the order of their recorded addresses, so that a machine's tables are as
-//! large as what was touched; they are found by reading every file once before the
-//! program starts, and the second reading gives the same.
+//! large as what was touched; they are found by reading every file once before any
+//! program starts. A file that gives something else when it is read again ends the run:
+//! as many lines or records are asked for, on pages that are known.
 
 use super::{Format, Reader, TraceError};
 use crate::mem::{PAGE, Space};
 use memsys::{Op, Program};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use units::Bytes;
 
 /// Operations that one call hands out at least, if there are so many.
@@ -22,9 +24,12 @@ const PAGES_MAX: usize = 1 << 26;
 /// Entries of the table of pages found lately.
 const LATELY: usize = 1024;
 
-type Open = Box<dyn Fn() -> std::io::Result<Box<dyn Read + Send>>>;
+/// What a trace has to hold.
+const ACCESSES: &str = "accesses to memory";
 
-/// One thread's trace: what can be opened twice.
+type Open = Box<dyn Fn() -> std::io::Result<Box<dyn Read + Send>> + Send + Sync>;
+
+/// One thread's trace: what can be opened several times.
 pub struct File {
     name: String,
     format: Option<Format>,
@@ -47,7 +52,7 @@ impl File {
     pub fn new(
         name: &str,
         format: Option<Format>,
-        open: impl Fn() -> std::io::Result<Box<dyn Read + Send>> + 'static,
+        open: impl Fn() -> std::io::Result<Box<dyn Read + Send>> + Send + Sync + 'static,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -62,29 +67,15 @@ impl File {
     }
 }
 
-/// The files of the threads that MacSim's `trace.txt` lists, or `None` if `text` is no
-/// such list: version, number of threads, and for each its number and where it starts.
-#[must_use]
-pub fn listed(path: &Path, text: &str) -> Option<Vec<PathBuf>> {
-    let mut words = text.split_whitespace();
-    if words.next()? != "x86" {
-        return None;
-    }
-    let mut words = words.peekable();
-    // The version may stand beside the name of the instruction set.
-    words.next_if(|word| word.contains('.'));
-    let count: usize = words.next()?.parse().ok()?;
-    let stem = path.file_stem()?.to_str()?;
-    let mut files = Vec::new();
-    for _ in 0..count {
-        let thread: u32 = words.next()?.parse().ok()?;
-        words.next()?;
-        files.push(path.with_file_name(format!("{stem}_{thread}.raw")));
-    }
-    Some(files)
+/// Threads that were recorded: their files, and what a first reading of them found.
+pub struct Recording {
+    files: Vec<File>,
+    found: Vec<Found>,
+    /// The pages that any touches, in order; a page's place is its number.
+    pages: Arc<Vec<u64>>,
 }
 
-/// Threads that were recorded.
+/// Threads that were recorded, as they run once more.
 pub struct Replay {
     threads: Vec<Thread>,
     pages: Pages,
@@ -92,42 +83,121 @@ pub struct Replay {
 }
 
 struct Thread {
+    name: String,
     reader: Option<Reader>,
+    /// What is about to be given out. Nobody else sees it while instructions in a row become
+    /// one: what was given out may have been executed.
+    taken: Vec<Op>,
     /// Accesses after which measuring begins, unless the trace says it itself.
     begin: Option<u64>,
     done: u64,
+    /// Lines or records of the first reading.
+    places: u64,
 }
 
-impl Replay {
-    /// Opens the traces of some threads and reads them once. Where a trace does not say
-    /// when measuring begins, it does after `warm` hundredths of its accesses.
+impl Thread {
+    /// Takes what comes next, up to a meeting; whether there is more.
+    fn take(&mut self) -> Result<bool, TraceError> {
+        self.taken.clear();
+        let Some(reader) = &mut self.reader else {
+            return Ok(false);
+        };
+        while self.taken.len() < BATCH && self.taken.last() != Some(&Op::Meet) {
+            if self.begin.is_some_and(|begin| self.done >= begin) {
+                self.begin = None;
+                self.taken.push(Op::Begin);
+            }
+            let before = self.taken.len();
+            let more = reader.step(&mut self.taken)?;
+            // The end takes a step of its own.
+            if more == (reader.place >= self.places) {
+                return Err(changed(&self.name));
+            }
+            if !more {
+                self.reader = None;
+                return Ok(false);
+            }
+            let taken = &self.taken[before..];
+            self.done += taken.iter().filter(|op| is_access(op)).count() as u64;
+        }
+        Ok(true)
+    }
+}
+
+fn unfit(name: &str, expected: &str, found: &str) -> TraceError {
+    TraceError::Unfit {
+        name: name.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+fn changed(name: &str) -> TraceError {
+    let again = "what was read of it first";
+    unfit(name, again, "something else: it has changed meanwhile")
+}
+
+impl Recording {
+    /// Reads the traces of some threads.
     ///
     /// # Errors
-    /// The first that reading meets.
-    pub fn open(files: &[File], warm: u64) -> Result<Self, TraceError> {
-        let mut pages = Pages::default();
-        let mut threads = Vec::new();
-        for file in files {
-            let found = scan(file, &mut pages)?;
-            threads.push(Thread {
-                reader: Some(file.reader()?),
-                begin: (!found.begins).then_some(found.accesses * warm / 100),
-                done: 0,
-            });
+    /// The first that reading meets, or that there is nothing to replay.
+    pub fn read(files: Vec<File>) -> Result<Self, TraceError> {
+        let mut seen = Seen::default();
+        let mut found = Vec::new();
+        for file in &files {
+            found.push(scan(file, &mut seen)?);
         }
-        pages.settle();
+        let accesses: u64 = found.iter().map(|found| found.accesses).sum();
+        if let (0, Some(file)) = (accesses, files.first()) {
+            return Err(unfit(&file.name, ACCESSES, "none in any thread"));
+        }
+        let pages = Arc::new(seen.pages.into_iter().collect());
         Ok(Self {
-            threads,
+            files,
+            found,
             pages,
-            failure: None,
         })
     }
 
-    /// What ended a thread that was not at its end. Files that change between the two
-    /// readings are the only cause.
+    /// Bytes of the pages that it touches.
     #[must_use]
-    pub const fn failure(&self) -> Option<&TraceError> {
-        self.failure.as_ref()
+    pub fn touched(&self) -> Bytes {
+        Bytes(self.pages.len() as u64 * PAGE)
+    }
+
+    /// The threads from their beginning. Where a trace does not say when measuring begins,
+    /// it does after `warm` hundredths of its accesses.
+    ///
+    /// # Errors
+    /// If a file can not be opened any more.
+    pub fn replay(&self, warm: u64) -> Result<Replay, TraceError> {
+        let mut threads = Vec::new();
+        for (file, found) in self.files.iter().zip(&self.found) {
+            threads.push(Thread {
+                name: file.name.clone(),
+                reader: Some(file.reader()?),
+                taken: Vec::new(),
+                begin: (!found.begins).then_some(found.accesses * warm / 100),
+                done: 0,
+                places: found.places,
+            });
+        }
+        Ok(Replay {
+            threads,
+            pages: Pages {
+                sorted: Arc::clone(&self.pages),
+                lately: vec![(u64::MAX, 0); LATELY],
+            },
+            failure: None,
+        })
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.files.iter().map(|file| &file.name);
+        f.debug_list().entries(names).finish()
     }
 }
 
@@ -140,17 +210,21 @@ const fn is_access(op: &Op) -> bool {
 struct Found {
     accesses: u64,
     begins: bool,
+    /// Steps of the reader, the last of which met the end.
+    places: u64,
 }
 
-fn scan(file: &File, pages: &mut Pages) -> Result<Found, TraceError> {
+fn scan(file: &File, seen: &mut Seen) -> Result<Found, TraceError> {
     let mut reader = file.reader()?;
     let (mut found, mut ops) = (Found::default(), Vec::new());
+    let mut nothing = true;
     while reader.step(&mut ops)? {
         for op in ops.drain(..) {
+            nothing = false;
             found.accesses += u64::from(is_access(&op));
             found.begins |= op == Op::Begin;
             if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op
-                && !pages.note(at / PAGE)
+                && !seen.note(at / PAGE)
             {
                 return Err(TraceError::Record {
                     name: file.name.clone(),
@@ -160,47 +234,63 @@ fn scan(file: &File, pages: &mut Pages) -> Result<Found, TraceError> {
             }
         }
     }
+    if nothing {
+        return Err(unfit(&file.name, ACCESSES, "nothing"));
+    }
+    found.places = reader.place;
     Ok(found)
 }
 
-/// The pages of a trace.
+/// The pages that a first reading meets.
 #[derive(Default)]
+struct Seen {
+    pages: BTreeSet<u64>,
+    /// Those met lately, by the low bits.
+    lately: Vec<u64>,
+}
+
+impl Seen {
+    /// Notes a page; whether there was room.
+    fn note(&mut self, page: u64) -> bool {
+        self.lately.resize(LATELY, u64::MAX);
+        let slot = &mut self.lately[page as usize % LATELY];
+        if *slot != page {
+            *slot = page;
+            self.pages.insert(page);
+        }
+        self.pages.len() <= PAGES_MAX
+    }
+}
+
+/// Where the pages of a recording lie.
 struct Pages {
-    seen: BTreeSet<u64>,
-    /// In order; a page's place is its number.
-    sorted: Vec<u64>,
+    sorted: Arc<Vec<u64>>,
     /// Pages found lately and their places, by the low bits.
     lately: Vec<(u64, u64)>,
 }
 
 impl Pages {
-    /// Notes a page; whether there was room.
-    fn note(&mut self, page: u64) -> bool {
-        self.lately.resize(LATELY, (u64::MAX, 0));
-        let slot = &mut self.lately[page as usize % LATELY];
-        if slot.0 != page {
-            slot.0 = page;
-            self.seen.insert(page);
-        }
-        self.seen.len() <= PAGES_MAX
-    }
-
-    fn settle(&mut self) {
-        self.sorted = std::mem::take(&mut self.seen).into_iter().collect();
-        self.lately = vec![(u64::MAX, 0); LATELY];
-    }
-
-    /// Where a recorded address lies in the program's memory.
-    fn place(&mut self, at: u64) -> u64 {
+    /// Where a recorded address lies in the program's memory, if its page is known.
+    fn place(&mut self, at: u64) -> Option<u64> {
         let page = at / PAGE;
         let slot = &mut self.lately[page as usize % LATELY];
         if slot.0 != page {
-            // A page that the first reading did not meet is of a file that changed
-            // meanwhile; it is taken for its neighbour.
-            let found = self.sorted.binary_search(&page).unwrap_or_else(|near| near);
-            *slot = (page, found.min(self.sorted.len().saturating_sub(1)) as u64);
+            *slot = (page, self.sorted.binary_search(&page).ok()? as u64);
         }
-        Space::BASE + slot.1 * PAGE + at % PAGE
+        Some(Space::BASE + slot.1 * PAGE + at % PAGE)
+    }
+
+    /// The same for all of `ops`; whether all are known.
+    fn place_all(&mut self, ops: &mut [Op]) -> bool {
+        for op in ops {
+            if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op {
+                match self.place(*at) {
+                    Some(place) => *at = place,
+                    None => return false,
+                }
+            }
+        }
+        true
     }
 }
 
@@ -216,35 +306,24 @@ impl Program for Replay {
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
         let thread = &mut self.threads[thread as usize];
-        let Some(reader) = &mut thread.reader else {
-            return false;
+        let taken = match thread.take() {
+            Ok(_) if !self.pages.place_all(&mut thread.taken) => Err(changed(&thread.name)),
+            taken => taken,
         };
-        let first = ops.len();
-        let mut more = true;
-        while more && ops.len() - first < BATCH && ops[first..].last() != Some(&Op::Meet) {
-            if thread.begin.is_some_and(|begin| thread.done >= begin) {
-                thread.begin = None;
-                ops.push(Op::Begin);
+        match taken {
+            Ok(more) => {
+                ops.extend_from_slice(&thread.taken);
+                more || !thread.taken.is_empty()
             }
-            let before = ops.len();
-            more = match reader.step(ops) {
-                Ok(more) => more,
-                Err(error) => {
-                    self.failure.get_or_insert(error);
-                    ops.truncate(before);
-                    false
-                }
-            };
-            thread.done += ops[before..].iter().filter(|op| is_access(op)).count() as u64;
-        }
-        for op in &mut ops[first..] {
-            if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op {
-                *at = self.pages.place(*at);
+            Err(error) => {
+                thread.reader = None;
+                self.failure.get_or_insert(error);
+                false
             }
         }
-        if !more {
-            thread.reader = None;
-        }
-        more || ops.len() > first
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.as_ref().map(ToString::to_string)
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::drive::{Turns, all};
 use memsys::{Op, Program};
-use programs::trace::{File, Format, Reader, Replay, TraceError, Writer, listed};
+use programs::trace::{File, Format, Reader, Recording, TraceError, Writer, listed};
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// All operations of a trace, one step's beside the other's.
 pub(crate) fn read(bytes: &[u8], format: Option<Format>) -> Result<Vec<Op>, TraceError> {
@@ -274,7 +275,9 @@ fn threads_share_dense_pages_and_begin_after_their_warming() {
         store(0x5008, 8, 0),
     ];
     let near = [load(0x7fff_0000_0080, 8, 0), store(0x9000, 8, 0)];
-    let replay = Replay::open(&[file(written(&far)), file(written(&near))], 34).unwrap();
+    let recording = Recording::read(vec![file(written(&far)), file(written(&near))]).unwrap();
+    assert_eq!(recording.touched().0, 3 * 4096);
+    let replay = recording.replay(34).unwrap();
     let base = 1 << 20;
     assert_eq!(replay.footprint().0, base + 4 * 4096);
     let ops = all(replay, Turns::Back);
@@ -304,9 +307,75 @@ fn threads_share_dense_pages_and_begin_after_their_warming() {
 fn a_recorded_program_runs_as_it_did() {
     let ops: Vec<Op> = (0..5000).map(|i| load(0x1_0000 + i * 8, 8, 0)).collect();
     let begins = [&ops[..2500], &[Op::Begin], &ops[2500..]].concat();
-    let replay = Replay::open(&[file(written(&begins))], 99).unwrap();
+    let recording = Recording::read(vec![file(written(&begins))]).unwrap();
+    let replay = recording.replay(99).unwrap();
     let replayed = &all(replay, Turns::Forth)[0];
     assert_eq!(replayed.len(), begins.len());
     assert_eq!(replayed[2500], Op::Begin);
     assert_eq!(replayed[5000], load((1 << 20) + 4999 * 8, 8, 0));
+}
+
+/// A load and two instructions without, over and over: batches end between those two.
+fn phases(rounds: u64) -> Vec<u8> {
+    let idle = champsim([0; 2], [0; 4], [0; 2], [0; 4]);
+    let round = |round| {
+        let loads = champsim([0; 2], [0; 4], [0; 2], [0x1000 + round % 64 * 64, 0, 0, 0]);
+        [&loads[..], &idle, &idle].concat()
+    };
+    (0..rounds).flat_map(round).collect()
+}
+
+#[test]
+fn what_was_given_out_stays_as_it_was() {
+    let file = File::new("t", Some(Format::ChampSim), || {
+        Ok(Box::new(Cursor::new(phases(1000))))
+    });
+    let mut replay = Recording::read(vec![file]).unwrap().replay(0).unwrap();
+    let (mut ops, mut more) = (Vec::new(), true);
+    while more {
+        let before = ops.clone();
+        more = replay.next(0, &mut ops);
+        assert_eq!(ops[..before.len()], before);
+    }
+    // Also of whoever forgets what was executed.
+    let executed: u64 = ops.iter().map(Op::instructions).sum();
+    assert_eq!(executed, 3000);
+}
+
+/// A recording of what `first` holds when it is read, and `then` when it is replayed.
+fn exchanged(first: &[Op], then: Vec<u8>) -> impl Program {
+    let (first, readings) = (written(first), AtomicU64::new(0));
+    let file = File::new("t", None, move || {
+        let now = match readings.fetch_add(1, Relaxed) {
+            0 => &first,
+            _ => &then,
+        };
+        Ok(Box::new(Cursor::new(now.clone())))
+    });
+    Recording::read(vec![file]).unwrap().replay(0).unwrap()
+}
+
+#[test]
+fn a_file_that_changes_is_a_failure() {
+    let loads = |pages: u64| -> Vec<Op> { (0..pages).map(|n| load(n * 4096, 8, 0)).collect() };
+    let first = loads(700);
+    let mut elsewhere = first.clone();
+    elsewhere[650] = load(0x7_0000_0000, 8, 0);
+    let changed = "t: expected what was read of it first, found something else";
+    for (then, why) in [
+        (written(&loads(699)), changed),
+        (written(&loads(701)), changed),
+        (written(&elsewhere), changed),
+        (written(&first)[..30].to_vec(), "t: record "),
+    ] {
+        let mut replay = exchanged(&first, then);
+        let mut ops = Vec::new();
+        while replay.next(0, &mut ops) {}
+        let failure = replay.failure().unwrap_or_default();
+        assert!(failure.starts_with(why), "{failure:?}, not {why:?}");
+        assert!(ops.len() <= 701);
+    }
+    let mut replay = exchanged(&first, written(&first));
+    while replay.next(0, &mut Vec::new()) {}
+    assert_eq!(replay.failure(), None);
 }

@@ -3,6 +3,7 @@
 use programs::{PRESETS, PUBLISHED, Published, TRACE, Workload, characterise, published};
 use sim::Seed;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn every_default_is_a_value_of_its_unit() {
@@ -164,4 +165,66 @@ fn characters_count_what_is_measured() {
     assert_eq!(found.pages_by_lines_stored[0], 1);
     assert!((found.share_up_to(1) - 1.0).abs() < 1e-9);
     assert!((found.write_share() - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn what_can_not_be_replayed_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("bare")).unwrap();
+    fs::write(path("nothing"), "").unwrap();
+    fs::write(path("idle"), "I  01,1\nI  02,1\n").unwrap();
+    fs::write(path("one"), " L 1000,8\n").unwrap();
+    let pipe = path("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let regular = "expected a regular file, as a trace is read more than once, found a pipe";
+    let here = folder.path().display();
+    for (text, sentence) in [
+        (format!("{here}/pipe"), regular),
+        (format!("{here}/one+{here}/pipe"), regular),
+        ("/dev/null:format=champsim".to_owned(), regular),
+        (
+            format!("{here}/nothing:format=champsim"),
+            "nothing: expected accesses to memory, found nothing",
+        ),
+        (
+            format!("{here}/one+{here}/nothing:format=lackey"),
+            "nothing: expected accesses to memory, found nothing",
+        ),
+        (
+            format!("{here}/idle"),
+            "idle: expected accesses to memory, found none in any thread",
+        ),
+        (
+            format!("{here}/bare"),
+            "bare: expected the traces of some threads, found none",
+        ),
+    ] {
+        let refused = Workload::parse(&text).unwrap().program(Seed(1)).err();
+        let refused = refused.map_or_else(String::new, |error| error.to_string());
+        assert!(refused.contains(sentence), "{text}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_folder_of_macsims_is_what_its_list_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut record = vec![0; 80];
+    (record[23], record[33], record[72]) = (1, 0x10, 8);
+    for thread in [0, 2] {
+        fs::write(path(&format!("trace_{thread}.raw")), &record).unwrap();
+    }
+    // What lies beside them is no thread.
+    fs::write(path("trace_1.raw"), [1; 10]).unwrap();
+    fs::write(path("info"), [0xff; 100]).unwrap();
+    fs::write(path("trace.txt"), "x86 1.3\n2\n0 0\n2 0\n").unwrap();
+    let folder = folder.path().display().to_string();
+    let program = || Workload::parse(&folder).unwrap().program(Seed(1));
+    assert_eq!(program().unwrap().threads(), 2);
+    fs::write(path("other.txt"), "x86 1.3\n1\n0 0\n").unwrap();
+    let refused = program().err().unwrap().to_string();
+    let sentence = "expected one list of threads, found 2: name the one that is meant";
+    assert!(refused.ends_with(sentence), "{refused}");
 }

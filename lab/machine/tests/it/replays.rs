@@ -1,0 +1,104 @@
+//! Recorded programs on designs of memory.
+
+use machine::{Outcome, Setup, Witness, run};
+use programs::{Workload, characterise};
+use sim::Seed;
+use skybyte::{DESIGNS, Profile};
+use std::path::Path;
+use units::{Bytes, MIB};
+
+/// A record of ChampSim: an instruction that loads from there, or touches no memory.
+fn instruction(load: Option<u64>) -> [u8; 64] {
+    let mut record = [0; 64];
+    record[32..40].copy_from_slice(&load.unwrap_or(0).to_le_bytes());
+    record
+}
+
+/// Loads of `pages` pages, line after line, with two instructions after each.
+fn phases(pages: u64) -> Vec<u8> {
+    let lines = (0..pages * 64).map(|line| 0x10_0000 + line * 64);
+    let round = |at| [Some(at), None, None].map(instruction).concat();
+    lines.flat_map(round).collect()
+}
+
+fn setup(design: &str, profile: Profile, workload: &str) -> Setup {
+    let workload = Workload::parse(workload).unwrap();
+    Setup::new(design, profile, workload, 1).unwrap()
+}
+
+fn ran(design: &str, profile: Profile, workload: &str) -> Outcome {
+    run(&setup(design, profile, workload), Witness::NOBODY).unwrap()
+}
+
+fn named(path: &Path, params: &str) -> String {
+    format!("{}:{params}", path.display())
+}
+
+#[test]
+fn a_recorded_program_executes_the_same_on_every_design() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("champsim");
+    std::fs::write(&path, phases(80)).unwrap();
+    let text = named(&path, "warm=0");
+    let mut program = Workload::parse(&text).unwrap().program(Seed(1)).unwrap();
+    let wanted = characterise(&mut *program).instructions;
+    assert_eq!(wanted, 80 * 64 * 3);
+    for (design, profile) in DESIGNS
+        .iter()
+        .flat_map(|d| Profile::ALL.map(|p| (d.name, p)))
+    {
+        let found = ran(design, profile, &text).instructions;
+        assert_eq!(found, wanted, "{design} {}", profile.name());
+    }
+}
+
+/// Of a trace that touches so many pages.
+fn divided(pages: u64, params: &str) -> (u64, Bytes) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("champsim");
+    let loads = (0..pages).map(|page| instruction(Some((1 << 40) + page * 4096)));
+    std::fs::write(&path, loads.collect::<Vec<_>>().concat()).unwrap();
+    let setup = setup("skybyte-full", Profile::Default, &named(&path, params));
+    (setup.factor, setup.device().dram.bytes)
+}
+
+#[test]
+fn the_computer_of_a_recorded_program_is_as_small_as_its_memory() {
+    // A sixteenth for the drive's DRAM, as of the 8 GiB of the paper's smallest workload.
+    assert_eq!(divided(16_384, "warm=0"), (128, Bytes(4 * MIB)));
+    assert_eq!(divided(32_768, "warm=0,scale=auto"), (64, Bytes(8 * MIB)));
+    // No less than for 4 MiB.
+    assert_eq!(divided(1_024, "warm=0"), divided(1, "warm=0"));
+    assert_eq!(divided(1, "warm=0"), (2_048, Bytes(MIB / 4)));
+    for (scale, factor) in [("small", 256), ("medium", 16), ("paper", 1)] {
+        let found = divided(100, &format!("scale={scale}"));
+        assert_eq!(found, (factor, Bytes(512 * MIB / factor)));
+    }
+}
+
+#[test]
+fn a_recorded_program_presses_on_the_drives_dram() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("champsim");
+    std::fs::write(&path, phases(200).repeat(2)).unwrap();
+    let reads = |text: &str| ran("base-cssd", Profile::Default, text).flash.read_pages;
+    let (all, fits) = (named(&path, "warm=0"), named(&path, "warm=0,scale=small"));
+    // Of its 200 pages 64 fit, and here all.
+    let (small, large) = (reads(&all), reads(&fits));
+    assert!(small > 350 && large < 220, "{small} {large}");
+}
+
+#[test]
+fn a_run_ends_with_what_its_replay_meets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("champsim");
+    std::fs::write(&path, phases(20)).unwrap();
+    // Which reads the file, that is half as long by the time of the run.
+    let setup = setup("dram-only", Profile::Default, &named(&path, "warm=0"));
+    std::fs::write(&path, phases(10)).unwrap();
+    let refused = run(&setup, Witness::NOBODY).unwrap_err().to_string();
+    assert!(
+        refused.contains("found something else: it has changed"),
+        "{refused}"
+    );
+}
