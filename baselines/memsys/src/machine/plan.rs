@@ -17,8 +17,6 @@ pub(super) enum Plan {
     Start(Tick, Cause),
     /// All that it did is done and it may be ordered after others.
     Settled(Tick),
-    /// It has passed its preparation.
-    Begin(Tick),
     /// It is looked at again.
     Again(Tick),
     /// Something older must become known first.
@@ -30,9 +28,7 @@ pub(super) enum Plan {
 impl Plan {
     pub(super) fn time(self) -> Tick {
         match self {
-            Self::Start(time, _) | Self::Settled(time) | Self::Begin(time) | Self::Again(time) => {
-                time
-            }
+            Self::Start(time, _) | Self::Settled(time) | Self::Again(time) => time,
             Self::Blocked | Self::Idle => Tick::NEVER,
         }
     }
@@ -57,12 +53,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             match one.plan {
                 Plan::Start(_, cause) => self.begin(core, now, cause),
                 Plan::Settled(_) => self.order(core, now),
-                Plan::Begin(_) => {
-                    let thread = self.cores[core].thread as usize;
-                    self.os.threads[thread].begun = true;
-                    self.os.begun += 1;
-                    self.start_measuring(now);
-                }
                 Plan::Again(_) | Plan::Blocked | Plan::Idle => {}
             }
             self.plan(core);
@@ -124,9 +114,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                         Start::Blocked => Plan::Blocked,
                     };
                 }
-                Op::Fence | Op::Meet => return self.settled(core),
                 Op::Begin if thread.begun => thread.cursor += 1,
-                Op::Begin => return Plan::Begin(one.window.time()),
+                // What is not done when measuring begins could be given up and done again.
+                Op::Fence | Op::Meet | Op::Begin => return self.settled(core),
             }
         }
         if thread.ended {
@@ -246,6 +236,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         match thread.ops.get(thread.cursor) {
             Some(Op::Fence) => thread.cursor += 1,
+            Some(Op::Begin) => {
+                thread.cursor += 1;
+                thread.begun = true;
+                self.os.begun += 1;
+                self.start_measuring(now);
+            }
             Some(Op::Meet) => {
                 thread.cursor += 1;
                 self.yield_core(core, now);

@@ -340,3 +340,23 @@ fn the_register_of_a_squashed_miss_is_free_for_the_next_thread() {
     let (freed, kept) = (time(true), time(false));
     assert!(freed + Ns::us(25) < kept, "{freed} {kept}");
 }
+
+#[test]
+fn what_was_prepared_is_not_measured_though_an_exception_comes_late() {
+    let measured = |number: u64| (0..50).map(move |n| load(number * MIB + n * 64, 0));
+    let thread = |number: u64| {
+        // Nothing of it has come when the core comes to the end of the preparation.
+        let prepared =
+            (0..9).flat_map(move |page| [load(number * MIB + page * 4_096, 0), Op::Compute(10)]);
+        let begin = [Op::Begin, Op::Meet];
+        prepared.chain(begin).chain(measured(number)).collect()
+    };
+    for (cores, hints) in [(1, false), (1, true), (2, true), (4, true)] {
+        let kernel = Kernel::new();
+        let far = Hinting::new(&kernel.sim(), Ns::us(7), hints);
+        let config = config(cores, Place::Far);
+        let metrics = run_on(&config, &kernel, far, (0..4).map(thread).collect());
+        let counted = (metrics.instructions, metrics.counts.loads);
+        assert_eq!(counted, (200, 200), "{cores} cores, hints: {hints}");
+    }
+}
