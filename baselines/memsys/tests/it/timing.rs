@@ -328,7 +328,7 @@ fn huge_pages_are_translated_less_often() {
 
 /// Changes that would take more memory, or time, than there is.
 type Impossible = (&'static str, fn(&mut Config));
-const IMPOSSIBLE: [Impossible; 26] = [
+const IMPOSSIBLE: [Impossible; 28] = [
     ("lines of a memory beside 1 sets of l1", |c| {
         (c.l1.size, c.far) = (Bytes(512), Bytes(64 << 30));
     }),
@@ -363,6 +363,22 @@ const IMPOSSIBLE: [Impossible; 26] = [
             handler,
             ..Moves::default()
         });
+    }),
+    ("limit of moved pages is 1 MiB", |c| {
+        let limit = Bytes(MIB);
+        c.tiering = Tiering::Hinted(Moves {
+            limit,
+            ..Moves::default()
+        });
+    }),
+    ("limit of moved pages is", |c| {
+        let limit = Bytes(4_095);
+        let moves = Moves {
+            limit,
+            ..Moves::default()
+        };
+        c.page = PageSize::Small;
+        c.tiering = Tiering::Sampled(moves, Sampling::default());
     }),
     ("period of samples", |c| {
         let period = NEVER;
