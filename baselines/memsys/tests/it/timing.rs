@@ -291,6 +291,33 @@ fn a_fence_waits_until_flushed_lines_have_arrived() {
 }
 
 #[test]
+fn a_fence_waits_for_what_another_core_has_flushed_and_the_device_has_refused() {
+    let kernel = Kernel::new();
+    let far = Slow {
+        sim: kernel.sim(),
+        dram: plain(),
+        full: false,
+        room: Rc::default(),
+    };
+    let flush = |at| Op::Flush { at };
+    // The device takes the first line, and the second 10 µs later.
+    let stores = vec![store(0), store(64), Op::Fence];
+    let first = [stores, vec![flush(0), flush(64), flush(64)]].concat();
+    let second = vec![
+        Op::Compute(16 * 3_000),
+        flush(64),
+        Op::Fence,
+        Op::Compute(16 * 50_000),
+    ];
+    let metrics = run_on(&config(2, Place::Far), &kernel, far, vec![first, second]);
+    assert_eq!(
+        (metrics.counts.far_writes, metrics.counts.refused_writes),
+        (2, 1)
+    );
+    assert!(metrics.time > Ns(10_000 + 50_000), "{}", metrics.time);
+}
+
+#[test]
 fn measuring_begins_once_all_have_passed() {
     let thread = |n| vec![Op::Compute(n), Op::Begin, Op::Compute(4_000)];
     let metrics = run(&config(2, Place::Local), vec![thread(400), thread(40_000)]);
