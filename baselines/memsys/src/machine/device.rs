@@ -395,8 +395,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Operations of `core` from `number` on wait for nothing any more.
-    pub(super) fn squash_waiters(&mut self, core: usize, number: u64) {
+    /// Operations of `core` from `number` on wait for nothing any more. Whether that frees a
+    /// register of the last cache.
+    pub(super) fn squash_waiters(&mut self, core: usize, number: u64) -> bool {
+        let mut freed = false;
         let frees = self.config.os.free_on_squash;
         let Requests {
             entries, active, ..
@@ -417,10 +419,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             if frees && entry.waiters.is_empty() {
                 entry.purpose = Purpose::Dead;
                 caches.last_misses().release();
+                freed = true;
                 return false;
             }
             true
         });
+        freed
     }
 
     /// Sends what left the caches to where it belongs.

@@ -360,3 +360,52 @@ fn what_was_prepared_is_not_measured_though_an_exception_comes_late() {
         assert_eq!(counted, (200, 200), "{cores} cores, hints: {hints}");
     }
 }
+
+#[test]
+fn a_retired_store_takes_the_register_of_a_squashed_miss() {
+    //= skybyte 3.1
+    let flash = Ns::us(200);
+    let kernel = Kernel::new();
+    let mut far = Hinting::new(&kernel.sim(), flash, true);
+    far.silent = 1;
+    for (page, ready) in [(4, Ns::ZERO), (0, Ns::us(3))] {
+        far.state.borrow_mut().ready.insert(page, ready);
+    }
+    let mut config = config(1, Place::Far);
+    config.l1.misses = 1;
+    // The first load has the register until the store has retired, the second until its hint
+    // is there, and the third when the second is squashed.
+    let ops = vec![
+        load(4 * 4_096, 0),
+        store(7 * 4_096),
+        load(0, 0),
+        load(4_096, 0),
+    ];
+    let metrics = run_on(&config, &kernel, far, vec![ops]);
+    assert!(metrics.counts.long_delays > 0 && metrics.counts.squashed > 0);
+    // The store waits for flash beside the third load and not after it.
+    assert!(metrics.time < flash + Ns::us(20), "{}", metrics.time);
+}
+
+#[test]
+fn a_squash_wakes_who_waits_for_a_register_of_the_last_cache() {
+    //= skybyte 3.1
+    let flash = Ns::us(200);
+    let kernel = Kernel::new();
+    let mut far = Hinting::new(&kernel.sim(), flash, true);
+    far.silent = 1;
+    far.state.borrow_mut().ready.insert(2, Ns::ZERO);
+    far.state.borrow_mut().ready.insert(0, Ns::us(3));
+    let mut config = config(2, Place::Far);
+    config.llc.misses = 1;
+    let squashed = vec![load(0, 0), load(4_096, 0)];
+    // It asks while the other waits for the second page, and then works as long.
+    let other = vec![
+        Op::Compute(16 * 400),
+        load(2 * 4_096, 1),
+        Op::Compute(16 * 180_000),
+    ];
+    let metrics = run_on(&config, &kernel, far, vec![squashed, other]);
+    assert!(metrics.counts.squashed > 0);
+    assert!(metrics.time < flash + Ns::us(20), "{}", metrics.time);
+}
