@@ -21,8 +21,8 @@ use crate::tiering::Tiering;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
-/// Longest time that something costs. The clock ends after 52 days, and what costs is
-/// paid over and over.
+/// Longest time that something costs. The clock ends after days, and what costs is paid over
+/// and over.
 pub(crate) const LONGEST: Ns = Ns::ms(10);
 /// Most bytes of a memory: what is noted of each of its pages takes memory as well.
 pub(crate) const MOST_MEMORY: u64 = 1 << 40;

@@ -58,6 +58,19 @@ pub enum RunError {
     /// A program that promises operations and gives none.
     #[error("thread {0} says that it goes on, and gives no operation")]
     Idle(u32),
+    /// A program that takes longer than the clock goes.
+    #[error(
+        "thread {thread} goes on after {:.1} days of its time, where the clock of {cores} cores ends",
+        end.0 as f64 / 86.4e12
+    )]
+    Clock {
+        /// The thread.
+        thread: u32,
+        /// When the clock ends.
+        end: units::Ns,
+        /// The cores of the machine.
+        cores: u64,
+    },
     /// Everything waits for something that nobody does.
     #[error("at {0} every core waits for the device, which has nothing under way")]
     Stuck(units::Ns),
@@ -167,6 +180,8 @@ struct Times {
     second_tlb: Tick,
     cycle: Tick,
     away: Tick,
+    /// Where the clock ends.
+    last: Tick,
 }
 
 impl Times {
@@ -177,6 +192,7 @@ impl Times {
             second_tlb: cycles(config.tlb.second_cycles),
             cycle: cycles(1),
             away: Tick::of(config.away),
+            last: Tick::last(config.cores),
         }
     }
 }

@@ -85,8 +85,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if number == NO_THREAD {
             return Plan::Idle;
         }
-        if one.window.time() >= one.slice_end && !self.os.queue.is_empty() {
-            one.preempt = true;
+        if one.window.time() >= one.slice_end {
+            if one.window.time() >= self.times.last {
+                return self.clock_ends(core);
+            }
+            one.preempt |= !self.os.queue.is_empty();
         }
         if one.preempt {
             return self.settled(core);
@@ -97,6 +100,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Op::Compute(count) => {
                     one.window.index += u64::from(count);
                     thread.cursor += 1;
+                    if one.window.time() >= self.times.last {
+                        return self.clock_ends(core);
+                    }
                 }
                 Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } => {
                     let store = !matches!(op, Op::Load { .. });
@@ -123,6 +129,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return self.settled(core);
         }
         self.refill(core, number)
+    }
+
+    /// The run fails: the next operation would be beyond the end of the clock.
+    #[cold]
+    fn clock_ends(&mut self, core: usize) -> Plan {
+        self.failed = Some(RunError::Clock {
+            thread: self.cores[core].thread,
+            end: self.times.last.ns(),
+            cores: self.config.cores,
+        });
+        Plan::Again(self.now)
     }
 
     /// Asks the program for more.

@@ -214,7 +214,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 one.window.spend(cost, Cause::Switch);
             }
             one.thread = number;
-            one.slice_end = one.window.time() + Tick::of(self.config.os.slice);
+            let slice_end = one.window.time() + Tick::of(self.config.os.slice);
+            one.slice_end = slice_end.min(self.times.last);
             one.window.first = one.window.tail;
         }
         self.plan(core);

@@ -468,6 +468,30 @@ fn what_can_not_be_is_said_in_a_sentence() {
 }
 
 #[test]
+fn a_run_ends_where_its_clock_does() {
+    let run = |cores: u64, ops: Vec<Op>| {
+        let (kernel, program) = (Kernel::new(), Listed::new(vec![ops], FOOTPRINT));
+        let mut config = config(cores, Place::Local);
+        (config.hertz, config.width) = (1_000_000, 1);
+        let made = Machine::new(&config, &kernel, plain(), program, TimeOnly, TakeAll);
+        made.unwrap().run()
+    };
+    let long = Op::Compute(u32::MAX);
+    // Each is more than an hour at 1 MHz.
+    let metrics = run(1, [vec![long; 20], vec![load(0, 0)]].concat()).unwrap();
+    let seconds = 20 * (u64::from(u32::MAX) + 1) / 1_000_000;
+    assert!((metrics.time.0 / 1_000_000_000).abs_diff(seconds) <= 1);
+    for (cores, days) in [(1, "26.1 days"), (8, "3.3 days"), (64, "0.4 days")] {
+        let error = run(cores, vec![long; 4_000]).unwrap_err();
+        assert!(matches!(error, RunError::Clock { thread: 0, .. }));
+        assert!(error.to_string().contains(days), "{error}");
+    }
+    // Whoever accesses memory between is no other.
+    let mixed = [long, load(0, 1)].repeat(2_000);
+    assert!(matches!(run(8, mixed), Err(RunError::Clock { .. })));
+}
+
+#[test]
 fn a_miss_that_waits_for_a_register_is_one_miss() {
     let ops: Vec<Op> = (0..2_000)
         .map(|n| load(n * 9_973 * 64 % FOOTPRINT, 0))
