@@ -394,14 +394,18 @@ fn a_squash_wakes_who_waits_for_a_register_of_the_last_cache() {
     let kernel = Kernel::new();
     let mut far = Hinting::new(&kernel.sim(), flash, true);
     far.silent = 1;
-    far.state.borrow_mut().ready.insert(2, Ns::ZERO);
-    far.state.borrow_mut().ready.insert(0, Ns::us(3));
+    for (page, ready) in [(4, Ns::ZERO), (2, Ns::ZERO), (0, Ns::us(3))] {
+        far.state.borrow_mut().ready.insert(page, ready);
+    }
     let mut config = config(2, Place::Far);
-    config.llc.misses = 1;
-    let squashed = vec![load(0, 0), load(4_096, 0)];
-    // It asks while the other waits for the second page, and then works as long.
+    (config.llc.misses, config.l1.cycles) = (1, 40);
+    // The hint is there long before what is older has retired, which takes 10 ns each.
+    let older = vec![load(4 * 4_096, 1); 100];
+    let squashed = [older, vec![load(0, 0), load(4_096, 0)]].concat();
+    // It asks while the last load of the other has the register, and then works as long as
+    // that takes.
     let other = vec![
-        Op::Compute(16 * 400),
+        Op::Compute(16 * 800),
         load(2 * 4_096, 1),
         Op::Compute(16 * 180_000),
     ];
