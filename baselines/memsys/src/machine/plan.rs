@@ -281,6 +281,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let passed = self.os.begun as usize + ended.count() == self.os.threads.len();
         if passed && self.os.begun > 0 && !self.os.measuring {
             self.os.measuring = true;
+            for kind in [&mut self.host, &mut self.device, &mut self.flash] {
+                kind.latencies.forget_longest();
+            }
             self.base = Some(self.totals(now));
             self.far.begin(now.ns());
             self.pages.forget_touched();

@@ -358,6 +358,10 @@ fn what_was_prepared_is_not_measured_though_an_exception_comes_late() {
         let metrics = run_on(&config, &kernel, far, (0..4).map(thread).collect());
         let counted = (metrics.instructions, metrics.counts.loads);
         assert_eq!(counted, (200, 200), "{cores} cores, hints: {hints}");
+        // Nor is how long it took: all that is measured is at hand.
+        let latencies = metrics.latencies();
+        assert_eq!(latencies.count(), metrics.device.count);
+        assert!(latencies.longest() < Tick::of(Ns::us(1)));
     }
 }
 

@@ -193,6 +193,13 @@ fn amat_is_made_of_its_parts() {
     assert!(each.since(link.at_rest()) < Tick::of(Ns(2)) && each >= link.at_rest());
     let all = (device.outside.0 + device.device.0) as f64;
     assert!((metrics.amat() * Tick::PER_NS as f64 * device.count as f64 / all - 1.0).abs() < 1e-9);
+    // Each of them is among the latencies, about as long as all are on average.
+    let latencies = metrics.latencies();
+    assert_eq!(latencies.count(), device.count);
+    let mean = Tick(all as u64 / device.count);
+    let (median, longest) = (latencies.percentile(0.5), latencies.longest());
+    assert!(median.0.abs_diff(mean.0) < mean.0 / 4 && longest >= mean);
+    assert_eq!(latencies.share_within(Tick::of(Ns::ms(1))), 1.0);
 }
 
 #[test]
