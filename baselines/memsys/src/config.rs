@@ -21,8 +21,8 @@ use crate::tiering::Tiering;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
-/// Longest time that something costs. The clock ends after 52 days, and what costs is
-/// paid over and over.
+/// Longest time that something costs. The clock ends after days, and what costs is paid over
+/// and over.
 pub(crate) const LONGEST: Ns = Ns::ms(10);
 /// Most bytes of a memory: what is noted of each of its pages takes memory as well.
 pub(crate) const MOST_MEMORY: u64 = 1 << 40;
@@ -392,6 +392,7 @@ impl Config {
         self.dram.check()?;
         self.link.check()?;
         self.tiering.check()?;
+        self.check_limit()?;
         Invalid::zero("slice", self.os.slice.0)?;
         Invalid::zero("ask_again", self.os.ask_again.0)?;
         Invalid::long(&[
@@ -410,6 +411,18 @@ impl Config {
         match self.pinned.iter().find(|range| range.0 >= range.1) {
             Some(range) => Err(Invalid(format!("the pinned range {range:?} is empty"))),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the host has room for a page where pages are to move.
+    fn check_limit(&self) -> Result<(), Invalid> {
+        let page = Bytes(self.page.bytes());
+        match self.tiering.moves() {
+            Some(moves) if moves.limit < page => Err(Invalid(format!(
+                "the limit of moved pages is {} and must be a page, {page}, at least",
+                moves.limit
+            ))),
+            _ => Ok(()),
         }
     }
 

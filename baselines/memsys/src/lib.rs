@@ -44,6 +44,7 @@ mod dram;
 mod far;
 mod hierarchy;
 mod issues;
+mod latencies;
 mod link;
 mod machine;
 mod metrics;
@@ -64,6 +65,7 @@ pub use config::{
 pub use dram::{Dram, DramConfig, DramCounts, Row, Served};
 pub use far::{Far, FarEvent, Line, LineData, PageData, ReadReply, Tag};
 pub use hierarchy::CacheCounts;
+pub use latencies::Latencies;
 pub use link::{Link, LinkBytes, LinkConfig, Ndr, Request, Response};
 pub use machine::{Machine, RunError, TimeOnly, Values, stored_value};
 pub use metrics::{Accesses, Counts, Metrics};

@@ -6,6 +6,7 @@
 
 use crate::dram::DramCounts;
 use crate::hierarchy::CacheCounts;
+use crate::latencies::Latencies;
 use crate::link::LinkBytes;
 use crate::tick::Tick;
 use crate::window::{CAUSES, Cause};
@@ -21,6 +22,8 @@ pub struct Accesses {
     pub outside: Tick,
     /// Their time within the device.
     pub device: Tick,
+    /// How long each took.
+    pub latencies: Latencies,
 }
 
 impl Accesses {
@@ -28,6 +31,7 @@ impl Accesses {
         self.count += 1;
         self.outside += outside;
         self.device += device;
+        self.latencies.add(outside + device);
     }
 
     fn since(&self, before: &Self) -> Self {
@@ -35,6 +39,7 @@ impl Accesses {
             count: self.count - before.count,
             outside: self.outside - before.outside,
             device: self.device - before.device,
+            latencies: self.latencies.since(&before.latencies),
         }
     }
 }
@@ -199,6 +204,14 @@ impl Metrics {
         let count: u64 = kinds.iter().map(|kind| kind.count).sum();
         let vain = self.in_vain.outside + self.in_vain.device;
         self.amat() + vain.0 as f64 / Tick::PER_NS as f64 / count.max(1) as f64
+    }
+
+    /// How long accesses to memory took that data came for, from when they left the last cache.
+    //= skybyte 2.3
+    #[must_use]
+    pub fn latencies(&self) -> Latencies {
+        let far = self.device.latencies.and(&self.flash.latencies);
+        self.host.latencies.and(&far)
     }
 
     /// Misses of the last cache in a thousand instructions.

@@ -36,7 +36,8 @@ pub enum Op {
     Fence,
     /// The thread waits here until all threads of the program have come here.
     Meet,
-    /// What came before was preparation: once all threads have passed this, measuring begins.
+    /// What came before was preparation, and is done before what follows: once all threads have
+    /// passed this, measuring begins.
     Begin,
 }
 

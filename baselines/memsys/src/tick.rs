@@ -1,8 +1,9 @@
 //! Time as cores count it: 4,096 ticks a nanosecond.
 //!
 //! A slot of a core that starts four instructions a cycle at 4 GHz is 256 ticks, and
-//! a clock of DDR5-4800 is 1,707, a fiftieth of a percent off. The clock ends after 52
-//! days.
+//! a clock of DDR5-4800 is 1,707, a fiftieth of a percent off. A number holds 52 days. The
+//! clock of a machine ends where the times of its cores add up to half of that: no sum of
+//! what they count runs over.
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use units::Ns;
@@ -18,6 +19,12 @@ impl Tick {
     pub const ZERO: Self = Self(0);
     /// Later than anything that has a time.
     pub const NEVER: Self = Self(u64::MAX);
+
+    /// Where the clock of a machine of so many cores ends.
+    #[must_use]
+    pub const fn last(cores: u64) -> Self {
+        Self(u64::MAX / 2 / cores)
+    }
 
     /// `time` in ticks.
     #[inline]

@@ -6,6 +6,7 @@ use super::output::Shown;
 use clap::Args;
 use machine::Outcome;
 use report::Style;
+use report::human::NOTHING;
 use report::table::facts;
 use std::num::NonZeroUsize;
 
@@ -77,6 +78,19 @@ impl Memory {
     }
 }
 
+fn latency(run: &Outcome) -> String {
+    let Some(latency) = &run.latency else {
+        return NOTHING.to_owned();
+    };
+    let time = |ns: f64| units::Ns(ns.round() as u64);
+    format!(
+        "{} within 200 ns, 99.99th percentile {}, longest {}",
+        percent(latency.within_200_ns),
+        time(latency.p99_99_ns),
+        time(latency.longest_ns)
+    )
+}
+
 fn page(run: &Outcome, style: Style) -> String {
     let (time, switches) = (&run.core_time, &run.switches);
     let part = |part: &machine::Part| format!("{} of {:.1} ns", part.count, part.mean_ns);
@@ -95,6 +109,7 @@ fn page(run: &Outcome, style: Style) -> String {
         ("switching threads", percent(time.switches)),
         ("without a thread", percent(time.idle)),
         ("AMAT", format!("{:.1} ns", run.amat.mean_ns)),
+        ("an access takes", latency(run)),
         ("host's DRAM", part(&run.amat.host_dram)),
         ("drive's DRAM", part(&run.amat.ssd_dram)),
         ("flash", part(&run.amat.flash)),

@@ -7,7 +7,7 @@ use memsys::{Accesses, Cause, Metrics, Tick};
 use serde::{Deserialize, Serialize};
 use skybyte::Metrics as DeviceMetrics;
 use std::collections::BTreeMap;
-use units::Bytes;
+use units::{Bytes, Ns};
 
 /// The schema of [`Outcome`].
 pub const MEMORY_SCHEMA: &str = "flashloom.memory/1";
@@ -64,6 +64,9 @@ pub struct Outcome {
     pub core_time: Time,
     /// Average time of an access to memory, and its parts.
     pub amat: Amat,
+    /// How long accesses to memory took; none in records of before it was told.
+    #[serde(default)]
+    pub latency: Option<Latency>,
     /// Flash.
     pub flash: Flash,
     /// The front of the drive.
@@ -147,6 +150,21 @@ pub struct Amat {
     /// The average with what they add, ns.
     #[serde(default)]
     pub with_vain_ns: f64,
+}
+
+/// How long accesses to memory took that data came for, from when they left the last cache.
+/// They are counted in classes of 12.5 ns, beyond 200 ns in wider ones of an eighth of their times:
+/// a percentile is the end of its class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The share of those that took 200 ns or less.
+    pub within_200_ns: f64,
+    /// The 99th percentile, ns.
+    pub p99_ns: f64,
+    /// The 99.99th, ns.
+    pub p99_99_ns: f64,
+    /// The longest, ns.
+    pub longest_ns: f64,
 }
 
 /// Flash pages, by cause.
@@ -316,6 +334,7 @@ pub(crate) fn outcome(
         memory_bound: metrics.memory_bound(),
         core_time: time(metrics),
         amat: amat(metrics),
+        latency: Some(latency(metrics)),
         flash: drive.map_or_else(Flash::default, flash),
         device: device(metrics, drive),
         switches: switches(metrics),
@@ -372,6 +391,17 @@ fn amat(metrics: &Metrics) -> Amat {
         share_without_flash: (all - metrics.flash.count) as f64 / all.max(1) as f64,
         in_vain: part(&metrics.in_vain),
         with_vain_ns: metrics.amat_with_vain(),
+    }
+}
+
+//= skybyte 2.3
+fn latency(metrics: &Metrics) -> Latency {
+    let all = metrics.latencies();
+    Latency {
+        within_200_ns: all.share_within(Tick::of(Ns(200))),
+        p99_ns: ns(all.percentile(0.99)),
+        p99_99_ns: ns(all.percentile(0.9999)),
+        longest_ns: ns(all.longest()),
     }
 }
 

@@ -243,7 +243,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.posted.push(Posted {
                 line,
                 data,
-                flusher: None,
+                flushers: 0,
                 whole: true,
             });
         }
@@ -289,9 +289,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             let Some(post) = self.posted.pop() else { break };
             let done = Response::NoData(Ndr::Cmp, Tag(0));
             let known = self.link.up(Tick::of(time), done);
-            if let Some(core) = post.flusher {
-                self.acknowledge(core, known);
-            }
+            self.acknowledge(post.flushers, known);
         }
         true
     }

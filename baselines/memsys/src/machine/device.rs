@@ -395,8 +395,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Operations of `core` from `number` on wait for nothing any more.
-    pub(super) fn squash_waiters(&mut self, core: usize, number: u64) {
+    /// Operations of `core` from `number` on wait for nothing any more. Whether that frees a
+    /// register of the last cache.
+    pub(super) fn squash_waiters(&mut self, core: usize, number: u64) -> bool {
+        let mut freed = false;
         let frees = self.config.os.free_on_squash;
         let Requests {
             entries, active, ..
@@ -417,37 +419,33 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             if frees && entry.waiters.is_empty() {
                 entry.purpose = Purpose::Dead;
                 caches.last_misses().release();
+                freed = true;
                 return false;
             }
             true
         });
+        freed
     }
 
     /// Sends what left the caches to where it belongs.
     pub(super) fn send_out(&mut self, now: Tick) {
         for index in 0..self.caches.out.len() {
             let out = self.caches.out[index];
-            self.write_line(out.line, &out.data, now, None);
+            self.write_line(out.line, &out.data, now, 0);
         }
         self.caches.out.clear();
     }
 
-    /// Writes a line back.
+    /// Writes a line back, which the flushes of these cores wait for, one bit each.
     //= skybyte 3.3
-    pub(super) fn write_line(
-        &mut self,
-        line: u64,
-        data: &Block,
-        now: Tick,
-        flusher: Option<usize>,
-    ) {
+    pub(super) fn write_line(&mut self, line: u64, data: &Block, now: Tick, flushers: u64) {
         if !is_far(line) {
             self.host_write(line, data, now);
         } else if !self.redirect(line, data, now, true) {
             let post = Posted {
                 line,
                 data: *data,
-                flusher,
+                flushers,
                 whole: false,
             };
             if self.posted.is_empty() && self.send(&post, now) {
@@ -457,9 +455,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.posted.push(post);
             return;
         }
-        if let Some(core) = flusher {
-            self.acknowledge(core, now);
-        }
+        self.acknowledge(flushers, now);
     }
 
     /// Sends a write; false if the device has no room.
@@ -473,28 +469,28 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.counts.far_writes += 1;
         let done = Response::NoData(Ndr::Cmp, Tag(0));
         let known = self.link.up(Tick::of(time), done);
-        if let Some(core) = post.flusher {
-            self.acknowledge(core, known);
-        }
+        self.acknowledge(post.flushers, known);
         true
     }
 
-    /// A flush of `core` is done at `time`.
-    pub(super) fn acknowledge(&mut self, core: usize, time: Tick) {
-        let one = &mut self.cores[core];
-        one.flushes -= 1;
-        one.flushed = one.flushed.max(time);
-        one.news = true;
-        self.learn(core);
+    /// A flush of each of these cores, one bit each, is done at `time`.
+    pub(super) fn acknowledge(&mut self, mut cores: u64, time: Tick) {
+        while cores != 0 {
+            let core = cores.trailing_zeros() as usize;
+            cores &= cores - 1;
+            let one = &mut self.cores[core];
+            one.flushes -= 1;
+            one.flushed = one.flushed.max(time);
+            one.news = true;
+            self.learn(core);
+        }
     }
 
     /// Sends what the host holds as far as the device has room.
     pub(super) fn send_posted(&mut self, now: Tick) {
         while let Some(&post) = self.posted.front() {
             if self.redirect(post.line, &post.data, now, false) {
-                if let Some(core) = post.flusher {
-                    self.acknowledge(core, now);
-                }
+                self.acknowledge(post.flushers, now);
             } else if self.page_is_first() {
                 if !self.send_page(now) {
                     break;
@@ -527,12 +523,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         if let Some(data) = self.caches.clean(line) {
             self.cores[core].flushes += 1;
-            self.write_line(line, &data, now, Some(core));
+            self.write_line(line, &data, now, 1 << core);
         } else if let Some(post) = self.posted.last_of_mut(line)
-            && post.flusher.is_none()
+            && post.flushers & 1 << core == 0
         {
-            // It left the caches before, and the device has not taken it yet.
-            post.flusher = Some(core);
+            // It left the caches before, by itself or by another's flush, and the device has
+            // not taken it yet.
+            post.flushers |= 1 << core;
             self.cores[core].flushes += 1;
         }
         true
@@ -550,7 +547,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.caches.count_miss(true);
         self.caches.fill(core, line, (true, false), now, &[0; 64]);
         self.send_out(now);
-        self.write_line(line, &[0; 64], now, None);
+        self.write_line(line, &[0; 64], now, 0);
         Access::Known(now + self.times.l1, Cause::Device)
     }
 

@@ -61,6 +61,19 @@ pub enum RunError {
     /// The program says why it does not go on.
     #[error("{0}")]
     Program(String),
+    /// A program that takes longer than the clock goes.
+    #[error(
+        "thread {thread} goes on after {:.1} days of its time, where the clock of {cores} cores ends",
+        end.0 as f64 / 86.4e12
+    )]
+    Clock {
+        /// The thread.
+        thread: u32,
+        /// When the clock ends.
+        end: units::Ns,
+        /// The cores of the machine.
+        cores: u64,
+    },
     /// Everything waits for something that nobody does.
     #[error("at {0} every core waits for the device, which has nothing under way")]
     Stuck(units::Ns),
@@ -170,6 +183,8 @@ struct Times {
     second_tlb: Tick,
     cycle: Tick,
     away: Tick,
+    /// Where the clock ends.
+    last: Tick,
 }
 
 impl Times {
@@ -180,6 +195,7 @@ impl Times {
             second_tlb: cycles(config.tlb.second_cycles),
             cycle: cycles(1),
             away: Tick::of(config.away),
+            last: Tick::last(config.cores),
         }
     }
 }

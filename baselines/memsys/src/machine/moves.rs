@@ -218,7 +218,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
             self.counts.demoted_lines += 1;
             let (done, held) = self.host_read(0, line, now);
-            self.write_line(back.to + index, &newer.unwrap_or(held), done, None);
+            self.write_line(back.to + index, &newer.unwrap_or(held), done, 0);
         }
         self.counts.demotions += 1;
         self.forget_translation(back.page);

@@ -17,8 +17,6 @@ pub(super) enum Plan {
     Start(Tick, Cause),
     /// All that it did is done and it may be ordered after others.
     Settled(Tick),
-    /// It has passed its preparation.
-    Begin(Tick),
     /// It is looked at again.
     Again(Tick),
     /// Something older must become known first.
@@ -30,9 +28,7 @@ pub(super) enum Plan {
 impl Plan {
     pub(super) fn time(self) -> Tick {
         match self {
-            Self::Start(time, _) | Self::Settled(time) | Self::Begin(time) | Self::Again(time) => {
-                time
-            }
+            Self::Start(time, _) | Self::Settled(time) | Self::Again(time) => time,
             Self::Blocked | Self::Idle => Tick::NEVER,
         }
     }
@@ -57,12 +53,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             match one.plan {
                 Plan::Start(_, cause) => self.begin(core, now, cause),
                 Plan::Settled(_) => self.order(core, now),
-                Plan::Begin(_) => {
-                    let thread = self.cores[core].thread as usize;
-                    self.os.threads[thread].begun = true;
-                    self.os.begun += 1;
-                    self.start_measuring(now);
-                }
                 Plan::Again(_) | Plan::Blocked | Plan::Idle => {}
             }
             self.plan(core);
@@ -95,8 +85,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if number == NO_THREAD {
             return Plan::Idle;
         }
-        if one.window.time() >= one.slice_end && !self.os.queue.is_empty() {
-            one.preempt = true;
+        if one.window.time() >= one.slice_end {
+            if one.window.time() >= self.times.last {
+                return self.clock_ends(core);
+            }
+            one.preempt |= !self.os.queue.is_empty();
         }
         if one.preempt {
             return self.settled(core);
@@ -107,6 +100,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Op::Compute(count) => {
                     one.window.index += u64::from(count);
                     thread.cursor += 1;
+                    if one.window.time() >= self.times.last {
+                        return self.clock_ends(core);
+                    }
                 }
                 Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } => {
                     let store = !matches!(op, Op::Load { .. });
@@ -124,15 +120,26 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                         Start::Blocked => Plan::Blocked,
                     };
                 }
-                Op::Fence | Op::Meet => return self.settled(core),
                 Op::Begin if thread.begun => thread.cursor += 1,
-                Op::Begin => return Plan::Begin(one.window.time()),
+                // What is not done when measuring begins could be given up and done again.
+                Op::Fence | Op::Meet | Op::Begin => return self.settled(core),
             }
         }
         if thread.ended {
             return self.settled(core);
         }
         self.refill(core, number)
+    }
+
+    /// The run fails: the next operation would be beyond the end of the clock.
+    #[cold]
+    fn clock_ends(&mut self, core: usize) -> Plan {
+        self.failed = Some(RunError::Clock {
+            thread: self.cores[core].thread,
+            end: self.times.last.ns(),
+            cores: self.config.cores,
+        });
+        Plan::Again(self.now)
     }
 
     /// Asks the program for more.
@@ -251,6 +258,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         match thread.ops.get(thread.cursor) {
             Some(Op::Fence) => thread.cursor += 1,
+            Some(Op::Begin) => {
+                thread.cursor += 1;
+                thread.begun = true;
+                self.os.begun += 1;
+                self.start_measuring(now);
+            }
             Some(Op::Meet) => {
                 thread.cursor += 1;
                 self.yield_core(core, now);
@@ -273,6 +286,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let passed = self.os.begun as usize + ended.count() == self.os.threads.len();
         if passed && self.os.begun > 0 && !self.os.measuring {
             self.os.measuring = true;
+            for kind in [&mut self.host, &mut self.device, &mut self.flash] {
+                kind.latencies.forget_longest();
+            }
             self.base = Some(self.totals(now));
             self.far.begin(now.ns());
             self.pages.forget_touched();

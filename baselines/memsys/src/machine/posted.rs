@@ -14,8 +14,8 @@ const BUCKETS: usize = 4_096;
 pub(super) struct Posted {
     pub(super) line: u64,
     pub(super) data: Block,
-    /// The core whose flush it is.
-    pub(super) flusher: Option<usize>,
+    /// Cores whose flushes wait for it, one bit each.
+    pub(super) flushers: u64,
     /// Whether it is one of the 64 lines of a page that are written together.
     pub(super) whole: bool,
 }
@@ -100,7 +100,7 @@ mod tests {
         Posted {
             line,
             data: [mark; 64],
-            flusher: None,
+            flushers: 0,
             whole: false,
         }
     }

@@ -91,8 +91,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         };
     }
 
-    /// Lets go on what waited for a register of which it was unknown when it is free, or
-    /// for a store.
+    /// Lets go on what waited for a register, which may be free by now, or for a store.
     pub(super) fn unstall(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         while let Some(number) = one.window.stalled.pop() {
@@ -101,10 +100,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if !one.window.waiting.is_empty() {
             one.retry = now;
         }
-        one.window.drain_full = false;
-        if one.window.drain_from == Tick::NEVER {
-            one.window.drain_from = now;
+        if one.window.drain_full || one.window.drain_from == Tick::NEVER {
+            one.window.drain_from = one.window.drain_from.min(now);
         }
+        one.window.drain_full = false;
         self.next_drain(core);
         self.refresh(core);
     }

@@ -66,9 +66,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let line = self.pages.line_of(op.at);
         self.uncount(core, number);
         self.cores[core].window.squash(number, now, Cause::Flash);
-        self.squash_waiters(core, number);
+        let freed_last = self.squash_waiters(core, number);
         if self.config.os.free_on_squash {
             self.caches.squash(core, number);
+            self.unstall(core, now);
+        }
+        if freed_last {
+            for other in 0..self.cores.len() {
+                self.unstall(other, now);
+            }
         }
         self.yield_core(core, now);
         if self.is_page_cached(line) && self.awaits_page(line / 64, now) {
@@ -208,7 +214,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 one.window.spend(cost, Cause::Switch);
             }
             one.thread = number;
-            one.slice_end = one.window.time() + Tick::of(self.config.os.slice);
+            let slice_end = one.window.time() + Tick::of(self.config.os.slice);
+            one.slice_end = slice_end.min(self.times.last);
             one.window.first = one.window.tail;
         }
         self.plan(core);

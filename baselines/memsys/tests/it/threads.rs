@@ -340,3 +340,80 @@ fn the_register_of_a_squashed_miss_is_free_for_the_next_thread() {
     let (freed, kept) = (time(true), time(false));
     assert!(freed + Ns::us(25) < kept, "{freed} {kept}");
 }
+
+#[test]
+fn what_was_prepared_is_not_measured_though_an_exception_comes_late() {
+    let measured = |number: u64| (0..50).map(move |n| load(number * MIB + n * 64, 0));
+    let thread = |number: u64| {
+        // Nothing of it has come when the core comes to the end of the preparation.
+        let prepared =
+            (0..9).flat_map(move |page| [load(number * MIB + page * 4_096, 0), Op::Compute(10)]);
+        let begin = [Op::Begin, Op::Meet];
+        prepared.chain(begin).chain(measured(number)).collect()
+    };
+    for (cores, hints) in [(1, false), (1, true), (2, true), (4, true)] {
+        let kernel = Kernel::new();
+        let far = Hinting::new(&kernel.sim(), Ns::us(7), hints);
+        let config = config(cores, Place::Far);
+        let metrics = run_on(&config, &kernel, far, (0..4).map(thread).collect());
+        let counted = (metrics.instructions, metrics.counts.loads);
+        assert_eq!(counted, (200, 200), "{cores} cores, hints: {hints}");
+        // Nor is how long it took: all that is measured is at hand.
+        let latencies = metrics.latencies();
+        assert_eq!(latencies.count(), metrics.device.count);
+        assert!(latencies.longest() < Tick::of(Ns::us(1)));
+    }
+}
+
+#[test]
+fn a_retired_store_takes_the_register_of_a_squashed_miss() {
+    //= skybyte 3.1
+    let flash = Ns::us(200);
+    let kernel = Kernel::new();
+    let mut far = Hinting::new(&kernel.sim(), flash, true);
+    far.silent = 1;
+    for (page, ready) in [(4, Ns::ZERO), (0, Ns::us(3))] {
+        far.state.borrow_mut().ready.insert(page, ready);
+    }
+    let mut config = config(1, Place::Far);
+    config.l1.misses = 1;
+    // The first load has the register until the store has retired, the second until its hint
+    // is there, and the third when the second is squashed.
+    let ops = vec![
+        load(4 * 4_096, 0),
+        store(7 * 4_096),
+        load(0, 0),
+        load(4_096, 0),
+    ];
+    let metrics = run_on(&config, &kernel, far, vec![ops]);
+    assert!(metrics.counts.long_delays > 0 && metrics.counts.squashed > 0);
+    // The store waits for flash beside the third load and not after it.
+    assert!(metrics.time < flash + Ns::us(20), "{}", metrics.time);
+}
+
+#[test]
+fn a_squash_wakes_who_waits_for_a_register_of_the_last_cache() {
+    //= skybyte 3.1
+    let flash = Ns::us(200);
+    let kernel = Kernel::new();
+    let mut far = Hinting::new(&kernel.sim(), flash, true);
+    far.silent = 1;
+    for (page, ready) in [(4, Ns::ZERO), (2, Ns::ZERO), (0, Ns::us(3))] {
+        far.state.borrow_mut().ready.insert(page, ready);
+    }
+    let mut config = config(2, Place::Far);
+    (config.llc.misses, config.l1.cycles) = (1, 40);
+    // The hint is there long before what is older has retired, which takes 10 ns each.
+    let older = vec![load(4 * 4_096, 1); 100];
+    let squashed = [older, vec![load(0, 0), load(4_096, 0)]].concat();
+    // It asks while the last load of the other has the register, and then works as long as
+    // that takes.
+    let other = vec![
+        Op::Compute(16 * 800),
+        load(2 * 4_096, 1),
+        Op::Compute(16 * 180_000),
+    ];
+    let metrics = run_on(&config, &kernel, far, vec![squashed, other]);
+    assert!(metrics.counts.squashed > 0);
+    assert!(metrics.time < flash + Ns::us(20), "{}", metrics.time);
+}

@@ -193,6 +193,13 @@ fn amat_is_made_of_its_parts() {
     assert!(each.since(link.at_rest()) < Tick::of(Ns(2)) && each >= link.at_rest());
     let all = (device.outside.0 + device.device.0) as f64;
     assert!((metrics.amat() * Tick::PER_NS as f64 * device.count as f64 / all - 1.0).abs() < 1e-9);
+    // Each of them is among the latencies, about as long as all are on average.
+    let latencies = metrics.latencies();
+    assert_eq!(latencies.count(), device.count);
+    let mean = Tick(all as u64 / device.count);
+    let (median, longest) = (latencies.percentile(0.5), latencies.longest());
+    assert!(median.0.abs_diff(mean.0) < mean.0 / 4 && longest >= mean);
+    assert_eq!(latencies.share_within(Tick::of(Ns::ms(1))), 1.0);
 }
 
 #[test]
@@ -291,6 +298,33 @@ fn a_fence_waits_until_flushed_lines_have_arrived() {
 }
 
 #[test]
+fn a_fence_waits_for_what_another_core_has_flushed_and_the_device_has_refused() {
+    let kernel = Kernel::new();
+    let far = Slow {
+        sim: kernel.sim(),
+        dram: plain(),
+        full: false,
+        room: Rc::default(),
+    };
+    let flush = |at| Op::Flush { at };
+    // The device takes the first line, and the second 10 µs later.
+    let stores = vec![store(0), store(64), Op::Fence];
+    let first = [stores, vec![flush(0), flush(64), flush(64)]].concat();
+    let second = vec![
+        Op::Compute(16 * 3_000),
+        flush(64),
+        Op::Fence,
+        Op::Compute(16 * 50_000),
+    ];
+    let metrics = run_on(&config(2, Place::Far), &kernel, far, vec![first, second]);
+    assert_eq!(
+        (metrics.counts.far_writes, metrics.counts.refused_writes),
+        (2, 1)
+    );
+    assert!(metrics.time > Ns(10_000 + 50_000), "{}", metrics.time);
+}
+
+#[test]
 fn measuring_begins_once_all_have_passed() {
     let thread = |n| vec![Op::Compute(n), Op::Begin, Op::Compute(4_000)];
     let metrics = run(&config(2, Place::Local), vec![thread(400), thread(40_000)]);
@@ -328,7 +362,7 @@ fn huge_pages_are_translated_less_often() {
 
 /// Changes that would take more memory, or time, than there is.
 type Impossible = (&'static str, fn(&mut Config));
-const IMPOSSIBLE: [Impossible; 26] = [
+const IMPOSSIBLE: [Impossible; 28] = [
     (
         "far is 64 GiB, and l1, of 512 B in 8 ways, tells lines of less than",
         |c| {
@@ -366,6 +400,22 @@ const IMPOSSIBLE: [Impossible; 26] = [
             handler,
             ..Moves::default()
         });
+    }),
+    ("limit of moved pages is 1 MiB", |c| {
+        let limit = Bytes(MIB);
+        c.tiering = Tiering::Hinted(Moves {
+            limit,
+            ..Moves::default()
+        });
+    }),
+    ("limit of moved pages is", |c| {
+        let limit = Bytes(4_095);
+        let moves = Moves {
+            limit,
+            ..Moves::default()
+        };
+        c.page = PageSize::Small;
+        c.tiering = Tiering::Sampled(moves, Sampling::default());
     }),
     ("period of samples", |c| {
         let period = NEVER;
@@ -425,6 +475,32 @@ fn what_can_not_be_is_said_in_a_sentence() {
         machine.run(),
         Err(RunError::Address { thread: 0, .. })
     ));
+}
+
+#[test]
+fn a_run_ends_where_its_clock_does() {
+    let run = |cores: u64, ops: Vec<Op>| {
+        let (kernel, mut program) = (Kernel::new(), Listed::new(vec![ops], FOOTPRINT));
+        program.batch = 2_000;
+        let mut config = config(cores, Place::Local);
+        (config.hertz, config.width, config.l1.cycles) = (1_000_000, 1, 1 << 16);
+        let made = Machine::new(&config, &kernel, plain(), program, TimeOnly, TakeAll);
+        made.unwrap().run()
+    };
+    let long = Op::Compute(u32::MAX);
+    // Each is more than an hour at 1 MHz.
+    let metrics = run(1, [vec![long; 20], vec![load(0, 0)]].concat()).unwrap();
+    let seconds = 20 * (u64::from(u32::MAX) + 1) / 1_000_000;
+    assert!((metrics.time.0 / 1_000_000_000).abs_diff(seconds) <= 1);
+    for (cores, days) in [(1, "26.1 days"), (8, "3.3 days"), (64, "0.4 days")] {
+        // After so many, a number of ticks has run over and is small again.
+        let error = run(cores, vec![long; 1_049]).unwrap_err();
+        assert!(matches!(error, RunError::Clock { thread: 0, .. }));
+        assert!(error.to_string().contains(days), "{error}");
+    }
+    // Loads of 66 ms each take long, too.
+    let error = run(64, vec![load(0, 1); 600_000]).unwrap_err();
+    assert!(matches!(error, RunError::Clock { .. }), "{error}");
 }
 
 #[test]

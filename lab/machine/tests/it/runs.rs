@@ -83,6 +83,45 @@ fn preparation_is_not_measured() {
 }
 
 #[test]
+fn all_designs_count_the_same_instructions() {
+    for seed in 1..=4 {
+        let count = |design: &str| {
+            let text = "synthetic:threads=4,footprint=4MiB,visits=200,lines=8";
+            let workload = Workload::parse(text).unwrap();
+            let setup = Setup::new(design, Profile::Default, workload, seed).unwrap();
+            run(&setup, Witness::NOBODY).unwrap().instructions
+        };
+        let base = count("base-cssd");
+        for design in ["skybyte-c", "skybyte-cp", "skybyte-full", "dram-only"] {
+            assert_eq!(count(design), base, "{design}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_run_tells_how_long_accesses_took_and_a_record_from_before_is_read() {
+    //= skybyte 2.3
+    let (base, dram) = (ran("base-cssd", WORKLOAD), ran("dram-only", WORKLOAD));
+    let of = |run: &Outcome| run.latency.clone().unwrap();
+    let (far, near) = (of(&base), of(&dram));
+    // Most of what the drive's DRAM answers, and little else.
+    let without_flash = base.amat.share_without_flash;
+    assert!(((without_flash - 0.1)..(without_flash + 0.1)).contains(&far.within_200_ns));
+    assert!(near.within_200_ns > far.within_200_ns);
+    // Flash is read for 3 µs.
+    assert!(far.longest_ns >= 3_000.0 && near.longest_ns < 3_000.0);
+    for latency in [far, near] {
+        let tail = [latency.p99_ns, latency.p99_99_ns, latency.longest_ns];
+        assert!(tail.is_sorted() && tail[0] > 0.0, "{tail:?}");
+    }
+    let mut record = serde_json::to_value(&base).unwrap();
+    record.as_object_mut().unwrap().remove("latency");
+    let before: Outcome = serde_json::from_value(record).unwrap();
+    let latency = None;
+    assert_eq!(before, Outcome { latency, ..base });
+}
+
+#[test]
 fn runs_that_share_a_program_are_what_each_is_alone() {
     let setup = |design: &str, text: &str, seed| {
         let workload = Workload::parse(text).unwrap();
