@@ -30,6 +30,7 @@
 //! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
 //! more. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
 
+mod attributes;
 mod data;
 mod demote;
 mod fault;
@@ -67,7 +68,8 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 10] = [
+    let groups: [&[fn() -> Hook]; 11] = [
+        attributes::HOOKS,
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
