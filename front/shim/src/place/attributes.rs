@@ -101,7 +101,7 @@ unsafe fn lists(
     // SAFETY: the caller has room for `len` bytes there.
     unsafe {
         to.cast::<u8>()
-            .copy_from_nonoverlapping(names.as_ptr(), left)
+            .copy_from_nonoverlapping(names.as_ptr(), left);
     };
     left as ssize_t
 }

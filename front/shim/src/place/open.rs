@@ -381,7 +381,7 @@ unsafe fn came(message: *const msghdr) {
         while let Some(head) = beside.as_ref() {
             if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let data = libc::CMSG_DATA(beside);
-                let len = head.cmsg_len as usize - (data.addr() - beside.addr());
+                let len = head.cmsg_len.saturating_sub(data.addr() - beside.addr());
                 let fds = data.cast::<c_int>();
                 for at in 0..len / size_of::<c_int>() {
                     let fd = fds.add(at).read_unaligned() as c_uint;
