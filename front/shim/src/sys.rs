@@ -8,9 +8,11 @@ use std::ffi::CString;
 
 #[cfg(not(flashloom_place))]
 mod handles;
+mod times;
 
 #[cfg(not(flashloom_place))]
 pub(crate) use handles::{file_system, force_all, handle, open_handle};
+pub(crate) use times::{identity, now, set_modified};
 
 /// A number of an error, as in `errno`.
 pub(crate) type Errno = c_int;

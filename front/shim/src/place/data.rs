@@ -4,6 +4,7 @@ use super::demote::{Answer, appends, on, placed, refused};
 use super::fault::Fault;
 use super::gate::quiet;
 use super::start;
+use super::stat::keeping_time;
 use super::table::Open;
 use super::volume::{Volume, Where};
 use crate::preload::next::hooks;
@@ -105,7 +106,7 @@ unsafe fn write_to(
     at: Where,
 ) -> Result<(u64, u64), Fault> {
     may_write(open)?;
-    let mut at = if appends(open) { Where::End } else { at };
+    let mut at = at;
     let mut reached = None;
     let mut total = 0;
     for piece in pieces {
@@ -159,17 +160,33 @@ unsafe fn reads(fd: c_int, to: &[iovec], next: impl FnOnce() -> ssize_t) -> ssiz
 /// # Safety
 /// As for the call.
 unsafe fn writes(fd: c_int, pieces: &[iovec], next: impl FnOnce() -> ssize_t) -> ssize_t {
+    // SAFETY: as for the function.
+    unsafe { writes_as(fd, pieces, false, next) }
+}
+
+/// As above, and to the end if it is so said, whatever the file's flags.
+///
+/// # Safety
+/// As for the call.
+unsafe fn writes_as(
+    fd: c_int,
+    pieces: &[iovec],
+    append: bool,
+    next: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     on(
         fd,
         |open, volume| {
             let mut offset = open.offset.hold();
-            let at = match offset.shared {
-                true => Where::Here(fd),
-                false => Where::At(offset.get(fd)?),
+            let to_end = append || appends(open);
+            let at = match (to_end, offset.shared) {
+                (true, _) => Where::End,
+                (false, true) => Where::Here(fd),
+                (false, false) => Where::At(offset.get(fd)?),
             };
             // SAFETY: as for the function.
             let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
-            if !offset.shared || appends(open) {
+            if !offset.shared || to_end {
                 offset.set(fd, end)?;
             }
             Ok(written as i64)
@@ -202,15 +219,18 @@ unsafe fn preads(fd: c_int, to: &[iovec], at: off_t, next: impl FnOnce() -> ssiz
 unsafe fn pwrites(
     fd: c_int,
     pieces: &[iovec],
-    at: off_t,
+    (at, append): (off_t, bool),
     next: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     on(
         fd,
         |open, volume| {
-            let at = at_offset(at)?;
+            let at = match (at_offset(at)?, append || appends(open)) {
+                (_, true) => Where::End,
+                (at, false) => Where::At(at),
+            };
             // SAFETY: as for the function.
-            let (_, written) = unsafe { write_to((fd, open), volume, pieces, Where::At(at))? };
+            let (_, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
             Ok(written as i64)
         },
         next,
@@ -283,7 +303,9 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
 /// Makes a file durable, and what stands for it, once.
 //= dissertation 5.4.3
 fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
-    volume.sync(&open.file, open.writes().then_some(fd))?;
+    keeping_time(fd, &open.file, || {
+        volume.sync(&open.file, open.writes().then_some(fd))
+    })?;
     if !open.forced.load(Ordering::Acquire) {
         sys::force(fd)?;
         open.forced.store(true, Ordering::Release);
@@ -301,6 +323,7 @@ fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
             return Err(Fault::Errno(libc::EINVAL));
         }
         volume.truncate(open.file.id, at_offset(len)?)?;
+        open.file.changes();
         Ok(0)
     };
     on(fd, cut, next)
@@ -401,6 +424,35 @@ unsafe fn transfers(
     }
 }
 
+/// As above, if the flags are such as the call knows.
+///
+/// # Safety
+/// As above.
+unsafe fn transfers_as(
+    (source, source_at): (c_int, *mut off_t),
+    (target, target_at): (c_int, *mut off_t),
+    len: size_t,
+    known: bool,
+    next: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if !known && (placed(source).is_some() || placed(target).is_some()) {
+        return refused(libc::EINVAL);
+    }
+    // SAFETY: as for the function.
+    unsafe { transfers((source, source_at), (target, target_at), len, next) }
+}
+
+/// Ways of reading and writing that placed files have. One that waits for nothing is not
+/// among them.
+const WAYS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
+/// All flags of `splice`: the last is SPLICE_F_GIFT.
+const SPLICE_FLAGS: c_uint = 15;
+
+/// Why a placed file is not read or written so, as a file system says it.
+fn no_such_way(fd: c_int, flags: c_int) -> Option<c_int> {
+    (flags & !WAYS != 0 && placed(fd).is_some()).then_some(libc::EOPNOTSUPP)
+}
+
 fn everything() {
     raw::keeping_errno(|| quiet(start::sync));
 }
@@ -430,7 +482,7 @@ hooks! {
     };
     fn [pwrite pwrite64](fd: c_int, data: *const c_void, len: size_t, at: off_t) -> ssize_t,
         // SAFETY: as the caller vouches for the call.
-        |next| unsafe { pwrites(fd, &one(data.cast_mut(), len), at, next) };
+        |next| unsafe { pwrites(fd, &one(data.cast_mut(), len), (at, false), next) };
     fn [readv](fd: c_int, to: *const iovec, n: c_int) -> ssize_t, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { vectors(fd, (to, n), |to| reads(fd, to, next), next) };
@@ -442,11 +494,13 @@ hooks! {
         unsafe { vectors(fd, (to, n), |to| preads(fd, to, at, next), next) };
     fn [pwritev pwritev64](fd: c_int, data: *const iovec, n: c_int, at: off_t) -> ssize_t,
         // SAFETY: as the caller vouches for the call.
-        |next| unsafe { vectors(fd, (data, n), |data| pwrites(fd, data, at, next), next) };
+        |next| unsafe { vectors(fd, (data, n), |data| pwrites(fd, data, (at, false), next), next) };
     fn [preadv2 preadv64v2](
         fd: c_int, to: *const iovec, n: c_int, at: off_t, flags: c_int
     ) -> ssize_t, |next| {
-        let _ = flags;
+        if let Some(errno) = no_such_way(fd, flags) {
+            return refused(errno);
+        }
         // SAFETY: as the caller vouches for the call.
         unsafe {
             vectors(fd, (to, n), |to| match at {
@@ -458,11 +512,15 @@ hooks! {
     fn [pwritev2 pwritev64v2](
         fd: c_int, data: *const iovec, n: c_int, at: off_t, flags: c_int
     ) -> ssize_t, |next| {
+        if let Some(errno) = no_such_way(fd, flags) {
+            return refused(errno);
+        }
+        let append = flags & libc::RWF_APPEND != 0;
         // SAFETY: as the caller vouches for the call.
         let done = unsafe {
             vectors(fd, (data, n), |data| match at {
-                -1 => writes(fd, data, next),
-                _ => pwrites(fd, data, at, next),
+                -1 => writes_as(fd, data, append, next),
+                _ => pwrites(fd, data, (at, append), next),
             }, next)
         };
         let durable = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
@@ -505,15 +563,14 @@ hooks! {
     fn [copy_file_range](
         source: c_int, at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t, flags: c_uint
     ) -> ssize_t, |next| {
-        let _ = flags;
         // SAFETY: as the caller vouches for the call.
-        unsafe { transfers((source, at), (to, to_at), len, next) }
+        unsafe { transfers_as((source, at), (to, to_at), len, flags == 0, next) }
     };
     fn [splice](
         source: c_int, at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t, flags: c_uint
     ) -> ssize_t, |next| {
-        let _ = flags;
+        let known = flags & !SPLICE_FLAGS == 0;
         // SAFETY: as the caller vouches for the call.
-        unsafe { transfers((source, at), (to, to_at), len, next) }
+        unsafe { transfers_as((source, at), (to, to_at), len, known, next) }
     };
 }

@@ -1,11 +1,12 @@
 //! Doing something with a placed file, and moving it away where that is not possible.
 
 use super::fault::Fault;
-use super::files;
+use super::files::{self, File};
 use super::gate::{self, Within, quiet};
-use super::marks::Mark;
+use super::marks::{Found, Mark};
 use super::offset::Offset;
 use super::start::{self, State};
+use super::stat::ctime;
 use super::table::{self, Kind, Open};
 use super::volume::Volume;
 use crate::preload::next::Refusal;
@@ -59,27 +60,55 @@ pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
 /// Looks at a descriptor that nobody was seen to open.
 #[cold]
 fn look(fd: c_int) -> Option<Arc<Open>> {
-    let mark = match start::state() {
-        State::Zones if fd >= 0 => Mark::of(fd),
-        _ => None,
-    };
-    let Some(mark) = mark else {
-        table::plain(fd);
-        return None;
+    let found = match start::state() {
+        State::Zones if fd >= 0 => Found::of(fd),
+        _ => Found::Nothing,
     };
     let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
-    let mut open = opening(mark, fd, flags);
+    let mut open = match found {
+        Found::Nothing => {
+            if !is_open_question(fd, flags) {
+                table::plain(fd);
+            }
+            return None;
+        }
+        Found::Own(mark) if home(mark).is_some() => opening(files::of(mark.id), fd, flags),
+        Found::Own(_) | Found::Stranger => opening(files::stranger(), fd, flags),
+    };
     open.offset = Offset::inherited();
     let open = Arc::new(open);
     table::place(fd, Arc::clone(&open));
     Some(open)
 }
 
+/// Whether a file that is only read may be placed yet: it is empty, and rules name it. Then
+/// whoever is about to write to it places it, and its descriptor is looked at anew each time.
+fn is_open_question(fd: c_int, flags: c_int) -> bool {
+    let reads = fd >= 0 && flags & libc::O_ACCMODE == libc::O_RDONLY;
+    let empty = |stat: libc::stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size == 0 && stat.st_nlink > 0
+    };
+    let named = |path: Vec<u8>| start::rules().is_some_and(|rules| rules.names(&path));
+    start::state() == State::Zones
+        && reads
+        && sys::stat(fd).is_ok_and(empty)
+        && sys::path_of(fd).is_ok_and(named)
+}
+
+/// The volume, if it is that of which a mark speaks.
+pub(super) fn home(mark: Mark) -> Option<&'static Volume> {
+    start::volume().filter(|volume| volume.number() == mark.volume)
+}
+
 /// An opening of a placed file that the volume does not know of yet.
-pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int) -> Open {
-    let inode = sys::stat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+pub(super) fn opening(file: Arc<File>, fd: c_int, flags: c_int) -> Open {
+    let stat = sys::stat(fd).ok();
+    let inode = stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+    if let Some(stat) = stat.filter(|_| file.changed() == 0) {
+        file.stood(ctime(&stat), 0);
+    }
     Open {
-        file: files::of(mark.id),
+        file,
         offset: Offset::new(),
         flags,
         append: AtomicBool::new(flags & libc::O_APPEND != 0),
@@ -226,8 +255,10 @@ pub(super) fn demote_at(path: &CStr) -> Result<(), Fault> {
 
 /// As above, whatever its name is.
 pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
-    if Mark::at(path).is_none() {
-        return Ok(());
+    match Found::at(path) {
+        Found::Nothing => return Ok(()),
+        Found::Own(_) => {}
+        Found::Stranger => return Err(Fault::Errno(libc::EIO)),
     }
     demote_open(sys::open(path, libc::O_RDONLY)?)
 }

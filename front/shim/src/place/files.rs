@@ -3,6 +3,7 @@
 use super::volume::Volume;
 use crate::share::memory::LeaseId;
 use crate::share::message::NO_LEASE;
+use crate::sys;
 use core::ptr::null_mut;
 use shimmer::{FileId, Piece};
 use std::collections::BTreeMap;
@@ -27,6 +28,11 @@ pub(super) struct File {
     /// How often it was written to, and how much of that was forced.
     written: AtomicU64,
     forced: AtomicU64,
+    /// When this process last changed it, in ns; 0 if it has not.
+    changed: AtomicU64,
+    /// When what stands for it was changed, as last known, and how far this process had
+    /// changed the file by then.
+    stood: [AtomicU64; 2],
     /// The daemon has died with something that was not forced.
     lost: AtomicBool,
     pub(super) map: RwLock<Map>,
@@ -53,23 +59,36 @@ pub(super) fn of(id: FileId) -> Arc<File> {
         return file;
     }
     files.retain(|_, file| file.strong_count() > 0);
-    let file = Arc::new(File {
-        id,
-        lease: AtomicU64::new(NO_LEASE),
-        giver: AtomicPtr::new(null_mut()),
-        size: AtomicU64::new(0),
-        asking: Mutex::default(),
-        patience: AtomicU32::new(0),
-        written: AtomicU64::new(0),
-        forced: AtomicU64::new(0),
-        lost: AtomicBool::new(false),
-        map: RwLock::default(),
-    });
+    let file = Arc::new(File::new(id));
     files.insert(id, Arc::downgrade(&file));
     file
 }
 
+/// One of which nothing is known: whatever is asked of it fails.
+pub(super) fn stranger() -> Arc<File> {
+    let file = File::new(FileId(u64::MAX));
+    file.lost.store(true, Ordering::Release);
+    Arc::new(file)
+}
+
 impl File {
+    fn new(id: FileId) -> Self {
+        Self {
+            id,
+            lease: AtomicU64::new(NO_LEASE),
+            giver: AtomicPtr::new(null_mut()),
+            size: AtomicU64::new(0),
+            asking: Mutex::default(),
+            patience: AtomicU32::new(0),
+            written: AtomicU64::new(0),
+            forced: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
+            stood: [const { AtomicU64::new(0) }; 2],
+            lost: AtomicBool::new(false),
+            map: RwLock::default(),
+        }
+    }
+
     /// The lease that a volume has given.
     #[inline]
     pub(super) fn lease(&self, volume: &'static Volume) -> Option<LeaseId> {
@@ -110,6 +129,38 @@ impl File {
     #[inline]
     pub(super) fn writes(&self) {
         self.written.fetch_add(1, Ordering::Relaxed);
+        self.changes();
+    }
+
+    /// It is written to, or cut.
+    #[inline]
+    pub(super) fn changes(&self) {
+        self.changed.store(sys::now(), Ordering::Relaxed);
+    }
+
+    /// When this process last changed it, in ns; 0 if it has not.
+    pub(super) fn changed(&self) -> u64 {
+        self.changed.load(Ordering::Relaxed)
+    }
+
+    /// What stands for it was changed at `ctime`, with what this process had `changed`.
+    pub(super) fn stood(&self, ctime: u64, changed: u64) {
+        self.stood[0].store(ctime, Ordering::Relaxed);
+        self.stood[1].store(changed, Ordering::Relaxed);
+    }
+
+    /// When it was changed, if this process has done so after what stands for it was changed
+    /// at `ctime`: then nobody has said another time since. Clocks of calls are coarse, so
+    /// what is known to have been before is not asked of them.
+    pub(super) fn changed_after(&self, ctime: u64) -> Option<u64> {
+        let changed = self.changed();
+        let [at, with] = [&self.stood[0], &self.stood[1]].map(|it| it.load(Ordering::Relaxed));
+        let later = if ctime == at {
+            changed != with
+        } else {
+            changed > ctime
+        };
+        later.then_some(changed)
     }
 
     /// How often it was written to.

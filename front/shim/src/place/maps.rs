@@ -1,12 +1,14 @@
 //! Mappings of placed files: of zones, block by block.
 //!
 //! Files are aligned to blocks in zones, so the parts of a file are mapped one beside the
-//! other. Their zones are not reset while the mapping is there. A mapping that is written
-//! and shared moves the file away first.
+//! other. Their zones are not reset while the mapping is there. What is written later is not
+//! in it. So a mapping that is shared, while this process can write to the file, moves that
+//! away first: then the system sees to it that all see what is written.
 
 use super::demote::{again, demote, placed, refused};
 use super::fault::Fault;
 use super::gate::quiet;
+use super::table::{self, Open};
 use super::volume::{Pinned, Volume};
 use crate::preload::next::hooks;
 use crate::preload::raw;
@@ -14,7 +16,7 @@ use crate::sys;
 use core::ffi::{c_int, c_void};
 use libc::{off_t, size_t};
 use shimmer::{BLOCK, Piece};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A mapping, and what it keeps from being reset.
 struct Mapping {
@@ -61,10 +63,11 @@ fn maps(
         return next();
     };
     let shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
-    if shared && protection & libc::PROT_WRITE != 0 && open.writes() {
-        return match quiet(|| demote(fd, &open)) {
+    if shared && is_written(&open) {
+        return match raw::keeping_errno(|| quiet(|| again(|| demote(fd, &open)))) {
             Ok(()) => next(),
-            Err(_) => failed(libc::EIO),
+            Err(Fault::Errno(errno)) => failed(errno),
+            Err(Fault::Gone | Fault::Demote | Fault::Lost) => failed(libc::EIO),
         };
     }
     let aligned = (offset as u64).is_multiple_of(BLOCK) && offset >= 0 && len > 0;
@@ -87,6 +90,12 @@ fn maps(
         Err(Fault::Errno(errno)) => failed(errno),
         Err(Fault::Gone | Fault::Demote | Fault::Lost) => failed(libc::EIO),
     }
+}
+
+/// Whether this process may write to a file, by this descriptor or another one.
+fn is_written(open: &Open) -> bool {
+    let writes = |(_, other): (_, Arc<Open>)| other.writes() && other.file.id == open.file.id;
+    open.writes() || quiet(table::all).into_iter().any(writes)
 }
 
 fn failed(errno: c_int) -> *mut c_void {

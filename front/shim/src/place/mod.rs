@@ -10,10 +10,13 @@
 //!
 //! What holds:
 //! - Calls on files that no rule names go to the C library after one look at a byte.
-//! - What a zone cannot hold (a write to the past, a hole, a mapping that is written)
-//!   moves the file to the ordinary file system first: its bytes
+//! - What a zone cannot hold (a write to the past, a hole, a shared mapping of what can be
+//!   written) moves the file to the ordinary file system first: its bytes
 //!   are copied into the file that stands for it, which then is one like any other. So
-//!   does a name that no rule names, by which nobody would find it.
+//!   does a name that no rule names, by which nobody would find it; if the file cannot
+//!   move, it does not get that name.
+//! - Programs do not see the attribute. On a copy that was made without the library it says
+//!   nothing: such a file answers `EIO`, and what becomes of it becomes of no other.
 //! - What was forced is there after the program, the daemon or the machine has died at any
 //!   moment. What was written stays when the program is killed.
 //! - When the daemon dies, programs go on with the next one. A file of which something was
@@ -28,8 +31,10 @@
 //! sent a descriptor by a socket, files with several names that a tool without the library
 //! reads (it sees zeros), a file without a name that a program leaves open to the one that
 //! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
-//! more. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
+//! more, and a mapping that is there when another process, or this one later, opens the file
+//! to be written. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
 
+mod attributes;
 mod data;
 mod demote;
 mod fault;
@@ -67,7 +72,8 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 10] = [
+    let groups: [&[fn() -> Hook]; 11] = [
+        attributes::HOOKS,
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,

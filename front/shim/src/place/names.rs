@@ -1,29 +1,25 @@
 //! Names of placed files: the ordinary file system has them, and the volume is told.
 
-use super::demote::{again, demote_marked, demote_open, refused};
+use super::demote::{again, demote_marked, demote_open, home, refused};
 use super::fault::Fault;
 use super::gate::quiet;
-use super::marks::Mark;
+use super::marks::{Found, Mark};
 use super::reach::said;
 use super::start::{self, State};
-use super::stat::reach;
+use super::stat::{Place, reach};
 use crate::preload::next::hooks;
 use crate::preload::raw;
-use crate::sys;
+use crate::sys::{self, Errno};
 use core::ffi::{c_char, c_int, c_uint};
 use libc::off_t;
-use shimmer::FileId;
 use std::ffi::{CStr, CString};
 
 const HERE: c_int = libc::AT_FDCWD;
 const ITSELF: c_int = libc::AT_SYMLINK_NOFOLLOW;
 
-/// A path, and the folder that it starts from.
-type Place = (c_int, *const c_char);
-
 /// A placed file at a path, before a call changes what is there.
 struct Named {
-    id: FileId,
+    mark: Mark,
     /// Its folder, as a path from the root.
     folder: Vec<u8>,
     /// Whether it has no other name.
@@ -66,11 +62,11 @@ unsafe fn named(place: Place) -> Option<Named> {
     let look = || {
         // SAFETY: as for the function.
         let path = unsafe { reach(place)? };
-        let mark = Mark::at(&path)?;
+        let mark = Found::at(&path).own()?;
         let links = sys::stat_at(HERE, &path, ITSELF).map_or(0, |stat| stat.st_nlink);
         let folder = folder_of(&path)?;
         Some(Named {
-            id: mark.id,
+            mark,
             folder,
             only: links == 1,
         })
@@ -79,12 +75,12 @@ unsafe fn named(place: Place) -> Option<Named> {
 }
 
 fn gone(named: &Named) {
-    let (id, only) = (named.id, named.only);
-    if let Some(volume) = start::volume().filter(|_| only) {
-        volume.unlinked(id, &named.folder);
-    }
-    if let Some(rules) = start::rules().filter(|_| only) {
-        rules.gone(id.0);
+    let Some(volume) = home(named.mark).filter(|_| named.only) else {
+        return;
+    };
+    volume.unlinked(named.mark.id, &named.folder);
+    if let Some(rules) = start::rules() {
+        rules.gone(named.mark.id.0);
     }
 }
 
@@ -107,7 +103,14 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
         return next();
     }
     // SAFETY: as for the function.
-    unsafe { stays_found(from, to) };
+    let mut found = unsafe { stays_found(from, to) };
+    if flags & libc::RENAME_EXCHANGE != 0 {
+        // SAFETY: as for the function.
+        found = found.and_then(|()| unsafe { stays_found(to, from) });
+    }
+    if let Err(errno) = found {
+        return refused(errno);
+    }
     // SAFETY: as for the function.
     let (source, over) = unsafe { (named(from), named(to)) };
     let done = next();
@@ -115,7 +118,7 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
         return done;
     }
     let tell = || {
-        let same = source.as_ref().map(|it| it.id) == over.as_ref().map(|it| it.id);
+        let same = source.as_ref().map(|it| it.mark) == over.as_ref().map(|it| it.mark);
         // What is exchanged stays, under the other's name, which is only told to people.
         if same || flags & libc::RENAME_EXCHANGE != 0 {
             return;
@@ -126,9 +129,9 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
         // SAFETY: as for the function.
         let reached = unsafe { reach(to) };
         if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it)))
-            && let Some(volume) = start::volume()
+            && let Some(volume) = home(source.mark)
         {
-            volume.renamed(source.id, &path);
+            volume.renamed(source.mark.id, &path);
         }
     };
     raw::keeping_errno(|| quiet(tell));
@@ -136,19 +139,37 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
 }
 
 /// A placed file that is about to get a name by which nobody would find it moves to the
-/// ordinary file system.
+/// ordinary file system. If it cannot, it keeps the name that it has.
 ///
 /// # Safety
 /// The paths are strings or null.
-unsafe fn stays_found(from: Place, to: Place) {
+unsafe fn stays_found(from: Place, to: Place) -> Result<(), Errno> {
     // SAFETY: as for the function.
     let (known, unknown) = unsafe { (said(from.1), said(to.1)) };
     if !start::may_be_placed(known) || start::may_be_placed(unknown) {
-        return;
+        return Ok(());
     }
     // SAFETY: as for the function.
-    if let Some(path) = unsafe { reach(from) } {
-        let _ = raw::keeping_errno(|| quiet(|| again(|| demote_marked(&path))));
+    let Some(path) = (unsafe { reach(from) }) else {
+        return Ok(());
+    };
+    match raw::keeping_errno(|| quiet(|| again(|| demote_marked(&path)))) {
+        // Somebody else was first.
+        Ok(()) | Err(Fault::Gone) => Ok(()),
+        Err(Fault::Errno(errno)) => Err(errno),
+        Err(Fault::Demote | Fault::Lost) => Err(libc::EIO),
+    }
+}
+
+/// Links a file by another name, by which it must be found.
+///
+/// # Safety
+/// The paths are strings or null.
+unsafe fn links(from: Place, to: Place, next: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as for the function.
+    match unsafe { stays_found(from, to) } {
+        Ok(()) => next(),
+        Err(errno) => refused(errno),
     }
 }
 
@@ -164,8 +185,10 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
     // SAFETY: it was just read.
     let path = unsafe { CStr::from_ptr(path) };
     // What a link leads to is cut, if it may be written to.
-    let Some(mark) = raw::keeping_errno(|| Mark::behind(path)) else {
-        return next();
+    let mark = match raw::keeping_errno(|| Found::behind(path)) {
+        Found::Own(mark) => mark,
+        Found::Nothing => return next(),
+        Found::Stranger => return refused(libc::EIO),
     };
     let Ok(fd) = raw::keeping_errno(|| sys::open(path, libc::O_WRONLY)) else {
         return next();
@@ -175,7 +198,7 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
         return refused(libc::EINVAL);
     };
     let cut = || {
-        let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
+        let volume = home(mark).ok_or(Fault::Errno(libc::EIO))?;
         match volume.truncate(mark.id, len) {
             Err(Fault::Demote) => {
                 demote_open(sys::open(path, libc::O_WRONLY)?)?;
@@ -210,18 +233,15 @@ hooks! {
     ) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { renames((at, from), (to_at, to), flags, next) };
-    fn [link](from: *const c_char, to: *const c_char) -> c_int, |next| {
+    fn [link](from: *const c_char, to: *const c_char) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
-        unsafe { stays_found((HERE, from), (HERE, to)) };
-        next()
-    };
+        unsafe { links((HERE, from), (HERE, to), next) };
     fn [linkat](
         at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_int
     ) -> c_int, |next| {
         let _ = flags;
         // SAFETY: as the caller vouches for the call.
-        unsafe { stays_found((at, from), (to_at, to)) };
-        next()
+        unsafe { links((at, from), (to_at, to), next) }
     };
     fn [unlink](path: *const c_char) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.

@@ -105,6 +105,20 @@ numbers! {
     SYS_fstat fstat64 (0 1) -> i32;
     SYS_newfstatat fstatat64 (0 1 2 3) -> i32;
     SYS_statx statx (0 1 2 3 4) -> i32;
+    SYS_getxattr getxattr (0 1 2 3) -> isize;
+    SYS_lgetxattr lgetxattr (0 1 2 3) -> isize;
+    SYS_fgetxattr fgetxattr (0 1 2 3) -> isize;
+    SYS_setxattr setxattr (0 1 2 3 4) -> i32;
+    SYS_lsetxattr lsetxattr (0 1 2 3 4) -> i32;
+    SYS_fsetxattr fsetxattr (0 1 2 3 4) -> i32;
+    SYS_removexattr removexattr (0 1) -> i32;
+    SYS_lremovexattr lremovexattr (0 1) -> i32;
+    SYS_fremovexattr fremovexattr (0 1) -> i32;
+    SYS_listxattr listxattr (0 1 2) -> isize;
+    SYS_llistxattr llistxattr (0 1 2) -> isize;
+    SYS_flistxattr flistxattr (0 1 2) -> isize;
+    SYS_recvmsg recvmsg (0 1 2) -> isize;
+    SYS_recvmmsg recvmmsg (0 1 2 3 4) -> i32;
     SYS_execve execve (0 1 2) -> i32;
     SYS_renameat renameat (0 1 2 3) -> i32;
     #[cfg(target_arch = "x86_64")]

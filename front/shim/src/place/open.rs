@@ -4,18 +4,21 @@ use super::demote::{again, is_marked, opening, placed, refused};
 use super::fault::Fault;
 use super::files;
 use super::gate::{self, quiet};
-use super::marks::{Instead, Mark};
+use super::marks::{Found, Instead, Mark};
+use super::reach::said;
 use super::start::{self, State};
+use super::stat::{Place, keeping_time};
 use super::table::{self, Kind};
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
 use crate::sys::{self, Errno};
-use core::ffi::{c_char, c_int, c_long, c_uint};
-use libc::mode_t;
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
+use libc::{DIR, mmsghdr, mode_t, msghdr, ssize_t, timespec};
 use shimmer::Placement;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+const HERE: c_int = libc::AT_FDCWD;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 /// Openings that are not of bytes of files.
 const OTHER: c_int = libc::O_PATH | libc::O_DIRECTORY;
@@ -28,7 +31,7 @@ fn writes(flags: c_int) -> bool {
 /// `path` is a string or null.
 //= dissertation 5.4.1
 unsafe fn opens(
-    path: *const c_char,
+    (at, path): Place,
     flags: c_int,
     mode: mode_t,
     next: impl FnOnce() -> c_int,
@@ -37,6 +40,8 @@ unsafe fn opens(
     if state == State::Off {
         return next();
     }
+    // SAFETY: as for the function.
+    let emptied = unsafe { empties((at, path), flags) };
     let fd = next();
     if fd < 0 {
         return fd;
@@ -55,7 +60,7 @@ unsafe fn opens(
     }
     let opened = match gate::is_inside() {
         true => Err(libc::EDEADLK),
-        false => raw::keeping_errno(|| quiet(|| opened(fd, flags, mode))),
+        false => raw::keeping_errno(|| quiet(|| opened(fd, (flags, mode), emptied))),
     };
     match opened {
         Ok(()) => fd,
@@ -78,22 +83,54 @@ fn hints(fd: c_int, path: &[u8], flags: c_int, mode: mode_t) {
     rules.closed(stat.st_ino);
 }
 
-/// A file was opened that may be placed, or may be from now on.
-pub(super) fn opened(fd: c_int, flags: c_int, mode: mode_t) -> Result<(), Errno> {
+/// Whether an opening that is about to be empties a file. If that is one of the ordinary
+/// file system, it stays so: others may have it open, and know it as that.
+///
+/// # Safety
+/// The path is null, leads nowhere, or is a string.
+pub(super) unsafe fn empties(place: Place, flags: c_int) -> bool {
+    // SAFETY: as for the function.
+    if flags & libc::O_TRUNC == 0 || !start::may_be_placed(unsafe { said(place.1) }) {
+        return false;
+    }
+    // SAFETY: it was just read.
+    let path = unsafe { CStr::from_ptr(place.1) };
+    sys::stat_at(place.0, path, 0).is_ok_and(|stat| stat.st_size > 0)
+}
+
+/// A file was opened that may be placed, or may be from now on if it was empty before.
+pub(super) fn opened(
+    fd: c_int,
+    (flags, mode): (c_int, mode_t),
+    emptied: bool,
+) -> Result<(), Errno> {
     table::plain(fd);
     let stat = sys::stat(fd)?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Ok(());
     }
-    let done = match Mark::of(fd) {
-        Some(mark) => again(|| existing(fd, flags, mark)),
-        None if writes(flags) && stat.st_size == 0 && stat.st_nlink == 1 => {
+    let done = match Found::of(fd) {
+        Found::Own(mark) => again(|| existing(fd, flags, mark)),
+        Found::Stranger => {
+            let path = sys::path_of(fd).unwrap_or_default();
+            let path = String::from_utf8_lossy(&path);
+            sys::say(&format!(
+                "{path}: a copy of a placed file, made without its bytes"
+            ));
+            return Err(libc::EIO);
+        }
+        Found::Nothing if emptied || stat.st_size > 0 || stat.st_nlink != 1 => Ok(()),
+        Found::Nothing if writes(flags) || flags & libc::O_CREAT != 0 => {
             match fresh(fd, flags, mode) {
                 Some(mark) => again(|| existing(fd, flags, mark)),
                 None => Ok(()),
             }
         }
-        None => Ok(()),
+        // Who writes to it may be about to place it.
+        Found::Nothing => {
+            table::disown(fd);
+            Ok(())
+        }
     };
     done.map_err(|fault| match fault {
         Fault::Errno(errno) => errno,
@@ -111,7 +148,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
         sys::say("a file is placed in other zones than those given");
         return Err(Fault::Errno(libc::EIO));
     }
-    let open = Arc::new(opening(mark, fd, flags));
+    let open = Arc::new(opening(files::of(mark.id), fd, flags));
     let known = open.volume();
     let (mark, open) = match known {
         Ok(_) => (mark, open),
@@ -122,7 +159,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
             let Some(mark) = renewed(fd, mark)? else {
                 return Ok(());
             };
-            let open = Arc::new(opening(mark, fd, flags));
+            let open = Arc::new(opening(files::of(mark.id), fd, flags));
             open.volume()?;
             (mark, open)
         }
@@ -171,7 +208,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         volume: volume.number(),
         id,
     };
-    let open = opening(mark, fd, flags);
+    let open = opening(files::of(mark.id), fd, flags);
     open.volume
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {
@@ -217,7 +254,7 @@ fn told(fd: c_int, argument: c_long) {
 /// Lets the file that stands for a placed one be as long as that.
 fn lengthen(fd: c_int, open: &table::Open) {
     if let Some(volume) = start::opened().filter(|_| open.writes()) {
-        let _ = volume.stand(&open.file, fd);
+        let _ = keeping_time(fd, &open.file, || volume.stand(&open.file, fd));
     }
 }
 
@@ -302,7 +339,7 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
     if copy >= 0 && Some(copy) != to.filter(|to| *to == from) {
         match open {
             Some(open) => quiet(|| table::place(copy, open)),
-            None => table::plain(copy),
+            None => table::as_another(copy, from),
         }
     }
     copy
@@ -332,28 +369,47 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
     }
 }
 
+/// Descriptors that came with a message are others than those that had their numbers
+/// before, which may have been closed by ways that nobody saw.
+///
+/// # Safety
+/// The message is one that was just received.
+unsafe fn came(message: *const msghdr) {
+    // SAFETY: as for the function. What is beside a message is as the system has written it.
+    unsafe {
+        let mut beside = libc::CMSG_FIRSTHDR(message);
+        while let Some(head) = beside.as_ref() {
+            if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let data = libc::CMSG_DATA(beside);
+                let len = head.cmsg_len.saturating_sub(data.addr() - beside.addr());
+                let fds = data.cast::<c_int>();
+                for at in 0..len / size_of::<c_int>() {
+                    let fd = fds.add(at).read_unaligned() as c_uint;
+                    table::forget_plain(fd, fd);
+                }
+            }
+            beside = libc::CMSG_NXTHDR(message, beside);
+        }
+    }
+}
+
 hooks! {
     in flashloom_place:
     fn [open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
-        unsafe { opens(path, flags, mode, next) };
+        unsafe { opens((HERE, path), flags, mode, next) };
     fn [__open_2 __open64_2](path: *const c_char, flags: c_int) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
-        unsafe { opens(path, flags, 0, next) };
+        unsafe { opens((HERE, path), flags, 0, next) };
     fn [openat openat64](at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int,
-        |next| {
-            let _ = at;
-            // SAFETY: as the caller vouches for the call.
-            unsafe { opens(path, flags, mode, next) }
-        };
-    fn [__openat_2 __openat64_2](at: c_int, path: *const c_char, flags: c_int) -> c_int, |next| {
-        let _ = at;
         // SAFETY: as the caller vouches for the call.
-        unsafe { opens(path, flags, 0, next) }
-    };
+        |next| unsafe { opens((at, path), flags, mode, next) };
+    fn [__openat_2 __openat64_2](at: c_int, path: *const c_char, flags: c_int) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens((at, path), flags, 0, next) };
     fn [creat creat64](path: *const c_char, mode: mode_t) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
-        unsafe { opens(path, CREATE, mode, next) };
+        unsafe { opens((HERE, path), CREATE, mode, next) };
 
     fn [close](fd: c_int) -> c_int, |next| closes(fd, next);
     fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int, |next|
@@ -373,6 +429,34 @@ hooks! {
             table::forget_plain(first, c_uint::MAX);
             next();
         }
+    };
+    fn [closedir](folder: *mut DIR) -> c_int, |next| {
+        if !folder.is_null() {
+            // SAFETY: as the caller vouches for the call.
+            let fd = unsafe { libc::dirfd(folder) } as c_uint;
+            table::forget_plain(fd, fd);
+        }
+        next()
+    };
+    fn [recvmsg](socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, |next| {
+        let _ = (socket, flags);
+        let got = next();
+        if got >= 0 {
+            // SAFETY: as the caller vouches for the call, which has read it.
+            unsafe { came(message) };
+        }
+        got
+    };
+    fn [recvmmsg](
+        socket: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, wait: *mut timespec
+    ) -> c_int, |next| {
+        let _ = (socket, n, flags, wait);
+        let got = next();
+        for at in 0..usize::try_from(got).unwrap_or(0) {
+            // SAFETY: as the caller vouches for the call, which has written so many.
+            unsafe { came(&raw const (*messages.add(at)).msg_hdr) };
+        }
+        got
     };
     fn [dup](from: c_int) -> c_int, |next| copies(from, None, next);
     fn [dup2](from: c_int, to: c_int) -> c_int, |next| copies(from, Some(to), next);

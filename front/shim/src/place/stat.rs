@@ -1,23 +1,26 @@
-//! Lengths that `stat` by any name says.
+//! Lengths, and times of writing, that `stat` by any name says.
 
-use super::demote::{again, placed};
+use super::demote::{again, home, placed};
 use super::fault::Fault;
-use super::files;
+use super::files::{self, File};
 use super::gate::quiet;
-use super::marks::Mark;
+use super::marks::Found;
 use super::start::{self, State};
 use super::table;
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
+use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::{stat as Stat, statx as Statx};
 use shimmer::FileId;
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
+const SECOND: u64 = 1_000_000_000;
 const HERE: c_int = libc::AT_FDCWD;
 
 /// A path, and the folder that it starts from.
-type Place = (c_int, *const c_char);
+pub(super) type Place = (c_int, *const c_char);
 
 /// A path that leads to the same from anywhere in this process.
 ///
@@ -52,7 +55,10 @@ unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
     }
     // SAFETY: as for the function.
     let path = unsafe { reach(place)? };
-    Mark::behind(&path).map(|mark| mark.id)
+    Found::behind(&path)
+        .own()
+        .filter(|mark| home(*mark).is_some())
+        .map(|mark| mark.id)
 }
 
 /// Whether a file may stand for a placed one, though no rule names the path: a link may lead
@@ -62,10 +68,14 @@ fn may_stand(mode: u32, size: u64, blocks: u64) -> bool {
     holds_nothing && mode & libc::S_IFMT == libc::S_IFREG && start::state() == State::Zones
 }
 
-fn length(id: FileId) -> Option<u64> {
+/// A file, and how long it is.
+type Sized = (Arc<File>, u64);
+
+fn length(id: FileId) -> Option<Sized> {
     let file = files::of(id);
     let size = || start::volume().ok_or(Fault::Errno(libc::EIO))?.size(&file);
-    again(size).ok()
+    let size = again(size).ok()?;
+    Some((file, size))
 }
 
 /// Puts the length of the placed file at a path into what the system said.
@@ -88,20 +98,70 @@ unsafe fn asks(place: Place, into: *mut Stat, next: impl FnOnce() -> c_int) -> c
         // SAFETY: as for the function.
         unsafe { found(place, (stat.st_dev, stat.st_ino), stat.st_mode).and_then(length) }
     };
-    if let Some(size) = raw::keeping_errno(|| quiet(look)) {
-        put(stat, size);
+    if let Some(sized) = raw::keeping_errno(|| quiet(look)) {
+        put(stat, &sized);
     }
     done
 }
 
-fn put(stat: &mut Stat, size: u64) {
-    stat.st_size = size as i64;
-    stat.st_blocks = size.div_ceil(4096) as i64 * 8;
+/// A time in ns.
+const fn ns(seconds: i64, ns: i64) -> u64 {
+    seconds as u64 * SECOND + ns as u64
 }
 
-fn size_of(fd: c_int) -> Option<u64> {
+/// When a file was changed in any way.
+pub(super) const fn ctime(stat: &Stat) -> u64 {
+    ns(stat.st_ctime, stat.st_ctime_nsec)
+}
+
+fn put(stat: &mut Stat, (file, size): &Sized) {
+    stat.st_size = *size as i64;
+    stat.st_blocks = size.div_ceil(4096) as i64 * 8;
+    if let Some(time) = file.changed_after(ctime(stat)) {
+        let (seconds, ns) = ((time / SECOND) as i64, (time % SECOND) as i64);
+        (stat.st_mtime, stat.st_mtime_nsec) = (seconds, ns);
+        (stat.st_ctime, stat.st_ctime_nsec) = (seconds, ns);
+    }
+}
+
+/// As above.
+fn put_more(stat: &mut Statx, (file, size): &Sized) {
+    (stat.stx_size, stat.stx_blocks) = (*size, size.div_ceil(4096) * 8);
+    let ctime = ns(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into());
+    if let Some(time) = file.changed_after(ctime) {
+        for stamp in [&mut stat.stx_mtime, &mut stat.stx_ctime] {
+            stamp.tv_sec = (time / SECOND) as i64;
+            stamp.tv_nsec = (time % SECOND) as u32;
+        }
+    }
+}
+
+/// Does `work`, which may give another length to what stands for a file. It was written then
+/// when the file was, or when the program says since.
+pub(super) fn keeping_time<T>(fd: c_int, file: &File, work: impl FnOnce() -> T) -> T {
+    let changed = file.changed();
+    let before = (changed > 0).then(|| sys::stat(fd));
+    let done = work();
+    if let Some(Ok(before)) = before
+        && let Ok(mut after) = sys::stat(fd)
+    {
+        let said = ns(before.st_mtime, before.st_mtime_nsec);
+        let time = file.changed_after(ctime(&before)).unwrap_or(said);
+        if time != ns(after.st_mtime, after.st_mtime_nsec) {
+            // Who does not own it may not: then it was written now.
+            let _ = sys::set_modified(fd, time);
+            after = sys::stat(fd).unwrap_or(after);
+        }
+        file.stood(ctime(&after), changed);
+    }
+    done
+}
+
+fn size_of(fd: c_int) -> Option<Sized> {
     let open = placed(fd)?;
-    raw::keeping_errno(|| quiet(|| again(|| open.volume()?.size(&open.file)).ok()))
+    let size = || again(|| open.volume()?.size(&open.file)).ok();
+    let size = raw::keeping_errno(|| quiet(size))?;
+    Some((Arc::clone(&open.file), size))
 }
 
 /// # Safety
@@ -110,10 +170,10 @@ unsafe fn asks_open(fd: c_int, into: *mut Stat, next: impl FnOnce() -> c_int) ->
     let done = next();
     if done == 0
         && !into.is_null()
-        && let Some(size) = size_of(fd)
+        && let Some(sized) = size_of(fd)
     {
         // SAFETY: as for the function.
-        put(unsafe { &mut *into }, size);
+        put(unsafe { &mut *into }, &sized);
     }
     done
 }
@@ -154,7 +214,7 @@ unsafe fn asks_more(
     let said = unsafe { bytes(place.1) };
     // SAFETY: the call has written it.
     let stat = unsafe { &mut *into };
-    let size = if flags & libc::AT_EMPTY_PATH != 0 && said.is_empty() {
+    let sized = if flags & libc::AT_EMPTY_PATH != 0 && said.is_empty() {
         size_of(place.0)
     } else if start::may_be_placed(said)
         || may_stand(stat.stx_mode.into(), stat.stx_size, stat.stx_blocks)
@@ -167,8 +227,8 @@ unsafe fn asks_more(
     } else {
         None
     };
-    if let Some(size) = size {
-        (stat.stx_size, stat.stx_blocks) = (size, size.div_ceil(4096) * 8);
+    if let Some(sized) = sized {
+        put_more(stat, &sized);
     }
     done
 }

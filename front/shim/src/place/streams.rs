@@ -146,13 +146,15 @@ unsafe fn opens(
             refused(libc::EIO)
         };
     }
+    // SAFETY: as for the function.
+    let emptied = unsafe { open::empties((libc::AT_FDCWD, path), how) };
     let stream = next();
     // SAFETY: it is null or was just opened.
     let fd = unsafe { stdio::descriptor(stream) };
     if fd < 0 {
         return stream;
     }
-    match raw::keeping_errno(|| quiet(|| open::opened(fd, how, 0o666))) {
+    match raw::keeping_errno(|| quiet(|| open::opened(fd, (how, 0o666), emptied))) {
         Ok(()) => stream,
         Err(errno) => {
             // SAFETY: the stream was just opened, and nobody else has it.
@@ -160,6 +162,31 @@ unsafe fn opens(
             refused(errno)
         }
     }
+}
+
+/// Longer no mode is that anybody wrote on purpose.
+const MODE_MAX: usize = 64;
+
+/// How a stream over a path is opened, as a string, if it may be a placed file's and is to
+/// be read by a mapping: without that. Such streams have tables of their own, and there is
+/// nothing to map in what stands for a placed file.
+///
+/// # Safety
+/// The strings are strings or null.
+unsafe fn unmapped(path: *const c_char, mode: *const c_char) -> Option<[c_char; MODE_MAX]> {
+    // SAFETY: as for the function.
+    let (path, mode) = unsafe { (bytes(path), bytes(mode)) };
+    let flags = mode.split(|byte| *byte == b',').next().unwrap_or_default();
+    if !flags.contains(&b'm') || mode.len() >= MODE_MAX || !start::may_be_placed(path) {
+        return None;
+    }
+    let (kept, rest) = mode.split_at(flags.len());
+    let kept = kept.iter().filter(|byte| **byte != b'm').chain(rest);
+    let mut room = [0; MODE_MAX];
+    for (place, byte) in room.iter_mut().zip(kept) {
+        *place = byte.cast_signed() as c_char;
+    }
+    Some(room)
 }
 
 /// A stream over a descriptor.
@@ -176,12 +203,19 @@ hooks! {
     in flashloom_place:
     fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut FILE, |next|
         // SAFETY: as the caller vouches for the call.
-        unsafe { opens((path, mode), next) };
+        unsafe {
+            match unmapped(path, mode) {
+                Some(mode) => fopen(path, mode.as_ptr()),
+                None => opens((path, mode), next),
+            }
+        };
     fn [freopen freopen64](path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE,
-        |next| {
-            let _ = old;
-            // SAFETY: as the caller vouches for the call.
-            unsafe { opens((path, mode), next) }
+        // SAFETY: as the caller vouches for the call.
+        |next| unsafe {
+            match unmapped(path, mode) {
+                Some(mode) => freopen(path, mode.as_ptr(), old),
+                None => opens((path, mode), next),
+            }
         };
     fn [fdopen](fd: c_int, mode: *const c_char) -> *mut FILE, |next| {
         let _ = mode;

@@ -59,15 +59,15 @@ impl Open {
         let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
         let here = core::ptr::from_ref(volume).cast_mut();
         let before = self.volume.load(Ordering::Acquire);
-        if before != here {
-            if !before.is_null() {
-                self.file.daemon_died();
-            }
-            volume.opened(self.file.id)?;
-            self.volume.store(here, Ordering::Release);
+        if before != here && !before.is_null() {
+            self.file.daemon_died();
         }
         if self.file.is_lost() {
             return Err(Fault::Errno(libc::EIO));
+        }
+        if before != here {
+            volume.opened(self.file.id)?;
+            self.volume.store(here, Ordering::Release);
         }
         Ok(volume)
     }
@@ -140,6 +140,14 @@ fn find(fd: c_int) -> Option<Arc<Open>> {
 
 pub(super) fn plain(fd: c_int) {
     set(fd, PLAIN);
+}
+
+/// What is known of a copy of one that is not placed is what is known of that.
+pub(super) fn as_another(copy: c_int, of: c_int) {
+    match kind(of) {
+        Kind::Unknown => disown(copy),
+        _ => plain(copy),
+    }
 }
 
 pub(super) fn own(fd: c_int) {

@@ -487,6 +487,17 @@ impl Volume {
     }
 
     fn copy_out(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
+        let before = sys::stat(fd)?.st_size as u64;
+        let copied = self.copy_bytes(file, fd);
+        if let Err(fault) = copied.and_then(|()| Ok(mark.remove(fd)?)) {
+            // What stands for a file holds nothing, and its file system may be full of it.
+            let _ = sys::truncate(fd, 0).and_then(|()| sys::truncate(fd, before));
+            return Err(fault);
+        }
+        Ok(sys::force(fd)?)
+    }
+
+    fn copy_bytes(&'static self, file: &File, fd: i32) -> Result<(), Fault> {
         let size = self.ask(Op::Size, file.id)?.words[0];
         let mut room = vec![0; 1 << 20];
         let mut at = 0;
@@ -499,9 +510,6 @@ impl Volume {
             at += read as u64;
         }
         sys::truncate(fd, size)?;
-        sys::force(fd)?;
-        mark.remove(fd)?;
-        sys::force(fd)?;
-        Ok(())
+        Ok(sys::force(fd)?)
     }
 }

@@ -86,7 +86,7 @@ impl Drop for Served {
 }
 
 /// What a program says without the library, and with it.
-fn compare(place: &Place, program: &Path, rules: &Path, zones: Option<&Path>) -> Output {
+pub(super) fn compare(place: &Place, program: &Path, rules: &Path, zones: Option<&Path>) -> Output {
     let placer = Placer::new().unwrap();
     let plain = run(Command::new(program), &place.path("plain"));
     assert!(plain.status.success());
