@@ -45,7 +45,7 @@ fn class(time: Tick) -> usize {
 fn end(class: usize) -> Tick {
     let power = (class / PARTS).saturating_sub(1);
     let units = (class - power * PARTS + 1) as u64;
-    Tick(UNIT * units << power)
+    Tick((UNIT * units) << power)
 }
 
 impl Latencies {
