@@ -124,7 +124,8 @@ impl Link {
         self.lost.load(Ordering::Relaxed)
     }
 
-    fn lose(&self) -> Fault {
+    /// The daemon is gone, or has cut this process off.
+    pub(super) fn lose(&self) -> Fault {
         self.lost.store(true, Ordering::Relaxed);
         Fault::Lost
     }

@@ -242,8 +242,10 @@ impl Volume {
                 if let Where::Here(fd) = place {
                     let _ = sys::seek(fd, end, libc::SEEK_SET);
                 }
-                memory.leave(lease);
-                return Ok(Some(end));
+                return match memory.leave(lease) {
+                    true => Ok(Some(end)),
+                    false => Err(self.link.lose()),
+                };
             }
             memory.spend(-cost);
             memory.leave(lease);
