@@ -3,6 +3,8 @@
 //! But for the streams of the C library, which are prepared at the start, nothing happens
 //! before a program opens a file, or uses one that it was started with.
 
+use super::demote::again;
+use super::fault::Fault;
 use super::rules::Rules;
 use super::volume::Volume;
 use crate::sys;
@@ -172,9 +174,11 @@ pub(super) fn inherit(heir: Option<Volume>) {
     }
 }
 
-/// Makes everything durable.
-pub(super) fn sync() {
-    if let Some(volume) = opened() {
-        let _ = volume.sync_all();
+/// Makes everything durable, of all processes: whoever asks need have no placed file open.
+/// An error if that failed; who has no way to the zones is told so in words.
+pub(super) fn sync() -> Result<(), Fault> {
+    if state() != State::Zones {
+        return Ok(());
     }
+    again(|| volume().map_or(Ok(()), Volume::sync_all))
 }
