@@ -100,7 +100,8 @@ pub(super) fn on<R: Answer>(
         return next();
     }
     // A handler of a signal that comes upon its own thread in here could wait for itself:
-    // it is told so. Blocking signals instead would cost two calls of the system each time.
+    // it is told so. Blocking signals instead would cost two calls of the system each time;
+    // programs whose handlers may jump out of here pay that (see `gate`).
     if gate::is_inside() {
         return if is_marked(fd) {
             refused(libc::EDEADLK)
@@ -114,7 +115,7 @@ pub(super) fn on<R: Answer>(
             drop(within);
             next()
         }
-        Some(open) => outcome((fd, within), &open, work, next),
+        Some(open) => outcome((fd, within), open, work, next),
     }
 }
 
@@ -125,17 +126,18 @@ pub(super) fn is_marked(fd: c_int) -> bool {
 
 fn outcome<R: Answer>(
     (fd, within): (c_int, Within),
-    open: &Arc<Open>,
+    open: Arc<Open>,
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
     let before = raw::errno();
-    let done = again(|| work(open, open.volume()?));
+    let done = again(|| work(&open, open.volume()?));
     let done = match done {
-        Err(Fault::Demote) => quiet(|| demote(fd, open)).and(Err(Fault::Gone)),
+        Err(Fault::Demote) => quiet(|| demote(fd, &open)).and(Err(Fault::Gone)),
         done => done,
     };
     let plain = matches!(done, Err(Fault::Gone)) && is_plain(fd, open.file.id);
+    drop(open);
     drop(within);
     match done {
         Ok(value) => {

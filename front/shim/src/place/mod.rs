@@ -74,7 +74,7 @@ pub fn hooks() -> impl Iterator<Item = Hook> {
         number::HOOKS,
         open::HOOKS,
         process::HOOKS,
-        process::VARIADIC,
+        process::PASSING,
         refuse::HOOKS,
         stat::HOOKS,
         streams::HOOKS,

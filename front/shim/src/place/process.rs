@@ -47,14 +47,14 @@ fn passes_on(all: bool) {
     }
 }
 
-/// Functions of an open number of arguments cannot be written in Rust: these save all
-/// registers by which arguments come, do what is to be done, and go on to the function of
-/// their name.
-macro_rules! variadic {
-    ($($name:ident $next:ident)*) => {$(
+/// Functions of an open number of arguments, and those that return twice, cannot be written
+/// in Rust: these save all registers by which arguments come, do what is to be done, and go
+/// on to the function of their name, which finds the stack as their caller left it.
+macro_rules! passing {
+    ($(($before:expr) $name:ident $next:ident)*) => {$(
         extern "C" fn $next() -> *mut c_void {
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0").as_bytes());
-            passes_on(false);
+            $before;
             NEXT.get()
         }
 
@@ -108,13 +108,25 @@ macro_rules! variadic {
     )*};
 }
 
-variadic! { execl next_execl execlp next_execlp execle next_execle }
+passing! {
+    (passes_on(false)) execl next_execl
+    (passes_on(false)) execlp next_execlp
+    (passes_on(false)) execle next_execle
+    (gate::jumps()) setjmp next_setjmp
+    (gate::jumps()) _setjmp next_underscore_setjmp
+    (gate::jumps()) __sigsetjmp next_sigsetjmp
+    (gate::jumps()) getcontext next_getcontext
+}
 
 /// The functions above.
-pub(super) const VARIADIC: &[fn() -> super::Hook] = &[
+pub(super) const PASSING: &[fn() -> super::Hook] = &[
     || ("execl", execl as *const ()),
     || ("execlp", execlp as *const ()),
     || ("execle", execle as *const ()),
+    || ("setjmp", setjmp as *const ()),
+    || ("_setjmp", _setjmp as *const ()),
+    || ("__sigsetjmp", __sigsetjmp as *const ()),
+    || ("getcontext", getcontext as *const ()),
 ];
 
 hooks! {
