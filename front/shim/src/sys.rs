@@ -243,6 +243,12 @@ pub(crate) fn unmap(at: usize, len: usize) {
     let _ = call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]);
 }
 
+/// Has the kernel empty memory in a process that is forked.
+pub(crate) fn wiped_on_fork(at: usize, len: usize) -> Result<(), Errno> {
+    let how = libc::MADV_WIPEONFORK as usize;
+    call(libc::SYS_madvise, [at, len, how, 0, 0, 0]).map(drop)
+}
+
 /// Names in a folder.
 pub(crate) fn list(folder: &CStr) -> Result<Vec<Vec<u8>>, Errno> {
     let fd = open(folder, libc::O_RDONLY | libc::O_DIRECTORY)?;

@@ -115,6 +115,10 @@ pub(super) fn enter() -> Within {
             own.fetch_sub(1, Ordering::SeqCst);
             sys::wait(&CLOSED, 1, 20);
             own.fetch_add(1, Ordering::SeqCst);
+            if image::is_unseen() {
+                // Who closed it is in another process.
+                CLOSED.store(0, Ordering::SeqCst);
+            }
         }
     }
     DEPTH.set(DEPTH.get() + 1);
@@ -138,6 +142,15 @@ pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
         let _within = enter();
         work()
     })
+}
+
+/// No other thread of this process is within: they were those of its parent.
+pub(super) fn is_alone() {
+    for place in &WITHIN {
+        place.0.store(0, Ordering::SeqCst);
+    }
+    own().store(u32::from(is_inside()), Ordering::SeqCst);
+    CLOSED.store(0, Ordering::SeqCst);
 }
 
 /// Does `work` while no other thread is within, nor comes in.

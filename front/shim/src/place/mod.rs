@@ -35,6 +35,7 @@ mod demote;
 mod fault;
 mod files;
 mod gate;
+mod image;
 mod link;
 mod maps;
 mod marks;

@@ -5,7 +5,7 @@
 
 use super::gate::quiet;
 use super::start::State;
-use super::{gate, start, table};
+use super::{gate, image, start, table};
 use crate::preload::next::{Next, hooks};
 use crate::preload::raw;
 use crate::sys;
@@ -16,6 +16,9 @@ use libc::{FILE, pid_t};
 /// Forks. The child's way is made before, so that a file which has no name any more is
 /// open in one of both at any time.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
+    if image::is_unseen() {
+        raw::keeping_errno(|| quiet(start::volume));
+    }
     let Some(volume) = start::opened() else {
         return next();
     };
@@ -34,6 +37,15 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
         })
     });
     raw::keeping_errno(|| drop(heir));
+    child
+}
+
+/// In a child that begins with other files in the places of the first three than its parent
+/// has there, these are looked at anew.
+fn anew(child: pid_t, others: bool) -> pid_t {
+    if child == 0 && others {
+        (0..3).for_each(|fd| quiet(|| drop(table::forget(fd))));
+    }
     child
 }
 
@@ -178,6 +190,17 @@ hooks! {
         next()
     };
     fn [fork]() -> pid_t, |next| forks(next);
+    // These fork within the C library.
+    fn [forkpty](
+        main: *mut c_int, name: *mut c_char, how: *const c_void, size: *const c_void
+    ) -> pid_t, |next| {
+        let _ = (main, name, how, size);
+        anew(forks(next), true)
+    };
+    fn [daemon](stay: c_int, keep: c_int) -> c_int, |next| {
+        let _ = stay;
+        anew(forks(next), keep == 0)
+    };
     // A function cannot stand in front of `vfork` and return twice on one stack, and what
     // the child opens here must not be the parent's: `fork` keeps every promise of it.
     fn [vfork]() -> pid_t, |_next|

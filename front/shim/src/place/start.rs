@@ -7,6 +7,7 @@ use super::demote::again;
 use super::fault::Fault;
 use super::rules::Rules;
 use super::volume::Volume;
+use super::{gate, image, table};
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -117,7 +118,21 @@ pub(super) fn volume() -> Option<&'static Volume> {
 
 #[cold]
 fn open() -> Option<&'static Volume> {
+    let unseen = image::is_unseen();
+    let volume = connect()?;
+    // What its parent may close next must be open here before.
+    let all = if unseen { table::all() } else { Vec::new() };
+    for (_, open) in all {
+        let _ = open.volume();
+    }
+    Some(volume)
+}
+
+fn connect() -> Option<&'static Volume> {
     let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if image::is_unseen() {
+        become_own();
+    }
     if let Some(volume) = opened().filter(|volume| !volume.link.is_lost()) {
         return Some(volume);
     }
@@ -137,6 +152,7 @@ fn open() -> Option<&'static Volume> {
                 let volume: &'static Volume = Box::leak(Box::new(volume));
                 VOLUME.store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
                 SAID.store(0, Ordering::Relaxed);
+                image::begin();
                 return Some(volume);
             }
             Err(libc::ECONNREFUSED | libc::EPIPE | libc::ECONNRESET) => {}
@@ -160,6 +176,15 @@ pub(super) fn complain(why: &[u8]) {
     }
 }
 
+/// A child of which nobody saw the fork has nothing more to do with what its parent has, and
+/// none of its threads but this one.
+fn become_own() {
+    let parent = VOLUME.load(Ordering::Acquire);
+    gate::is_alone();
+    inherit(None);
+    table::begins_anew(parent);
+}
+
 /// A child begins with a volume of its own, in which it has open what its parent has. All
 /// by which it could be taken for its parent is closed.
 pub(super) fn inherit(heir: Option<Volume>) {
@@ -172,6 +197,7 @@ pub(super) fn inherit(heir: Option<Volume>) {
     if let Some(parent) = unsafe { parent.as_ref() } {
         parent.link.close();
     }
+    image::see();
 }
 
 /// Makes everything durable, of all processes: whoever asks need have no placed file open.

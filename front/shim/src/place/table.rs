@@ -72,7 +72,7 @@ impl Open {
         Ok(volume)
     }
 
-    /// A child has it open as its parent has, in a volume of its own.
+    /// A child has it open as its parent has, in a volume of its own, or in none yet.
     fn inherited(&self, parent: *mut Volume, child: *mut Volume) {
         let (old, order) = (parent, Ordering::AcqRel);
         let _ = (self.volume).compare_exchange(old, child, order, Ordering::Relaxed);
@@ -189,6 +189,13 @@ pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>))
         }
     }
     done
+}
+
+/// What was open in the volume of a process from which this one was forked is open in none.
+pub(super) fn begins_anew(parent: *mut Volume) {
+    for (_, open) in all() {
+        open.inherited(parent, core::ptr::null_mut());
+    }
 }
 
 /// A program is about to begin that has those of what is open here that are `kept`.
