@@ -6,7 +6,7 @@ use super::record::{Recording, code};
 use clap::{Args, Subcommand};
 use engine::Signals;
 use fuse::{MountOptions, Show, TreeFs};
-use shim::run::{Keeper, Placer, READY, run, unseen};
+use shim::run::{Keeper, Placer, READY, check, run, unseen};
 use shim::view::View;
 use std::ffi::OsString;
 use std::io;
@@ -115,6 +115,7 @@ impl Shim {
     fn place(&self) -> Result<ExitCode, Failure> {
         let (program, arguments) = self.command.split_first().expect("it is required");
         let rules = self.rules.as_deref().expect("they are required");
+        check(rules).map_err(Failure::new)?;
         if let Some(why) = unseen(program) {
             note(&format!(
                 "flashloom: {}: {why}",

@@ -1,9 +1,10 @@
 //! Running a program under a library.
 
-use crate::place::{RULES, ZONES};
+use crate::place::{RULES, Rules, ZONES};
 use crate::preload::SPOOL;
 use crate::share::message::{Answer, MESSAGE_MAX, Op, Request};
 use crate::{library, share, sys};
+use parakeet::rules::sets;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader};
@@ -84,6 +85,28 @@ impl Spool {
     }
 }
 
+/// Where rules are: a file by its whole path, for programs change their working directory,
+/// or the name of ready ones.
+fn whole(rules: &Path) -> PathBuf {
+    let ready = rules
+        .to_str()
+        .is_some_and(|name| sets::text(name).is_some());
+    let whole = rules.canonicalize().ok();
+    whole
+        .filter(|_| !ready || rules.is_file())
+        .unwrap_or_else(|| rules.into())
+}
+
+/// Whether a program can be run by rules: a file, or the name of ready ones.
+///
+/// # Errors
+/// A sentence that says what is wrong with them.
+pub fn check(rules: &Path) -> Result<(), String> {
+    let said = rules.to_string_lossy();
+    let path = CString::new(whole(rules).into_os_string().into_vec());
+    Rules::load(&path.map_err(|it| format!("{said}: {it}"))?, &said, b"").map(drop)
+}
+
 /// The library that places files, in a folder of its own that is removed when this goes.
 pub struct Placer {
     disk: TempDir,
@@ -121,7 +144,7 @@ impl Placer {
         let mut command = Command::new(program);
         command.args(arguments);
         preload(&mut command, self.library());
-        command.env(RULES, rules.canonicalize().unwrap_or_else(|_| rules.into()));
+        command.env(RULES, whole(rules));
         match zones {
             Some(zones) => command.env(ZONES, zones.canonicalize()?),
             None => command.env_remove(ZONES),

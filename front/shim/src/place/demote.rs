@@ -5,7 +5,7 @@ use super::files;
 use super::gate::{self, Within, quiet};
 use super::marks::Mark;
 use super::offset::Offset;
-use super::start::{self, State};
+use super::start;
 use super::table::{self, Kind, Open};
 use super::volume::Volume;
 use crate::preload::next::Refusal;
@@ -45,7 +45,9 @@ impl Answer for i64 {
 /// The placed file behind a descriptor.
 #[inline]
 pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
-    if table::is_plain(fd) {
+    // A handler of a signal may have come upon the allocator, and upon nothing here yet: so
+    // what has no mark is found to have none without more than asking for it.
+    if table::is_plain(fd) || (table::is_unknown(fd) && has_no_mark(fd)) {
         return None;
     }
     let _within = gate::enter();
@@ -56,17 +58,19 @@ pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
     }
 }
 
-/// Looks at a descriptor that nobody was seen to open.
+#[cold]
+fn has_no_mark(fd: c_int) -> bool {
+    let none = Mark::of(fd).is_none();
+    if none {
+        table::found_plain(fd);
+    }
+    none
+}
+
+/// Looks at a descriptor that nobody was seen to open, and that has a mark.
 #[cold]
 fn look(fd: c_int) -> Option<Arc<Open>> {
-    let mark = match start::state() {
-        State::Zones if fd >= 0 => Mark::of(fd),
-        _ => None,
-    };
-    let Some(mark) = mark else {
-        table::plain(fd);
-        return None;
-    };
+    let mark = Mark::of(fd)?;
     let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
     let mut open = opening(mark, fd, flags);
     open.offset = Offset::inherited();
@@ -84,6 +88,7 @@ pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int) -> Open {
         flags,
         append: AtomicBool::new(flags & libc::O_APPEND != 0),
         inode,
+        zones: mark.volume,
         forced: AtomicBool::new(false),
         volume: AtomicPtr::new(core::ptr::null_mut()),
     }

@@ -24,7 +24,7 @@ pub const ZONES: &str = "FLASHLOOM_ZONES";
 #[repr(u8)]
 pub(super) enum State {
     New,
-    Off,
+    /// They get hints. Files that are placed already cannot be reached.
     Hints,
     Zones,
 }
@@ -46,8 +46,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 pub(super) fn state() -> State {
     match STATE.load(Ordering::Acquire) {
         0 => start(),
-        1 => State::Off,
-        2 => State::Hints,
+        1 => State::Hints,
         _ => State::Zones,
     }
 }
@@ -59,19 +58,13 @@ fn start() -> State {
     state
 }
 
+/// Without rules nothing is placed anew; what is placed stays so, whatever rules say.
 fn look() -> State {
-    let Some(path) = sys::variable(c"FLASHLOOM_RULES") else {
-        return State::Off;
-    };
-    let name = path.to_string_lossy().into_owned();
-    let text = sys::contents(&path, 1 << 20).ok();
-    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let program = sys::link(c"/proc/self/exe").unwrap_or_default();
-    match Rules::read(&name, text.as_deref(), &program) {
-        Ok(rules) => drop(RULES_READ.set(rules)),
-        Err(why) => {
-            sys::say(&format!("rules {why}; nothing is placed"));
-            return State::Off;
+    if let Some(path) = sys::variable(c"FLASHLOOM_RULES") {
+        let program = sys::link(c"/proc/self/exe").unwrap_or_default();
+        match Rules::load(&path, &path.to_string_lossy(), &program) {
+            Ok(rules) => drop(RULES_READ.set(rules)),
+            Err(why) => sys::say(&format!("rules {why}; no file is placed anew")),
         }
     }
     match sys::variable(c"FLASHLOOM_ZONES") {
@@ -135,6 +128,12 @@ fn connect() -> Option<&'static Volume> {
     }
     if let Some(volume) = opened().filter(|volume| !volume.link.is_lost()) {
         return Some(volume);
+    }
+    if state() != State::Zones {
+        if SAID.swap(1, Ordering::Relaxed) == 0 {
+            sys::say("a file is placed in zones, and none are given: it cannot be reached");
+        }
+        return None;
     }
     let folder = FOLDER.get()?;
     // Once it was in vain, nobody waits again.

@@ -38,6 +38,8 @@ pub(super) struct Open {
     pub(super) append: AtomicBool,
     /// Device and inode of the file that stands for it.
     pub(super) inode: (u64, u64),
+    /// The number of the volume in which the file is.
+    pub(super) zones: u64,
     /// Whether that file and its attribute are known to be durable.
     pub(super) forced: AtomicBool,
     /// The volume in which it was opened; null if in none yet.
@@ -57,6 +59,10 @@ impl Open {
     /// opened anew, unless something was lost.
     pub(super) fn volume(&self) -> Result<&'static Volume, Fault> {
         let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
+        if volume.number() != self.zones {
+            start::complain(b"a file is placed in other zones than those given");
+            return Err(Fault::Errno(libc::EIO));
+        }
         let here = core::ptr::from_ref(volume).cast_mut();
         let before = self.volume.load(Ordering::Acquire);
         if before != here {
@@ -133,6 +139,12 @@ pub(super) fn is_plain(fd: c_int) -> bool {
     !matches!(kind, Some(UNKNOWN | PLACED))
 }
 
+/// Whether nobody has looked at a descriptor yet.
+#[inline]
+pub(super) fn is_unknown(fd: c_int) -> bool {
+    slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == UNKNOWN)
+}
+
 fn find(fd: c_int) -> Option<Arc<Open>> {
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
     files.get(&fd).cloned()
@@ -140,6 +152,12 @@ fn find(fd: c_int) -> Option<Arc<Open>> {
 
 pub(super) fn plain(fd: c_int) {
     set(fd, PLAIN);
+}
+
+/// A descriptor at which nobody had looked is the program's.
+pub(super) fn found_plain(fd: c_int) {
+    let order = (Ordering::AcqRel, Ordering::Relaxed);
+    slot(fd).map(|slot| slot.compare_exchange(UNKNOWN, PLAIN, order.0, order.1));
 }
 
 pub(super) fn own(fd: c_int) {
