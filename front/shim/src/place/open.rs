@@ -356,9 +356,9 @@ hooks! {
 
     fn [close](fd: c_int) -> c_int, |next| closes(fd, next);
     fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int, |next|
-        match start::opened() {
+        match start::opened().is_some() || table::has_any() {
             // Bit 2 only marks the range to be closed by `exec`.
-            Some(_) if flags & 4 == 0 => closes_range(first, last, close_span),
+            true if flags & 4 == 0 => closes_range(first, last, close_span),
             _ => {
                 table::forget_plain(first, last);
                 next()
@@ -366,7 +366,7 @@ hooks! {
         };
     fn [closefrom](first: c_int) -> (), |next| {
         let first = first.max(0) as c_uint;
-        if start::opened().is_some() {
+        if start::opened().is_some() || table::has_any() {
             closes_range(first, c_uint::MAX, close_span);
         } else {
             table::forget_plain(first, c_uint::MAX);

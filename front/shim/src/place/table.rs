@@ -225,9 +225,14 @@ pub(super) fn passes_on(kept: impl Fn(c_int) -> bool) {
     }
 }
 
+/// Whether anything is placed.
+pub(super) fn has_any() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
+}
+
 /// All that is placed.
 pub(super) fn all() -> Vec<(c_int, Arc<Open>)> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+    if !has_any() {
         return Vec::new();
     }
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
