@@ -43,10 +43,13 @@ pub(super) fn begin() {
     let Ok(page) = sys::map(0, LEN, how, (-1, 0)) else {
         return;
     };
-    if sys::wiped_on_fork(page, LEN).is_ok() {
-        PAGE.store(page as *mut AtomicU32, Ordering::Release);
-        see();
-    } else {
+    if sys::wiped_on_fork(page, LEN).is_err() {
         sys::unmap(page, LEN);
+        return;
     }
+    let word = page as *mut AtomicU32;
+    // SAFETY: the page was just made, and nobody else has it. What others find says that this
+    // process is seen.
+    unsafe { (*word).store(1, Ordering::Relaxed) };
+    PAGE.store(word, Ordering::Release);
 }

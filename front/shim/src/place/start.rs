@@ -136,6 +136,7 @@ fn connect() -> Option<&'static Volume> {
         return None;
     }
     let folder = FOLDER.get()?;
+    image::begin();
     // Once it was in vain, nobody waits again.
     let tries = if SAID.load(Ordering::Relaxed) == 0 {
         TRIES
@@ -151,7 +152,6 @@ fn connect() -> Option<&'static Volume> {
                 let volume: &'static Volume = Box::leak(Box::new(volume));
                 VOLUME.store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
                 SAID.store(0, Ordering::Relaxed);
-                image::begin();
                 return Some(volume);
             }
             Err(libc::ECONNREFUSED | libc::EPIPE | libc::ECONNRESET) => {}

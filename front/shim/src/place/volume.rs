@@ -242,10 +242,8 @@ impl Volume {
                 if let Where::Here(fd) = place {
                     let _ = sys::seek(fd, end, libc::SEEK_SET);
                 }
-                return match memory.leave(lease) {
-                    true => Ok(Some(end)),
-                    false => Err(self.link.lose()),
-                };
+                let kept = memory.leave(lease);
+                return kept.then_some(Some(end)).ok_or_else(|| self.link.lose());
             }
             memory.spend(-cost);
             memory.leave(lease);
