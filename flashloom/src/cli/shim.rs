@@ -6,7 +6,7 @@ use super::record::{Recording, code};
 use clap::{Args, Subcommand};
 use engine::Signals;
 use fuse::{MountOptions, Show, TreeFs};
-use shim::run::{Keeper, Placer, READY, run, unseen};
+use shim::run::{Keeper, Placer, READY, check, run, unseen};
 use shim::view::View;
 use std::ffi::OsString;
 use std::io;
@@ -27,7 +27,8 @@ use std::process::{Command, ExitCode};
 /// and again if it dies; it ends with the last who uses it. What was forced is there after
 /// the program, the daemon or the drive has been killed, and what was written after the
 /// program has. Programs without the library see placed files as zeros, or by `shim view`.
-/// Programs that are linked statically, or written in Go, are not seen.
+/// Programs that are linked statically, written in Go, or gain rights when they start are not
+/// seen. What is placed stays so under other rules, which say only where new files go.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Shim {
@@ -115,6 +116,7 @@ impl Shim {
     fn place(&self) -> Result<ExitCode, Failure> {
         let (program, arguments) = self.command.split_first().expect("it is required");
         let rules = self.rules.as_deref().expect("they are required");
+        check(rules).map_err(Failure::new)?;
         if let Some(why) = unseen(program) {
             note(&format!(
                 "flashloom: {}: {why}",

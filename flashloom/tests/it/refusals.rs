@@ -89,6 +89,11 @@ const LINES: &[(&str, &str)] = &[
         "none.toml",
     ),
     (
+        "shim --rules none.toml -- true",
+        "none.toml: no such file, nor ready rules",
+    ),
+    ("shim --rules . -- true", ".: Is a directory"),
+    (
         "run ext4@block --workload zipfwrite",
         "zipfwrite asks for blocks",
     ),

@@ -1,14 +1,15 @@
 //! Running a program under a library.
 
-use crate::place::{RULES, ZONES};
+use crate::place::{RULES, Rules, ZONES};
 use crate::preload::SPOOL;
 use crate::share::message::{Answer, MESSAGE_MAX, Op, Request};
 use crate::{library, share, sys};
+use parakeet::rules::sets;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -84,6 +85,28 @@ impl Spool {
     }
 }
 
+/// Where rules are: a file by its whole path, for programs change their working directory,
+/// or the name of ready ones.
+fn whole(rules: &Path) -> PathBuf {
+    let ready = rules
+        .to_str()
+        .is_some_and(|name| sets::text(name).is_some());
+    let whole = rules.canonicalize().ok();
+    whole
+        .filter(|_| !ready || rules.is_file())
+        .unwrap_or_else(|| rules.into())
+}
+
+/// Whether a program can be run by rules: a file, or the name of ready ones.
+///
+/// # Errors
+/// A sentence that says what is wrong with them.
+pub fn check(rules: &Path) -> Result<(), String> {
+    let said = rules.to_string_lossy();
+    let path = CString::new(whole(rules).into_os_string().into_vec());
+    Rules::load(&path.map_err(|it| format!("{said}: {it}"))?, &said, b"").map(drop)
+}
+
 /// The library that places files, in a folder of its own that is removed when this goes.
 pub struct Placer {
     disk: TempDir,
@@ -121,7 +144,7 @@ impl Placer {
         let mut command = Command::new(program);
         command.args(arguments);
         preload(&mut command, self.library());
-        command.env(RULES, rules.canonicalize().unwrap_or_else(|_| rules.into()));
+        command.env(RULES, whole(rules));
         match zones {
             Some(zones) => command.env(ZONES, zones.canonicalize()?),
             None => command.env_remove(ZONES),
@@ -260,11 +283,53 @@ fn start(mut command: Command) -> Result<String, String> {
 #[must_use]
 pub fn unseen(program: &OsStr) -> Option<&'static str> {
     let found = |folder: PathBuf| Some(folder.join(program)).filter(|path| path.is_file());
-    let path = match Path::new(program).components().count() {
+    let mut path = match Path::new(program).components().count() {
         1 => std::env::split_paths(&std::env::var_os("PATH")?).find_map(found)?,
         _ => PathBuf::from(program),
     };
-    told(&fs::read(path).ok()?)
+    for _ in 0..SCRIPTS {
+        // It may be a pipe, which nobody runs.
+        let bytes = path.is_file().then(|| fs::read(&path).ok())??;
+        match interpreter(&bytes) {
+            // The rights of a script are those of what runs it.
+            Some(next) => path = next,
+            None => return told(&bytes).or_else(|| gains(&path)),
+        }
+    }
+    None
+}
+
+/// Scripts that are the interpreters of scripts, in a row: Linux runs five (fs/exec.c).
+const SCRIPTS: usize = 6;
+
+/// The most of its first line that Linux reads (BINPRM_BUF_SIZE).
+const LINE: usize = 256;
+
+/// The program that runs a script.
+fn interpreter(script: &[u8]) -> Option<PathBuf> {
+    let rest = script[..script.len().min(LINE)].strip_prefix(b"#!")?;
+    let line = rest.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| b" \t\0".contains(byte));
+    let word = words.find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(word)))
+}
+
+/// Whether a program gains rights when it starts, by its bits or by what its file has beside.
+fn gains(path: &Path) -> Option<&'static str> {
+    let (about, name) = (fs::metadata(path).ok()?, OsStr::as_bytes(path.as_os_str()));
+    // SAFETY: the calls take nothing.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let capable = || {
+        let name = CString::new(name).ok()?;
+        sys::attribute_behind(&name, c"security.capability", &mut [0; 64]).ok()
+    };
+    let bits = about.mode() & (libc::S_ISUID | libc::S_ISGID | libc::S_IXGRP);
+    let another = bits & libc::S_ISUID != 0 && about.uid() != user;
+    // Without the right of the group to run it, the bit is about locks.
+    let with = libc::S_ISGID | libc::S_IXGRP;
+    let of_others = bits & with == with && about.gid() != group;
+    let gains = another || of_others || (user != 0 && capable().is_some());
+    gains.then_some("it gains rights when it starts, so no library is loaded into it")
 }
 
 /// What the bytes of a program's file say.
@@ -364,10 +429,44 @@ mod tests {
                 .unwrap()
                 .contains("Go")
         );
-        assert_eq!(told(b"#!/bin/sh"), None);
         assert_eq!(unseen("/bin/sh".as_ref()), None);
         for end in 0..120 {
             let _ = told(&program(&[1, 3], b"")[..end]);
         }
+    }
+
+    /// A file that can be run, with these bits more.
+    fn runs(path: &Path, bytes: &[u8], bits: u32) -> Option<&'static str> {
+        fs::write(path, bytes).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755 | bits)).unwrap();
+        unseen(path.as_os_str())
+    }
+
+    #[test]
+    fn what_runs_a_script_is_told_and_what_gains_rights() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let said = |why: Option<&str>, word| why.is_some_and(|why| why.contains(word));
+        let still = program(&[1], b"");
+        assert!(said(runs(&at("still"), &still, 0), "statically"));
+        let script = |by: &str| format!("#! {}\t-x\necho", at(by).display()).into_bytes();
+        assert!(said(runs(&at("script"), &script("still"), 0), "statically"));
+        assert!(said(runs(&at("more"), &script("script"), 0), "statically"));
+        assert_eq!(runs(&at("own"), &script("own"), 0), None, "not for ever");
+        assert_eq!(runs(&at("none"), b"#!", 0), None);
+        assert_eq!(runs(&at("shell"), b"#!/bin/sh\n", 0o4000), None);
+        let linked = program(&[3], b"");
+        assert_eq!(runs(&at("mine"), &linked, 0o4000), None, "as who it is");
+        // SAFETY: they take nothing.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        if user != 0 {
+            return;
+        }
+        let other = at("others");
+        fs::write(&other, &linked).unwrap();
+        std::os::unix::fs::chown(&other, Some(1), Some(group + 1)).unwrap();
+        assert_eq!(runs(&other, &linked, 0), None);
+        assert!(said(runs(&other, &linked, 0o4000), "gains rights"));
+        assert!(said(runs(&other, &linked, 0o2000), "gains rights"));
     }
 }

@@ -245,6 +245,12 @@ pub(crate) fn unmap(at: usize, len: usize) {
     let _ = call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]);
 }
 
+/// Has the kernel empty memory in a process that is forked.
+pub(crate) fn wiped_on_fork(at: usize, len: usize) -> Result<(), Errno> {
+    let how = libc::MADV_WIPEONFORK as usize;
+    call(libc::SYS_madvise, [at, len, how, 0, 0, 0]).map(drop)
+}
+
 /// Names in a folder.
 pub(crate) fn list(folder: &CStr) -> Result<Vec<Vec<u8>>, Errno> {
     let fd = open(folder, libc::O_RDONLY | libc::O_DIRECTORY)?;
@@ -295,17 +301,24 @@ pub(crate) fn variable(name: &CStr) -> Option<CString> {
 }
 
 /// The bytes of a small file.
+#[cfg(not(flashloom_place))]
 pub(crate) fn contents(path: &CStr, most: usize) -> Result<Vec<u8>, Errno> {
     let fd = open(path, libc::O_RDONLY)?;
+    let bytes = read_all(fd, most);
+    close(fd);
+    bytes
+}
+
+/// The first bytes of an open file, `most` of them at most.
+pub(crate) fn read_all(fd: c_int, most: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; most];
     let mut len = 0;
     while len < most {
-        match pread(fd, &mut bytes[len..], len as u64) {
-            Ok(0) | Err(_) => break,
-            Ok(read) => len += read,
+        match pread(fd, &mut bytes[len..], len as u64)? {
+            0 => break,
+            read => len += read,
         }
     }
-    close(fd);
     bytes.truncate(len);
     Ok(bytes)
 }

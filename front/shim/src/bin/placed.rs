@@ -6,7 +6,7 @@
 //! placed RULES ZONES CMD ARGS…
 //! ```
 
-use shim::run::{Keeper, Placer, READY};
+use shim::run::{Keeper, Placer, READY, check};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -23,6 +23,7 @@ fn serve(zones: &Path) -> ExitCode {
 
 fn run(rules: &Path, zones: &Path, command: &[OsString]) -> Result<ExitCode, String> {
     let error = |it: std::io::Error| it.to_string();
+    check(rules)?;
     let zones = zones.canonicalize().map_err(error)?;
     let own = std::env::current_exe().map_err(error)?;
     let of = zones.clone();

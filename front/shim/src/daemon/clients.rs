@@ -60,6 +60,7 @@ impl Client {
     }
 
     pub(super) fn goes(&self) {
+        self.memory.end();
         self.gone.store(true, Ordering::Release);
         self.memory.rouse();
     }

@@ -389,6 +389,7 @@ impl Sharing {
 mod tests {
     use super::*;
     use crate::place::Instead;
+    use crate::share::memory::Lease;
     use std::ffi::CString;
 
     /// Files in zones of a folder, and a client.
@@ -498,6 +499,27 @@ mod tests {
         fails(other);
         sharing.truncate(other, 40).unwrap();
         assert_eq!((sharing.report(other), end(other)), (Ok(()), 40));
+    }
+
+    #[test]
+    fn who_is_cut_off_in_the_middle_of_a_write_is_answered_no_more_of_any_file() {
+        let (_folder, sharing, keeper) = sharing();
+        let client = client(sharing, 7);
+        let [first, other] = [b"/a", b"/b"].map(|path| {
+            let id = file(sharing, &client, path, 100);
+            (id, sharing.lease(id, &client).unwrap().1.unwrap())
+        });
+        assert!(client.memory.enter(first.1) == Lease::Taken && client.memory.spend(1));
+        assert!(client.memory.put(other.0.0, 100, b"answered"));
+        // It was stopped, and another one asks for the length.
+        keeper.held().opens.insert(other.0, 1);
+        sharing.volume.opened(other.0).unwrap();
+        client.cut_off();
+        assert!(client.memory.put(first.0.0, 100, b"too late"));
+        assert!(!client.memory.leave(first.1));
+        assert!(client.memory.enter(other.1) == Lease::Gone && !client.memory.spend(1));
+        sharing.gone(&client);
+        assert_eq!(sharing.volume.status(other.0).unwrap().size, 108);
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Volume {
             sys::close(fd);
             return Err(crate::run::BUSY.to_owned());
         }
-        let zones = ZoneFiles::new(folder.as_bytes()).map_err(|it| errno("it has no zones", it));
+        let zones = ZoneFiles::new(folder.as_bytes());
         let opened = zones.and_then(|zones| {
             let core = open_core(&zones);
             core.inspect_err(|_| zones.close_all())

@@ -2,12 +2,12 @@
 //!
 //! The size of `seq/N` is how far zone N is written; it is written at its end, cut to
 //! nothing, which empties it, or made as long as it can be, which finishes it. A plain
-//! folder does as well, if a file `emulated` beside `seq` says what the zones would allow:
-//! `capacity` in bytes, and `open` and `active`, which may be missing.
+//! folder does as well, if a file `emulated` beside `seq` says what the zones would allow, a
+//! line each: `capacity=` in bytes, and `open=` and `active=`, which may be missing.
 
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
-use shimmer::{Command, Failure, Limits, Part, Piece, ZoneReport};
+use shimmer::{BLOCK, Command, Failure, Limits, Part, Piece, ZoneReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,12 +58,60 @@ fn path(parts: &[&[u8]]) -> Result<CString, Errno> {
     CString::new(parts.concat()).map_err(|_| libc::EINVAL)
 }
 
-/// The number behind a name in the file that makes a folder zones.
-fn setting(text: &str, name: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
-    line?.trim().parse().ok()
+/// The most that a zone may hold, 1 TiB: a thousand times the ZN540's, and far from where
+/// sums over zones would not fit.
+const CAPACITY_MAX: u64 = 1 << 40;
+
+/// What a folder says that its zones would allow; 0 open or active ones are no limit.
+#[derive(Debug, PartialEq, Eq)]
+struct Emulated {
+    capacity: u64,
+    limits: Limits,
+}
+
+impl Emulated {
+    fn parse(text: &str) -> Result<Self, String> {
+        let capacity = setting(text, "capacity", |value| {
+            let fits = (BLOCK..=CAPACITY_MAX).contains(value) && value.is_multiple_of(BLOCK);
+            let expected = format!("a multiple of {BLOCK} up to {CAPACITY_MAX}");
+            fits.then_some(*value).ok_or(expected)
+        })?;
+        let count = |name| {
+            setting(text, name, |value| {
+                u32::try_from(*value).map_err(|_| format!("a number up to {}", u32::MAX))
+            })
+        };
+        let (open, active) = (count("open")?, count("active")?);
+        Ok(Self {
+            capacity: capacity.ok_or("emulated: expected a line `capacity=` with bytes a zone")?,
+            limits: Limits {
+                open: open.unwrap_or(0),
+                active: active.unwrap_or(0),
+            },
+        })
+    }
+}
+
+/// The number behind a name in the file that makes a folder zones, if it is one that `fits`,
+/// which gives what is expected otherwise.
+fn setting<T>(
+    text: &str,
+    name: &str,
+    fits: impl Fn(&u64) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let lines = text.lines().zip(1..);
+    let mut named = lines.filter_map(|(line, number)| {
+        let (said, value) = line.split_once('=')?;
+        (said.trim() == name).then_some((value.trim(), number))
+    });
+    let Some((value, number)) = named.next() else {
+        return Ok(None);
+    };
+    // What is no number is none that fits.
+    let fit = fits(&value.parse().unwrap_or(u64::MAX));
+    fit.map(Some).map_err(|expected| {
+        format!("emulated, line {number}: {name}: expected {expected}, found `{value}`")
+    })
 }
 
 /// A number of the document in which our zonefs says what it allows.
@@ -83,16 +131,24 @@ fn queue_limit(device: u64, name: &str) -> Option<u32> {
 
 impl ZoneFiles {
     /// Looks at the zones in a folder.
-    pub(super) fn new(folder: &[u8]) -> Result<Self, Errno> {
-        let list = sys::list(&path(&[folder, b"/seq"])?)?;
-        let number = |name: &Vec<u8>| std::str::from_utf8(name).ok()?.parse::<u32>().ok();
-        let count = list.iter().filter_map(number).count() as u32;
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn new(folder: &[u8]) -> Result<Self, String> {
         let text = |name: &[u8]| {
             let bytes = sys::contents(&path(&[folder, name]).ok()?, 4096).ok()?;
             Some(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let (text, told) = (text(b"/emulated"), text(b"/.zones.json"));
-        let said = |name: &str| text.as_deref().and_then(|text| setting(text, name));
+        let emulated = text(b"/emulated").as_deref().map(Emulated::parse);
+        let (emulated, told) = (emulated.transpose()?, text(b"/.zones.json"));
+        Self::look(folder, emulated, told.as_deref())
+            .map_err(|errno| format!("it has no zones: error {errno}"))
+    }
+
+    fn look(folder: &[u8], emulated: Option<Emulated>, told: Option<&str>) -> Result<Self, Errno> {
+        let list = sys::list(&path(&[folder, b"/seq"])?)?;
+        let number = |name: &Vec<u8>| std::str::from_utf8(name).ok()?.parse::<u32>().ok();
+        let count = list.iter().filter_map(number).count() as u32;
         let mut reports = Vec::new();
         let mut device = 0;
         for zone in 0..count {
@@ -100,26 +156,29 @@ impl ZoneFiles {
             let stat = sys::stat_at(libc::AT_FDCWD, &name, 0)?;
             device = stat.st_dev;
             // zonefs says by its blocks how much a zone can hold.
-            let capacity = said("capacity").unwrap_or(stat.st_blocks as u64 * 512);
+            let capacity = match &emulated {
+                Some(emulated) => emulated.capacity,
+                None => stat.st_blocks as u64 * 512,
+            };
             reports.push(ZoneReport {
                 capacity,
                 written: stat.st_size as u64,
             });
         }
-        let limit = |emulated: &str, ours: &str, kernels: &str| {
-            if text.is_some() {
-                return said(emulated).map_or(0, |it| it as u32);
-            }
-            let ours = told.as_deref().and_then(|text| document(text, ours));
+        let limit = |ours: &str, kernels: &str| {
+            let ours = told.and_then(|text| document(text, ours));
             let found = ours.map(|it| it as u32);
             // A device that does not say may allow any: then that of the dissertation.
             found
                 .or_else(|| queue_limit(device, kernels))
                 .unwrap_or(OPEN_ZONES)
         };
-        let limits = Limits {
-            open: limit("open", "max_wro_seq_files", "max_open_zones"),
-            active: limit("active", "max_active_seq_files", "max_active_zones"),
+        let limits = match emulated {
+            Some(emulated) => emulated.limits,
+            None => Limits {
+                open: limit("max_wro_seq_files", "max_open_zones"),
+                active: limit("max_active_seq_files", "max_active_zones"),
+            },
         };
         let open = Mutex::new(Open::default());
         Ok(Self {
@@ -310,8 +369,33 @@ mod tests {
         assert_eq!(document(text, "max_active_seq_files"), Some(28));
         assert_eq!(document(text, "max"), None);
         assert_eq!(document("\"max\": ", "max"), None);
-        assert_eq!(setting("capacity=5\n open = 3\n", "open"), None);
-        assert_eq!(setting("capacity=5\n open= 3\n", "open"), Some(3));
+    }
+
+    #[test]
+    fn what_zones_would_allow_is_believed_if_it_can_be() {
+        let told = |text| Emulated::parse(text).map(|it| (it.capacity, it.limits.open));
+        assert_eq!(told("capacity=8192\n open = 3\n"), Ok((8192, 3)));
+        assert_eq!(told("open=0\ncapacity=4096"), Ok((4096, 0)));
+        let refused = |text: &str, line: &str, expected: &str| {
+            let why = Emulated::parse(text).unwrap_err();
+            assert!(why.contains(line) && why.contains(expected), "{why}");
+        };
+        for capacity in ["0", "100", "abc", "", "-1", "4097", "18446744073709551615"] {
+            let text = format!("open=2\ncapacity={capacity}\n");
+            let found = format!("found `{capacity}`");
+            refused(&text, "emulated, line 2: capacity", &found);
+            refused(&text, "a multiple of 4096", &found);
+        }
+        refused("", "emulated", "expected a line `capacity=`");
+        refused("open=3", "emulated", "expected a line `capacity=`");
+        for count in ["99999999999", "x"] {
+            let text = format!("capacity=4096\nactive={count}");
+            refused(
+                &text,
+                "emulated, line 2: active",
+                "a number up to 4294967295",
+            );
+        }
     }
 
     /// A folder of four empty zones of eight blocks.

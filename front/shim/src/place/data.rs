@@ -453,8 +453,9 @@ fn no_such_way(fd: c_int, flags: c_int) -> Option<c_int> {
     (flags & !WAYS != 0 && placed(fd).is_some()).then_some(libc::EOPNOTSUPP)
 }
 
-fn everything() {
-    raw::keeping_errno(|| quiet(start::sync));
+/// Makes everything durable; false if that failed.
+fn everything() -> bool {
+    raw::keeping_errno(|| quiet(start::sync)).is_ok()
 }
 
 hooks! {
@@ -534,8 +535,15 @@ hooks! {
 
     fn [fsync](fd: c_int) -> c_int, |next| forces(fd, next);
     fn [fdatasync](fd: c_int) -> c_int, |next| forces(fd, next);
-    fn [syncfs](fd: c_int) -> c_int, |next| { everything(); next() };
-    fn [sync]() -> (), |next| { everything(); next() };
+    fn [syncfs](fd: c_int) -> c_int, |next| {
+        let all = everything();
+        let done = next();
+        if done == 0 && !all { refused(libc::EIO) } else { done }
+    };
+    fn [sync]() -> (), |next| {
+        everything();
+        next();
+    };
     fn [sync_file_range](fd: c_int, at: off64_t, len: off64_t, flags: c_uint) -> c_int, |next| {
         let _ = (at, len);
         writes_back(fd, flags, next)

@@ -46,7 +46,9 @@ impl Answer for i64 {
 /// The placed file behind a descriptor.
 #[inline]
 pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
-    if table::is_plain(fd) {
+    // A handler of a signal may have come upon the allocator, and upon nothing here yet: so
+    // what has no mark is found to have none without more than asking for it.
+    if table::is_plain(fd) || (table::is_unknown(fd) && has_no_mark(fd)) {
         return None;
     }
     let _within = gate::enter();
@@ -57,23 +59,44 @@ pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
     }
 }
 
-/// Looks at a descriptor that nobody was seen to open.
+#[cold]
+fn has_no_mark(fd: c_int) -> bool {
+    let none = Found::of(fd) == Found::Nothing;
+    if none && !is_open_question(fd) {
+        table::found_plain(fd);
+    }
+    none
+}
+
+/// Whether a file that is only read may be placed yet: it is empty, and rules name it. Then
+/// whoever is about to write to it places it, and its descriptor is looked at anew each time.
+fn is_open_question(fd: c_int) -> bool {
+    let reads = |flags: c_int| flags & libc::O_ACCMODE == libc::O_RDONLY;
+    let empty = |stat: libc::stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size == 0 && stat.st_nlink > 0
+    };
+    let named = |path: Vec<u8>| start::rules().is_some_and(|rules| rules.names(&path));
+    // Where nothing was opened yet, nobody has read the rules.
+    sys::stat(fd).is_ok_and(empty)
+        && sys::flags(fd).is_ok_and(reads)
+        && (!start::has_begun()
+            || (start::state() == State::Zones && sys::path_of(fd).is_ok_and(named)))
+}
+
+/// Looks at a descriptor that nobody was seen to open, and that has a mark.
 #[cold]
 fn look(fd: c_int) -> Option<Arc<Open>> {
-    let found = match start::state() {
-        State::Zones if fd >= 0 => Found::of(fd),
-        _ => Found::Nothing,
-    };
     let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
-    let mut open = match found {
-        Found::Nothing => {
-            if !is_open_question(fd, flags) {
-                table::plain(fd);
-            }
-            return None;
+    let mut open = match Found::of(fd) {
+        Found::Nothing => return None,
+        Found::Own(mark) if home(mark).is_some() => {
+            opening(files::of(mark.id), fd, flags, mark.volume)
         }
-        Found::Own(mark) if home(mark).is_some() => opening(files::of(mark.id), fd, flags),
-        Found::Own(_) | Found::Stranger => opening(files::stranger(), fd, flags),
+        Found::Own(mark) => opening(files::stranger(), fd, flags, mark.volume),
+        Found::Stranger => {
+            let here = start::volume().map_or(0, Volume::number);
+            opening(files::stranger(), fd, flags, here)
+        }
     };
     open.offset = Offset::inherited();
     let open = Arc::new(open);
@@ -81,27 +104,13 @@ fn look(fd: c_int) -> Option<Arc<Open>> {
     Some(open)
 }
 
-/// Whether a file that is only read may be placed yet: it is empty, and rules name it. Then
-/// whoever is about to write to it places it, and its descriptor is looked at anew each time.
-fn is_open_question(fd: c_int, flags: c_int) -> bool {
-    let reads = fd >= 0 && flags & libc::O_ACCMODE == libc::O_RDONLY;
-    let empty = |stat: libc::stat| {
-        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size == 0 && stat.st_nlink > 0
-    };
-    let named = |path: Vec<u8>| start::rules().is_some_and(|rules| rules.names(&path));
-    start::state() == State::Zones
-        && reads
-        && sys::stat(fd).is_ok_and(empty)
-        && sys::path_of(fd).is_ok_and(named)
-}
-
 /// The volume, if it is that of which a mark speaks.
 pub(super) fn home(mark: Mark) -> Option<&'static Volume> {
     start::volume().filter(|volume| volume.number() == mark.volume)
 }
 
-/// An opening of a placed file that the volume does not know of yet.
-pub(super) fn opening(file: Arc<File>, fd: c_int, flags: c_int) -> Open {
+/// An opening of a placed file in these zones that the volume does not know of yet.
+pub(super) fn opening(file: Arc<File>, fd: c_int, flags: c_int, zones: u64) -> Open {
     let stat = sys::stat(fd).ok();
     let inode = stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
     if let Some(stat) = stat.filter(|_| file.changed() == 0) {
@@ -113,6 +122,7 @@ pub(super) fn opening(file: Arc<File>, fd: c_int, flags: c_int) -> Open {
         flags,
         append: AtomicBool::new(flags & libc::O_APPEND != 0),
         inode,
+        zones,
         forced: AtomicBool::new(false),
         volume: AtomicPtr::new(core::ptr::null_mut()),
     }
@@ -129,7 +139,8 @@ pub(super) fn on<R: Answer>(
         return next();
     }
     // A handler of a signal that comes upon its own thread in here could wait for itself:
-    // it is told so. Blocking signals instead would cost two calls of the system each time.
+    // it is told so. Blocking signals instead would cost two calls of the system each time;
+    // programs whose handlers may jump out of here pay that (see `gate`).
     if gate::is_inside() {
         return if is_marked(fd) {
             refused(libc::EDEADLK)
@@ -143,7 +154,7 @@ pub(super) fn on<R: Answer>(
             drop(within);
             next()
         }
-        Some(open) => outcome((fd, within), &open, work, next),
+        Some(open) => outcome((fd, within), open, work, next),
     }
 }
 
@@ -154,17 +165,18 @@ pub(super) fn is_marked(fd: c_int) -> bool {
 
 fn outcome<R: Answer>(
     (fd, within): (c_int, Within),
-    open: &Arc<Open>,
+    open: Arc<Open>,
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
     let before = raw::errno();
-    let done = again(|| work(open, open.volume()?));
+    let done = again(|| work(&open, open.volume()?));
     let done = match done {
-        Err(Fault::Demote) => quiet(|| demote(fd, open)).and(Err(Fault::Gone)),
+        Err(Fault::Demote) => quiet(|| demote(fd, &open)).and(Err(Fault::Gone)),
         done => done,
     };
     let plain = matches!(done, Err(Fault::Gone)) && is_plain(fd, open.file.id);
+    drop(open);
     drop(within);
     match done {
         Ok(value) => {

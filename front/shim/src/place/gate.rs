@@ -4,12 +4,14 @@
 //!
 //! Invariants: locks of this library are taken within alone, or over the fork itself; a
 //! thread that is within takes no part in what the gate is closed for. No thread writes to
-//! where another one does, unless they are many: being within costs two exchanges.
+//! where another one does, unless they are many: being within costs two exchanges. No
+//! handler leaves by a jump what it came upon in here.
 
-use crate::preload::start;
+use super::image;
+use crate::preload::{raw, start};
 use crate::sys;
 use core::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Places at which threads are counted.
 const PLACES: usize = 64;
@@ -29,8 +31,64 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
+/// Whether this program has kept a place to jump to.
+static JUMPS: AtomicBool = AtomicBool::new(false);
+
+/// Signals whose handlers run in here all the same: those of a fault of this thread, which
+/// cannot wait, and the two by which the C library stops threads.
+const PRESSING: [libc::c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    32,
+    33,
+];
+
+/// Signals wait while this is there, if the program jumps. A handler that jumps out of a
+/// call would leave locks, a lease and a gap in the ring behind, which nobody can put right:
+/// to know that a frame is gone does not give back what it held. A thread jumps only to where
+/// it has been, so programs that never kept such a place pay nothing for this, and others two
+/// calls of the system for each of theirs on a placed file.
+struct Signals(Option<u64>);
+
+/// Changes which signals wait; gives those that did.
+fn mask(set: u64) -> u64 {
+    let mut before = 0_u64;
+    let (to, from) = (&raw const set as usize, &raw mut before as usize);
+    let how = libc::SIG_SETMASK as usize;
+    raw::call(libc::SYS_rt_sigprocmask, [how, to, from, 8, 0, 0]);
+    before
+}
+
+impl Signals {
+    #[inline]
+    fn hold() -> Self {
+        let pressing = || PRESSING.iter().fold(0, |set, it| set | 1_u64 << (it - 1));
+        Self(JUMPS.load(Ordering::Relaxed).then(|| mask(!pressing())))
+    }
+}
+
+impl Drop for Signals {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            mask(before);
+        }
+    }
+}
+
+/// The program keeps a place to jump to.
+pub(super) fn jumps() {
+    JUMPS.store(true, Ordering::Relaxed);
+}
+
 /// This thread is within as long as this is there.
-pub(super) struct Within(());
+pub(super) struct Within {
+    /// They come once it is not there any more.
+    _signals: Option<Signals>,
+}
 
 fn own() -> &'static AtomicU32 {
     let mut own = OWN.get();
@@ -48,17 +106,23 @@ pub(super) fn is_inside() -> bool {
 
 #[inline]
 pub(super) fn enter() -> Within {
-    if !is_inside() {
+    let outer = !is_inside();
+    let signals = outer.then(Signals::hold);
+    if outer {
         let own = own();
         own.fetch_add(1, Ordering::SeqCst);
         while CLOSED.load(Ordering::SeqCst) != 0 {
             own.fetch_sub(1, Ordering::SeqCst);
             sys::wait(&CLOSED, 1, 20);
             own.fetch_add(1, Ordering::SeqCst);
+            if image::is_unseen() {
+                // Who closed it is in another process.
+                CLOSED.store(0, Ordering::SeqCst);
+            }
         }
     }
     DEPTH.set(DEPTH.get() + 1);
-    Within(())
+    Within { _signals: signals }
 }
 
 impl Drop for Within {
@@ -80,11 +144,21 @@ pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// No other thread of this process is within: they were those of its parent.
+pub(super) fn is_alone() {
+    for place in &WITHIN {
+        place.0.store(0, Ordering::SeqCst);
+    }
+    own().store(u32::from(is_inside()), Ordering::SeqCst);
+    CLOSED.store(0, Ordering::SeqCst);
+}
+
 /// Does `work` while no other thread is within, nor comes in.
 pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
     // A handler may fork upon its own thread in here. One that comes upon this thread from
     // now on is told that it is in here, and so is what the program does when it forks:
     // they would wait for the gate that only this thread opens.
+    let _signals = Signals::hold();
     let mine = u32::from(is_inside());
     DEPTH.set(DEPTH.get() + 1);
     let (relaxed, acquire) = (Ordering::Relaxed, Ordering::SeqCst);

@@ -5,7 +5,7 @@
 //! daemon connects anew.
 
 use super::fault::Fault;
-use super::{start, table};
+use super::{image, start, table};
 use crate::share::memory::Memory;
 use crate::share::message::{Answer, DEMOTE, GONE, MESSAGE_MAX, Op, Request};
 use crate::sys::{self, Errno};
@@ -119,12 +119,14 @@ impl Link {
         Ok(more)
     }
 
-    /// Whether the daemon is known to be gone.
+    /// Whether the daemon is known to be gone, or this way is that of a process from which
+    /// this one was forked.
     pub(super) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        self.lost.load(Ordering::Relaxed) || image::is_unseen()
     }
 
-    fn lose(&self) -> Fault {
+    /// The daemon is gone, or has cut this process off.
+    pub(super) fn lose(&self) -> Fault {
         self.lost.store(true, Ordering::Relaxed);
         Fault::Lost
     }
@@ -167,7 +169,11 @@ impl Link {
     /// Closes all sockets, which a child has from its parent: nobody asks by them any more.
     pub(super) fn close(&self) {
         self.lost.store(true, Ordering::Relaxed);
-        let sockets = std::mem::take(&mut *self.sockets());
+        // A thread that is not in this process may have had them when it was forked.
+        let Ok(mut sockets) = self.sockets.try_lock() else {
+            return;
+        };
+        let sockets = std::mem::take(&mut *sockets);
         sockets.all.into_iter().for_each(forget);
     }
 }

@@ -9,7 +9,11 @@
 //! in them, and the same ones.
 //!
 //! What holds:
-//! - Calls on files that no rule names go to the C library after one look at a byte.
+//! - Calls on files that no rule names go to the C library after one look at a byte; the
+//!   first one on a descriptor asks for a mark.
+//! - Rules say where new files go. What is placed is served from the zones whatever they say,
+//!   also where they cannot be read, and is never taken for what stands for it: without a way
+//!   to the zones each call on it answers `EIO`.
 //! - What a zone cannot hold (a write to the past, a hole, a shared mapping of what can be
 //!   written) moves the file to the ordinary file system first: its bytes
 //!   are copied into the file that stands for it, which then is one like any other. So
@@ -24,7 +28,8 @@
 //! - `io_uring`, `libaio` and `aio_*` would pass by: they answer that they are not there.
 //!
 //! - A signal handler that interrupts its thread within a call on a placed file gets
-//!   `EDEADLK` for one of its own.
+//!   `EDEADLK` for one of its own. In programs that keep places to jump to (`setjmp`) signals
+//!   wait until such a call is done.
 //!
 //! What is not covered: programs that are linked statically or make system calls on their
 //! own, descriptors above 65535, an offset that a program shares with one to which it has
@@ -40,6 +45,7 @@ mod demote;
 mod fault;
 mod files;
 mod gate;
+mod image;
 mod link;
 mod maps;
 mod marks;
@@ -80,7 +86,7 @@ pub fn hooks() -> impl Iterator<Item = Hook> {
         number::HOOKS,
         open::HOOKS,
         process::HOOKS,
-        process::VARIADIC,
+        process::PASSING,
         refuse::HOOKS,
         stat::HOOKS,
         streams::HOOKS,

@@ -37,9 +37,6 @@ unsafe fn opens(
     next: impl FnOnce() -> c_int,
 ) -> c_int {
     let state = start::state();
-    if state == State::Off {
-        return next();
-    }
     // SAFETY: as for the function.
     let emptied = unsafe { empties((at, path), flags) };
     let fd = next();
@@ -48,14 +45,14 @@ unsafe fn opens(
     }
     // SAFETY: as for the function; the system has just read it.
     let said = unsafe { bytes(path) };
-    if state == State::Hints {
-        if writes(flags) && start::may_name(said) {
-            raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
-        }
+    if flags & OTHER != 0 {
+        table::plain(fd);
         return fd;
     }
-    if flags & OTHER != 0 || !start::may_be_placed(said) {
-        table::plain(fd);
+    if state == State::Hints && writes(flags) && start::may_name(said) {
+        raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
+    }
+    if !start::may_be_placed(said) && is_plain_yet(fd, flags) {
         return fd;
     }
     let opened = match gate::is_inside() {
@@ -69,6 +66,15 @@ unsafe fn opens(
             refused(errno)
         }
     }
+}
+
+/// Whether a file that was opened by a name of which the rules do not speak is left to the
+/// first call that asks for its bytes, which looks whether it was placed by other rules: so
+/// opening it costs nothing. What cuts it is such a call.
+pub(super) fn is_plain_yet(fd: c_int, flags: c_int) -> bool {
+    table::disown(fd);
+    let cuts = writes(flags) && flags & libc::O_TRUNC != 0;
+    !(cuts || table::is_beyond(fd)) || Found::of(fd) == Found::Nothing
 }
 
 /// A file was opened that gets a hint, if it has none.
@@ -145,10 +151,10 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     }
     let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
     if volume.number() != mark.volume {
-        sys::say("a file is placed in other zones than those given");
+        start::complain(table::ELSEWHERE);
         return Err(Fault::Errno(libc::EIO));
     }
-    let open = Arc::new(opening(files::of(mark.id), fd, flags));
+    let open = Arc::new(opening(files::of(mark.id), fd, flags, mark.volume));
     let known = open.volume();
     let (mark, open) = match known {
         Ok(_) => (mark, open),
@@ -159,7 +165,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
             let Some(mark) = renewed(fd, mark)? else {
                 return Ok(());
             };
-            let open = Arc::new(opening(files::of(mark.id), fd, flags));
+            let open = Arc::new(opening(files::of(mark.id), fd, flags, mark.volume));
             open.volume()?;
             (mark, open)
         }
@@ -208,7 +214,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         volume: volume.number(),
         id,
     };
-    let open = opening(files::of(mark.id), fd, flags);
+    let open = opening(files::of(mark.id), fd, flags, mark.volume);
     open.volume
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {
@@ -317,9 +323,6 @@ fn close_span(first: c_uint, last: c_uint) -> c_int {
 
 /// Copies a descriptor by any name.
 fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int {
-    if start::state() != State::Zones {
-        return next();
-    }
     if is_too_deep(from) || to.is_some_and(is_too_deep) {
         return refused(libc::EDEADLK);
     }
@@ -413,9 +416,9 @@ hooks! {
 
     fn [close](fd: c_int) -> c_int, |next| closes(fd, next);
     fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int, |next|
-        match start::opened() {
+        match start::opened().is_some() || table::has_any() {
             // Bit 2 only marks the range to be closed by `exec`.
-            Some(_) if flags & 4 == 0 => closes_range(first, last, close_span),
+            true if flags & 4 == 0 => closes_range(first, last, close_span),
             _ => {
                 table::forget_plain(first, last);
                 next()
@@ -423,7 +426,7 @@ hooks! {
         };
     fn [closefrom](first: c_int) -> (), |next| {
         let first = first.max(0) as c_uint;
-        if start::opened().is_some() {
+        if start::opened().is_some() || table::has_any() {
             closes_range(first, c_uint::MAX, close_span);
         } else {
             table::forget_plain(first, c_uint::MAX);

@@ -5,7 +5,7 @@
 
 use super::gate::quiet;
 use super::start::State;
-use super::{gate, start, table};
+use super::{gate, image, start, table};
 use crate::preload::next::{Next, hooks};
 use crate::preload::raw;
 use crate::sys;
@@ -16,6 +16,9 @@ use libc::{FILE, pid_t};
 /// Forks. The child's way is made before, so that a file which has no name any more is
 /// open in one of both at any time.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
+    if image::is_unseen() {
+        raw::keeping_errno(|| quiet(start::volume));
+    }
     let Some(volume) = start::opened() else {
         return next();
     };
@@ -37,6 +40,15 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     child
 }
 
+/// In a child that begins with other files in the places of the first three than its parent
+/// has there, these are looked at anew.
+fn anew(child: pid_t, others: bool) -> pid_t {
+    if child == 0 && others {
+        (0..3).for_each(|fd| quiet(|| drop(table::forget(fd))));
+    }
+    child
+}
+
 type Strings = *const *const c_char;
 
 /// Another program is about to have what this one has open; `all` of it, or what is not
@@ -47,14 +59,14 @@ fn passes_on(all: bool) {
     }
 }
 
-/// Functions of an open number of arguments cannot be written in Rust: these save all
-/// registers by which arguments come, do what is to be done, and go on to the function of
-/// their name.
-macro_rules! variadic {
-    ($($name:ident $next:ident)*) => {$(
+/// Functions of an open number of arguments, and those that return twice, cannot be written
+/// in Rust: these save all registers by which arguments come, do what is to be done, and go
+/// on to the function of their name, which finds the stack as their caller left it.
+macro_rules! passing {
+    ($(($before:expr) $name:ident $next:ident)*) => {$(
         extern "C" fn $next() -> *mut c_void {
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0").as_bytes());
-            passes_on(false);
+            $before;
             NEXT.get()
         }
 
@@ -108,13 +120,25 @@ macro_rules! variadic {
     )*};
 }
 
-variadic! { execl next_execl execlp next_execlp execle next_execle }
+passing! {
+    (passes_on(false)) execl next_execl
+    (passes_on(false)) execlp next_execlp
+    (passes_on(false)) execle next_execle
+    (gate::jumps()) setjmp next_setjmp
+    (gate::jumps()) _setjmp next_underscore_setjmp
+    (gate::jumps()) __sigsetjmp next_sigsetjmp
+    (gate::jumps()) getcontext next_getcontext
+}
 
 /// The functions above.
-pub(super) const VARIADIC: &[fn() -> super::Hook] = &[
+pub(super) const PASSING: &[fn() -> super::Hook] = &[
     || ("execl", execl as *const ()),
     || ("execlp", execlp as *const ()),
     || ("execle", execle as *const ()),
+    || ("setjmp", setjmp as *const ()),
+    || ("_setjmp", _setjmp as *const ()),
+    || ("__sigsetjmp", __sigsetjmp as *const ()),
+    || ("getcontext", getcontext as *const ()),
 ];
 
 hooks! {
@@ -166,6 +190,17 @@ hooks! {
         next()
     };
     fn [fork]() -> pid_t, |next| forks(next);
+    // These fork within the C library.
+    fn [forkpty](
+        main: *mut c_int, name: *mut c_char, how: *const c_void, size: *const c_void
+    ) -> pid_t, |next| {
+        let _ = (main, name, how, size);
+        anew(forks(next), true)
+    };
+    fn [daemon](stay: c_int, keep: c_int) -> c_int, |next| {
+        let _ = stay;
+        anew(forks(next), keep == 0)
+    };
     // A function cannot stand in front of `vfork` and return twice on one stack, and what
     // the child opens here must not be the parent's: `fork` keeps every promise of it.
     fn [vfork]() -> pid_t, |_next|

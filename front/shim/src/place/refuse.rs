@@ -15,6 +15,10 @@ pub(super) fn refuses<R>(what: &str, refusal: R, next: impl FnOnce() -> R) -> R 
     if start::state() != State::Zones {
         return next();
     }
+    refuses_aloud(what, refusal)
+}
+
+fn refuses_aloud<R>(what: &str, refusal: R) -> R {
     if !SAID.swap(true, Ordering::Relaxed) {
         sys::say(&format!(
             "{what} is not seen by a preload library: it is refused"
@@ -31,7 +35,7 @@ pub(super) fn refuses<R>(what: &str, refusal: R, next: impl FnOnce() -> R) -> R 
 unsafe fn block(block: *const c_int, next: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as for the function.
     if !block.is_null() && placed(unsafe { *block }).is_some() {
-        return refuses("aio", -1, next);
+        return refuses_aloud("aio", -1);
     }
     next()
 }
@@ -48,7 +52,7 @@ unsafe fn blocks(list: *const *const c_int, count: c_int, next: impl FnOnce() ->
         !block.is_null() && placed(*block).is_some()
     };
     if !list.is_null() && (0..count).any(is_placed) {
-        return refuses("aio", -1, next);
+        return refuses_aloud("aio", -1);
     }
     next()
 }

@@ -6,7 +6,8 @@
 
 use super::sieve::Sieve;
 use crate::preload::raw;
-use core::ffi::c_int;
+use crate::sys;
+use core::ffi::{CStr, c_int};
 use parakeet::decide::{Decider, Limits};
 use parakeet::directive::{Directive, Hint};
 use parakeet::event::{Call, Event, FileKey, Opening};
@@ -14,6 +15,7 @@ use parakeet::flags::Flags;
 use parakeet::rules::{Glob, RuleSet, sets};
 use parakeet::translate::{HintMap, HintPlan, ZonePools};
 use shimmer::Placement;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use units::Ns;
 
@@ -23,6 +25,33 @@ const OPEN_ZONES: u32 = 14;
 
 /// Files whose openings are remembered: more than a program has open.
 const FILES: usize = 1 << 16;
+
+/// Most bytes of a file of rules: a thousand times what a set that comes along has.
+const TEXT_MAX: usize = 1 << 20;
+
+/// The text of the file of rules at a path; nothing if there is none.
+fn text(path: &CStr) -> Result<Option<String>, String> {
+    let errno = |errno| io::Error::from_raw_os_error(errno).to_string();
+    // A pipe without a writer is not waited for.
+    let fd = match sys::open(path, libc::O_RDONLY | libc::O_NONBLOCK) {
+        Err(libc::ENOENT) => return Ok(None),
+        opened => opened.map_err(errno)?,
+    };
+    let read = sys::stat(fd).map_err(errno).and_then(|stat| {
+        match stat.st_mode & libc::S_IFMT {
+            libc::S_IFREG => {}
+            libc::S_IFDIR => return Err(errno(libc::EISDIR)),
+            _ => return Err("expected a file, found a pipe or a device".to_owned()),
+        }
+        let bytes = sys::read_all(fd, TEXT_MAX + 1).map_err(errno)?;
+        if bytes.len() > TEXT_MAX {
+            return Err(format!("it is longer than {TEXT_MAX} bytes"));
+        }
+        String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+    });
+    sys::close(fd);
+    read.map(Some)
+}
 
 /// Rules, and what they have said.
 pub struct Rules {
@@ -34,6 +63,20 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The rules in the file at a path, or the ready ones of that name, for a program.
+    ///
+    /// # Errors
+    /// A sentence that begins with the path as it is `said`.
+    pub fn load(path: &CStr, said: &str, program: &[u8]) -> Result<Self, String> {
+        // Ready ones have a name that does not depend on where the program is.
+        let ready = sets::text(&path.to_string_lossy()).map(str::to_owned);
+        let text = match ready {
+            Some(text) => Some(text),
+            None => text(path).map_err(|why| format!("{said}: {why}"))?,
+        };
+        Self::read(said, text.as_deref(), program)
+    }
+
     /// The rules in a file, or the ready ones of that name, for a program.
     ///
     /// # Errors

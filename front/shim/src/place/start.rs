@@ -3,8 +3,11 @@
 //! But for the streams of the C library, which are prepared at the start, nothing happens
 //! before a program opens a file, or uses one that it was started with.
 
+use super::demote::again;
+use super::fault::Fault;
 use super::rules::Rules;
 use super::volume::Volume;
+use super::{gate, image, table};
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -21,7 +24,7 @@ pub const ZONES: &str = "FLASHLOOM_ZONES";
 #[repr(u8)]
 pub(super) enum State {
     New,
-    Off,
+    /// They get hints. Files that are placed already cannot be reached.
     Hints,
     Zones,
 }
@@ -43,10 +46,14 @@ const PAUSE: Duration = Duration::from_millis(25);
 pub(super) fn state() -> State {
     match STATE.load(Ordering::Acquire) {
         0 => start(),
-        1 => State::Off,
-        2 => State::Hints,
+        1 => State::Hints,
         _ => State::Zones,
     }
+}
+
+/// Whether rules have been looked for.
+pub(super) fn has_begun() -> bool {
+    STATE.load(Ordering::Acquire) != State::New as u8
 }
 
 #[cold]
@@ -56,19 +63,13 @@ fn start() -> State {
     state
 }
 
+/// Without rules nothing is placed anew; what is placed stays so, whatever rules say.
 fn look() -> State {
-    let Some(path) = sys::variable(c"FLASHLOOM_RULES") else {
-        return State::Off;
-    };
-    let name = path.to_string_lossy().into_owned();
-    let text = sys::contents(&path, 1 << 20).ok();
-    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let program = sys::link(c"/proc/self/exe").unwrap_or_default();
-    match Rules::read(&name, text.as_deref(), &program) {
-        Ok(rules) => drop(RULES_READ.set(rules)),
-        Err(why) => {
-            sys::say(&format!("rules {why}; nothing is placed"));
-            return State::Off;
+    if let Some(path) = sys::variable(c"FLASHLOOM_RULES") {
+        let program = sys::link(c"/proc/self/exe").unwrap_or_default();
+        match Rules::load(&path, &path.to_string_lossy(), &program) {
+            Ok(rules) => drop(RULES_READ.set(rules)),
+            Err(why) => sys::say(&format!("rules {why}; no file is placed anew")),
         }
     }
     match sys::variable(c"FLASHLOOM_ZONES") {
@@ -115,11 +116,32 @@ pub(super) fn volume() -> Option<&'static Volume> {
 
 #[cold]
 fn open() -> Option<&'static Volume> {
+    let unseen = image::is_unseen();
+    let volume = connect()?;
+    // What its parent may close next must be open here before.
+    let all = if unseen { table::all() } else { Vec::new() };
+    for (_, open) in all {
+        let _ = open.volume();
+    }
+    Some(volume)
+}
+
+fn connect() -> Option<&'static Volume> {
     let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if image::is_unseen() {
+        become_own();
+    }
     if let Some(volume) = opened().filter(|volume| !volume.link.is_lost()) {
         return Some(volume);
     }
+    if state() != State::Zones {
+        if SAID.swap(1, Ordering::Relaxed) == 0 {
+            sys::say("a file is placed in zones, and none are given: it cannot be reached");
+        }
+        return None;
+    }
     let folder = FOLDER.get()?;
+    image::begin();
     // Once it was in vain, nobody waits again.
     let tries = if SAID.load(Ordering::Relaxed) == 0 {
         TRIES
@@ -158,6 +180,15 @@ pub(super) fn complain(why: &[u8]) {
     }
 }
 
+/// A child of which nobody saw the fork has nothing more to do with what its parent has, and
+/// none of its threads but this one.
+fn become_own() {
+    let parent = VOLUME.load(Ordering::Acquire);
+    gate::is_alone();
+    inherit(None);
+    table::begins_anew(parent);
+}
+
 /// A child begins with a volume of its own, in which it has open what its parent has. All
 /// by which it could be taken for its parent is closed.
 pub(super) fn inherit(heir: Option<Volume>) {
@@ -170,11 +201,14 @@ pub(super) fn inherit(heir: Option<Volume>) {
     if let Some(parent) = unsafe { parent.as_ref() } {
         parent.link.close();
     }
+    image::see();
 }
 
-/// Makes everything durable.
-pub(super) fn sync() {
-    if let Some(volume) = opened() {
-        let _ = volume.sync_all();
+/// Makes everything durable, of all processes: whoever asks need have no placed file open.
+/// An error if that failed; who has no way to the zones is told so in words.
+pub(super) fn sync() -> Result<(), Fault> {
+    if state() != State::Zones {
+        return Ok(());
     }
+    again(|| volume().map_or(Ok(()), Volume::sync_all))
 }

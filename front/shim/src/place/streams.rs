@@ -3,12 +3,11 @@
 //! A stream reads and writes inside the C library, also one that was there before: what a
 //! shell prints after it has put a file in the place of descriptor 1. So the four entries
 //! by which streams reach the system are replaced in the C library's table, as the
-//! recording library does, before the program runs, if files are to be placed at all.
+//! recording library does, before the program runs.
 
 use super::demote::{demote_at, placed, refused};
 use super::gate::quiet;
-use super::start::{self, State};
-use super::{open, table};
+use super::{open, start};
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
 use crate::preload::stdio::{self, Entry};
@@ -45,14 +44,10 @@ unsafe extern "C" {
 pub static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    // SAFETY: the name is a string.
-    let zones = unsafe { !libc::getenv(c"FLASHLOOM_ZONES".as_ptr()).is_null() };
-    if zones {
-        raw::keeping_errno(|| {
-            let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
-            SEEN.store(seen, Ordering::Release);
-        });
-    }
+    raw::keeping_errno(|| {
+        let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
+        SEEN.store(seen, Ordering::Release);
+    });
 }
 
 /// # Safety
@@ -129,15 +124,8 @@ unsafe fn opens(
 ) -> *mut FILE {
     // SAFETY: as for the function.
     let (said, how) = unsafe { (bytes(path), stdio::flags(bytes(mode))) };
-    if !start::may_be_placed(said) {
-        let stream = next();
-        if start::state() == State::Zones {
-            // SAFETY: it is null or was just opened.
-            table::disown(unsafe { stdio::descriptor(stream) });
-        }
-        return stream;
-    }
-    if !SEEN.load(Ordering::Acquire) {
+    let (named, seen) = (start::may_be_placed(said), SEEN.load(Ordering::Acquire));
+    if named && !seen {
         // SAFETY: it is not empty, so it is a string.
         let moved = quiet(|| demote_at(unsafe { CStr::from_ptr(path) }));
         return if moved.is_ok() {
@@ -151,10 +139,14 @@ unsafe fn opens(
     let stream = next();
     // SAFETY: it is null or was just opened.
     let fd = unsafe { stdio::descriptor(stream) };
-    if fd < 0 {
+    if fd < 0 || (!named && open::is_plain_yet(fd, how) && (seen || placed(fd).is_none())) {
         return stream;
     }
-    match raw::keeping_errno(|| quiet(|| open::opened(fd, (how, 0o666), emptied))) {
+    let opened = match seen {
+        true => raw::keeping_errno(|| quiet(|| open::opened(fd, (how, 0o666), emptied))),
+        false => Err(libc::EIO),
+    };
+    match opened {
         Ok(()) => stream,
         Err(errno) => {
             // SAFETY: the stream was just opened, and nobody else has it.

@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// What is said of a file that is not in the zones of this process.
+pub(super) const ELSEWHERE: &[u8] = b"a file is placed in other zones than those given";
+
 /// Descriptors that are told apart. Files that are opened above are not placed.
 pub(super) const ROOM: usize = 1 << 16;
 
@@ -38,6 +41,8 @@ pub(super) struct Open {
     pub(super) append: AtomicBool,
     /// Device and inode of the file that stands for it.
     pub(super) inode: (u64, u64),
+    /// The number of the volume in which the file is.
+    pub(super) zones: u64,
     /// Whether that file and its attribute are known to be durable.
     pub(super) forced: AtomicBool,
     /// The volume in which it was opened; null if in none yet.
@@ -57,6 +62,10 @@ impl Open {
     /// opened anew, unless something was lost.
     pub(super) fn volume(&self) -> Result<&'static Volume, Fault> {
         let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
+        if volume.number() != self.zones {
+            start::complain(ELSEWHERE);
+            return Err(Fault::Errno(libc::EIO));
+        }
         let here = core::ptr::from_ref(volume).cast_mut();
         let before = self.volume.load(Ordering::Acquire);
         if before != here && !before.is_null() {
@@ -72,7 +81,7 @@ impl Open {
         Ok(volume)
     }
 
-    /// A child has it open as its parent has, in a volume of its own.
+    /// A child has it open as its parent has, in a volume of its own, or in none yet.
     fn inherited(&self, parent: *mut Volume, child: *mut Volume) {
         let (old, order) = (parent, Ordering::AcqRel);
         let _ = (self.volume).compare_exchange(old, child, order, Ordering::Relaxed);
@@ -133,6 +142,12 @@ pub(super) fn is_plain(fd: c_int) -> bool {
     !matches!(kind, Some(UNKNOWN | PLACED))
 }
 
+/// Whether nobody has looked at a descriptor yet.
+#[inline]
+pub(super) fn is_unknown(fd: c_int) -> bool {
+    slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == UNKNOWN)
+}
+
 fn find(fd: c_int) -> Option<Arc<Open>> {
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
     files.get(&fd).cloned()
@@ -148,6 +163,12 @@ pub(super) fn as_another(copy: c_int, of: c_int) {
         Kind::Unknown => disown(copy),
         _ => plain(copy),
     }
+}
+
+/// A descriptor at which nobody had looked is the program's.
+pub(super) fn found_plain(fd: c_int) {
+    let order = (Ordering::AcqRel, Ordering::Relaxed);
+    slot(fd).map(|slot| slot.compare_exchange(UNKNOWN, PLAIN, order.0, order.1));
 }
 
 pub(super) fn own(fd: c_int) {
@@ -199,6 +220,13 @@ pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>))
     done
 }
 
+/// What was open in the volume of a process from which this one was forked is open in none.
+pub(super) fn begins_anew(parent: *mut Volume) {
+    for (_, open) in all() {
+        open.inherited(parent, core::ptr::null_mut());
+    }
+}
+
 /// A program is about to begin that has those of what is open here that are `kept`.
 pub(super) fn passes_on(kept: impl Fn(c_int) -> bool) {
     for (fd, open) in all() {
@@ -208,9 +236,14 @@ pub(super) fn passes_on(kept: impl Fn(c_int) -> bool) {
     }
 }
 
+/// Whether anything is placed.
+pub(super) fn has_any() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
+}
+
 /// All that is placed.
 pub(super) fn all() -> Vec<(c_int, Arc<Open>)> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+    if !has_any() {
         return Vec::new();
     }
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);

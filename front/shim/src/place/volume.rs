@@ -242,8 +242,8 @@ impl Volume {
                 if let Where::Here(fd) = place {
                     let _ = sys::seek(fd, end, libc::SEEK_SET);
                 }
-                memory.leave(lease);
-                return Ok(Some(end));
+                let kept = memory.leave(lease);
+                return kept.then_some(Some(end)).ok_or_else(|| self.link.lose());
             }
             memory.spend(-cost);
             memory.leave(lease);

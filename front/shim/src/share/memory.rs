@@ -35,8 +35,12 @@ const ENOUGH: u64 = RING / 4;
 const GRANTED: u64 = 1;
 const BUSY: u64 = 2;
 const REVOKED: u64 = 4;
+/// Nobody takes out any more what is written by it.
+const ENDED: u64 = 8;
 /// The bits of a lease's word that are not its number.
-const FLAGS: u32 = 3;
+const FLAGS: u32 = 4;
+/// Credit of which no write takes anything, and that no number of attempts makes some.
+const NO_CREDIT: i64 = i64::MIN / 2;
 
 const AWAKE: u32 = 0;
 const NAPS: u32 = 1;
@@ -387,10 +391,20 @@ impl Memory {
         self.word(lease).load(Ordering::SeqCst) & !BUSY == granted(lease)
     }
 
-    /// Gives a lease back that was taken.
+    /// Gives a lease back that was taken. False if what was put meanwhile may have come too
+    /// late to be taken out.
     #[inline]
-    pub(crate) fn leave(&self, lease: LeaseId) {
-        self.word(lease).fetch_and(!BUSY, Ordering::Release);
+    pub(crate) fn leave(&self, lease: LeaseId) -> bool {
+        self.word(lease).fetch_and(!BUSY, Ordering::SeqCst) & ENDED == 0
+    }
+
+    /// Lets nothing more be written by the ring, before it is emptied for the last time: what
+    /// a client that was stopped does when it goes on is not answered as if it were kept.
+    pub(crate) fn end(&self) {
+        for word in &self.head().leases {
+            word.fetch_or(REVOKED | ENDED, Ordering::SeqCst);
+        }
+        self.grant_credit(NO_CREDIT);
     }
 
     /// Takes a lease away. False while somebody writes by it.
@@ -531,7 +545,7 @@ mod tests {
         assert!(memory.enter(3) == Lease::Busy);
         assert!(!memory.revoke(3), "somebody writes");
         assert!(memory.enter(3) == Lease::Gone, "nobody else comes in");
-        memory.leave(3);
+        assert!(memory.leave(3));
         assert!(memory.revoke(3));
         assert!(memory.enter(3) == Lease::Gone);
         assert!(memory.enter(LEASES as u64 + 5) == Lease::Gone);
@@ -547,6 +561,22 @@ mod tests {
         assert!(memory.enter(old) == Lease::Gone && !memory.holds(old));
         assert!(memory.enter(new) == Lease::Taken && memory.holds(new));
         assert!(memory.enter(old) == Lease::Gone && !memory.holds(old));
+    }
+
+    #[test]
+    fn nothing_is_answered_once_nobody_takes_it_out() {
+        let memory = memory();
+        for lease in [3, 4] {
+            memory.grant(lease);
+        }
+        memory.grant_credit(1000);
+        assert!(memory.enter(3) == Lease::Taken && memory.put(1, 0, b"half"));
+        memory.end();
+        assert!(!memory.leave(3), "it may have come too late");
+        assert!(memory.enter(3) == Lease::Gone && memory.enter(4) == Lease::Gone);
+        assert!(!memory.holds(4) && !memory.spend(0));
+        memory.spend(-1000);
+        assert!(!memory.spend(1));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod hostile;
 mod model;
 mod place;
 mod programs;
+mod safe;
 mod share;
 
 use shim::convert::{Options, Outcome, convert};

@@ -236,28 +236,6 @@ fn tools_under_the_library_see_what_others_have_placed() {
 }
 
 #[test]
-fn rules_with_an_error_are_named_and_nothing_is_placed() {
-    let place = Place::new();
-    let (rules, zones) = (
-        rules(&place, "[[rule]]\nstream = \"none\"\npaht = \"x\"\n"),
-        zones(&place, 8),
-    );
-    let said = script(
-        &place,
-        "cat /dev/null > a.log; echo hello >> a.log; cat a.log",
-        &rules,
-        &zones,
-    );
-    assert!(text(&said.stdout).starts_with("hello"));
-    assert!(
-        text(&said.stderr).contains("paht"),
-        "{}",
-        text(&said.stderr)
-    );
-    assert_eq!(written(&zones), 0);
-}
-
-#[test]
 fn streams_and_shells_write_to_zones() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));

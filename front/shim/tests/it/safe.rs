@@ -1,0 +1,182 @@
+//! What must hold whatever is wrong around a program: its rules, its signals, its forks.
+
+use super::Place;
+use super::place::{rule, rules, run, script, serve, text, written, zones};
+use shim::run::{Placer, check};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const WRONG: &str = "[[rule]]\nstream = \"none\"\npaht = \"x\"\n";
+
+/// A pipe with a name, at which nobody writes.
+fn pipe(path: &Path) {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the name is a string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o644) }, 0);
+}
+
+/// Rules that cannot be had, and what is said of each.
+fn broken(place: &Place) -> Vec<(PathBuf, &'static str)> {
+    let at = |name: &str| place.path(name);
+    std::fs::write(at("wrong"), WRONG).unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    pipe(&at("pipe"));
+    let long = format!("{}{}", rule("log"), "#".repeat(1 << 20));
+    std::fs::write(at("long"), long).unwrap();
+    std::fs::write(at("bytes"), b"\xff\xfe").unwrap();
+    vec![
+        (at("none"), "no such file, nor ready rules"),
+        (at("wrong"), "paht"),
+        (at("folder"), "Is a directory"),
+        (at("pipe"), "expected a file, found a pipe"),
+        (at("long"), "longer than 1048576 bytes"),
+        (at("bytes"), "not UTF-8"),
+    ]
+}
+
+#[test]
+fn rules_that_cannot_be_had_are_named_before_a_program_runs() {
+    let place = Place::new();
+    for (rules, expected) in broken(&place) {
+        let why = check(&rules).unwrap_err();
+        assert!(why.contains(expected), "{why}");
+        assert!(why.starts_with(&rules.display().to_string()), "{why}");
+    }
+    check(Path::new("rocksdb")).unwrap();
+    check(&rules(&place, &rule("log"))).unwrap();
+}
+
+#[test]
+fn what_is_placed_stays_so_whatever_rules_say_and_nothing_else_is_placed() {
+    let place = Place::new();
+    let zones = zones(&place, 16);
+    let good = rules(&place, &rule("log"));
+    let made = script(&place, "echo kept > a.log; echo cut > c.log", &good, &zones);
+    assert!(made.status.success());
+    let other = place.path("other");
+    std::fs::write(&other, rule("sst")).unwrap();
+    let mut bad = broken(&place);
+    bad.push((other, ""));
+    let mut kept = "kept\n".to_owned();
+    for (number, (rules, expected)) in bad.iter().enumerate() {
+        let words = format!(
+            "cat a.log; echo {number} >> a.log; od -c a.log | tail -1; cat < a.log; wc -c a.log; \
+             echo c{number} > c.log; cat c.log; echo plain > p{number}.log"
+        );
+        let said = script(&place, &words, rules, &zones);
+        let more = format!("{kept}{number}\n");
+        let end = format!("{:07o}\n", more.len());
+        let wanted = format!("{kept}{end}{more}{} a.log\nc{number}\n", more.len());
+        assert_eq!(text(&said.stdout), wanted, "{expected}");
+        let error = text(&said.stderr);
+        assert!(error.contains(expected), "{error}");
+        let plain = std::fs::read(place.path(&format!("work/p{number}.log"))).unwrap();
+        assert_eq!(plain, b"plain\n", "nothing more is placed");
+        kept = more;
+    }
+    let said = script(&place, "cat a.log c.log", &good, &zones);
+    assert_eq!(text(&said.stdout), format!("{kept}c6\n"));
+    let bare = std::fs::read(place.path("work/a.log")).unwrap();
+    assert_eq!(bare, vec![0; kept.len()], "it was placed all the time");
+}
+
+/// A shell under the library without zones.
+fn without_zones(place: &Place, script: &str, rules: &Path) -> Output {
+    let placer = Placer::new().unwrap();
+    let words = [OsString::from("-c"), script.into()];
+    let command = placer.command(("/bin/sh".as_ref(), &words), rules, None);
+    run(command.unwrap(), &place.path("work"))
+}
+
+#[test]
+fn a_placed_file_that_cannot_be_reached_answers_with_an_error_and_is_whole_afterwards() {
+    let place = Place::new();
+    let (good, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    script(&place, "echo kept > a.log", &good, &zones);
+    for rules in [good.clone(), place.path("none")] {
+        for asks in [
+            "cat a.log",
+            "cat < a.log",
+            "echo more >> a.log",
+            "echo more > a.log",
+            "od -An -c a.log",
+            "head -c 1 < a.log",
+            "truncate -s 2 a.log",
+        ] {
+            let words = format!("{asks} && echo done; echo plain > x.txt; cat x.txt");
+            let said = without_zones(&place, &words, &rules);
+            assert_eq!(text(&said.stdout), "plain\n", "{asks}");
+            let error = text(&said.stderr);
+            assert!(error.contains("none are given"), "{asks}: {error}");
+        }
+    }
+    let said = script(&place, "cat a.log", &good, &zones);
+    assert_eq!(text(&said.stdout), "kept\n");
+}
+
+#[test]
+fn who_has_nothing_placed_open_forces_what_others_have() {
+    let place = Place::new();
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            if (argc == 1) return sync(), 0;
+            return syncfs(open(".", O_RDONLY | O_DIRECTORY));
+        }"#;
+    let program = place.build(source, "forces");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    for (how, least) in [("", 5000), (" all", 10000)] {
+        let words = format!(
+            "head -c 5000 /dev/zero > a{}.log; {}{how}; wc -c ../zones/seq/* | tail -1",
+            how.len(),
+            program.display()
+        );
+        let said = script(&place, &words, &rules, &zones);
+        assert!(said.status.success(), "{}", text(&said.stderr));
+        let now = text(&said.stdout);
+        let total: u64 = now.trim().split(' ').next().unwrap().parse().unwrap();
+        assert!(total > least, "{how}: {now}");
+    }
+    assert!(written(&zones) >= 10000);
+}
+
+/// Runs a program with files placed, and beside that without; both say the same.
+#[track_caller]
+fn same(place: &Place, source: &str, name: &str) {
+    let program = place.build(source, name);
+    let (rules, zones) = (rules(place, &rule("log")), zones(place, 16));
+    let plain = run(Command::new(&program), &place.path("plain"));
+    let _served = serve(&zones);
+    let placer = Placer::new().unwrap();
+    // A program that hangs is ended.
+    let words = [OsString::from("60"), program.into_os_string()];
+    let command = placer.command(("timeout".as_ref(), &words), &rules, Some(&zones));
+    let with = run(command.unwrap(), &place.path("with"));
+    assert!(
+        with.status.success() && plain.status.success(),
+        "{}: {}{}",
+        with.status,
+        text(&with.stdout),
+        text(&with.stderr)
+    );
+    assert_eq!(text(&with.stdout), text(&plain.stdout));
+}
+
+#[test]
+fn a_handler_that_comes_upon_the_allocator_may_write() {
+    same(&Place::new(), include_str!("handler.c"), "handler");
+}
+
+#[test]
+fn a_handler_may_jump_out_of_a_placed_write() {
+    same(&Place::new(), include_str!("jumps.c"), "jumps");
+}
+
+#[test]
+fn a_child_of_whom_nobody_saw_the_fork_asks_for_itself() {
+    same(&Place::new(), include_str!("unseen.c"), "unseen");
+}
