@@ -165,10 +165,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.cores[core].retry = room;
             return;
         }
-        self.cores[core].window.waiting.pop_front();
+        let waiting = &mut self.cores[core].window.waiting;
+        waiting.pop_front();
+        let others = waiting.len();
         self.issue(core, number, now);
         let waiting = &mut self.cores[core].window.waiting;
-        if waiting.back() == Some(&number) {
+        // It may be there twice, if one of its lines had to be asked for again meanwhile.
+        if waiting.len() > others {
             waiting.rotate_right(1);
         } else if let Some(&next) = waiting.front() {
             self.cores[core].retry = self.full_for(core, next, now).unwrap_or(now);
