@@ -123,6 +123,17 @@ struct Slow {
     room: Rc<Cell<bool>>,
 }
 
+impl Slow {
+    fn new(kernel: &Kernel) -> Self {
+        Self {
+            sim: kernel.sim(),
+            dram: plain(),
+            full: false,
+            room: Rc::default(),
+        }
+    }
+}
+
 impl Far for Slow {
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         self.dram.read(now, line, tag)
@@ -157,12 +168,7 @@ fn a_load_that_may_not_ask_yet_waits_for_room_and_not_for_what_answers_it() {
     let mut config = config(1, Place::Far);
     (config.store_miss, config.posted) = (StoreMiss::Write, 1);
     let kernel = Kernel::new();
-    let far = Slow {
-        sim: kernel.sim(),
-        dram: plain(),
-        full: false,
-        room: Rc::default(),
-    };
+    let far = Slow::new(&kernel);
     // More than a window between them, so that each load holds up the next.
     let pair = |n: u64| {
         [
@@ -300,12 +306,7 @@ fn a_fence_waits_until_flushed_lines_have_arrived() {
 #[test]
 fn a_fence_waits_for_what_another_core_has_flushed_and_the_device_has_refused() {
     let kernel = Kernel::new();
-    let far = Slow {
-        sim: kernel.sim(),
-        dram: plain(),
-        full: false,
-        room: Rc::default(),
-    };
+    let far = Slow::new(&kernel);
     let flush = |at| Op::Flush { at };
     // The device takes the first line, and the second 10 µs later.
     let stores = vec![store(0), store(64), Op::Fence];
