@@ -8,7 +8,9 @@
 //!
 //! Invariants: `popped <= known <= tail`; of operations below `known` it is known when
 //! they are done; every growth of `lag` is booked on a cause, so the causes and the
-//! slots of instructions add up to the core's time.
+//! slots of instructions add up to the core's time. An operation stands once in one of
+//! `issues`, `waiting` and `stalled`, or waits for another's result, exactly as long as it
+//! has a line to ask for.
 
 use crate::issues::Issues;
 use crate::tick::Tick;

@@ -85,6 +85,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Asks for what operation `number` of `core` needs.
     pub(super) fn issue(&mut self, core: usize, number: u64, now: Tick) {
         let op = *self.cores[core].window.op(number);
+        debug_assert!(
+            op.parts != 0,
+            "it waits in one place, and only while it has to ask"
+        );
         if !op.translated {
             self.cores[core].window.op_mut(number).translated = true;
             let mut ready = self.translate(core, op.at, now);
@@ -165,13 +169,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.cores[core].retry = room;
             return;
         }
-        let waiting = &mut self.cores[core].window.waiting;
-        waiting.pop_front();
-        let others = waiting.len();
+        self.cores[core].window.waiting.pop_front();
         self.issue(core, number, now);
         let waiting = &mut self.cores[core].window.waiting;
-        // It may be there twice, if one of its lines had to be asked for again meanwhile.
-        if waiting.len() > others {
+        if waiting.back() == Some(&number) {
             waiting.rotate_right(1);
         } else if let Some(&next) = waiting.front() {
             self.cores[core].retry = self.full_for(core, next, now).unwrap_or(now);

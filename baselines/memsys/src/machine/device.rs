@@ -378,9 +378,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 let op = window.op_mut(number);
                 op.waits -= 1;
                 let Some(data) = data else {
+                    // If its other line is not asked for either, it waits to ask already.
+                    let waits = op.parts != 0;
                     op.parts |= 1 << part;
-                    window.issues.push(now, number);
-                    self.refresh(core);
+                    if !waits {
+                        window.issues.push(now, number);
+                        self.refresh(core);
+                    }
                     return;
                 };
                 if now >= op.so_far {
