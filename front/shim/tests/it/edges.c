@@ -16,18 +16,11 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "said.h"
+
 #define PAGE 4096
 
 static char page[PAGE];
-
-static void line(const char *what, long answer) {
-    int error = errno;
-    printf("%s = %ld%s%s\n", what, answer, answer < 0 ? " " : "",
-           answer < 0 ? strerrorname_np(error) : "");
-    fflush(stdout);
-    errno = 0;
-}
-#define DO(call) line(#call, (long)(call))
 
 static void show(const char *path) {
     char text[64] = {0};

@@ -46,7 +46,9 @@ impl Place {
         let program = self.path(name);
         std::fs::write(self.path("source.c"), source).unwrap();
         let mut cc = Command::new("cc");
-        cc.args(["-O2", "-D_FORTIFY_SOURCE=2", "-pthread", "-o"]);
+        let headers = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
+        cc.args(["-O2", "-D_FORTIFY_SOURCE=2", "-pthread"]);
+        cc.args(["-I", headers, "-o"]);
         let status = cc.arg(&program).arg(self.path("source.c")).status();
         assert!(status.expect("cc runs").success());
         std::fs::remove_file(self.path("source.c")).unwrap();

@@ -9,14 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char part[1 << 20];
+#include "said.h"
 
-static void line(const char *what, long answer) {
-    printf("%s = %ld%s%s\n", what, answer, answer < 0 ? " " : "",
-           answer < 0 ? strerrorname_np(errno) : "");
-    errno = 0;
-}
-#define DO(call) line(#call, (long)(call))
+static char part[1 << 20];
 
 int main(void) {
     memset(part, 'p', sizeof part);

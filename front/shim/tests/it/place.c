@@ -19,16 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char big[200000];
+#include "said.h"
 
-static void line(const char *what, long answer) {
-    int error = errno;
-    printf("%s = %ld%s%s\n", what, answer, answer < 0 ? " " : "",
-           answer < 0 ? strerrorname_np(error) : "");
-    fflush(stdout);
-    errno = 0;
-}
-#define DO(call) line(#call, (long)(call))
+static char big[200000];
 
 // A sum over all that a file holds, read anew.
 static void sum(const char *path) {

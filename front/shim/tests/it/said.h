@@ -1,0 +1,13 @@
+// What a call answers, as a line. What includes this has to define _GNU_SOURCE before all.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void line(const char *what, long answer) {
+    int error = errno;
+    printf("%s = %ld%s%s\n", what, answer, answer < 0 ? " " : "",
+           answer < 0 ? strerrorname_np(error) : "");
+    fflush(stdout);
+    errno = 0;
+}
+#define DO(call) line(#call, (long)(call))
