@@ -2,16 +2,17 @@
 //!
 //! `cargo test` runs one program after the other, and most end with a few long tests that
 //! leave the other cores idle. Invariant: what is run is what `cargo test` builds, each in the
-//! folder of its crate; what a program says is printed whole, when it has ended.
+//! folder of its crate; what a program says is printed whole, when it has ended; one that does
+//! not end is ended.
 
 use crate::{program, tree};
 use serde::Deserialize;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A program of tests.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,6 +61,10 @@ const LONGEST: [&str; 10] = [
     "bytefs",
 ];
 
+/// How long a program may run: several times as long as the longest of them does on two slow
+/// cores. What it has said by then names the test that hangs.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
 /// When a program has its turn: first those that take longest, then what else tests a crate
 /// from outside.
 fn turn(name: &str) -> usize {
@@ -78,7 +83,7 @@ pub fn run(root: &Path, environment: &[(&str, String)]) -> Result<(), String> {
     let mut programs = parse(&built(root)?)?;
     programs.sort_by_key(|program| turn(&program.name));
     let count = programs.len();
-    let failed = run_all(programs, environment);
+    let failed = run_all(programs, environment, PATIENCE);
     if !failed.is_empty() {
         return Err(format!(
             "{} of {count} failed: {}",
@@ -137,15 +142,21 @@ impl Message {
     }
 }
 
-/// Runs `programs`, one a core at a time, and returns the names of those that failed.
-fn run_all(programs: Vec<Program>, environment: &[(&str, String)]) -> Vec<String> {
+/// Runs `programs`, one a core at a time and each for `patience` at most, and returns the names
+/// of those that failed.
+fn run_all(
+    programs: Vec<Program>,
+    environment: &[(&str, String)],
+    patience: Duration,
+) -> Vec<String> {
     let count = programs.len();
     let left = Mutex::new(programs.into_iter().enumerate());
     let failed = Mutex::new(Vec::new());
     let next = || left.lock().expect("no worker panics with it").next();
     let work = || {
         while let Some((index, program)) = next() {
-            if !run_one(&program, environment, (index + 1, count)) {
+            let place = format!("{}/{count} {}", index + 1, program.name);
+            if !run_one(&program, environment, patience, &place) {
                 let mut failed = failed.lock().expect("no worker panics with it");
                 failed.push(program.name);
             }
@@ -161,14 +172,18 @@ fn run_all(programs: Vec<Program>, environment: &[(&str, String)]) -> Vec<String
 }
 
 /// Runs one of them and prints what it says; whether it passed.
-fn run_one(program: &Program, environment: &[(&str, String)], place: (usize, usize)) -> bool {
-    let (index, count) = place;
-    let place = format!("{index}/{count} {}", program.name);
+fn run_one(
+    program: &Program,
+    environment: &[(&str, String)],
+    patience: Duration,
+    place: &str,
+) -> bool {
     println!("-- {place} begins");
     let begin = Instant::now();
-    let (passed, how, said) = match output_of(program, environment) {
-        Ok((status, said)) if status.success() => (true, "passed".to_owned(), said),
-        Ok((status, said)) => (false, format!("FAILED ({status})"), said),
+    let (passed, how, said) = match output_of(program, environment, patience) {
+        Ok((Some(status), said)) if status.success() => (true, "passed".to_owned(), said),
+        Ok((Some(status), said)) => (false, format!("FAILED ({status})"), said),
+        Ok((None, said)) => (false, "FAILED (it did not end)".to_owned(), said),
         Err(error) => (false, format!("FAILED ({error})"), String::new()),
     };
     let seconds = begin.elapsed().as_secs_f64();
@@ -177,28 +192,44 @@ fn run_one(program: &Program, environment: &[(&str, String)], place: (usize, usi
     passed
 }
 
-/// How a program ended, and what it said: through a file, since whom it has started may hold
-/// a pipe open after it.
+/// How a program ended, if it did, and what it said: through a file, since whom it has started
+/// may hold a pipe open after it.
 fn output_of(
     program: &Program,
     environment: &[(&str, String)],
-) -> io::Result<(ExitStatus, String)> {
+    patience: Duration,
+) -> io::Result<(Option<ExitStatus>, String)> {
     let mut said = tempfile::tempfile()?;
     let mut command = Command::new(&program.file);
     let command = command.current_dir(&program.folder);
     let command = command.envs(environment.iter().cloned());
     let command = command.stdin(Stdio::null());
     let command = command.stdout(said.try_clone()?).stderr(said.try_clone()?);
-    let status = command.status()?;
+    let status = ended(&mut command.spawn()?, patience)?;
     let mut bytes = Vec::new();
     said.rewind()?;
     said.read_to_end(&mut bytes)?;
     Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
+/// How `child` ends within `patience`; after that it is killed.
+fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill()?;
+    child.wait().map(|_| None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     const SAID: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"it","kind":["test"]},"profile":{"test":true},"executable":"/w/target/it-1"}
 {"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"ssd","kind":["lib"]},"profile":{"test":false},"executable":null}
@@ -259,8 +290,18 @@ mod tests {
             program("passes", "/bin/true", "/"),
             program("has no folder", "/bin/true", "/nowhere"),
         ];
-        let mut failed = run_all(programs, &[]);
+        let mut failed = run_all(programs, &[], PATIENCE);
         failed.sort();
         assert_eq!(failed, ["fails", "has no folder", "is not there"]);
+    }
+
+    #[test]
+    fn one_that_does_not_end_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hangs");
+        std::fs::write(&file, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o700)).unwrap();
+        let programs = vec![program("hangs", file.to_str().unwrap(), "/")];
+        assert_eq!(run_all(programs, &[], Duration::ZERO), ["hangs"]);
     }
 }
