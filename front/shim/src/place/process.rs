@@ -3,6 +3,7 @@
 //! Offsets become the kernel's before another program can have them: before a fork, before
 //! an `exec` by whatever name, and before a program is started in one call.
 
+use super::demote::refused;
 use super::gate::quiet;
 use super::start::State;
 use super::{gate, image, start, table};
@@ -37,7 +38,8 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
         })
     });
     raw::keeping_errno(|| drop(heir));
-    child
+    // A handler that has come upon a placed call, as another thread forks: it may try again.
+    child.unwrap_or_else(|| refused(libc::EAGAIN))
 }
 
 /// In a child that begins with other files in the places of the first three than its parent
