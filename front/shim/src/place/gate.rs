@@ -31,10 +31,12 @@ thread_local! {
     /// How deep this thread is within.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
-    /// It is counted for certain: it may be while this is false, for as long as it comes and
-    /// goes.
-    static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
+
+/// Longest that somebody waits for a fork, ns. It may wait itself for a lock of the C library
+/// that who waits here holds, as of all streams or of the allocator: nobody can tell, and a
+/// fork that has waited for so long is let have a child that might find a lock of ours.
+const PATIENCE: u64 = 2_000_000_000;
 
 /// Whether this program has kept a place to jump to.
 static JUMPS: AtomicBool = AtomicBool::new(false);
@@ -113,35 +115,40 @@ pub(super) fn is_inside() -> bool {
 pub(super) fn enter() -> Within {
     let outer = !is_inside();
     let signals = outer.then(Signals::hold);
-    if outer {
-        while !is_let_in() {
-            sys::wait(&CLOSED, 1, 20);
-            if image::is_unseen() {
-                // Who closed it is in another process.
-                CLOSED.store(0, Ordering::SeqCst);
-            }
-        }
-    } else {
+    if !outer {
         DEPTH.set(DEPTH.get() + 1);
+    } else if !is_let_in(false) {
+        waits();
     }
     Within { _signals: signals }
 }
 
-/// Has this thread within and counted, unless the gate is closed. A handler that comes in
-/// between is told that it is within.
+/// Waits until this thread is let in.
+#[cold]
+fn waits() {
+    let begin = raw::now();
+    while !is_let_in(raw::now().saturating_sub(begin) > PATIENCE) {
+        sys::wait(&CLOSED, 1, 20);
+        if image::is_unseen() {
+            // Who closed it is in another process.
+            CLOSED.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Has this thread within and counted, unless the gate is closed and it does not go in `all
+/// the same`. A handler that comes in between is told that it is within.
 #[inline]
-fn is_let_in() -> bool {
+fn is_let_in(all_the_same: bool) -> bool {
     let own = own();
     DEPTH.set(1);
     own.fetch_add(1, Ordering::SeqCst);
-    let open = CLOSED.load(Ordering::SeqCst) == 0;
-    if open {
-        COUNTED.set(true);
-    } else {
+    let goes_in = all_the_same || CLOSED.load(Ordering::SeqCst) == 0;
+    if !goes_in {
         own.fetch_sub(1, Ordering::SeqCst);
         DEPTH.set(0);
     }
-    open
+    goes_in
 }
 
 impl Drop for Within {
@@ -149,7 +156,6 @@ impl Drop for Within {
     fn drop(&mut self) {
         let depth = DEPTH.get() - 1;
         if depth == 0 {
-            COUNTED.set(false);
             own().fetch_sub(1, Ordering::AcqRel);
         }
         DEPTH.set(depth);
@@ -173,46 +179,33 @@ pub(super) fn is_alone() {
     CLOSED.store(0, Ordering::SeqCst);
 }
 
-/// Does `work` while no other thread is within, nor comes in. None if this is done by a handler
-/// that has come upon its thread in here, and somebody else has closed the gate, or it is not
-/// known whether the thread is counted.
+/// Does `work` while no other thread is within, nor comes in before [`PATIENCE`] is over. None
+/// within: that is a handler, and whom it has come upon holds what `work` would wait for.
 pub(super) fn still<T>(work: impl FnOnce() -> T) -> Option<T> {
-    // A handler may fork upon its own thread in here. One that comes upon this thread from
-    // now on is told that it is in here, and so is what the program does when it forks.
     let _signals = Signals::hold();
-    let (inside, counted) = (is_inside(), COUNTED.get());
-    if inside && !counted {
+    if is_inside() {
         return None;
     }
-    DEPTH.set(DEPTH.get() + 1);
-    let done = closes(!inside).then(|| {
-        let mine = u32::from(counted);
-        let within = || -> u32 {
-            let each = WITHIN.iter().map(|place| place.0.load(Ordering::SeqCst));
-            each.sum()
-        };
-        while within() > mine {
-            sys::yields();
-        }
-        let done = work();
-        CLOSED.store(0, Ordering::SeqCst);
-        sys::wake(&CLOSED);
-        done
-    });
-    DEPTH.set(DEPTH.get() - 1);
-    done
-}
-
-/// Closes the gate, for which it waits if it `may`; whether it has.
-fn closes(may: bool) -> bool {
-    let (relaxed, acquire) = (Ordering::Relaxed, Ordering::SeqCst);
-    while CLOSED.compare_exchange(0, 1, acquire, relaxed).is_err() {
-        if !may {
-            return false;
-        }
+    // A handler that comes upon this thread from now on is told that it is in here, and so is
+    // what the program does when it forks.
+    DEPTH.set(1);
+    while CLOSED
+        .compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed)
+        .is_err()
+    {
         sys::yields();
     }
-    true
+    while WITHIN
+        .iter()
+        .any(|place| place.0.load(Ordering::SeqCst) > 0)
+    {
+        sys::yields();
+    }
+    let done = work();
+    CLOSED.store(0, Ordering::SeqCst);
+    sys::wake(&CLOSED);
+    DEPTH.set(0);
+    Some(done)
 }
 
 #[cfg(test)]
@@ -243,8 +236,7 @@ mod tests {
                     }
                 });
             }
-            for round in 0..200 {
-                let own = (round % 2 == 0).then(enter);
+            for _ in 0..200 {
                 let done = still(|| {
                     for _ in 0..20 {
                         assert_eq!(inside.load(Ordering::SeqCst), 0);
@@ -252,7 +244,6 @@ mod tests {
                     assert!(is_inside(), "what is done there is told so");
                 });
                 assert!(done.is_some());
-                drop(own);
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -312,26 +303,32 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_within_one_is_told_that_it_cannot() {
+    fn who_is_within_cannot_have_all_still() {
         let _alone = alone();
-        let (first, second) = (AtomicBool::new(false), AtomicBool::new(false));
+        let _within = enter();
+        assert!(still(|| ()).is_none());
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_fork_that_waits_for_whom_it_keeps_out() {
+        let _alone = alone();
+        let came = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _within = enter();
-                first.store(true, Ordering::SeqCst);
                 while CLOSED.load(Ordering::SeqCst) == 0 {
                     sys::yields();
                 }
-                assert!(still(|| ()).is_none(), "the other one waits for this one");
-                second.store(true, Ordering::SeqCst);
+                drop(enter());
+                came.store(true, Ordering::SeqCst);
             });
-            scope.spawn(|| {
-                let _within = enter();
-                while !first.load(Ordering::SeqCst) {
+            // As a fork does that needs a lock which the other one has.
+            let done = still(|| {
+                while !came.load(Ordering::SeqCst) {
                     sys::yields();
                 }
-                assert!(still(|| second.load(Ordering::SeqCst)) == Some(true));
             });
+            assert!(done.is_some());
         });
+        still(|| ()).expect("it is open again");
     }
 }

@@ -53,7 +53,18 @@ impl Offset {
 
     /// From now on others may have the opening behind `fd`.
     pub(super) fn share(&self, fd: c_int) {
-        let held = self.hold();
+        self.shares(fd, &self.hold());
+    }
+
+    /// The same, unless somebody holds it.
+    pub(super) fn share_if_free(&self, fd: c_int) {
+        if let Ok(own) = self.own.try_lock() {
+            let shared = self.shared.load(Ordering::Relaxed);
+            self.shares(fd, &Held { own, shared });
+        }
+    }
+
+    fn shares(&self, fd: c_int, held: &Held<'_>) {
         if !held.shared {
             let _ = sys::seek(fd, *held.own, libc::SEEK_SET);
             self.shared.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 use super::demote::refused;
 use super::gate::quiet;
 use super::start::State;
+use super::volume::Volume;
 use super::{gate, image, start, table};
 use crate::preload::next::{Next, hooks};
 use crate::preload::raw;
@@ -15,18 +16,38 @@ use core::ptr::null_mut;
 use libc::{FILE, pid_t};
 
 /// Forks. The child's way is made before, so that a file which has no name any more is
-/// open in one of both at any time.
+/// open in one of both at any time. A handler that has come upon a call on a placed file, which
+/// holds what the fork would wait for, may try again.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     if image::is_unseen() {
         raw::keeping_errno(|| quiet(start::volume));
     }
-    let Some(volume) = start::opened() else {
-        return next();
+    let child = match start::opened() {
+        None => next(),
+        Some(volume) => {
+            let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
+            let child = forks_with(volume, &mut heir, next);
+            raw::keeping_errno(|| drop(heir));
+            child.unwrap_or_else(|| refused(libc::EAGAIN))
+        }
     };
-    let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
+    if child == 0 {
+        // Whoever was on the way in or out of the library is not here.
+        gate::is_alone();
+    }
+    child
+}
+
+/// The fork of a process that has `volume`, which `heir` is given to; none by a handler that has
+/// come upon a call.
+fn forks_with(
+    volume: &'static Volume,
+    heir: &mut Option<Volume>,
+    next: impl FnOnce() -> pid_t,
+) -> Option<pid_t> {
     let parent = core::ptr::from_ref(volume).cast_mut();
     // No other thread is within a lock that the child will need.
-    let child = gate::still(|| {
+    gate::still(|| {
         table::unchanged(|| {
             let child = next();
             if child != 0 {
@@ -36,10 +57,7 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
             let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
             (child, Some([parent, own]))
         })
-    });
-    raw::keeping_errno(|| drop(heir));
-    // A handler that has come upon a placed call, as another thread forks: it may try again.
-    child.unwrap_or_else(|| refused(libc::EAGAIN))
+    })
 }
 
 /// In a child that begins with other files in the places of the first three than its parent
@@ -57,7 +75,9 @@ type Strings = *const *const c_char;
 /// closed when a program begins.
 fn passes_on(all: bool) {
     if start::state() == State::Zones {
-        raw::keeping_errno(|| quiet(|| table::passes_on(|fd| all || !sys::closes_on_exec(fd))));
+        let upon_a_call = gate::is_inside();
+        let kept = |fd| all || !sys::closes_on_exec(fd);
+        raw::keeping_errno(|| quiet(|| table::passes_on(kept, upon_a_call)));
     }
 }
 

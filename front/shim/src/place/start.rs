@@ -10,9 +10,8 @@ use super::volume::Volume;
 use super::{gate, image, table};
 use crate::sys;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// The variable that names the file of rules.
 pub const RULES: &str = "FLASHLOOM_RULES";
@@ -40,7 +39,7 @@ static COMPLAINED: AtomicBool = AtomicBool::new(false);
 /// How long a daemon is waited for, if it was there or must be about to come: whoever
 /// started the program starts another one.
 const TRIES: u32 = 200;
-const PAUSE: Duration = Duration::from_millis(25);
+const PAUSE: u32 = 25;
 
 #[inline]
 pub(super) fn state() -> State {
@@ -150,7 +149,8 @@ fn connect() -> Option<&'static Volume> {
     };
     for time in 0..tries {
         if time > 0 {
-            std::thread::sleep(PAUSE);
+            // No thread is cancelled here, as it might be in a function of the C library.
+            sys::wait(&AtomicU32::new(0), 0, PAUSE);
         }
         match Volume::open(folder) {
             Ok(volume) => {

@@ -227,8 +227,18 @@ pub(super) fn begins_anew(parent: *mut Volume) {
     }
 }
 
-/// A program is about to begin that has those of what is open here that are `kept`.
-pub(super) fn passes_on(kept: impl Fn(c_int) -> bool) {
+/// A program is about to begin that has those of what is open here that are `kept`. If that is
+/// done by a handler that has come `upon_a_call`, the offset which that holds is not passed on.
+pub(super) fn passes_on(kept: impl Fn(c_int) -> bool, upon_a_call: bool) {
+    if upon_a_call {
+        let files = FILES.try_read();
+        for (fd, open) in files.iter().flat_map(|files| files.iter()) {
+            if kept(*fd) {
+                open.offset.share_if_free(*fd);
+            }
+        }
+        return;
+    }
     for (fd, open) in all() {
         if kept(fd) {
             open.offset.share(fd);

@@ -177,6 +177,11 @@ fn a_handler_may_jump_out_of_a_placed_write() {
 }
 
 #[test]
+fn a_handler_may_fork_upon_a_placed_write() {
+    same(&Place::new(), include_str!("forks.c"), "forks");
+}
+
+#[test]
 fn a_child_of_whom_nobody_saw_the_fork_asks_for_itself() {
     same(&Place::new(), include_str!("unseen.c"), "unseen");
 }

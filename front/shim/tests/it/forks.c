@@ -1,0 +1,59 @@
+// A timer's handler forks and starts programs upon writes, which go on. A fork that comes upon
+// a call on a placed file may be told to try again.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TICKS = 60, SIZE = 3000 };
+
+static volatile sig_atomic_t ticks, bad;
+
+static void waits(pid_t child) {
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) bad = 2;
+    if (status != 0) bad = 3;
+}
+
+static void tick(int signal) {
+    (void)signal;
+    int before = errno;
+    pid_t child;
+    if (ticks % 4 == 3) {
+        char *words[] = {"true", NULL}, *none[] = {NULL};
+        if (posix_spawn(&child, "/bin/true", NULL, NULL, words, none) == 0) waits(child);
+    } else {
+        child = fork();
+        if (child == 0) _exit(0);
+        if (child > 0) waits(child);
+        else if (errno != EAGAIN) bad = 1;
+    }
+    ticks++;
+    errno = before;
+}
+
+int main(void) {
+    static char data[SIZE];
+    memset(data, 'f', SIZE);
+    int fd = open("f.log", O_CREAT | O_RDWR, 0644);
+    struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    long written = 0;
+    while (ticks < TICKS) {
+        if (write(fd, data, SIZE) != SIZE) bad = 4;
+        if (++written % 300 == 0 && (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)) bad = 5;
+        written %= 300;
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    printf("bad %d, whole %d\n", bad, lseek(fd, 0, SEEK_END) == written * SIZE);
+    return 0;
+}
