@@ -10,9 +10,20 @@ and on the command line. Plans and records are values that can be kept and sent.
 """
 
 from ._native import Error, Line, Write
-from .names import Named, Parameter, WorkloadEntry, drives, metrics, stacks, workloads
+from .machines import memory
+from .names import (
+    Named,
+    Parameter,
+    WorkloadEntry,
+    designs,
+    drives,
+    metrics,
+    programs,
+    stacks,
+    workloads,
+)
 from .plans import Drive, Plan, Stack, Workload
-from .records import Run, Runs, load
+from .records import MemoryRun, MemoryRuns, Run, Runs, load
 from .running import compare, run
 from .sweeps import sweep
 
@@ -20,6 +31,8 @@ __all__ = [
     "Drive",
     "Error",
     "Line",
+    "MemoryRun",
+    "MemoryRuns",
     "Named",
     "Parameter",
     "Plan",
@@ -30,9 +43,12 @@ __all__ = [
     "WorkloadEntry",
     "Write",
     "compare",
+    "designs",
     "drives",
     "load",
+    "memory",
     "metrics",
+    "programs",
     "run",
     "stacks",
     "sweep",

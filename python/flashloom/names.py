@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from . import _native
 
@@ -57,9 +58,24 @@ def drives() -> list[Named]:
 
 def workloads() -> list[WorkloadEntry]:
     """The workloads of requests and of files."""
+    return entries(_native.workloads())
+
+
+def designs() -> list[Named]:
+    """The designs of memory with a CXL-SSD."""
+    return [Named(*entry) for entry in _native.designs()]
+
+
+def programs() -> list[WorkloadEntry]:
+    """The programs for memory."""
+    return entries(_native.programs())
+
+
+def entries(told: Any) -> list[WorkloadEntry]:
+    """Workloads of which the compiled half has ``told``."""
     return [
         WorkloadEntry(name, help, tuple(Parameter(*param) for param in params))
-        for name, help, params in _native.workloads()
+        for name, help, params in told
     ]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _native
 from ._native import Line, Write
+from .records import flat
 
 if TYPE_CHECKING:
     from .records import Run
@@ -244,17 +245,6 @@ class Plan:
             f"Plan({told['stack']} {told['workload']}, {told['precondition']}, "
             f"seed {told['seed']}{policies})"
         )
-
-
-def flat(config: Mapping[str, Any], part: str = "") -> dict[str, Any]:
-    """The knobs of a configuration by the names that are set, all after ``part``."""
-    knobs: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            knobs |= flat(value, f"{part}{name}.")
-        elif value is not None:
-            knobs[part + name] = value
-    return knobs
 
 
 def assignments(knobs: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from .extras import extra
 from .names import Metric, metrics
 
 if TYPE_CHECKING:
-    from .records import Runs
+    from .records import Runs, Table
 
 # Nanoseconds in a second of an axis.
 SECOND = 1e9
@@ -17,15 +17,22 @@ SECOND = 1e9
 
 def bars(runs: Runs, name: str, ax: Any = None) -> Any:
     """A bar of one metric for each run."""
-    metric, ax = named(name), axes(ax)
-    values = [run.value(metric.column) for run in runs]
-    if not any(value is not None for value in values):
-        raise Error(f"{metric.column}: no run has this number")
+    metric = named(name)
+    label = metric.label + (f" [{metric.unit}]" if metric.unit else "")
+    return draw(runs, metric.column, label, ax)
+
+
+def draw(runs: Table[Any], column: str, label: str, ax: Any = None) -> Any:
+    """A bar of the number in ``column`` for each run."""
+    values = [run.value(column) for run in runs]
+    if not any(isinstance(value, (int, float)) for value in values):
+        raise Error(f"{column}: no run has this number")
+    ax = axes(ax)
     places = range(len(runs))
     ax.barh(list(places), [value or 0 for value in values])
     ax.set_yticks(list(places), [run.name for run in runs])
     ax.invert_yaxis()
-    ax.set_xlabel(metric.label + (f" [{metric.unit}]" if metric.unit else ""))
+    ax.set_xlabel(label)
     return ax
 
 

@@ -1,7 +1,8 @@
 """Records of runs, and the frames and plots made of them.
 
-Invariant: a record is the document ``flashloom.run/1``, field by field as the command
-line prints it with ``--json``; a frame holds what is in it and computes nothing.
+Invariant: a record is the document ``flashloom.run/1`` or ``flashloom.memory/1``, field by
+field as the command line prints it with ``--json``; a frame holds what is in it and computes
+nothing.
 """
 
 from __future__ import annotations
@@ -9,25 +10,44 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Union, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
 
 from ._native import Error
 from .extras import extra
 from .names import metrics
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 RUN = "flashloom.run/1"
 COMPARISON = "flashloom.compare/1"
+MEMORY = "flashloom.memory/1"
+MEMORY_RUNS = "flashloom.memory-runs/1"
 
 # What tells runs apart, as the first columns of a frame.
 HEAD = ("stack", "workload", "label", "precondition", "seed")
+MEMORY_HEAD = ("design", "workload", "profile", "threads", "seed")
 
 
-class Run(Mapping[str, Any]):
+def flat(fields: Mapping[str, Any], part: str = "") -> dict[str, Any]:
+    """What is there of a tree by names that say where, all after ``part``."""
+    leaves: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            leaves |= flat(value, f"{part}{name}.")
+        elif value is not None:
+            leaves[part + name] = value
+    return leaves
+
+
+class Record(Mapping[str, Any]):
     """One record: a mapping of its fields."""
 
+    SCHEMA: str
+
     def __init__(self, record: Mapping[str, Any]):
-        if record.get("schema") != RUN:
-            raise Error(f"expected a {RUN} document, found {record.get('schema')!r}")
+        if record.get("schema") != self.SCHEMA:
+            raise Error(f"expected a {self.SCHEMA} document, found {record.get('schema')!r}")
         self.record = dict(record)
 
     def __getitem__(self, key: str) -> Any:
@@ -39,6 +59,23 @@ class Run(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.record)
 
+    def value(self, column: str) -> Any:
+        """The number in ``column``, such as ``waf.device``; None if there is none."""
+        value: Any = self.record
+        for key in column.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def to_json(self) -> str:
+        """The document."""
+        return json.dumps(self.record, indent=2)
+
+
+class Run(Record):
+    """The record of a run on a stack."""
+
+    SCHEMA = RUN
+
     def __repr__(self) -> str:
         told = [self[name] for name in ("stack", "workload", "precondition")]
         return f"Run({told[0]} {told[1]}, {told[2]}, {self['ops_per_s']:.0f} operations/s)"
@@ -47,13 +84,6 @@ class Run(Mapping[str, Any]):
     def name(self) -> str:
         """Its stack and past, and what else sets it apart."""
         return " ".join(filter(None, (self["stack"], self["precondition"], self["label"])))
-
-    def value(self, column: str) -> Any:
-        """The number in ``column``, such as ``waf.device``; None if there is none."""
-        value: Any = self.record
-        for key in column.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
 
     def row(self) -> dict[str, Any]:
         """What tells it apart, and all its metrics."""
@@ -65,47 +95,77 @@ class Run(Mapping[str, Any]):
         pandas = extra("pandas", "pandas", "a frame")
         return pandas.json_normalize(self["timeline"])
 
-    def to_json(self) -> str:
-        """The document."""
-        return json.dumps(self.record, indent=2)
+
+class MemoryRun(Record):
+    """The record of a program on a memory system."""
+
+    SCHEMA = MEMORY
+
+    def __repr__(self) -> str:
+        return f"MemoryRun({self['design']} {self['workload']}, {self['time_ns'] / 1e6:.3f} ms)"
+
+    @property
+    def name(self) -> str:
+        """Its design."""
+        return self["design"]
+
+    def row(self) -> dict[str, Any]:
+        """What tells it apart, and all its numbers, but for the classes of a distribution."""
+        head = {name: self[name] for name in MEMORY_HEAD}
+        return head | {
+            column: value
+            for column, value in flat(self.record).items()
+            if not isinstance(value, (list, str)) and column not in head
+        }
 
 
-class Runs(Sequence[Run]):
-    """Records in the order of their plans."""
+Some = TypeVar("Some", bound=Record)
 
-    def __init__(self, runs: Iterable[Run]):
+
+class Table(Sequence[Some]):
+    """Records in an order."""
+
+    HEAD: tuple[str, ...]
+
+    def __init__(self, runs: Iterable[Some]):
         self.runs = list(runs)
 
     @overload
-    def __getitem__(self, index: int) -> Run: ...
+    def __getitem__(self, index: int) -> Some: ...
     @overload
-    def __getitem__(self, index: slice) -> Runs: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Run, Runs]:
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Some, Self]:
         if isinstance(index, slice):
-            return Runs(self.runs[index])
+            return type(self)(self.runs[index])
         return self.runs[index]
 
     def __len__(self) -> int:
         return len(self.runs)
 
     def __repr__(self) -> str:
-        return f"Runs({self.runs!r})"
+        return f"{type(self).__name__}({self.runs!r})"
 
     def columns(self) -> dict[str, list[Any]]:
-        """All rows, column by column, without metrics that none of them has."""
+        """All rows, column by column, without numbers that none of them has."""
         rows = [run.row() for run in self.runs]
-        names = list(rows[0]) if rows else list(HEAD)
-        table = {name: [row[name] for row in rows] for name in names}
+        names = dict.fromkeys(name for row in rows for name in row) or self.HEAD
+        table = {name: [row.get(name) for row in rows] for name in names}
         said = lambda name: any(value is not None for value in table[name])  # noqa: E731
-        return {name: table[name] for name in names if name in HEAD or said(name)}
+        return {name: table[name] for name in names if name in self.HEAD or said(name)}
 
     def to_pandas(self) -> Any:
-        """A frame with a row for each run and a column for each metric."""
+        """A frame with a row for each run and a column for each number."""
         return extra("pandas", "pandas", "a frame").DataFrame(self.columns())
 
     def to_arrow(self) -> Any:
         """The same as an Arrow table."""
         return extra("pyarrow", "arrow", "an Arrow table").table(self.columns())
+
+
+class Runs(Table[Run]):
+    """Records in the order of their plans."""
+
+    HEAD = HEAD
 
     def plot(self, metric: str = "latency_ns.p99", ax: Any = None) -> Any:
         """Bars of one metric, by its column or its label."""
@@ -137,13 +197,37 @@ class Runs(Sequence[Run]):
         return json.dumps(document, indent=2)
 
 
-def load(path: Union[str, os.PathLike[str]]) -> Runs:
+class MemoryRuns(Table[MemoryRun]):
+    """Records of one program in the order of the designs, each beside the first of them, or
+    ``base-cssd`` if it is there."""
+
+    HEAD = MEMORY_HEAD
+
+    def plot(self, column: str = "speed_up", ax: Any = None) -> Any:
+        """Bars of one number, such as ``amat.mean_ns``."""
+        from . import plots
+
+        return plots.draw(self, column, column, ax)
+
+    def to_json(self) -> str:
+        """The document ``flashloom.memory-runs/1``."""
+        document = {"schema": MEMORY_RUNS, "runs": [run.record for run in self.runs]}
+        return json.dumps(document, indent=2)
+
+
+def load(path: Union[str, os.PathLike[str]]) -> Union[Runs, MemoryRuns]:
     """The records of a document that a run, a comparison or a sweep has written."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
     except (OSError, ValueError) as problem:
         raise Error(f"{os.fspath(path)}: {problem}") from problem
-    if isinstance(document, dict) and document.get("schema") == COMPARISON:
+    document = document if isinstance(document, dict) else {}
+    schema = document.get("schema")
+    if schema == COMPARISON:
         return Runs(Run(record) for record in document["runs"])
-    return Runs([Run(document if isinstance(document, dict) else {})])
+    if schema == MEMORY_RUNS:
+        return MemoryRuns(MemoryRun(record) for record in document["runs"])
+    if schema == MEMORY:
+        return MemoryRuns([MemoryRun(document)])
+    return Runs([Run(document)])

@@ -7,15 +7,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 
 from . import _native
 from .plans import Plan, Stack
 from .records import Run, Runs
 
 Heard = Callable[[int, int], object]
+Piece, Made = TypeVar("Piece"), TypeVar("Made")
 
 
 def run(
@@ -51,18 +52,31 @@ def compare(
 
 def side_by_side(plans: list[Plan], threads: Optional[int] = None) -> Runs:
     """Runs ``plans`` on threads of this process, one a core if nothing is said."""
+    return Runs(on_threads(plans, carry_out, threads))
+
+
+def on_threads(
+    pieces: Iterable[Piece],
+    work: Callable[[Piece, Callable[..., object]], Made],
+    threads: Optional[int] = None,
+    heard: Optional[Callable[..., object]] = None,
+) -> list[Made]:
+    """What ``work`` makes of each piece and of a listener, which passes what it hears on to
+    ``heard`` until one of them fails."""
     stopped = threading.Event()
 
-    def heard(_ops: int, _ns: int) -> None:
+    def listener(*told: int) -> None:
         if stopped.is_set():
             raise KeyboardInterrupt
+        if heard is not None:
+            heard(*told)
 
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        runs = [pool.submit(carry_out, plan, heard) for plan in plans]
+        runs = [pool.submit(work, piece, listener) for piece in pieces]
         try:
-            return Runs(run.result() for run in runs)
+            return [run.result() for run in runs]
         except BaseException:
-            # Those under way end at the next call of `heard`, the others never begin.
+            # Those under way end at the next call of their listener, the others never begin.
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise

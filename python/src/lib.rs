@@ -8,6 +8,7 @@
 //! What Python programs see is in `flashloom/`, which is written in Python.
 
 mod lists;
+mod memory;
 mod plans;
 mod policies;
 mod runs;
@@ -36,7 +37,9 @@ mod _native {
     #[pymodule_export]
     use super::Error;
     #[pymodule_export]
-    use crate::lists::{drives, metrics, stacks, workloads};
+    use crate::lists::{designs, drives, metrics, programs, stacks, workloads};
+    #[pymodule_export]
+    use crate::memory::Designs;
     #[pymodule_export]
     use crate::plans::{compared, drive, plan, plan_file};
     #[pymodule_export]

@@ -36,6 +36,24 @@ pub(crate) fn workloads() -> Vec<Workload> {
     come_along.chain(presets).collect()
 }
 
+/// Designs of memory with their help.
+#[pyfunction]
+pub(crate) fn designs() -> Vec<Named> {
+    skybyte::DESIGNS.iter().map(|d| (d.name, d.help)).collect()
+}
+
+/// Programs for memory, with what each takes.
+#[pyfunction]
+pub(crate) fn programs() -> Vec<Workload> {
+    let told = ::programs::PRESETS.iter();
+    told.map(|p| {
+        let params = p.params();
+        let params = params.map(|p| (p.name, p.default, p.unit.expectation(), p.help));
+        (p.name, p.help, params.collect())
+    })
+    .collect()
+}
+
 fn params(preset: &Preset) -> Vec<(&'static str, &'static str, String, &'static str)> {
     let params = preset.params();
     let told = params.map(|p| (p.name, p.default, p.unit.expectation(), p.help));

@@ -1,6 +1,6 @@
 //! `compare`: one workload on several stacks, or designs of memory.
 
-use super::designs::{self, Asked};
+use super::designs;
 use super::designs_page;
 use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
@@ -8,6 +8,7 @@ use super::output::{Shown, note};
 use super::rank::Ranked;
 use super::{Answer, file};
 use clap::Args;
+use machine::Asked;
 use report::page;
 use report::record::{COMPARE_SCHEMA, Comparison};
 use report::table;
@@ -123,7 +124,7 @@ impl Compare {
 
     pub(crate) fn run(&self) -> Answer {
         if let Some(designs) = self.designs()? {
-            return self.run_designs(designs);
+            return self.run_designs(&designs);
         }
         if self.profile.is_some() {
             let reason = "only designs of memory have readings of a paper";
@@ -184,7 +185,7 @@ impl Compare {
         }
     }
 
-    fn run_designs(&self, designs: Vec<&str>) -> Answer {
+    fn run_designs(&self, designs: &[&str]) -> Answer {
         let drives_alone = [
             ("--all", self.ranked.all),
             ("--preconditions", self.preconditions.is_some()),
@@ -208,7 +209,7 @@ impl Compare {
             changes: self.choices.changes(),
             seed: self.choices.seed(),
         };
-        let runs = asked.run(super::threads(self.threads))?;
+        let runs = designs::run(asked, super::threads(self.threads))?;
         let json = designs::document(&runs)?;
         self.write_page(&designs_page::page(&runs, &json, &command())?)?;
         designs::answer(&runs, self.shown)

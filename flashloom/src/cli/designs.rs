@@ -5,38 +5,16 @@ use super::accesses;
 use super::failure::Failure;
 use super::output::Shown;
 use super::progress::Programs;
-use machine::{Change, Outcome, Setup, Sweep, Witness, compare};
-use programs::{PRESETS, Workload, published};
+use machine::{Asked, AskedError, MemoryRuns, Outcome, Setup, Sweep, Witness, beside};
+use programs::{PRESETS, published};
 use report::Style;
 use report::table::{Side, listing};
-use serde::Serialize;
-use skybyte::{DESIGNS, Profile};
+use skybyte::DESIGNS;
 use stack::pool;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 use workload::shipped;
-
-/// What runs are compared with, where it is among them; else with the first.
-const BASE: &str = "base-cssd";
-
-/// The document of several designs.
-pub(super) const SCHEMA: &str = "flashloom.memory-runs/1";
-
-/// What designs of memory are asked for.
-pub(super) struct Asked<'a> {
-    pub(super) designs: Vec<&'a str>,
-    pub(super) workload: &'a str,
-    pub(super) profile: &'a str,
-    pub(super) changes: &'a [String],
-    pub(super) seed: u64,
-}
-
-/// The document.
-#[derive(Serialize)]
-struct Runs<'a> {
-    schema: &'static str,
-    runs: &'a [Outcome],
-}
 
 /// All designs, by name.
 pub(super) fn all() -> Vec<&'static str> {
@@ -69,61 +47,39 @@ fn name(told: &str) -> &str {
     told.split(':').next().unwrap_or_default()
 }
 
-impl Asked<'_> {
-    /// Runs the workload on all designs, `threads` at a time, and sets them beside each other.
-    pub(super) fn run(&self, threads: usize) -> Result<Vec<Outcome>, Failure> {
-        let workload = Workload::parse(self.workload)?;
-        let profile = self.profile()?;
-        let mut setups = Vec::new();
-        for design in &self.designs {
-            let mut setup = Setup::new(design, profile, workload.clone(), self.seed)?;
-            for change in self.changes {
-                setup = setup.with(&change.parse::<Change>()?)?;
-            }
-            setups.push(setup);
-        }
-        let mut runs = sweep(&setups, threads)?;
-        compare(&mut runs, base(&self.designs));
-        Ok(runs)
-    }
-
-    fn profile(&self) -> Result<Profile, Failure> {
-        let found = Profile::ALL.into_iter().find(|p| p.name() == self.profile);
-        found.ok_or_else(|| {
-            let known = Profile::ALL.map(Profile::name).join(", ");
-            let found = self.profile;
-            Failure::new(format!(
-                "--profile: expected one of {known}, found {found:?}"
-            ))
-        })
-    }
-}
-
-/// What of `designs` the others are compared with; one alone is compared with nothing.
-fn base<'a>(designs: &[&'a str]) -> &'a str {
-    match designs {
-        [first, _, ..] if !designs.contains(&BASE) => first,
-        _ => BASE,
-    }
+/// Runs what is `asked` for on all designs, `threads` at a time, and sets them beside each
+/// other.
+pub(super) fn run(asked: Asked, threads: usize) -> Result<Vec<Outcome>, Failure> {
+    let setups = asked.setups().map_err(|error| match error {
+        AskedError::Profile { .. } => Failure::new(format!("--profile: {error}")),
+        other => other.into(),
+    })?;
+    let mut runs = sweep(setups, threads)?;
+    beside(&mut runs, asked.designs);
+    Ok(runs)
 }
 
 /// Runs all `setups` on up to `threads` threads; outcomes in their order.
-fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
+fn sweep(setups: Vec<Setup>, threads: usize) -> Result<Vec<Outcome>, Failure> {
     let begin = Instant::now();
     let clock = || begin.elapsed().as_secs_f64();
-    let (sweep, bar) = (Sweep::new(setups), Programs::new(setups.len()));
+    let bar = Programs::new(setups.len());
+    let sweep = Sweep::new(setups);
     let witness = Witness {
         clock: &clock,
-        heard: &|more| bar.executed(more),
+        heard: &|more| {
+            bar.executed(more);
+            ControlFlow::Continue(())
+        },
     };
     let work = |turn| {
         let made = sweep.run(turn, witness);
         let made = made.expect("there are as many turns as setups");
-        let setup = &setups[made.0];
+        let setup = &sweep.setups()[made.0];
         bar.done(setup.design.name, &setup.workload.name());
         made
     };
-    let mut made = pool::each(setups.len(), threads, &work);
+    let mut made = pool::each(sweep.setups().len(), threads, &work);
     bar.finish();
     made.sort_by_key(|&(index, _)| index);
     let outcomes = made.into_iter().map(|(_, outcome)| outcome);
@@ -134,11 +90,7 @@ fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
 
 /// The document of `runs`.
 pub(super) fn document(runs: &[Outcome]) -> serde_json::Result<String> {
-    let document = Runs {
-        schema: SCHEMA,
-        runs,
-    };
-    serde_json::to_string_pretty(&document)
+    serde_json::to_string_pretty(&MemoryRuns::of(runs))
 }
 
 /// `runs` as a document or as tables.

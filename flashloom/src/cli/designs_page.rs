@@ -3,8 +3,8 @@
 //! Invariant: it shows what the document has and nothing else; each cell of its table names
 //! the place.
 
-use super::designs::{SCHEMA, percent, told};
-use machine::{Outcome, Time};
+use super::designs::{percent, told};
+use machine::{MEMORY_RUNS_SCHEMA, Outcome, Time};
 use report::human;
 use report::page::{Line, Sheet, SheetCell, Stacks, sheet};
 use report::plot::Kind;
@@ -137,7 +137,7 @@ pub(super) fn page(runs: &[Outcome], json: &str, command: &str) -> serde_json::R
             ("Memory", vec![accesses(runs), lines(runs)]),
             ("Flash", vec![read(runs), programmed(runs)]),
         ],
-        schema: SCHEMA,
+        schema: MEMORY_RUNS_SCHEMA,
         seed: first.map_or(1, |run| run.seed),
         json,
     };

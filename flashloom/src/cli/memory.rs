@@ -1,10 +1,10 @@
 //! `memory`: a program on a memory system with a CXL-SSD.
 
 use super::Answer;
-use super::designs::{self, Asked, percent, told};
+use super::designs::{self, percent, told};
 use super::output::Shown;
 use clap::Args;
-use machine::Outcome;
+use machine::{Asked, Outcome};
 use report::Style;
 use report::human::NOTHING;
 use report::table::facts;
@@ -58,18 +58,18 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn run(&self) -> Answer {
         let named = self.designs.iter().map(String::as_str);
+        let designs: Vec<&str> = match self.all {
+            true => designs::all(),
+            false => named.collect(),
+        };
         let asked = Asked {
-            designs: if self.all {
-                designs::all()
-            } else {
-                named.collect()
-            },
+            designs: &designs,
             workload: &self.workload,
             profile: &self.profile,
             changes: &self.changes,
             seed: self.seed,
         };
-        let runs = asked.run(super::threads(self.threads))?;
+        let runs = designs::run(asked, super::threads(self.threads))?;
         match runs.as_slice() {
             [run] if self.shown.json => Ok(serde_json::to_string_pretty(run)? + "\n"),
             [run] => Ok(page(run, Shown::style())),

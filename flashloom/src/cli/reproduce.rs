@@ -147,7 +147,7 @@ impl Prepared {
             Self::Memory(prepared) => {
                 let setups = missing.iter().map(|&index| prepared.setups[index].clone());
                 let setups: Vec<Setup> = setups.collect();
-                let sweep = Sweep::new(&setups);
+                let sweep = Sweep::new(setups);
                 let make = |turn| {
                     let made = sweep.run(turn, Witness::NOBODY);
                     let (which, outcome) = made.expect("a turn for each setup");

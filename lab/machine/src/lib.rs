@@ -10,6 +10,7 @@
 //!
 //! It must not know the command line, and how a report looks.
 
+mod beside;
 mod outcome;
 pub mod reproduce;
 
@@ -18,6 +19,7 @@ mod setup;
 mod size;
 mod sweep;
 
+pub use beside::{Asked, AskedError, MEMORY_RUNS_SCHEMA, MemoryRuns, beside};
 pub use outcome::{
     Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time, compare,
 };

@@ -6,6 +6,8 @@ use memsys::{Far, Machine, Op, PlainDram, Program, TakeAll, TimeOnly};
 use programs::WorkloadError;
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DeviceMedia, Metrics as DeviceMetrics};
+use std::cell::Cell;
+use std::ops::ControlFlow;
 use units::{Bytes, Ns};
 
 /// A run that can not be made.
@@ -48,6 +50,9 @@ pub enum RunError {
     /// The run came to no end.
     #[error(transparent)]
     Run(#[from] memsys::RunError),
+    /// Its witness has ended it.
+    #[error("stopped before its end")]
+    Stopped,
 }
 
 /// Who looks at runs from outside; what comes out is the same whoever does.
@@ -55,15 +60,16 @@ pub enum RunError {
 pub struct Witness<'a> {
     /// Tells seconds of wall time, from any beginning.
     pub clock: &'a (dyn Fn() -> f64 + Sync),
-    /// Hears of so many more instructions, [`Witness::STEP`] or a few more at a time.
-    pub heard: &'a (dyn Fn(u64) + Sync),
+    /// Hears of so many more instructions, [`Witness::STEP`] or a few more at a time, and may
+    /// end the run.
+    pub heard: &'a (dyn Fn(u64) -> ControlFlow<()> + Sync),
 }
 
 impl Witness<'static> {
     /// Nobody, to whom all takes no time.
     pub const NOBODY: Self = Self {
         clock: &|| 0.0,
-        heard: &|_| {},
+        heard: &|_| ControlFlow::Continue(()),
     };
 }
 
@@ -98,12 +104,18 @@ pub fn run_program(
     witness: Witness,
 ) -> Result<Outcome, RunError> {
     let begin = (witness.clock)();
+    let stopped = Cell::new(false);
     let program = Watched {
         program,
         heard: witness.heard,
         unsaid: 0,
+        stopped: &stopped,
     };
-    let outcome = run_watched(setup, program)?;
+    let outcome = run_watched(setup, program);
+    if stopped.get() {
+        return Err(RunError::Stopped);
+    }
+    let outcome = outcome?;
     let wall_time_s = (witness.clock)() - begin;
     Ok(Outcome {
         wall_time_s,
@@ -168,9 +180,11 @@ fn measure<F: Far>(
 /// A program of which only the seam is known, and what it has executed.
 struct Watched<'a> {
     program: Box<dyn Program>,
-    heard: &'a (dyn Fn(u64) + Sync),
+    heard: &'a (dyn Fn(u64) -> ControlFlow<()> + Sync),
     /// Instructions of which nobody has heard.
     unsaid: u64,
+    /// Nothing is to be executed any more.
+    stopped: &'a Cell<bool>,
 }
 
 impl Program for Watched<'_> {
@@ -187,12 +201,14 @@ impl Program for Watched<'_> {
         let more = self.program.next(thread, ops);
         self.unsaid += ops[before..].iter().map(Op::instructions).sum::<u64>();
         if self.unsaid >= Witness::STEP {
-            (self.heard)(std::mem::take(&mut self.unsaid));
+            let goes_on = (self.heard)(std::mem::take(&mut self.unsaid));
+            self.stopped.set(goes_on.is_break());
         }
-        more
+        more && !self.stopped.get()
     }
 
     fn failure(&self) -> Option<String> {
-        self.program.failure()
+        let stopped = || self.stopped.get().then(|| RunError::Stopped.to_string());
+        self.program.failure().or_else(stopped)
     }
 }

@@ -14,8 +14,8 @@ use sim::Seed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Setups that are run in any order, on any threads.
-pub struct Sweep<'a> {
-    setups: &'a [Setup],
+pub struct Sweep {
+    setups: Vec<Setup>,
     /// The setups, those with one program after another, each with its group.
     order: Vec<(usize, usize)>,
     groups: Vec<Mutex<Group>>,
@@ -31,10 +31,10 @@ struct Group {
     refused: bool,
 }
 
-impl<'a> Sweep<'a> {
+impl Sweep {
     /// Runs of all `setups`.
     #[must_use]
-    pub fn new(setups: &'a [Setup]) -> Self {
+    pub fn new(setups: Vec<Setup>) -> Self {
         let mut firsts: Vec<&Setup> = Vec::new();
         let mut order = Vec::new();
         for (index, setup) in setups.iter().enumerate() {
@@ -55,10 +55,16 @@ impl<'a> Sweep<'a> {
             })
         };
         Self {
-            setups,
             groups: (0..firsts.len()).map(group).collect(),
             order,
+            setups,
         }
+    }
+
+    /// What is run, in the order in which it was given.
+    #[must_use]
+    pub fn setups(&self) -> &[Setup] {
+        &self.setups
     }
 
     /// Makes run number `turn` of the sweep: which setup it was, and what came out. None

@@ -1,8 +1,9 @@
 //! What designs do with one small workload.
 
-use machine::{Change, Outcome, Setup, Sweep, Witness, compare, run};
+use machine::{Change, Outcome, RunError, Setup, Sweep, Witness, compare, run};
 use programs::Workload;
 use skybyte::{DESIGNS, Profile};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use units::Ns;
 
@@ -141,7 +142,7 @@ fn runs_that_share_a_program_are_what_each_is_alone() {
         // Too long for a tape.
         setup("dram-only", "ycsb:footprint=1MiB,section=whole,ops=100", 1),
     ];
-    let sweep = Sweep::new(&setups);
+    let sweep = Sweep::new(setups.to_vec());
     let mut found: Vec<Option<Outcome>> = vec![None; setups.len()];
     for turn in 0.. {
         let Some((index, outcome)) = sweep.run(turn, Witness::NOBODY) else {
@@ -164,6 +165,7 @@ fn a_witness_hears_of_all_but_the_last_instructions_and_changes_nothing() {
             assert!(more >= Witness::STEP);
             heard.fetch_add(more, Relaxed);
             words.fetch_add(1, Relaxed);
+            ControlFlow::Continue(())
         },
         ..Witness::NOBODY
     };
@@ -177,6 +179,25 @@ fn a_witness_hears_of_all_but_the_last_instructions_and_changes_nothing() {
     );
     assert!(words.into_inner() > 1);
     assert_eq!(seen, run(&setup, Witness::NOBODY).unwrap());
+}
+
+#[test]
+fn a_witness_ends_a_run() {
+    let workload = Workload::parse("bfs:footprint=4MiB,section=3000000,threads=2").unwrap();
+    for design in ["dram-only", "skybyte-full"] {
+        let setup = Setup::new(design, Profile::Default, workload.clone(), 1).unwrap();
+        let words = AtomicU64::new(0);
+        let witness = Witness {
+            heard: &|_| {
+                words.fetch_add(1, Relaxed);
+                ControlFlow::Break(())
+            },
+            ..Witness::NOBODY
+        };
+        let why = run(&setup, witness).unwrap_err();
+        assert!(matches!(why, RunError::Stopped), "{why}");
+        assert_eq!(words.into_inner(), 1, "nothing is executed after that");
+    }
 }
 
 #[test]

@@ -1,0 +1,49 @@
+"""Programs on memory systems with a CXL-SSD."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional, Union
+
+from . import _native
+from .names import designs as all_designs
+from .plans import assignments
+from .records import MemoryRun, MemoryRuns
+from .running import on_threads
+
+
+def memory(
+    workload: str,
+    designs: Union[str, Sequence[str], None] = None,
+    *,
+    profile: str = "default",
+    seed: int = 1,
+    knobs: Optional[Mapping[str, Any]] = None,
+    threads: Optional[int] = None,
+    heard: Optional[Callable[[int], object]] = None,
+) -> MemoryRuns:
+    """What ``flashloom memory`` measures: one program on one design, on several, or on all.
+
+    ``profile`` is the reading of the paper, and ``knobs`` change all designs, such as
+    ``{"device.hints.threshold": "4us"}``. ``threads`` runs are made at a time, one a core if
+    nothing is said. ``heard`` is called from time to time with the instructions that all of
+    them have executed; what it raises ends them.
+    """
+    if designs is None:
+        designs = [design.name for design in all_designs()]
+    names = [designs] if isinstance(designs, str) else [str(design) for design in designs]
+    changes = assignments(knobs or {})
+    sweep = _native.Designs(names, str(workload), profile, changes, seed)
+
+    def carry_out(turn: int, listener: Callable[..., object]) -> tuple[int, float]:
+        begin = time.perf_counter()
+        place = sweep.run(turn, listener)
+        return place, time.perf_counter() - begin
+
+    took = dict(on_threads(range(len(sweep)), carry_out, threads, heard))
+    records = json.loads(sweep.document())["runs"]
+    return MemoryRuns(
+        MemoryRun({**record, "wall_time_s": took[place]}) for place, record in enumerate(records)
+    )

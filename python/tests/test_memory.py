@@ -1,0 +1,98 @@
+"""Programs on memory systems give what the command line gives."""
+
+import json
+
+import matplotlib
+import pytest
+from conftest import records, steady
+
+import flashloom as fl
+
+matplotlib.use("Agg")
+
+WORKLOAD = "synthetic:threads=2,footprint=4MiB,section=20000"
+DESIGNS = ["skybyte-full", "base-cssd", "dram-only"]
+KNOBS = {"machine.os.switch": "1300ns", "past": "fresh"}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return fl.memory(WORKLOAD, DESIGNS, seed=3, knobs=KNOBS, threads=2)
+
+
+def test_designs_are_those_of_the_command_line(command_line, runs):
+    knobs = [word for knob in KNOBS.items() for word in ("--set", "=".join(knob))]
+    line = ["memory", ",".join(DESIGNS), "--workload", WORKLOAD, "--seed", "3", *knobs]
+    assert [steady(run) for run in runs] == records(command_line(*line, "--json"))
+    assert [run["design"] for run in runs] == DESIGNS
+    assert runs[1]["speed_up"] == 1 and runs[0]["versus"] == "base-cssd"
+    assert runs[0]["wall_time_s"] > 0
+
+
+def test_one_alone_and_all_are_those_of_the_command_line(command_line):
+    line = ["--workload", WORKLOAD, "--profile", "artifact", "--json"]
+    alone = fl.memory(WORKLOAD, "skybyte-w", profile="artifact")
+    assert [steady(alone[0])] == records(command_line("memory", "skybyte-w", *line))
+    everything = fl.memory(WORKLOAD, profile="artifact")
+    assert [steady(run) for run in everything] == records(command_line("memory", "--all", *line))
+    assert [run.name for run in everything] == [design.name for design in fl.designs()]
+
+
+def test_frames_and_plots_hold_what_is_in_the_records(runs):
+    frame = runs.to_pandas()
+    assert list(frame.columns[:5]) == ["design", "workload", "profile", "threads", "seed"]
+    assert list(frame["amat.mean_ns"]) == [run["amat"]["mean_ns"] for run in runs]
+    assert list(frame["speed_up"]) == [run["speed_up"] for run in runs]
+    assert runs.to_arrow().column("design").to_pylist() == DESIGNS
+    bars = runs.plot("amat.mean_ns")
+    assert [bar.get_width() for bar in bars.patches] == list(frame["amat.mean_ns"])
+    with pytest.raises(fl.Error, match="nonsense: no run has this number"):
+        runs.plot("nonsense")
+
+
+def test_documents_are_read_again(tmp_path, command_line, runs):
+    path = tmp_path / "runs.json"
+    path.write_text(runs.to_json())
+    assert list(fl.load(path)) == list(runs)
+    path.write_text(runs[0].to_json())
+    assert list(fl.load(path)) == [runs[0]]
+    line = ["memory", "dram-only", "--workload", WORKLOAD, "--json"]
+    path.write_text(command_line(*line)[1])
+    assert fl.load(path)[0]["design"] == "dram-only"
+
+
+def test_what_cannot_be_is_the_sentence_of_the_command_line(command_line):
+    for design, workload, more, ours in [
+        ("skybyte-ful", WORKLOAD, [], {}),
+        ("dram-only", "bsf", [], {}),
+        ("dram-only", WORKLOAD, ["--set", "machine.nothing=1"], {"knobs": {"machine.nothing": 1}}),
+        ("dram-only", WORKLOAD, ["--profile", "other"], {"profile": "other"}),
+    ]:
+        status, _, notes = command_line("memory", design, "--workload", workload, *more)
+        assert status == 2
+        with pytest.raises(fl.Error) as refused:
+            fl.memory(workload, design, **ours)
+        assert str(refused.value) in notes
+
+
+def test_a_listener_hears_and_stops_runs():
+    long = "synthetic:threads=2,footprint=4MiB,section=3000000"
+    heard = []
+    run = fl.memory(long, "dram-only", heard=heard.append)[0]
+    assert heard == sorted(heard) and run["instructions"] > heard[-1] > heard[0] > 0
+
+    class Enough(Exception):
+        pass
+
+    def stop(_executed):
+        raise Enough
+
+    with pytest.raises(Enough):
+        fl.memory(long, ["dram-only", "base-cssd"], heard=stop)
+
+
+def test_programs_can_be_named():
+    named = {program.name: program for program in fl.programs()}
+    assert {"bfs", "ycsb"} <= set(named)
+    assert "footprint" in [param.name for param in named["bfs"].params]
+    assert json.loads(fl.memory(WORKLOAD, "dram-only").to_json())["runs"]
