@@ -28,8 +28,10 @@ def memory(
 
     ``profile`` is the reading of the paper, and ``knobs`` change all designs, such as
     ``{"device.hints.threshold": "4us"}``. ``threads`` runs are made at a time, one a core if
-    nothing is said. ``heard`` is called from time to time with the instructions that all of
-    them have executed; what it raises ends them.
+    nothing is said. ``heard`` is called from time to time, by the threads of the runs, with the
+    instructions that all of them have executed, those that warm up among them; what it raises
+    ends them all. The wall time of a run has in it what its program does before its section, if
+    no other run has done that.
     """
     if designs is None:
         designs = [design.name for design in all_designs()]

@@ -1,4 +1,4 @@
-"""What can be named: stacks, drives, workloads, metrics."""
+"""What can be named: stacks, drives, designs of memory, workloads and programs, metrics."""
 
 from __future__ import annotations
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
+from typing import Any, TypeVar, Union, overload
 
 from ._native import Error
 from .extras import extra
 from .names import metrics
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 RUN = "flashloom.run/1"
 COMPARISON = "flashloom.compare/1"
@@ -133,8 +130,8 @@ class Table(Sequence[Some]):
     @overload
     def __getitem__(self, index: int) -> Some: ...
     @overload
-    def __getitem__(self, index: slice) -> Self: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Some, Self]:
+    def __getitem__(self, index: slice) -> Table[Some]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Some, Table[Some]]:
         if isinstance(index, slice):
             return type(self)(self.runs[index])
         return self.runs[index]
@@ -216,7 +213,8 @@ class MemoryRuns(Table[MemoryRun]):
 
 
 def load(path: Union[str, os.PathLike[str]]) -> Union[Runs, MemoryRuns]:
-    """The records of a document that a run, a comparison or a sweep has written."""
+    """The records of a document that a run, a comparison, a sweep or programs for memory have
+    written."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any, Optional, TypeVar, Union
 
 from . import _native
@@ -62,24 +62,35 @@ def on_threads(
     heard: Optional[Callable[..., object]] = None,
 ) -> list[Made]:
     """What ``work`` makes of each piece and of a listener, which passes what it hears on to
-    ``heard`` until one of them fails."""
+    ``heard``; what that raises ends them all."""
     stopped = threading.Event()
 
     def listener(*told: int) -> None:
         if stopped.is_set():
             raise KeyboardInterrupt
-        if heard is not None:
+        if heard is None:
+            return
+        try:
             heard(*told)
+        except BaseException:
+            stopped.set()
+            raise
 
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         runs = [pool.submit(work, piece, listener) for piece in pieces]
         try:
-            return [run.result() for run in runs]
+            return results(runs)
         except BaseException:
             # Those under way end at the next call of their listener, the others never begin.
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def results(runs: list[Future[Made]]) -> list[Made]:
+    """What came out of each, or what the first that failed has raised."""
+    failed = next((run for run in as_completed(runs) if run.exception() is not None), None)
+    return [run.result() for run in ([failed] if failed else runs)]
 
 
 def carry_out(plan: Plan, heard: Optional[Heard] = None) -> Run:

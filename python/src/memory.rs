@@ -32,6 +32,7 @@ impl Designs {
         reason = "what comes from Python is converted, and owned"
     )]
     fn new(
+        py: Python<'_>,
         designs: Vec<String>,
         workload: &str,
         profile: &str,
@@ -47,7 +48,7 @@ impl Designs {
             seed,
         };
         Ok(Self {
-            sweep: Sweep::new(asked.setups().map_err(refused)?),
+            sweep: Sweep::new(py.detach(|| asked.setups()).map_err(refused)?),
             executed: AtomicU64::new(0),
             outcomes: Mutex::default(),
         })

@@ -299,9 +299,10 @@ mod tests {
     fn one_that_does_not_end_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("hangs");
-        std::fs::write(&file, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        std::fs::write(&file, "#!/bin/sh\necho said; exec sleep 1000\n").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o700)).unwrap();
-        let programs = vec![program("hangs", file.to_str().unwrap(), "/")];
-        assert_eq!(run_all(programs, &[], Duration::ZERO), ["hangs"]);
+        let hangs = program("hangs", file.to_str().unwrap(), "/");
+        let (status, said) = output_of(&hangs, &[], Duration::from_secs(1)).unwrap();
+        assert_eq!((status, said.as_str()), (None, "said\n"));
     }
 }

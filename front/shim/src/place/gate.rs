@@ -13,6 +13,7 @@ use super::image;
 use crate::preload::{raw, start};
 use crate::sys;
 use core::cell::Cell;
+use libc::pid_t;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Places at which threads are counted.
@@ -170,25 +171,27 @@ pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// No other thread of this process is within: they were those of its parent.
-pub(super) fn is_alone() {
+/// Nobody is counted who was on the way in or out when this process was forked.
+fn forgets_others() {
     for place in &WITHIN {
         place.0.store(0, Ordering::SeqCst);
     }
+}
+
+/// No other thread of this process is within: they were those of its parent.
+pub(super) fn is_alone() {
+    forgets_others();
     own().store(u32::from(is_inside()), Ordering::SeqCst);
     CLOSED.store(0, Ordering::SeqCst);
 }
 
-/// Does `work` while no other thread is within, nor comes in before [`PATIENCE`] is over. None
-/// within: that is a handler, and whom it has come upon holds what `work` would wait for.
-pub(super) fn still<T>(work: impl FnOnce() -> T) -> Option<T> {
+/// Forks by `work` while no other thread is within, nor comes in before [`PATIENCE`] is over.
+/// Not to be called within: what a handler has come upon holds what `work` would wait for.
+pub(super) fn still(work: impl FnOnce() -> pid_t) -> pid_t {
     let _signals = Signals::hold();
-    if is_inside() {
-        return None;
-    }
     // A handler that comes upon this thread from now on is told that it is in here, and so is
     // what the program does when it forks.
-    DEPTH.set(1);
+    DEPTH.set(DEPTH.get() + 1);
     while CLOSED
         .compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed)
         .is_err()
@@ -201,11 +204,14 @@ pub(super) fn still<T>(work: impl FnOnce() -> T) -> Option<T> {
     {
         sys::yields();
     }
-    let done = work();
+    let child = work();
+    if child == 0 {
+        forgets_others();
+    }
     CLOSED.store(0, Ordering::SeqCst);
     sys::wake(&CLOSED);
-    DEPTH.set(0);
-    Some(done)
+    DEPTH.set(DEPTH.get() - 1);
+    child
 }
 
 #[cfg(test)]
@@ -237,13 +243,13 @@ mod tests {
                 });
             }
             for _ in 0..200 {
-                let done = still(|| {
+                still(|| {
                     for _ in 0..20 {
                         assert_eq!(inside.load(Ordering::SeqCst), 0);
                     }
                     assert!(is_inside(), "what is done there is told so");
+                    1
                 });
-                assert!(done.is_some());
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -286,7 +292,7 @@ mod tests {
             }
             scope.spawn(move || {
                 for _ in 0..3000 {
-                    still(|| ());
+                    still(|| 1);
                 }
                 ends.send(()).unwrap();
             });
@@ -303,10 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_within_cannot_have_all_still() {
+    fn a_child_counts_nobody_who_is_not_there() {
         let _alone = alone();
-        let _within = enter();
-        assert!(still(|| ()).is_none());
+        WITHIN[PLACES - 1].0.store(0, Ordering::SeqCst);
+        still(|| {
+            // Somebody is on the way out as the process is copied.
+            WITHIN[PLACES - 1].0.store(1, Ordering::SeqCst);
+            0
+        });
+        still(|| 1);
     }
 
     #[test]
@@ -322,13 +333,13 @@ mod tests {
                 came.store(true, Ordering::SeqCst);
             });
             // As a fork does that needs a lock which the other one has.
-            let done = still(|| {
+            still(|| {
                 while !came.load(Ordering::SeqCst) {
                     sys::yields();
                 }
+                1
             });
-            assert!(done.is_some());
         });
-        still(|| ()).expect("it is open again");
+        assert_eq!(CLOSED.load(Ordering::SeqCst), 0, "it is open again");
     }
 }

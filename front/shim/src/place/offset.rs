@@ -56,12 +56,14 @@ impl Offset {
         self.shares(fd, &self.hold());
     }
 
-    /// The same, unless somebody holds it.
-    pub(super) fn share_if_free(&self, fd: c_int) {
-        if let Ok(own) = self.own.try_lock() {
-            let shared = self.shared.load(Ordering::Relaxed);
-            self.shares(fd, &Held { own, shared });
-        }
+    /// The same, unless somebody holds it; whether it was done.
+    pub(super) fn share_if_free(&self, fd: c_int) -> bool {
+        let Ok(own) = self.own.try_lock() else {
+            return false;
+        };
+        let shared = self.shared.load(Ordering::Relaxed);
+        self.shares(fd, &Held { own, shared });
+        true
     }
 
     fn shares(&self, fd: c_int, held: &Held<'_>) {

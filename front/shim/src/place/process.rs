@@ -6,9 +6,9 @@
 use super::demote::refused;
 use super::gate::quiet;
 use super::start::State;
-use super::volume::Volume;
+use super::streams::List;
 use super::{gate, image, start, table};
-use crate::preload::next::{Next, hooks};
+use crate::preload::next::{Next, Refusal, hooks};
 use crate::preload::raw;
 use crate::sys;
 use core::ffi::{c_char, c_int, c_void};
@@ -16,48 +16,44 @@ use core::ptr::null_mut;
 use libc::{FILE, pid_t};
 
 /// Forks. The child's way is made before, so that a file which has no name any more is
-/// open in one of both at any time. A handler that has come upon a call on a placed file, which
-/// holds what the fork would wait for, may try again.
+/// open in one of both at any time.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
+    // A handler that has come upon a call, which holds what the fork would wait for, may try
+    // again.
+    if gate::is_inside() && start::opened().is_some() {
+        return refused(libc::EAGAIN);
+    }
     if image::is_unseen() {
         raw::keeping_errno(|| quiet(start::volume));
     }
-    let child = match start::opened() {
-        None => next(),
-        Some(volume) => {
-            let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
-            let child = forks_with(volume, &mut heir, next);
-            raw::keeping_errno(|| drop(heir));
-            child.unwrap_or_else(|| refused(libc::EAGAIN))
+    let Some(volume) = start::opened() else {
+        let child = next();
+        if child == 0 {
+            gate::is_alone();
         }
+        return child;
     };
-    if child == 0 {
-        // Whoever was on the way in or out of the library is not here.
-        gate::is_alone();
-    }
-    child
-}
-
-/// The fork of a process that has `volume`, which `heir` is given to; none by a handler that has
-/// come upon a call.
-fn forks_with(
-    volume: &'static Volume,
-    heir: &mut Option<Volume>,
-    next: impl FnOnce() -> pid_t,
-) -> Option<pid_t> {
+    let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
     let parent = core::ptr::from_ref(volume).cast_mut();
+    let streams = List::locked();
     // No other thread is within a lock that the child will need.
-    gate::still(|| {
-        table::unchanged(|| {
-            let child = next();
-            if child != 0 {
-                return (child, None);
-            }
+    let child = gate::still(|| {
+        table::share_all();
+        let child = next();
+        if child == 0 {
             raw::keeping_errno(|| start::inherit(heir.take()));
             let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
-            (child, Some([parent, own]))
-        })
-    })
+            table::inherited(parent, own);
+        }
+        child
+    });
+    if child == 0 {
+        streams.forget();
+    } else {
+        drop(streams);
+    }
+    raw::keeping_errno(|| drop(heir));
+    child
 }
 
 /// In a child that begins with other files in the places of the first three than its parent
@@ -72,12 +68,22 @@ fn anew(child: pid_t, others: bool) -> pid_t {
 type Strings = *const *const c_char;
 
 /// Another program is about to have what this one has open; `all` of it, or what is not
-/// closed when a program begins.
-fn passes_on(all: bool) {
-    if start::state() == State::Zones {
-        let upon_a_call = gate::is_inside();
-        let kept = |fd| all || !sys::closes_on_exec(fd);
-        raw::keeping_errno(|| quiet(|| table::passes_on(kept, upon_a_call)));
+/// closed when a program begins. Whether it may: not if this is done by a handler that has come
+/// upon a call which holds an offset.
+fn passes_on(all: bool) -> bool {
+    if start::state() != State::Zones {
+        return true;
+    }
+    let upon_a_call = gate::is_inside();
+    let kept = |fd| all || !sys::closes_on_exec(fd);
+    raw::keeping_errno(|| quiet(|| table::passes_on(kept, upon_a_call)))
+}
+
+/// Begins another program by `next`, if it may.
+fn begins<R: Refusal>(all: bool, next: impl FnOnce() -> R) -> R {
+    match passes_on(all) {
+        true => next(),
+        false => refused(libc::EAGAIN),
     }
 }
 
@@ -143,9 +149,9 @@ macro_rules! passing {
 }
 
 passing! {
-    (passes_on(false)) execl next_execl
-    (passes_on(false)) execlp next_execlp
-    (passes_on(false)) execle next_execle
+    ({ passes_on(false); }) execl next_execl
+    ({ passes_on(false); }) execlp next_execlp
+    ({ passes_on(false); }) execle next_execle
     (gate::jumps()) setjmp next_setjmp
     (gate::jumps()) _setjmp next_underscore_setjmp
     (gate::jumps()) __sigsetjmp next_sigsetjmp
@@ -168,29 +174,24 @@ hooks! {
     fn [execve](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
         |next| {
             let _ = (program, arguments, environment);
-            passes_on(false);
-            next()
+            begins(false, next)
         };
     fn [execv](program: *const c_char, arguments: Strings) -> c_int, |next| {
         let _ = (program, arguments);
-        passes_on(false);
-        next()
+        begins(false, next)
     };
     fn [execvp](program: *const c_char, arguments: Strings) -> c_int, |next| {
         let _ = (program, arguments);
-        passes_on(false);
-        next()
+        begins(false, next)
     };
     fn [execvpe](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
         |next| {
             let _ = (program, arguments, environment);
-            passes_on(false);
-            next()
+            begins(false, next)
         };
     fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int, |next| {
         let _ = (fd, arguments, environment);
-        passes_on(false);
-        next()
+        begins(false, next)
     };
     // What is closed when a program begins may be copied for it before.
     fn [posix_spawn posix_spawnp](
@@ -198,18 +199,15 @@ hooks! {
         arguments: Strings, environment: Strings
     ) -> c_int, |next| {
         let _ = (pid, program, actions, how, arguments, environment);
-        passes_on(true);
-        next()
+        if passes_on(true) { next() } else { libc::EAGAIN }
     };
     fn [system](command: *const c_char) -> c_int, |next| {
         let _ = command;
-        passes_on(false);
-        next()
+        begins(false, next)
     };
     fn [popen](command: *const c_char, mode: *const c_char) -> *mut FILE, |next| {
         let _ = (command, mode);
-        passes_on(false);
-        next()
+        begins(false, next)
     };
     fn [fork]() -> pid_t, |next| forks(next);
     // These fork within the C library.

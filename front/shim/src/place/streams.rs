@@ -8,7 +8,7 @@
 use super::demote::{demote_at, placed, refused};
 use super::gate::quiet;
 use super::{open, start};
-use crate::preload::next::hooks;
+use crate::preload::next::{Next, hooks};
 use crate::preload::raw::{self, bytes};
 use crate::preload::stdio::{self, Entry};
 use crate::sys;
@@ -48,6 +48,53 @@ extern "C" fn constructor() {
         let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
         SEEN.store(seen, Ordering::Release);
     });
+}
+
+static ALONE: Next = Next::new(b"__libc_single_threaded\0");
+static LOCK: Next = Next::new(b"_IO_list_lock\0");
+static UNLOCK: Next = Next::new(b"_IO_list_unlock\0");
+
+/// The lock of the list of streams, for as long as this is there and where the C library tells.
+/// Its fork takes that if there are other threads, and who flushes all streams has it while he
+/// writes: so it is to be had before anything that writes wait for.
+pub(super) struct List {
+    unlock: Option<unsafe extern "C" fn()>,
+}
+
+impl List {
+    pub(super) fn locked() -> Self {
+        let alone = ALONE.get().cast::<c_char>();
+        let (lock, unlock) = (LOCK.get(), UNLOCK.get());
+        let missing = [alone.cast(), lock, unlock].iter().any(|it| it.is_null());
+        // SAFETY: glibc has this variable of one byte since 2.32, and it does not move.
+        if missing || unsafe { alone.read_volatile() } != 0 {
+            return Self { unlock: None };
+        }
+        type Work = unsafe extern "C" fn();
+        // SAFETY: glibc's functions of these names take and give nothing, and one thread may
+        // have the lock many times.
+        unsafe {
+            core::mem::transmute::<*mut c_void, Work>(lock)();
+            let unlock = core::mem::transmute::<*mut c_void, Work>(unlock);
+            Self {
+                unlock: Some(unlock),
+            }
+        }
+    }
+
+    /// This is a child, in which the C library has made the lock anew.
+    pub(super) fn forget(mut self) {
+        self.unlock = None;
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        if let Some(unlock) = self.unlock {
+            // SAFETY: this thread has the lock.
+            unsafe { unlock() };
+        }
+    }
 }
 
 /// # Safety

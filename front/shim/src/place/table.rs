@@ -149,6 +149,7 @@ pub(super) fn is_unknown(fd: c_int) -> bool {
 }
 
 fn find(fd: c_int) -> Option<Arc<Open>> {
+    let _within = gate::enter();
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
     files.get(&fd).cloned()
 }
@@ -185,6 +186,7 @@ pub(super) fn is_beyond(fd: c_int) -> bool {
 }
 
 pub(super) fn place(fd: c_int, open: Arc<Open>) {
+    let _within = gate::enter();
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
     if files.insert(fd, open).is_none() {
         COUNT.fetch_add(1, Ordering::Relaxed);
@@ -198,52 +200,46 @@ pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
     if was != PLACED {
         return None;
     }
+    let _within = gate::enter();
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
     let open = files.remove(&fd)?;
     COUNT.fetch_sub(1, Ordering::Relaxed);
     Some(open)
 }
 
-/// Forks by `work` while nobody changes what is placed. In the child, which `work` says it
-/// is by the volumes of both, what was open there is open here.
-pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>)) -> T {
-    let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    for (fd, open) in &*files {
-        open.offset.share(*fd);
+/// All offsets are the kernel's from now on.
+pub(super) fn share_all() {
+    for (fd, open) in all() {
+        open.offset.share(fd);
     }
-    let (done, volumes) = work();
-    if let Some([parent, child]) = volumes {
-        for open in files.values() {
-            open.inherited(parent, child);
-        }
+}
+
+/// In a child: what was open in the volume of its parent is open in its own.
+pub(super) fn inherited(parent: *mut Volume, own: *mut Volume) {
+    for (_, open) in all() {
+        open.inherited(parent, own);
     }
-    done
 }
 
 /// What was open in the volume of a process from which this one was forked is open in none.
 pub(super) fn begins_anew(parent: *mut Volume) {
-    for (_, open) in all() {
-        open.inherited(parent, core::ptr::null_mut());
-    }
+    inherited(parent, core::ptr::null_mut());
 }
 
-/// A program is about to begin that has those of what is open here that are `kept`. If that is
-/// done by a handler that has come `upon_a_call`, the offset which that holds is not passed on.
-pub(super) fn passes_on(kept: impl Fn(c_int) -> bool, upon_a_call: bool) {
-    if upon_a_call {
-        let files = FILES.try_read();
-        for (fd, open) in files.iter().flat_map(|files| files.iter()) {
-            if kept(*fd) {
-                open.offset.share_if_free(*fd);
-            }
-        }
-        return;
+/// A program is about to begin that has those of what is open here that are `kept`. Whether
+/// all offsets are passed on: one may be held by a call upon which this has come, if it has come
+/// `upon_a_call`.
+pub(super) fn passes_on(kept: impl Fn(c_int) -> bool, upon_a_call: bool) -> bool {
+    if !upon_a_call {
+        let all = all().into_iter().filter(|(fd, _)| kept(*fd));
+        all.for_each(|(fd, open)| open.offset.share(fd));
+        return true;
     }
-    for (fd, open) in all() {
-        if kept(fd) {
-            open.offset.share(fd);
-        }
-    }
+    let Ok(files) = FILES.try_read() else {
+        return false;
+    };
+    let mut all = files.iter().filter(|(fd, _)| kept(**fd));
+    all.all(|(fd, open)| open.offset.share_if_free(*fd))
 }
 
 /// Whether anything is placed.
@@ -256,6 +252,7 @@ pub(super) fn all() -> Vec<(c_int, Arc<Open>)> {
     if !has_any() {
         return Vec::new();
     }
+    let _within = gate::enter();
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
     files
         .iter()

@@ -1,5 +1,5 @@
-// A timer's handler forks and starts programs upon writes, which go on. A fork that comes upon
-// a call on a placed file may be told to try again.
+// A timer's handler forks and starts programs upon writes and reads, which go on. One that comes
+// upon a call on a placed file may be told to try again.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,10 @@ static volatile sig_atomic_t ticks, bad;
 
 static void waits(pid_t child) {
     int status;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) bad = 2;
-    if (status != 0) bad = 3;
+    pid_t done;
+    while ((done = waitpid(child, &status, 0)) < 0 && errno == EINTR) {}
+    if (done != child) bad = 2;
+    else if (status != 0) bad = 3;
 }
 
 static void tick(int signal) {
@@ -28,7 +29,9 @@ static void tick(int signal) {
     pid_t child;
     if (ticks % 4 == 3) {
         char *words[] = {"true", NULL}, *none[] = {NULL};
-        if (posix_spawn(&child, "/bin/true", NULL, NULL, words, none) == 0) waits(child);
+        int error = posix_spawn(&child, "/bin/true", NULL, NULL, words, none);
+        if (error == 0) waits(child);
+        else if (error != EAGAIN) bad = 6;
     } else {
         child = fork();
         if (child == 0) _exit(0);
@@ -49,7 +52,7 @@ int main(void) {
     setitimer(ITIMER_REAL, &often, NULL);
     long written = 0;
     while (ticks < TICKS) {
-        if (write(fd, data, SIZE) != SIZE) bad = 4;
+        if (write(fd, data, SIZE) != SIZE || pread(fd, data, SIZE, written * SIZE) != SIZE) bad = 4;
         if (++written % 300 == 0 && (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)) bad = 5;
         written %= 300;
     }

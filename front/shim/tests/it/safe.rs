@@ -182,6 +182,11 @@ fn a_handler_may_fork_upon_a_placed_write() {
 }
 
 #[test]
+fn a_fork_and_who_flushes_all_streams_do_not_wait_for_each_other() {
+    same(&Place::new(), include_str!("streams.c"), "streams");
+}
+
+#[test]
 fn a_child_of_whom_nobody_saw_the_fork_asks_for_itself() {
     same(&Place::new(), include_str!("unseen.c"), "unseen");
 }
