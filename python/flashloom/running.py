@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -63,26 +62,26 @@ def on_threads(
 ) -> list[Made]:
     """What ``work`` makes of each piece and of a listener, which passes what it hears on to
     ``heard``; what that raises ends them all."""
-    stopped = threading.Event()
+    stopped: list[BaseException] = []
 
     def listener(*told: int) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
+        if stopped:
+            raise stopped[0]
         if heard is None:
             return
         try:
             heard(*told)
-        except BaseException:
-            stopped.set()
+        except BaseException as why:
+            stopped.append(why)
             raise
 
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         runs = [pool.submit(work, piece, listener) for piece in pieces]
         try:
             return results(runs)
-        except BaseException:
+        except BaseException as why:
             # Those under way end at the next call of their listener, the others never begin.
-            stopped.set()
+            stopped.append(why)
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
