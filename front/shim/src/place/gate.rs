@@ -39,6 +39,10 @@ thread_local! {
 /// fork that has waited for so long is let have a child that might find a lock of ours.
 const PATIENCE: u64 = 2_000_000_000;
 
+/// Longest that a fork keeps others out while it waits for those within, ns, before it lets go of
+/// all and begins anew.
+const TURN: u64 = 50_000_000;
+
 /// Whether this program has kept a place to jump to.
 static JUMPS: AtomicBool = AtomicBool::new(false);
 
@@ -87,9 +91,10 @@ impl Drop for Signals {
     }
 }
 
-/// The program keeps a place to jump to.
-pub(super) fn jumps() {
+/// The program keeps a place to jump to, as it may.
+pub(super) fn jumps() -> bool {
     JUMPS.store(true, Ordering::Relaxed);
+    true
 }
 
 /// This thread is within as long as this is there.
@@ -185,33 +190,58 @@ pub(super) fn is_alone() {
     CLOSED.store(0, Ordering::SeqCst);
 }
 
-/// Forks by `work` while no other thread is within, nor comes in before [`PATIENCE`] is over.
-/// Not to be called within: what a handler has come upon holds what `work` would wait for.
-pub(super) fn still(work: impl FnOnce() -> pid_t) -> pid_t {
+/// Forks by `work` while no other thread is within, nor comes in before [`PATIENCE`] is over, and
+/// while this thread has what `first` gives, which is given up again and again for as long as
+/// somebody is within: he may wait for it. No handler comes before all of it is over. Not to be
+/// called within: what a handler has come upon holds what `work` would wait for.
+pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> pid_t {
     let _signals = Signals::hold();
     // A handler that comes upon this thread from now on is told that it is in here, and so is
     // what the program does when it forks.
     DEPTH.set(DEPTH.get() + 1);
-    while CLOSED
-        .compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed)
-        .is_err()
-    {
-        sys::yields();
-    }
-    while WITHIN
-        .iter()
-        .any(|place| place.0.load(Ordering::SeqCst) > 0)
-    {
-        sys::yields();
-    }
-    let child = work();
-    if child == 0 {
+    let had = loop {
+        let had = first();
+        if closes() {
+            break had;
+        }
+        drop(had);
+        sys::wait(&AtomicU32::new(0), 0, 1);
+    };
+    let me = raw::id(libc::SYS_getpid);
+    let child = work(had);
+    if raw::id(libc::SYS_getpid) != me {
         forgets_others();
     }
-    CLOSED.store(0, Ordering::SeqCst);
-    sys::wake(&CLOSED);
+    opens();
     DEPTH.set(DEPTH.get() - 1);
     child
+}
+
+/// Closes the gate; false, and open, if somebody stays within for some time.
+fn closes() -> bool {
+    let begin = raw::now();
+    let waits = || raw::now().saturating_sub(begin) < TURN;
+    let (one, other) = (Ordering::SeqCst, Ordering::Relaxed);
+    while CLOSED.compare_exchange(0, 1, one, other).is_err() {
+        if !waits() {
+            return false;
+        }
+        sys::yields();
+    }
+    let is_within = |place: &Place| place.0.load(Ordering::SeqCst) > 0;
+    while WITHIN.iter().any(is_within) {
+        if !waits() {
+            opens();
+            return false;
+        }
+        sys::yields();
+    }
+    true
+}
+
+fn opens() {
+    CLOSED.store(0, Ordering::SeqCst);
+    sys::wake(&CLOSED);
 }
 
 #[cfg(test)]
@@ -243,7 +273,7 @@ mod tests {
                 });
             }
             for _ in 0..200 {
-                still(|| {
+                still(nothing, |()| {
                     for _ in 0..20 {
                         assert_eq!(inside.load(Ordering::SeqCst), 0);
                     }
@@ -255,6 +285,8 @@ mod tests {
         });
         assert!(!is_inside());
     }
+
+    fn nothing() {}
 
     /// Comes in as a placed call does.
     extern "C" fn handles(_: libc::c_int) {
@@ -292,7 +324,7 @@ mod tests {
             }
             scope.spawn(move || {
                 for _ in 0..3000 {
-                    still(|| 1);
+                    still(nothing, |()| 1);
                 }
                 ends.send(()).unwrap();
             });
@@ -309,15 +341,23 @@ mod tests {
     }
 
     #[test]
-    fn a_child_counts_nobody_who_is_not_there() {
+    fn what_a_fork_needs_it_gives_up_to_who_is_within_and_waits_for_it() {
         let _alone = alone();
-        WITHIN[PLACES - 1].0.store(0, Ordering::SeqCst);
-        still(|| {
-            // Somebody is on the way out as the process is copied.
-            WITHIN[PLACES - 1].0.store(1, Ordering::SeqCst);
-            0
+        let (needed, within) = (Mutex::new(()), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _within = enter();
+                within.store(true, Ordering::SeqCst);
+                while CLOSED.load(Ordering::SeqCst) == 0 {
+                    sys::yields();
+                }
+                drop(needed.lock().unwrap());
+            });
+            while !within.load(Ordering::SeqCst) {
+                sys::yields();
+            }
+            still(|| needed.lock().unwrap(), |_needed| 1);
         });
-        still(|| 1);
     }
 
     #[test]
@@ -333,7 +373,7 @@ mod tests {
                 came.store(true, Ordering::SeqCst);
             });
             // As a fork does that needs a lock which the other one has.
-            still(|| {
+            still(nothing, |()| {
                 while !came.load(Ordering::SeqCst) {
                     sys::yields();
                 }

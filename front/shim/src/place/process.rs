@@ -18,40 +18,37 @@ use libc::{FILE, pid_t};
 /// Forks. The child's way is made before, so that a file which has no name any more is
 /// open in one of both at any time.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
+    if start::state() != State::Zones {
+        return next();
+    }
     // A handler that has come upon a call, which holds what the fork would wait for, may try
     // again.
-    if gate::is_inside() && start::opened().is_some() {
+    if gate::is_inside() {
         return refused(libc::EAGAIN);
     }
     if image::is_unseen() {
         raw::keeping_errno(|| quiet(start::volume));
     }
-    let Some(volume) = start::opened() else {
-        let child = next();
-        if child == 0 {
-            gate::is_alone();
-        }
-        return child;
-    };
-    let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
-    let parent = core::ptr::from_ref(volume).cast_mut();
-    let streams = List::locked();
-    // No other thread is within a lock that the child will need.
-    let child = gate::still(|| {
+    let volume = start::opened();
+    let mut heir = raw::keeping_errno(|| quiet(|| volume.and_then(|it| it.heir().ok())));
+    let parent = volume.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
+    let me = raw::id(libc::SYS_getpid);
+    // No other thread is within a lock that the child will need. Whether this is the child is
+    // not told by the answer alone: `daemon` may fail in it.
+    let child = gate::still(List::locked, |streams| {
         table::share_all();
         let child = next();
-        if child == 0 {
-            raw::keeping_errno(|| start::inherit(heir.take()));
-            let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
-            table::inherited(parent, own);
+        if raw::id(libc::SYS_getpid) != me {
+            streams.forget();
+            if !parent.is_null() {
+                raw::keeping_errno(|| start::inherit(heir.take()));
+                let own = start::opened();
+                let own = own.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
+                table::inherited(parent, own);
+            }
         }
         child
     });
-    if child == 0 {
-        streams.forget();
-    } else {
-        drop(streams);
-    }
     raw::keeping_errno(|| drop(heir));
     child
 }
@@ -89,13 +86,13 @@ fn begins<R: Refusal>(all: bool, next: impl FnOnce() -> R) -> R {
 
 /// Functions of an open number of arguments, and those that return twice, cannot be written
 /// in Rust: these save all registers by which arguments come, do what is to be done, and go
-/// on to the function of their name, which finds the stack as their caller left it.
+/// on to the function of their name, which finds the stack as their caller left it; or to
+/// [`refuses`], if what is done says no.
 macro_rules! passing {
     ($(($before:expr) $name:ident $next:ident)*) => {$(
         extern "C" fn $next() -> *mut c_void {
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0").as_bytes());
-            $before;
-            NEXT.get()
+            if $before { NEXT.get() } else { refuses as *mut c_void }
         }
 
         #[cfg(target_arch = "x86_64")]
@@ -148,10 +145,15 @@ macro_rules! passing {
     )*};
 }
 
+/// What a caller is led to in place of a function that may not be.
+extern "C" fn refuses() -> c_int {
+    refused(libc::EAGAIN)
+}
+
 passing! {
-    ({ passes_on(false); }) execl next_execl
-    ({ passes_on(false); }) execlp next_execlp
-    ({ passes_on(false); }) execle next_execle
+    (passes_on(false)) execl next_execl
+    (passes_on(false)) execlp next_execlp
+    (passes_on(false)) execle next_execle
     (gate::jumps()) setjmp next_setjmp
     (gate::jumps()) _setjmp next_underscore_setjmp
     (gate::jumps()) __sigsetjmp next_sigsetjmp

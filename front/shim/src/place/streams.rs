@@ -50,6 +50,7 @@ extern "C" fn constructor() {
     });
 }
 
+static VERSION: Next = Next::new(b"gnu_get_libc_version\0");
 static ALONE: Next = Next::new(b"__libc_single_threaded\0");
 static LOCK: Next = Next::new(b"_IO_list_lock\0");
 static UNLOCK: Next = Next::new(b"_IO_list_unlock\0");
@@ -61,13 +62,27 @@ pub(super) struct List {
     unlock: Option<unsafe extern "C" fn()>,
 }
 
+/// Whether the C library's fork asks that variable whether there are other threads: since 2.35.
+fn forks_by_it() -> bool {
+    type Told = unsafe extern "C" fn() -> *const c_char;
+    let version = VERSION.get();
+    if version.is_null() {
+        return false;
+    }
+    // SAFETY: glibc's function of this name takes nothing and gives a string.
+    let told = unsafe { CStr::from_ptr(core::mem::transmute::<*mut c_void, Told>(version)()) };
+    let minor = told.to_str().ok().and_then(|told| told.strip_prefix("2."));
+    let minor = minor.and_then(|minor| minor.split('.').next()?.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor >= 35)
+}
+
 impl List {
     pub(super) fn locked() -> Self {
         let alone = ALONE.get().cast::<c_char>();
         let (lock, unlock) = (LOCK.get(), UNLOCK.get());
         let missing = [alone.cast(), lock, unlock].iter().any(|it| it.is_null());
-        // SAFETY: glibc has this variable of one byte since 2.32, and it does not move.
-        if missing || unsafe { alone.read_volatile() } != 0 {
+        // SAFETY: glibc has this variable of one byte, and it does not move.
+        if missing || !forks_by_it() || unsafe { alone.read_volatile() } != 0 {
             return Self { unlock: None };
         }
         type Work = unsafe extern "C" fn();

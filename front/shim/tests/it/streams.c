@@ -20,6 +20,25 @@ static void *flushes(void *none) {
     return none;
 }
 
+static void *opens(void *none) {
+    FILE *other = fopen("/dev/null", "w");
+    return other && fclose(other) == 0 ? other : NULL;
+}
+
+// A child has no use for what its parent held of the C library.
+static int opens_and_forks(int deeper) {
+    pthread_t thread;
+    void *opened = NULL;
+    if (pthread_create(&thread, NULL, opens, NULL) != 0) return 1;
+    pthread_join(thread, &opened);
+    if (!opened) return 2;
+    pid_t child = deeper ? fork() : -1;
+    if (child == 0) _exit(opens_and_forks(0));
+    int status = 0;
+    if (deeper && waitpid(child, &status, 0) != child) return 3;
+    return status;
+}
+
 int main(void) {
     stream = fopen("t.log", "w");
     pthread_t thread;
@@ -28,7 +47,7 @@ int main(void) {
     for (int i = 0; i < FORKS; i++) {
         usleep(300);
         pid_t child = fork();
-        if (child == 0) _exit(0);
+        if (child == 0) _exit(i % 10 == 0 ? opens_and_forks(1) : 0);
         int status = 1;
         if (waitpid(child, &status, 0) != child || status != 0) bad++;
     }
