@@ -40,7 +40,7 @@ thread_local! {
 const PATIENCE: u64 = 2_000_000_000;
 
 /// Longest that a fork keeps others out while it waits for those within, ns, before it lets go of
-/// all and begins anew.
+/// all and begins anew; twice as long each time.
 const TURN: u64 = 50_000_000;
 
 /// Whether this program has kept a place to jump to.
@@ -199,17 +199,20 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
     // A handler that comes upon this thread from now on is told that it is in here, and so is
     // what the program does when it forks.
     DEPTH.set(DEPTH.get() + 1);
+    let mut turn = TURN;
     let had = loop {
         let had = first();
-        if closes() {
+        if closes(turn) {
             break had;
         }
         drop(had);
         sys::wait(&AtomicU32::new(0), 0, 1);
+        // Somebody who forces files, and then others who do, may each be within for long.
+        turn = turn.saturating_mul(2);
     };
     let me = raw::id(libc::SYS_getpid);
     let child = work(had);
-    if raw::id(libc::SYS_getpid) != me {
+    if is_child(child, me) {
         forgets_others();
     }
     opens();
@@ -217,10 +220,16 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
     child
 }
 
-/// Closes the gate; false, and open, if somebody stays within for some time.
-fn closes() -> bool {
+/// Whether this is a child of the process `me`, which its fork has answered so. `daemon` may fail
+/// in one, and one that begins a namespace may have its parent's number.
+pub(super) fn is_child(answer: pid_t, me: u32) -> bool {
+    answer == 0 || raw::id(libc::SYS_getpid) != me
+}
+
+/// Closes the gate; false, and open, if somebody stays within for so many ns.
+fn closes(turn: u64) -> bool {
     let begin = raw::now();
-    let waits = || raw::now().saturating_sub(begin) < TURN;
+    let waits = || raw::now().saturating_sub(begin) < turn;
     let (one, other) = (Ordering::SeqCst, Ordering::Relaxed);
     while CLOSED.compare_exchange(0, 1, one, other).is_err() {
         if !waits() {
@@ -357,6 +366,27 @@ mod tests {
                 sys::yields();
             }
             still(|| needed.lock().unwrap(), |_needed| 1);
+        });
+    }
+
+    #[test]
+    fn a_fork_has_its_turn_among_many_who_are_within_for_long() {
+        let _alone = alone();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for turn in 0..3 {
+                let stop = &stop;
+                scope.spawn(move || {
+                    std::thread::sleep(std::time::Duration::from_millis(turn * 70));
+                    while !stop.load(Ordering::SeqCst) {
+                        let _within = enter();
+                        std::thread::sleep(std::time::Duration::from_millis(200));
+                    }
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            still(nothing, |()| 1);
+            stop.store(true, Ordering::SeqCst);
         });
     }
 

@@ -33,14 +33,15 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     let mut heir = raw::keeping_errno(|| quiet(|| volume.and_then(|it| it.heir().ok())));
     let parent = volume.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
     let me = raw::id(libc::SYS_getpid);
-    // No other thread is within a lock that the child will need. Whether this is the child is
-    // not told by the answer alone: `daemon` may fail in it.
+    // No other thread is within a lock that the child will need.
     let child = gate::still(List::locked, |streams| {
         table::share_all();
         let child = next();
-        if raw::id(libc::SYS_getpid) != me {
+        if gate::is_child(child, me) {
             streams.forget();
-            if !parent.is_null() {
+            // With another volume than the heir is of, the child finds out for itself.
+            let now = start::opened().map(core::ptr::from_ref);
+            if now.is_some_and(|now| now == parent.cast_const()) {
                 raw::keeping_errno(|| start::inherit(heir.take()));
                 let own = start::opened();
                 let own = own.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());

@@ -51,6 +51,7 @@ int main(void) {
     struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &often, NULL);
     long written = 0;
+    usleep(5000);
     while (ticks < TICKS) {
         if (write(fd, data, SIZE) != SIZE || pread(fd, data, SIZE, written * SIZE) != SIZE) bad = 4;
         if (++written % 300 == 0 && (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)) bad = 5;
