@@ -93,9 +93,7 @@ impl Designs {
     /// The document of all that were run, beside each other, without wall times.
     fn document(&self) -> PyResult<String> {
         let mut runs: Vec<Outcome> = self.held().values().cloned().collect();
-        let setups = self.sweep.setups().iter();
-        let designs: Vec<&str> = setups.map(|setup| setup.design.name).collect();
-        beside(&mut runs, &designs);
+        beside(&mut runs);
         serde_json::to_string(&MemoryRuns::of(&runs)).map_err(refused)
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn run(asked: Asked, threads: usize) -> Result<Vec<Outcome>, Failure>
         other => other.into(),
     })?;
     let mut runs = sweep(setups, threads)?;
-    beside(&mut runs, asked.designs);
+    beside(&mut runs);
     Ok(runs)
 }
 

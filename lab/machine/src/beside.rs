@@ -72,14 +72,14 @@ impl Asked<'_> {
     }
 }
 
-/// Sets `runs` of one workload, one of each of `designs`, beside that which the others are
-/// compared with; one alone beside nothing.
-pub fn beside(runs: &mut [Outcome], designs: &[&str]) {
-    let base = match designs {
-        [first, _, ..] if !designs.contains(&BASE) => first,
-        _ => BASE,
+/// Sets `runs` of one workload beside that of `base-cssd`, or the first if they are several without
+/// it; one alone beside nothing.
+pub fn beside(runs: &mut [Outcome]) {
+    let base = match &*runs {
+        [first, _, ..] if !runs.iter().any(|run| run.design == BASE) => first.design.clone(),
+        _ => BASE.to_owned(),
     };
-    compare(runs, base);
+    compare(runs, &base);
 }
 
 /// The document [`MEMORY_RUNS_SCHEMA`].
