@@ -64,9 +64,9 @@ cases() {
     echo "1 $stack varmail:files=50,threads=12,append=4k,ops=700"
     echo "1 $stack fileserver:files=30,threads=4,size=32k,ops=400"
     echo "4 $stack anything:ops=1200"
-    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --page-cache 256KiB"
     echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB"
-    echo "1 $stack anything:ops=800 --past aged"
+    echo "1 $stack anything:ops=800 --precondition aged"
     echo "1 $stack anything:ops=1000 --set controller.power_loss_protection=true"
     echo "1 $stack varmail:files=50,threads=4,ops=500 --set controller.power_loss_protection=true"
   done
@@ -93,7 +93,7 @@ logs() {
     done
     echo "8 $stack anything:ops=900,size=256k,room=64k"
     echo "8 $stack anything:ops=1200,threads=8"
-    echo "4 $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
+    echo "4 $stack anything:ops=3000,threads=8,size=256k --page-cache 256KiB"
     echo "2 $stack anything:ops=1200 --set controller.power_loss_protection=true"
     echo "2 $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
   done
@@ -108,13 +108,13 @@ remapped() {
   for stack in raw+remap@block raw+remap-tree@block raw+remap-lean@block \
     raw+remap-lean+remap-trim@block; do
     for one in fresh full; do
-      echo "8 $stack randwrite:ops=3000,bs=4k/70:16k/20:128k/10,flush=20,depth=8 --size 32MiB --past $one"
-      echo "4 $stack zipfwrite:ops=4000,bs=4k,flush=7,depth=4 --size 32MiB --past $one"
+      echo "8 $stack randwrite:ops=3000,bs=4k/70:16k/20:128k/10,flush=20,depth=8 --size 32MiB --precondition $one"
+      echo "4 $stack zipfwrite:ops=4000,bs=4k,flush=7,depth=4 --size 32MiB --precondition $one"
     done
   done
   for stack in ext4+remap@block ext4+discard+remap-lean+remap-trim@block f2fs+remap@block; do
     echo "4 $stack anything:ops=1200"
-    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --page-cache 256KiB"
     echo "2 $stack varmail:files=50,threads=4,ops=600"
   done
 }
@@ -137,7 +137,7 @@ copies() {
     echo "$((2 * times)) $stack iozone:size=1m,make=64k,bs=4k,order=random"
     echo "$((8 * times)) $stack anything:ops=900,size=256k,room=64k"
     echo "$((8 * times)) $stack anything:ops=1200,threads=8"
-    echo "$((4 * times)) $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
+    echo "$((4 * times)) $stack anything:ops=3000,threads=8,size=256k --page-cache 256KiB"
     echo "$((2 * times)) $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
     # Each force is a unit of flash, so that the mapping is cleaned beneath.
     echo "$((4 * times)) $stack overwrite:bs=4k,size=8m,threads=2,fsync=1,ops=6000"
@@ -218,7 +218,7 @@ by_bytes() {
     echo "4 $stack anything:ops=1200 --set front.log.bytes=1MiB --set front.log.commits=64"
     echo "4 $stack anything:ops=3000,threads=8,size=256k $tight_log"
     echo "4 $stack anything:ops=3000,threads=8,size=256k $few_commits"
-    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB $small_log"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --page-cache 256KiB $small_log"
     echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $small_log"
   done
   for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte f2fs@byte; do

@@ -2,6 +2,8 @@
 //!
 //! Start with [`stack`]: [`stack::Plan`] says what is run, [`stack::run()`] runs it
 //! and leaves a [`report::record::Run`], and [`stack::sweep()`] runs many at once.
-//! [`ssd`] and [`sim`] are there to drive one drive by hand.
+//! [`crash`] cuts the power and judges what is left. [`machine`] runs the
+//! [`programs`] on memory that [`skybyte`] designs. [`ssd`] and [`sim`] are there to drive one
+//! drive by hand.
 
-pub use {host, nand, report, sim, ssd, stack, units, workload};
+pub use {crash, host, machine, nand, programs, report, sim, skybyte, ssd, stack, units, workload};

@@ -12,7 +12,7 @@ import flashloom as fl
 YOUNG = 128
 
 WORKLOAD = "zipfwrite:ops=60000"
-CHOICES = {"past": "aged", "size": "256MiB"}
+CHOICES = {"precondition": "aged", "size": "256MiB"}
 
 
 def windowed(lines: list[fl.Line]) -> fl.Line:

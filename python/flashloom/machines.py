@@ -21,13 +21,13 @@ def memory(
     profile: str = "default",
     seed: int = 1,
     knobs: Optional[Mapping[str, Any]] = None,
-    threads: Optional[int] = None,
+    jobs: Optional[int] = None,
     heard: Optional[Callable[[int], object]] = None,
 ) -> MemoryRuns:
     """What ``flashloom memory`` measures: one program on one design, on several, or on all.
 
     ``profile`` is the reading of the paper, and ``knobs`` change all designs, such as
-    ``{"device.hints.threshold": "4us"}``. ``threads`` runs are made at a time, one a core if
+    ``{"device.hints.threshold": "4us"}``. ``jobs`` runs are made at a time, one a core if
     nothing is said. ``heard`` is called from time to time, by the threads of the runs, with the
     instructions that all of them have executed, those that warm up among them; what it raises
     ends them all. The wall time of a run has in it what its program does before its section, if
@@ -44,7 +44,7 @@ def memory(
         place = sweep.run(turn, listener)
         return place, time.perf_counter() - begin
 
-    took = dict(on_threads(range(len(sweep)), carry_out, threads, heard))
+    took = dict(on_threads(range(len(sweep)), carry_out, jobs, heard))
     records = json.loads(sweep.document())["runs"]
     return MemoryRuns(
         MemoryRun({**record, "wall_time_s": took[place]}) for place, record in enumerate(records)

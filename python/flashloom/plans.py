@@ -194,7 +194,7 @@ class Plan:
         stack: Union[Stack, str],
         workload: Optional[str] = None,
         *,
-        past: Optional[str] = None,
+        precondition: Optional[str] = None,
         **choices: Any,
     ) -> Plan:
         """A plan from what is chosen; all else is as on the command line.
@@ -203,7 +203,7 @@ class Plan:
         ``knobs``, ``victim`` and ``placement``.
         """
         chosen = Choices(**choices).on(stack)
-        document = _native.plan(str(stack), words(workload), past, chosen.chosen())
+        document = _native.plan(str(stack), words(workload), precondition, chosen.chosen())
         return cls(document, chosen.victim, chosen.placement)
 
     @classmethod
@@ -211,20 +211,20 @@ class Plan:
         cls,
         workload: str = "rocksdb",
         stacks: Optional[Sequence[Union[Stack, str]]] = None,
-        pasts: Optional[list[str]] = None,
+        preconditions: Optional[list[str]] = None,
         **choices: Any,
     ) -> list[Plan]:
         """The plans of ``flashloom compare``, each with what its stack has of its own."""
         chosen = Choices(**choices)
         names = None if stacks is None else [str(stack) for stack in stacks]
-        documents = _native.compared(str(workload), names, pasts, chosen.chosen())
+        documents = _native.compared(str(workload), names, preconditions, chosen.chosen())
         named = stacks or [""]
         for at, document in enumerate(documents):
-            # All stacks with one past come before all with the next.
+            # All stacks with one precondition come before all with the next.
             stack = named[at % len(named)]
             if isinstance(stack, Stack):
-                past, own = json.loads(document)["precondition"], chosen.on(stack).chosen()
-                documents[at] = _native.compared(str(workload), [stack.name], [past], own)[0]
+                had, own = json.loads(document)["precondition"], chosen.on(stack).chosen()
+                documents[at] = _native.compared(str(workload), [stack.name], [had], own)[0]
         return [cls(text, chosen.victim, chosen.placement) for text in documents]
 
     @classmethod

@@ -22,7 +22,7 @@ def run(
     stack: Union[Stack, str],
     workload: Optional[str] = None,
     *,
-    past: Optional[str] = None,
+    precondition: Optional[str] = None,
     heard: Optional[Heard] = None,
     **choices: Any,
 ) -> Run:
@@ -31,33 +31,33 @@ def run(
     ``choices`` are those of :meth:`Plan.make`. ``heard`` is called from time to time
     with the requests completed and the virtual time in ns; what it raises ends the run.
     """
-    return carry_out(Plan.make(stack, workload, past=past, **choices), heard)
+    return carry_out(Plan.make(stack, workload, precondition=precondition, **choices), heard)
 
 
 def compare(
     workload: str = "rocksdb",
     stacks: Optional[Sequence[Union[Stack, str]]] = None,
-    pasts: Optional[list[str]] = None,
+    preconditions: Optional[list[str]] = None,
     *,
-    threads: Optional[int] = None,
+    jobs: Optional[int] = None,
     **choices: Any,
 ) -> Runs:
     """What ``flashloom compare`` measures: one workload on several stacks.
 
     A policy that is written in Python runs on one thread at a time.
     """
-    return side_by_side(Plan.compared(workload, stacks, pasts, **choices), threads)
+    return side_by_side(Plan.compared(workload, stacks, preconditions, **choices), jobs)
 
 
-def side_by_side(plans: list[Plan], threads: Optional[int] = None) -> Runs:
+def side_by_side(plans: list[Plan], jobs: Optional[int] = None) -> Runs:
     """Runs ``plans`` on threads of this process, one a core if nothing is said."""
-    return Runs(on_threads(plans, carry_out, threads))
+    return Runs(on_threads(plans, carry_out, jobs))
 
 
 def on_threads(
     pieces: Iterable[Piece],
     work: Callable[[Piece, Callable[..., object]], Made],
-    threads: Optional[int] = None,
+    jobs: Optional[int] = None,
     heard: Optional[Callable[..., object]] = None,
 ) -> list[Made]:
     """What ``work`` makes of each piece and of a listener, which passes what it hears on to
@@ -75,7 +75,7 @@ def on_threads(
             stopped.append(why)
             raise
 
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         runs = [pool.submit(work, piece, listener) for piece in pieces]
         try:
             return results(runs)

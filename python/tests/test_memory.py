@@ -12,12 +12,12 @@ matplotlib.use("Agg")
 
 WORKLOAD = "synthetic:threads=2,footprint=4MiB,section=20000"
 DESIGNS = ["skybyte-full", "base-cssd", "dram-only"]
-KNOBS = {"machine.os.switch": "1300ns", "past": "fresh"}
+KNOBS = {"machine.os.switch": "1300ns", "precondition": "fresh"}
 
 
 @pytest.fixture(scope="module")
 def runs():
-    return fl.memory(WORKLOAD, DESIGNS, seed=3, knobs=KNOBS, threads=2)
+    return fl.memory(WORKLOAD, DESIGNS, seed=3, knobs=KNOBS, jobs=2)
 
 
 def test_designs_are_those_of_the_command_line(command_line, runs):

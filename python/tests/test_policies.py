@@ -9,7 +9,7 @@ from conftest import SIZE, steady
 import flashloom as fl
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-WRITES = {"past": "aged", "size": SIZE}
+WRITES = {"precondition": "aged", "size": SIZE}
 
 
 def test_a_policy_that_copies_the_firmwares_changes_nothing():
@@ -32,7 +32,7 @@ def test_a_placement_decides_which_handle_is_written():
         "raw@fdp",
         "randwrite:ops=2000",
         size=SIZE,
-        past="fresh",
+        precondition="fresh",
         placement=lambda write: write.page % 2,
     )
     written = [handle["host_bytes"] for handle in run["handles"]]

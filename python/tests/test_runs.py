@@ -28,7 +28,7 @@ def test_a_run_is_that_of_the_command_line(command_line):
 def test_a_comparison_is_that_of_the_command_line(command_line):
     line = ["compare", WORKLOAD, "--stacks", ",".join(STACKS), "--size", SIZE, "--json"]
     theirs = records(command_line(*line))
-    ours = fl.compare(WORKLOAD, STACKS, size=SIZE, threads=2)
+    ours = fl.compare(WORKLOAD, STACKS, size=SIZE, jobs=2)
     assert [steady(run) for run in ours] == theirs
     assert len(ours) == 4 and ours[3].name == "ext4@fdp aged"
 

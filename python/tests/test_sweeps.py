@@ -61,7 +61,9 @@ def test_tasks_of_ray_run_in_several_workers(cluster):
 
 def test_a_policy_goes_along(cluster):
     plans = [
-        fl.Plan.make("raw@block", "randwrite:ops=3000", past="aged", size=SIZE, victim=choice)
+        fl.Plan.make(
+            "raw@block", "randwrite:ops=3000", precondition="aged", size=SIZE, victim=choice
+        )
         for choice in (None, emptiest)
     ]
     usual, ours = fl.sweep(plans, ray=True)
@@ -100,7 +102,7 @@ def test_what_determines_a_run_names_its_file(tmp_path):
     trace = tmp_path / "a.csv"
     trace.write_text("0,W,0,8\n")
     make = lambda **more: fl.Plan.make("raw@block", str(trace), size=SIZE, **more)
-    plans = [make(), make(seed=2), make(past="fresh"), make(victim=emptiest)]
+    plans = [make(), make(seed=2), make(precondition="fresh"), make(victim=emptiest)]
     digests = [digest(plan) for plan in plans]
     assert len(set(digests)) == 4 and digest(make()) == digests[0]
     trace.write_text("0,W,8,8\n")

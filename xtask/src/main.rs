@@ -9,7 +9,8 @@ use xtask::{Tree, bench, check, deny, program, python, release, sources, tools, 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-    check           everything that must hold: format, clippy, docs, house rules, tests, Python
+    check           everything that must hold: format, clippy, docs, house rules, crates of
+                    others, others' programs, tests, Python
     check --quick   format, clippy and house rules
     rules           the house rules alone
     sources         where each section of each source is built and tested

@@ -33,7 +33,7 @@ house_rules! {
     every_crate_takes_the_lints: "lints of the workspace",
     files_and_functions_are_short: "lengths",
     the_map_is_the_territory: "map of the crates",
-    no_word_is_out_of_place: "unfinished and foreign words",
+    no_word_is_out_of_place: "unfinished work and detours",
     what_others_wrote_is_free: "licences",
     every_citation_is_well_formed: "citations",
 }

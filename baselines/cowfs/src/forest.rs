@@ -294,7 +294,7 @@ impl Forest {
         }
     }
 
-    /// How often a node is referred to, and the flags of its extent; none if it can not be
+    /// How often a node is referred to, and the flags of its extent; none if it cannot be
     /// shared.
     pub(crate) fn sharing(&self, tree: &Tree, of: &Node) -> Try<Option<(u64, u64)>> {
         let young = of.generation() > tree.last_snapshot.get();

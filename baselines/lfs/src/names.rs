@@ -1,7 +1,7 @@
 //! Making, linking, unlinking and renaming.
 //!
 //! Invariant: each is within one operation, so a checkpoint has all of it or nothing;
-//! what may fail for want of space comes before what can not be taken back.
+//! what may fail for want of space comes before what cannot be taken back.
 
 use crate::format::checkpoint::ORPHANS_MOST;
 use crate::format::dentry::IN_INODE;

@@ -27,7 +27,7 @@ pub(crate) const LONGEST: Ns = Ns::ms(10);
 /// Most bytes of a memory: what is noted of each of its pages takes memory as well.
 pub(crate) const MOST_MEMORY: u64 = 1 << 40;
 
-/// A value that can not be, in a sentence.
+/// A value that cannot be, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub String);
@@ -369,7 +369,7 @@ impl Config {
     /// Whether such a computer can exist.
     ///
     /// # Errors
-    /// Says in a sentence which value can not be.
+    /// Says in a sentence which value cannot be.
     pub fn check(&self) -> Result<(), Invalid> {
         for (name, value, most) in [
             ("cores", self.cores, 64),

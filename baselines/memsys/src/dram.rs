@@ -90,7 +90,7 @@ impl DramConfig {
     /// Whether such a DRAM can exist.
     ///
     /// # Errors
-    /// Says which value can not be.
+    /// Says which value cannot be.
     pub fn check(&self) -> Result<(), Invalid> {
         Invalid::zero("channels of a DRAM", self.channels)?;
         Invalid::zero("banks of a DRAM", self.banks)?;
@@ -111,7 +111,7 @@ impl DramConfig {
         Invalid::long(&[("controller of a DRAM", self.controller, LONGEST)])?;
         if self.row.0 == 0 || !self.row.0.is_multiple_of(64 * INTERLEAVE_LINES) {
             return Err(Invalid(format!(
-                "a row of {} can not be: rows are multiples of {} bytes",
+                "a row of {} cannot be: rows are multiples of {} bytes",
                 self.row,
                 64 * INTERLEAVE_LINES
             )));
@@ -259,7 +259,7 @@ impl Dram {
     /// A DRAM at rest, with every bank closed.
     ///
     /// # Errors
-    /// Says which value of `config` can not be.
+    /// Says which value of `config` cannot be.
     pub fn new(config: &DramConfig) -> Result<Self, Invalid> {
         config.check()?;
         let clock = config.megatransfers * 500_000;

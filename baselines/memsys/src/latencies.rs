@@ -60,7 +60,7 @@ impl Latencies {
         self.longest = Tick::ZERO;
     }
 
-    /// What came after `before`. The longest stays: it can not be told apart afterwards.
+    /// What came after `before`. The longest stays: it cannot be told apart afterwards.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             classes: std::array::from_fn(|class| self.classes[class] - before.classes[class]),

@@ -139,7 +139,7 @@ impl LinkConfig {
     /// Whether such a link can exist.
     ///
     /// # Errors
-    /// Says which value can not be.
+    /// Says which value cannot be.
     pub fn check(&self) -> Result<(), Invalid> {
         let rate = self.bytes_per_second;
         Invalid::zero("bytes_per_second of the link", rate)?;
@@ -220,7 +220,7 @@ impl Link {
     /// A link at rest.
     ///
     /// # Errors
-    /// Says which value of `config` can not be.
+    /// Says which value of `config` cannot be.
     pub fn new(config: &LinkConfig) -> Result<Self, Invalid> {
         config.check()?;
         let longest = Tick::transfer(96, config.bytes_per_second);

@@ -22,7 +22,7 @@ impl PlainDram {
     /// Such a device at rest, which needs `index` to find a line besides its DRAM.
     ///
     /// # Errors
-    /// Says which value of `dram` can not be.
+    /// Says which value of `dram` cannot be.
     pub fn new(dram: &DramConfig, index: Ns) -> Result<Self, Invalid> {
         Ok(Self {
             dram: Dram::new(dram)?,

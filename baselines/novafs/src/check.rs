@@ -16,7 +16,7 @@ pub trait Image {
     /// Its pages of 4,096 bytes.
     fn pages(&self) -> u64;
 
-    /// Reads a page; false if it can not be read.
+    /// Reads a page; false if it cannot be read.
     fn read(&self, page: u64, out: &mut [u8; 4096]) -> bool;
 }
 
@@ -38,7 +38,7 @@ pub enum Finding {
     /// There is no superblock, or the file system is larger than the medium.
     #[error("there is no file system that fits the medium")]
     Superblock,
-    /// A structure can not be.
+    /// A structure cannot be.
     #[error("{0}")]
     Damage(Damage),
     /// A transaction was neither done nor undone.

@@ -219,7 +219,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins; none if head and tail can not be.
+    /// Begins; none if head and tail cannot be.
     pub(crate) fn new(geometry: Geometry, anchor: Anchor, state: State) -> Option<Self> {
         let (page, at) = (anchor.tail / PAGE_BYTES, anchor.tail % PAGE_BYTES);
         let empty = anchor.head == 0 && anchor.tail == 0;

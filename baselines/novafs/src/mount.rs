@@ -2,7 +2,7 @@
 //! back, and what is free is found by walking all logs.
 //!
 //! Invariant: a page that two things lead to, a log that does not end, and an entry
-//! that can not be refuse the mount; nothing is stored before all logs were walked but
+//! that cannot be refuse the mount; nothing is stored before all logs were walked but
 //! the first lines that a journal holds.
 //= nova 4.6
 
@@ -32,7 +32,7 @@ pub struct MountOptions {
 /// Why there is no file system.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MountError {
-    /// It can not be made.
+    /// It cannot be made.
     #[error("{pages} pages for {cores} cores: expected 1 to 64 cores and at least {least} pages")]
     Size {
         /// Pages of the medium.
@@ -53,7 +53,7 @@ pub enum MountError {
         /// Pages of the medium.
         found: u64,
     },
-    /// Something that was read can not be.
+    /// Something that was read cannot be.
     #[error("{0}")]
     Damaged(Damage),
     /// The medium failed.
@@ -61,7 +61,7 @@ pub enum MountError {
     Port(#[from] ByteError),
 }
 
-/// What can not be.
+/// What cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Damage {
     /// A page of an inode table.
@@ -147,7 +147,7 @@ impl Usage {
 }
 
 /// The inode in a slot, if there is one in use, and what it is before its log; none
-/// if it can not be.
+/// if it cannot be.
 pub(crate) fn slot_of(
     geometry: Geometry,
     slot: &[u8],

@@ -493,7 +493,7 @@ impl Drive {
         self.core.flush_front().await;
         self.core.write_out().await;
         if let Some(zones) = &self.zones {
-            // What can not be written stays in the buffer, and is saved or lost.
+            // What cannot be written stays in the buffer, and is saved or lost.
             let _ = zones.inner.write_out().await;
         }
         DriveMedia {

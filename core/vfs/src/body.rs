@@ -270,7 +270,7 @@ pub trait Body: 'static {
     /// Is told that a file is about to grow whose end, at its present size, is
     /// within a page; that page is not in the cache. What the medium holds of it
     /// behind the end, where writing or cutting was overtaken by a power cut, is
-    /// zeros afterwards. A body on whose medium that can not be does nothing.
+    /// zeros afterwards. A body on whose medium that cannot be does nothing.
     ///
     /// # Errors
     /// `EIO`, `EUCLEAN`.

@@ -66,7 +66,7 @@ pub(crate) struct Compare {
     choices: Choices,
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    jobs: Option<NonZeroUsize>,
     /// Where the page goes [default: report.html]
     #[arg(long, value_name = "FILE", conflicts_with = "all")]
     report: Option<PathBuf>,
@@ -138,7 +138,7 @@ impl Compare {
             file::check_place(path)?;
         }
         let database = self.choices.database()?;
-        let runs = experiment.sweep(super::threads(self.threads))?;
+        let runs = experiment.sweep(super::jobs(self.jobs))?;
         self.choices.keep(database.as_deref(), &runs, &experiment)?;
         let comparison = Comparison {
             schema: COMPARE_SCHEMA.to_owned(),
@@ -209,7 +209,7 @@ impl Compare {
             changes: self.choices.changes(),
             seed: self.choices.seed(),
         };
-        let runs = designs::run(asked, super::threads(self.threads))?;
+        let runs = designs::run(asked, super::jobs(self.jobs))?;
         let json = designs::document(&runs)?;
         self.write_page(&designs_page::page(&runs, &json, &command())?)?;
         designs::answer(&runs, self.shown)
@@ -222,10 +222,10 @@ impl Compare {
             return Err(Failure::at(Path::new(told), reason));
         }
         let source = Source::new(told, &self.choices)?;
-        let threads = super::threads(self.threads);
+        let jobs = super::jobs(self.jobs);
         let pasts = self.preconditions.as_deref();
         self.ranked
-            .run(told, source, &self.choices, pasts, threads, &self.shown)
+            .run(told, source, &self.choices, pasts, jobs, &self.shown)
     }
 
     fn experiment(&self) -> Result<Experiment, Failure> {

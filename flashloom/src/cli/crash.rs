@@ -58,9 +58,9 @@ pub(crate) struct Crash {
     /// a file system may need for itself
     #[arg(long)]
     size: Option<Bytes>,
-    /// Memory of the page cache; little of it evicts what was just written
+    /// Memory of the page cache: little of it evicts what was just written
     #[arg(long, default_value = "1GiB")]
-    memory: Bytes,
+    page_cache: Bytes,
     /// Let the drive lie: while the workload runs it answers flushes at once and
     /// does nothing. What is lost then shows that the checks can fail
     #[arg(long)]
@@ -77,9 +77,9 @@ pub(crate) struct Crash {
     /// battery or controller.power_loss_protection=true says so
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
-    /// The drive's past: fresh, full or aged
+    /// What the drive has been through: fresh, full or aged
     #[arg(long, default_value = "fresh", value_parser = stack::past)]
-    past: Precondition,
+    precondition: Precondition,
     #[command(flatten)]
     shown: Shown,
 }
@@ -181,7 +181,7 @@ impl Crash {
             label: String::new(),
             stack: self.stack.clone(),
             drive,
-            precondition: self.past,
+            precondition: self.precondition,
             workload: asked.text.clone(),
             seed,
             sample: None,
@@ -195,7 +195,7 @@ impl Crash {
             plan,
             points: self.at.map_or_else(|| self.points.clone(), Points::One),
             outside: self.outside,
-            memory: self.memory,
+            memory: self.page_cache,
             lies: self.lie,
             skips_fences: self.skip_fences,
             snapshot: self.snapshot,
@@ -208,12 +208,12 @@ impl Crash {
             stack,
             workload,
             size,
-            memory,
-            past,
+            page_cache,
+            precondition,
             outside,
             ..
         } = self;
-        let (past, memory) = (past.name(), memory.0);
+        let (precondition, page_cache) = (precondition.name(), page_cache.0);
         let size: String = size
             .iter()
             .map(|size| format!(" --size {}", size.0))
@@ -227,8 +227,8 @@ impl Crash {
         let flags: String = flags.map(|flag| flag.1).collect();
         let set: String = self.set.iter().map(|set| format!(" --set {set}")).collect();
         format!(
-            "flashloom crash {stack} --workload '{workload}'{size} --memory {memory} \
-             --past {past}{set}{flags} --outside {outside} --seed {seed} --at {cut}"
+            "flashloom crash {stack} --workload '{workload}'{size} --page-cache {page_cache} \
+             --precondition {precondition}{set}{flags} --outside {outside} --seed {seed} --at {cut}"
         )
     }
 

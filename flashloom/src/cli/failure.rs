@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Status of a usage or input error.
 const REFUSED: u8 = 2;
 
-/// A command that can not be carried out as asked.
+/// A command that cannot be carried out as asked.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

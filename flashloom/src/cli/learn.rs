@@ -32,7 +32,7 @@ pub(crate) struct Learn {
     trace: PathBuf,
     /// The file that the rules are written to
     #[arg(short, long, value_name = "RULES")]
-    output: PathBuf,
+    out: PathBuf,
     /// How many streams there may be: 7 are what eight placement handles leave
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=255))]
     streams: u16,
@@ -156,12 +156,12 @@ impl Learn {
         let recording = load(&self.trace)?;
         let events = placed(&recording);
         let options = Options {
-            name: stem(&self.output),
+            name: stem(&self.out),
             streams: usize::from(self.streams),
             ..Options::default()
         };
         let learned = learn(&events.iter().copied(), &options)?;
-        write(&self.output, &learned.print())?;
+        write(&self.out, &learned.print())?;
         let clusters = Clusters::of(events.iter().copied(), self.reading);
         let learned = (&learned, clusters);
         let found = match &self.on {
@@ -207,7 +207,7 @@ impl Learn {
         };
         Ok(Found {
             trace: self.trace.display().to_string(),
-            rules: self.output.display().to_string(),
+            rules: self.out.display().to_string(),
             files: learned.files,
             unnamed_files: learned.unnamed,
             rule_count: learned.rules.rules.len(),

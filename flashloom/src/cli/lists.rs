@@ -114,12 +114,19 @@ impl Drives {
     }
 }
 
-/// The drive file that makes this drive: its preset, and every knob as it is.
+/// What a reader of a drive file has to know of numbers, and of knobs that are not there.
+const OF_KNOBS: &str = "\
+# Sizes are bytes and times nanoseconds; 256MiB and 5ms are taken as well. Not shown is what
+# replaces something else or is mostly nothing: flash.timing, flash.endurance,
+# geometry.spare_words, collection.batch_lines.
+";
+
+/// The drive file that makes this drive: its preset, and its knobs as they are.
 fn drive_file(drive: &DriveEntry) -> Result<String, toml::ser::Error> {
     let knobs = toml::to_string_pretty(&drive.config)?;
     // A drive takes its name from its file.
     let knobs = knobs.lines().filter(|line| !line.starts_with("name = "));
-    let mut file = format!("# {}\npreset = \"{}\"\n", drive.help, drive.name);
+    let mut file = format!("# {}\n{OF_KNOBS}preset = \"{}\"\n", drive.help, drive.name);
     for line in knobs {
         file += line;
         file.push('\n');
@@ -149,7 +156,7 @@ fn drive_table(drives: &[DriveEntry], style: Style) -> String {
     ];
     let rows: Vec<_> = drives.iter().map(row).collect();
     listing(&columns, &rows, style)
-        + "\nAll knobs of one, as a drive file to change and pass with --drive: \
+        + "\nThe knobs of one, as a drive file to change and pass with --drive: \
            flashloom drives block > mine.toml\n"
 }
 

@@ -37,20 +37,20 @@ pub(crate) struct Memory {
     #[arg(long, conflicts_with = "designs")]
     all: bool,
     /// What runs: bfs:scale=small,threads=24 or a path to a trace of memory accesses
-    #[arg(long, value_name = "W")]
+    #[arg(long, value_name = "WORKLOAD")]
     workload: String,
     /// The reading of the paper: default, paper or artifact
     #[arg(long, default_value = "default")]
     profile: String,
-    /// Change a knob: machine.os.switch=1300ns, device.log.bytes=1MiB, past=aged
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    /// Change a knob: machine.os.switch=1300ns, device.log.bytes=1MiB, precondition=aged
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
     changes: Vec<String>,
     /// Seed of everything that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     shown: Shown,
 }
@@ -69,7 +69,7 @@ impl Memory {
             changes: &self.changes,
             seed: self.seed,
         };
-        let runs = designs::run(asked, super::threads(self.threads))?;
+        let runs = designs::run(asked, super::jobs(self.jobs))?;
         match runs.as_slice() {
             [run] if self.shown.json => Ok(serde_json::to_string_pretty(run)? + "\n"),
             [run] => Ok(page(run, Shown::style())),

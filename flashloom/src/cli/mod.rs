@@ -150,7 +150,7 @@ impl Command {
 }
 
 /// Runs at a time: what was asked for, else one a core.
-fn threads(asked: Option<NonZeroUsize>) -> usize {
+fn jobs(asked: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     asked.map_or_else(cores, usize::from)
 }

@@ -36,7 +36,7 @@ pub(crate) struct Reproduce {
     #[arg(value_name = "PAPER[/FIGURE]")]
     what: Option<String>,
     /// List what can be reproduced
-    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "threads", "out", "earlier"])]
+    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier"])]
     list: bool,
     /// How large: small, or paper for the sizes of the paper, which take hours
     #[arg(long, default_value = "small")]
@@ -46,7 +46,7 @@ pub(crate) struct Reproduce {
     seed: u64,
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    jobs: Option<NonZeroUsize>,
     /// Folder of the report and of the runs, which are not made again [default:
     /// reproduction for all papers, none for one]
     #[arg(long, value_name = "DIR")]
@@ -259,7 +259,7 @@ impl Reproduce {
         let found = kept.found(&wanted);
         let (names, earlier) = (found.digests.clone(), found.by_others);
         let before = wanted.len() - found.missing().len();
-        let outcomes = prepared.outcomes((&wanted, found), kept, super::threads(self.threads));
+        let outcomes = prepared.outcomes((&wanted, found), kept, super::jobs(self.jobs));
         let mut paper = prepared.claims(outcomes);
         if earlier > 0 {
             let all = wanted.len();

@@ -333,7 +333,7 @@ impl Serve {
         target.chain(virtual_machines).chain(servers).collect()
     }
 
-    /// Who is told of a cut. A drive that is shown as a file can not come back: the kernel
+    /// Who is told of a cut. A drive that is shown as a file cannot come back: the kernel
     /// has it open.
     fn cuts(&self, tell: &Sender<Event>) -> Option<Sender<Event>> {
         self.file.is_none().then(|| tell.clone())

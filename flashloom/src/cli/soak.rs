@@ -52,7 +52,7 @@ pub(crate) struct Soak {
     outside: u64,
     /// Cases at a time [default: one a core]
     #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     shown: Shown,
 }
@@ -145,7 +145,7 @@ impl Soak {
             let first = covered.next;
             let case = |index: usize| Case::draw(Seed(self.seed).child(first + index as u64));
             let work = |index: usize| self.attempt(&case(index));
-            let batch = pool::each(BATCH as usize, super::threads(self.threads), &work);
+            let batch = pool::each(BATCH as usize, super::jobs(self.jobs), &work);
             for (index, tried) in batch.into_iter().enumerate() {
                 self.take(&mut covered, &case(index), tried);
             }

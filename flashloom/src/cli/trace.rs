@@ -368,7 +368,7 @@ impl Convert {
         let to = self.to.name();
         Failure::at(
             &self.input.path,
-            format!("it holds {holds}, and can not be written as {to}"),
+            format!("it holds {holds}, and cannot be written as {to}"),
         )
     }
 

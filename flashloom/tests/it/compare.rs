@@ -106,7 +106,7 @@ pub(crate) fn agrees(page: &str, document: &Value) {
 fn a_preset_and_its_table() {
     let bench = Bench::new();
     let line = "compare randwrite:ops=1500 --size 64MiB --stacks raw@block,raw@fdp \
-                --preconditions aged --report page.html --threads 1";
+                --preconditions aged --report page.html --jobs 1";
     let text = bench.done(&format!("{line} --json"));
     let comparison: Comparison = report::parse(&text).expect("it is a comparison");
     agrees(
@@ -135,8 +135,8 @@ fn the_same_command_gives_the_same_bytes_on_any_number_of_threads() {
     let run = |more: &str| repeatable(&bench.done(&format!("{line} {more}")));
     let first = run("");
     assert_eq!(first, run(""));
-    assert_eq!(first, run("--threads 1"));
-    assert_eq!(first, run("--threads 2"));
+    assert_eq!(first, run("--jobs 1"));
+    assert_eq!(first, run("--jobs 2"));
     assert_eq!(first, run("--seed 1"));
     assert_ne!(first, run("--seed 2"));
 }
@@ -196,8 +196,8 @@ fn a_recording_gives_the_same_bytes_on_any_number_of_threads() {
     let bench = Bench::new();
     let line = format!("{SHORT} --preconditions aged --size 128MiB --json");
     let run = |more: &str| repeatable(&bench.done(&format!("{line} {more}")));
-    let first = run("--threads 1");
-    assert_eq!(first, run("--threads 2"));
+    let first = run("--jobs 1");
+    assert_eq!(first, run("--jobs 2"));
     assert_eq!(first, run("--seed 1"));
 }
 

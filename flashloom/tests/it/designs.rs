@@ -112,13 +112,15 @@ fn page_is_of(document: &Value, page: &str) {
 #[test]
 fn the_tables_are_of_the_document() {
     let bench = Bench::new();
-    let line = format!("compare {SMALL} --stacks skybyte-full,base-cssd --set past=fresh --seed 3");
+    let line = format!(
+        "compare {SMALL} --stacks skybyte-full,base-cssd --set precondition=fresh --seed 3"
+    );
     let (document, text) = (bench.json(&line, SCHEMA), bench.done(&line));
     for run in runs(&document) {
         let design = run["design"].as_str().unwrap();
         let whole = row(&text, "speed-up", design);
         assert_eq!(run["seed"], 3);
-        assert_eq!(run["changes"], serde_json::json!(["past=fresh"]));
+        assert_eq!(run["changes"], serde_json::json!(["precondition=fresh"]));
         assert_eq!(whole[3], format!("{:.2}", real(run, "/speed_up")));
         for (cell, field) in [
             (5, "/flash/read_pages"),
@@ -143,8 +145,9 @@ fn the_tables_are_of_the_document() {
         }
     }
     // `memory` says the same of several; and of others than base-cssd the first is the base.
-    let memory =
-        format!("memory skybyte-full,base-cssd --workload {SMALL} --set past=fresh --seed 3");
+    let memory = format!(
+        "memory skybyte-full,base-cssd --workload {SMALL} --set precondition=fresh --seed 3"
+    );
     assert_eq!(bench.done(&memory), text);
     let others = bench.json(
         &format!("compare {SMALL} --stacks skybyte-w,skybyte-c"),
@@ -192,7 +195,7 @@ fn kinds_do_not_mix() {
         ("compare bfs --profile papr", "default, paper, artifact"),
         ("compare randread:ops=9 --profile paper", "--profile"),
         ("compare bfs:scale=smal", "small, medium, paper"),
-        ("compare bfs --set past=agd", "past=agd"),
+        ("compare bfs --set precondition=agd", "precondition=agd"),
     ] {
         bench.refuses(line, &[words]);
     }

@@ -159,7 +159,7 @@ const LINES: &[(&str, &str)] = &[
         "drive file",
     ),
     ("compare randread:ops=9 --stacks raw@block,", "HOST@DRIVE"),
-    ("compare randread:ops=9 --threads -1", "-1"),
+    ("compare randread:ops=9 --jobs -1", "-1"),
     (
         "compare randread:ops=9 --size 64MiB --report none/r.html",
         "none/r.html",
@@ -328,8 +328,5 @@ fn a_drive_file_is_taken_as_it_is_or_not_at_all() {
 #[test]
 fn a_sweep_needs_a_thread() {
     let bench = Bench::new();
-    bench.refuses(
-        "compare randread:ops=9 --size 64MiB --threads 0",
-        &["--threads"],
-    );
+    bench.refuses("compare randread:ops=9 --size 64MiB --jobs 0", &["--jobs"]);
 }

@@ -38,7 +38,7 @@ fn a_sample_of_the_long_run_holds() {
 fn threads_change_nothing() {
     let bench = Bench::new();
     let covered = |threads: u32| {
-        let line = format!("soak --cuts 1 --points 1 --threads {threads}");
+        let line = format!("soak --cuts 1 --points 1 --jobs {threads}");
         bench.json(&line, "flashloom.soak/1")
     };
     assert_eq!(covered(1), covered(3));

@@ -52,8 +52,8 @@ pub enum Fault {
     /// A write was told to fail.
     #[error("unrecovered write error at sector {0}")]
     Unwritable(u64),
-    /// The drive's file can not be written.
-    #[error("the drive file can not be written: {0}")]
+    /// The drive's file cannot be written.
+    #[error("the drive file cannot be written: {0}")]
     File(#[from] io::Error),
     /// The drive has no power: whoever asked must not get an answer, but be hung up on.
     #[error(transparent)]
@@ -273,7 +273,7 @@ impl Device {
     /// Reads `len` bytes from `offset` on.
     ///
     /// # Errors
-    /// Past the end, or if the flash can not be read.
+    /// Past the end, or if the flash cannot be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
         let is_turned = self.may_read(offset, len as u64)?;
         let mut bytes = self.truth(offset, len).await?;
@@ -304,7 +304,7 @@ impl Device {
     ///
     /// # Errors
     /// Past the end, on a drive that has become read-only, or if the drive's file
-    /// can not keep what this promises.
+    /// cannot keep what this promises.
     pub async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.may_write(offset, bytes.len() as u64)?;
         let Some(extent) = covering(offset, bytes.len() as u64) else {
@@ -425,7 +425,7 @@ impl Device {
     /// puts it into its file. Nothing may be asked of it any more.
     ///
     /// # Errors
-    /// If the file can not be written.
+    /// If the file cannot be written.
     pub fn close(&self, kernel: &Kernel) -> Result<(), FileError> {
         let media = self.shutdown(kernel);
         let keeper = self.keeper.borrow_mut().take();
@@ -482,7 +482,7 @@ impl Device {
     /// answered, also by who writes through [`Device::drive`].
     ///
     /// # Errors
-    /// If the drive's file can not be written.
+    /// If the drive's file cannot be written.
     pub async fn promise(&self) -> Result<(), Fault> {
         if self.protected {
             return self.note().await;
@@ -495,7 +495,7 @@ impl Device {
     /// wait.
     ///
     /// # Errors
-    /// If the drive's file can not be written.
+    /// If the drive's file cannot be written.
     pub async fn note(&self) -> Result<(), Fault> {
         self.waiting.set(self.waiting.get() + 1);
         self.noted.wait(&self.sim).await;

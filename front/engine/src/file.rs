@@ -26,10 +26,10 @@ const SILENCE: Duration = Duration::from_millis(250);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Why a drive's file can not be used.
+/// Why a drive's file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It can not be read or written.
+    /// It cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It holds no drive.
@@ -154,7 +154,7 @@ impl DriveFile {
     /// Puts a drive into a file at `path`, which is not locked.
     ///
     /// # Errors
-    /// If it can not be written.
+    /// If it cannot be written.
     pub fn create(path: &Path, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
         let over = AtomicBool::new(false);
         let (whole, _) = write_beside(path, config, media, None, &over)?;
@@ -177,7 +177,7 @@ impl DriveFile {
     /// replaced when all is written.
     ///
     /// # Errors
-    /// If it can not be written; the old one is there then.
+    /// If it cannot be written; the old one is there then.
     pub fn save(
         &mut self,
         config: &DriveConfig,

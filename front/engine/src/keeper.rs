@@ -30,7 +30,7 @@
 //! is killed while it writes a new one leaves that behind, as `.flashloom-` and
 //! some letters; it may be removed.
 //!
-//! A record that can not be written, for want of room say, is kept until it can be: nothing is
+//! A record that cannot be written, for want of room say, is kept until it can be: nothing is
 //! promised before that, and nothing is lost. A new file that takes the room is given up for
 //! it; one is not begun without room for it, and after one that failed not before the log has
 //! grown by as much again.
@@ -139,7 +139,7 @@ impl Keeper {
     /// happened to the drive since.
     ///
     /// # Errors
-    /// If the file can not be written.
+    /// If the file cannot be written.
     pub fn new(file: DriveFile, opened: &Opened, drive: &Drive) -> Result<Self, FileError> {
         // What follows the last whole record never was.
         file.file.set_len(opened.end.offset)?;
@@ -178,7 +178,7 @@ impl Keeper {
     /// Puts what has changed into the file.
     ///
     /// # Errors
-    /// If the file can not be written, or once could not.
+    /// If the file cannot be written, or once could not.
     pub fn note(&mut self) -> io::Result<()> {
         self.record(false)?;
         self.finish_renewal()?;
@@ -363,7 +363,7 @@ impl Keeper {
     /// Puts the drive, which has shut down, into the file, from which the lock is taken.
     ///
     /// # Errors
-    /// If the file can not be written; its log then ends with the last record.
+    /// If the file cannot be written; its log then ends with the last record.
     pub fn close(mut self, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
         self.give_up_renewal();
         // Whoever wants to look at the drive need not wait for the new file.

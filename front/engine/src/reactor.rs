@@ -262,7 +262,7 @@ impl Reactor {
             return;
         };
         let Next::Wait { read, write } = next else {
-            // A file that can not be taken out is closed soon.
+            // A file that cannot be taken out is closed soon.
             let _ = epoll::delete(&self.files.epoll, source.file());
             let left = sources.remove(&number);
             drop(sources);

@@ -134,7 +134,7 @@ impl<T: 'static> Desk<T> {
     }
 
     /// Begins a request, which has come in this turn of a source. Whatever `work` owns is
-    /// dropped if it can not be carried out.
+    /// dropped if it cannot be carried out.
     pub fn begin(&self, work: impl Future<Output = ()> + 'static) {
         self.start(self.reactor.arrived(), work);
     }
@@ -242,7 +242,7 @@ impl<R: Send + 'static> Engine<R> {
 }
 
 impl<T: 'static> Handle<T> {
-    /// Sends a request. Whatever `work` owns is dropped if it can not be carried
+    /// Sends a request. Whatever `work` owns is dropped if it cannot be carried
     /// out: let it own what tells whoever asked.
     pub fn submit<F: Future<Output = ()> + 'static>(
         &self,
@@ -259,7 +259,7 @@ impl<T: 'static> Handle<T> {
     }
 
     /// Has `open` called on the thread, to let it listen to sources. Whatever that owns is
-    /// dropped if it can not be.
+    /// dropped if it cannot be.
     pub fn open(&self, open: impl FnOnce(&Desk<T>) + Send + 'static) {
         (self.jobs)(Some(Box::new(move |desk, _| open(desk))));
     }
@@ -299,7 +299,7 @@ impl<T: 'static> Handle<T> {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// If it can not be carried out.
+    /// If it cannot be carried out.
     pub fn ask<A: Send + 'static, F: Future<Output = A> + 'static>(
         &self,
         work: impl FnOnce(Rc<T>) -> F + Send + 'static,

@@ -32,7 +32,7 @@ pub enum MountError {
     NoDirectory(PathBuf),
     /// The kernel has no FUSE, or does not let this user have it.
     #[error(
-        "{path}: it can not be mounted: {source}; is there a /dev/fuse, and fusermount3 for users other than root?"
+        "{path}: it cannot be mounted: {source}; is there a /dev/fuse, and fusermount3 for users other than root?"
     )]
     Refused {
         /// Where.
@@ -40,7 +40,7 @@ pub enum MountError {
         /// What the system said.
         source: io::Error,
     },
-    /// Signals or threads can not be had.
+    /// Signals or threads cannot be had.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -133,7 +133,7 @@ impl Mounted {
     /// the mount.
     ///
     /// # Errors
-    /// If the connection to the kernel broke, or the mount can not be ended.
+    /// If the connection to the kernel broke, or the mount cannot be ended.
     pub fn wait(self, busy: impl FnOnce()) -> io::Result<End> {
         match self.events.recv().map_err(io::Error::other)? {
             Event::Over(result) => return result.map(|()| End::Unused),

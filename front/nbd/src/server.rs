@@ -163,7 +163,7 @@ impl<T: 'static, E: Export> Hall<T, E> {
         }
         let (export, common) = (self.export.clone(), Rc::clone(&self.common));
         let guest = Guest::new(&self.crowd);
-        // Who can not be listened to has been hung up on.
+        // Who cannot be listened to has been hung up on.
         let _ = self.desk.attach(|caller| {
             let connection = Connection::new(socket, export, common, caller, guest);
             let connection = Rc::new(connection);

@@ -57,7 +57,7 @@ pub enum TlsError {
         why: pem::Error,
     },
     /// They do not belong together, or are of no kind that can be used.
-    #[error("{}: the certificates can not be used: {why}", path.display())]
+    #[error("{}: the certificates cannot be used: {why}", path.display())]
     Unusable {
         /// The folder that they are in.
         path: PathBuf,
@@ -175,7 +175,7 @@ impl Seal {
     /// Seals what waits, as far as there is room for it, behind what is sealed.
     ///
     /// # Errors
-    /// If it can not be sealed.
+    /// If it cannot be sealed.
     pub(crate) fn close(&mut self, clear: &mut Output, sealed: &mut Output) -> io::Result<()> {
         loop {
             while self.0.wants_write() {

@@ -107,7 +107,7 @@ pub mod part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
-    /// The drive can not be changed.
+    /// The drive cannot be changed.
     NotPermitted = 1,
     /// The drive could not do it.
     Io = 5,

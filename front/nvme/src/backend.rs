@@ -53,7 +53,7 @@ pub enum Placements {
     },
 }
 
-/// Why it can not be done.
+/// Why it cannot be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// A zone refuses it.
@@ -62,10 +62,10 @@ pub enum Failure {
     /// Past the end.
     #[error("past the end of the namespace")]
     OutOfRange,
-    /// The flash can not be read.
+    /// The flash cannot be read.
     #[error("unrecovered read error")]
     Media,
-    /// The flash can not be written.
+    /// The flash cannot be written.
     #[error("write fault")]
     WriteFault,
     /// No more can be written.

@@ -172,7 +172,7 @@ impl Subsystem<DriveBackend> {
     /// Powers the drive off and puts it into its file.
     ///
     /// # Errors
-    /// If the file can not be written.
+    /// If the file cannot be written.
     fn close(&self, kernel: &Kernel) -> Result<(), FileError> {
         self.device().close(kernel)
     }

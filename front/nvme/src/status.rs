@@ -18,7 +18,7 @@ pub enum Status {
     InvalidOpcode,
     /// A field has a value that it may not have.
     InvalidField,
-    /// The drive can not go on: its file can not be written, or it is gone.
+    /// The drive cannot go on: its file cannot be written, or it is gone.
     InternalError,
     /// The power of the drive was cut: it is not told, but the connection breaks.
     PowerLost,
@@ -99,9 +99,9 @@ pub enum Status {
     AuthenticationRequired,
     /// What is there differs from what was expected.
     CompareFailure,
-    /// The flash can not be read.
+    /// The flash cannot be read.
     UnrecoveredRead,
-    /// The flash can not be written.
+    /// The flash cannot be written.
     WriteFault,
     /// What the rules of zones say.
     Zone(ZoneStatus),

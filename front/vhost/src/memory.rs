@@ -25,7 +25,7 @@ struct Region {
     file: OwnedFd,
 }
 
-/// Something that is not there, or can not be had.
+/// Something that is not there, or cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bad;
 

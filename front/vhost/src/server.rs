@@ -63,7 +63,7 @@ impl Source for Door {
         }
         for _ in 0..TAKEN {
             match accept(&hall.listener) {
-                // Who can not be listened to has been hung up on.
+                // Who cannot be listened to has been hung up on.
                 Ok(socket) => drop(hall.take(socket)),
                 // There is nobody, or he has left already, or there is no file for him.
                 Err(error) => {

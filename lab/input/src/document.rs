@@ -9,7 +9,7 @@ use toml::{Table, Value};
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// A file that the system refused to read.
-    #[error("{file}: can not be read: {source}")]
+    #[error("{file}: cannot be read: {source}")]
     Read {
         /// The file.
         file: String,

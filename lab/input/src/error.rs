@@ -2,12 +2,12 @@
 
 use std::io;
 
-/// A trace that can not be read further. Each names the file, the place and
+/// A trace that cannot be read further. Each names the file, the place and
 /// what was expected there.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The system refused to open or read, or the compression is broken.
-    #[error("{name}: {place} can not be read: {source}")]
+    #[error("{name}: {place} cannot be read: {source}")]
     Read {
         /// The file.
         name: String,
@@ -59,7 +59,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// That `place` of the file `name` can not be read, by what the system said.
+    /// That `place` of the file `name` cannot be read, by what the system said.
     pub fn unreadable(name: &str, place: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let (name, place) = (name.to_owned(), place.into());
         move |source| Self::Read {

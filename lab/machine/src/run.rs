@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use units::{Bytes, Ns};
 
-/// A run that can not be made.
+/// A run that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The workload.
@@ -81,7 +81,7 @@ impl Witness<'_> {
 /// Runs `setup` before `witness`.
 ///
 /// # Errors
-/// If something of it can not be, in a sentence.
+/// If something of it cannot be, in a sentence.
 pub fn run(setup: &Setup, witness: Witness) -> Result<Outcome, RunError> {
     let begin = (witness.clock)();
     let program = setup.workload.program(Seed(setup.seed))?;
@@ -143,7 +143,7 @@ fn with_drive(setup: &Setup, kernel: &Kernel, program: Watched) -> Result<Outcom
         });
     }
     let (config, seed) = (setup.device(), Seed(setup.seed));
-    let media = DeviceMedia::new(config, setup.past(), seed)?;
+    let media = DeviceMedia::new(config, setup.precondition(), seed)?;
     let device = CxlSsd::ready(&kernel.sim(), config, media, seed)?;
     let (footprint, capacity) = (program.footprint(), device.capacity());
     if footprint > capacity {

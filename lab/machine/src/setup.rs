@@ -17,8 +17,8 @@ struct Knobs {
     machine: Config,
     /// The drive, unless there is none.
     device: DeviceConfig,
-    /// The past of the drive.
-    past: Precondition,
+    /// What the drive has been through.
+    precondition: Precondition,
 }
 
 impl Knobs {
@@ -60,7 +60,7 @@ pub struct Change {
     value: String,
 }
 
-/// A setup that can not be.
+/// A setup that cannot be.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// No such design.
@@ -71,7 +71,7 @@ pub enum SetupError {
         /// What was asked for.
         found: String,
     },
-    /// The workload can not be.
+    /// The workload cannot be.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// A change that is no `key=value`, or whose key or value does not exist.
@@ -114,7 +114,7 @@ impl Setup {
     /// it names them.
     ///
     /// # Errors
-    /// If there is no such design, or a trace can not be read.
+    /// If there is no such design, or a trace cannot be read.
     pub fn new(
         design: &str,
         profile: Profile,
@@ -144,7 +144,7 @@ impl Setup {
             knobs: Knobs {
                 machine: host::computer(profile, design),
                 device: profile.device(design).scaled(factor),
-                past: Precondition::Full,
+                precondition: Precondition::Full,
             },
         };
         let machine = &mut setup.knobs.machine;
@@ -255,9 +255,9 @@ impl Setup {
         &self.knobs.device
     }
 
-    /// The past of the drive.
+    /// What the drive has been through.
     #[must_use]
-    pub const fn past(&self) -> Precondition {
-        self.knobs.past
+    pub const fn precondition(&self) -> Precondition {
+        self.knobs.precondition
     }
 }

@@ -42,7 +42,7 @@ impl PartialEq for Workload {
     }
 }
 
-/// A workload that can not be made.
+/// A workload that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// No preset and no file has this name.
@@ -75,7 +75,7 @@ pub enum WorkloadError {
         /// What was given.
         found: String,
     },
-    /// A trace can not be read.
+    /// A trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -195,7 +195,7 @@ impl Workload {
     /// Bytes of memory that it uses: what is asked for, or the pages that a trace touches.
     ///
     /// # Errors
-    /// If a trace can not be read.
+    /// If a trace cannot be read.
     pub fn memory(&self) -> Result<Bytes, WorkloadError> {
         match self.footprint() {
             Some(asked) => Ok(asked),
@@ -272,7 +272,7 @@ impl Workload {
     /// The program.
     ///
     /// # Errors
-    /// If a trace can not be read.
+    /// If a trace cannot be read.
     pub fn program(&self, seed: Seed) -> Result<Box<dyn Program>, WorkloadError> {
         let Some(footprint) = self.footprint() else {
             return self.replay();

@@ -92,7 +92,7 @@ pub struct Row<K> {
     pub grows: bool,
     /// Why it is missed.
     pub known: Option<String>,
-    /// Why it, or a part of it, can not be measured.
+    /// Why it, or a part of it, cannot be measured.
     pub missing: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ pub enum StackError {
     /// Neither a preset nor a file.
     #[error("expected a drive preset ({known}) or a path to a TOML file, found {0:?}", known = drive::known())]
     Drive(String),
-    /// A file that can not be read, or that says something else than it should.
+    /// A file that cannot be read, or that says something else than it should.
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// A drive that cannot be built.
@@ -91,7 +91,7 @@ pub enum StackError {
         capacity: Bytes,
     },
     /// The tree that a workload of files needs cannot be made.
-    #[error("{path:?}, which the workload needs at first, can not be made: {problem}")]
+    #[error("{path:?}, which the workload needs at first, cannot be made: {problem}")]
     Tree {
         /// Which file or directory; empty for all together.
         path: String,
@@ -99,7 +99,7 @@ pub enum StackError {
         problem: String,
     },
     /// The file system cannot be made or mounted.
-    #[error("{stack}: the file system can not be used: {problem}")]
+    #[error("{stack}: the file system cannot be used: {problem}")]
     Mount {
         /// The stack.
         stack: String,

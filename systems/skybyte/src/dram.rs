@@ -23,7 +23,7 @@ impl Dram {
         let parts = memsys::Dram::new(&config.parts());
         Self {
             fixed: config.fixed,
-            parts: parts.expect("what can not be was refused before"),
+            parts: parts.expect("what cannot be was refused before"),
         }
     }
 

@@ -291,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Writes the lines of a page back whose other ones can not be read, with those that
+    /// Writes the lines of a page back whose other ones cannot be read, with those that
     /// are written to it while it waits for room.
     async fn give_back(self: &Rc<Self>, page: u32) {
         let is_dirty = |state: &State| state.mshrs.get(page).is_some_and(|mshr| mshr.dirty);

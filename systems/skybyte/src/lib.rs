@@ -56,7 +56,7 @@
 //! - **The log's size.** 64 MiB are both halves, of the 512 MiB of DRAM; its index lies
 //!   beside them. An entry has 72 bytes, as a line must say which one it is after a power
 //!   cut. Where both halves are full, writes are refused until one is free.
-//! - **Compaction.** Its 146 µs on average can not be the time of a log of that size, so
+//! - **Compaction.** Its 146 µs on average cannot be the time of a log of that size, so
 //!   it is no target. A page of the cache is written as it is, newer lines included; those
 //!   are written again by the next compaction. A page that is nowhere is not read. A
 //!   bounded number of pages is in work at once; whether reads go before its programs is

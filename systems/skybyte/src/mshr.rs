@@ -16,7 +16,7 @@ pub(crate) enum Stage {
     Queued,
     /// It waits for a place in the cache, or flash is being read.
     Reading,
-    /// The page is there, and can not go to the cache yet.
+    /// The page is there, and cannot go to the cache yet.
     Arrived,
 }
 

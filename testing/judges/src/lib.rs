@@ -24,7 +24,7 @@ pub fn has(tool: &str) -> bool {
 /// Runs a command, which may be one of the system's, and gives what it wrote.
 ///
 /// # Panics
-/// If it can not be started.
+/// If it cannot be started.
 pub fn run(command: &mut Command) -> Output {
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/sbin:/usr/sbin"));

@@ -47,7 +47,7 @@ pub const ALL: &[Rule] = &[
         find: map::find,
     },
     Rule {
-        name: "unfinished and foreign words",
+        name: "unfinished work and detours",
         find: words::find,
     },
     Rule {

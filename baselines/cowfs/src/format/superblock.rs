@@ -94,7 +94,7 @@ const NO_HOLES: u64 = 1 << 9;
 /// Another default subvolume, and nodes larger than a page, which change nothing here.
 const HARMLESS: u64 = 1 << 1 | 1 << 5;
 
-/// Why a superblock can not be used.
+/// Why a superblock cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperError {
     /// It could not be read.
@@ -239,7 +239,7 @@ impl Superblock {
     /// Decodes what was at the place `at` of a medium of `size` bytes.
     ///
     /// # Errors
-    /// Why it can not be used.
+    /// Why it cannot be used.
     pub(crate) fn decode(bytes: &Block, at: u64, size: u64) -> Result<Self, SuperError> {
         let bytes = &bytes[..];
         if field::MAGIC.get(bytes) != *MAGIC {

@@ -88,7 +88,7 @@ impl Shape {
         })
     }
 
-    /// All entries from `slot` on. A slot that is in use and can not begin an entry is
+    /// All entries from `slot` on. A slot that is in use and cannot begin an entry is
     /// passed over.
     pub(crate) fn entries<'a>(
         &self,

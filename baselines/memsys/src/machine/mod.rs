@@ -40,7 +40,7 @@ const NO_CORE: usize = usize::MAX;
 /// Why a run ended before its program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// An address beyond the footprint, or a size that can not be.
+    /// An address beyond the footprint, or a size that cannot be.
     #[error(
         "thread {thread} accesses {size} bytes at {at:#x}; addresses end at {end:#x}, and 1 to \
          64 bytes are accessed at once"
@@ -114,7 +114,7 @@ struct Core {
     since: Tick,
     slice_end: Tick,
     preempt: bool,
-    /// Something has happened since it was last found that it can not go on.
+    /// Something has happened since it was last found that it cannot go on.
     news: bool,
     /// When the last flush was acknowledged, and how many are not.
     flushed: Tick,
@@ -279,7 +279,7 @@ fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Resu
     config.check()?;
     if kept && config.store_miss == StoreMiss::Write {
         return Err(Invalid(
-            "contents can not be kept where a store that misses is sent as a write: the rest of \
+            "contents cannot be kept where a store that misses is sent as a write: the rest of \
              its line is not known"
                 .into(),
         ));
@@ -294,7 +294,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
     /// A computer at rest, at the time of `kernel`, which moves `far` along.
     ///
     /// # Errors
-    /// Says which value of `config` can not be, or that the program does not fit.
+    /// Says which value of `config` cannot be, or that the program does not fit.
     pub fn new(
         config: &Config,
         kernel: &'k Kernel,
@@ -374,7 +374,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
     /// their `Begin`, or since the start if they have none.
     ///
     /// # Errors
-    /// If the program asks for what can not be, or nothing goes on.
+    /// If the program asks for what cannot be, or nothing goes on.
     pub fn run(&mut self) -> Result<Metrics, RunError> {
         while self.os.live > 0 {
             self.step()?;

@@ -154,7 +154,7 @@ pub(crate) struct Front {
     cleaning: Semaphore,
     /// The log may have to be cleaned.
     work: Signal,
-    /// Cleaning has freed space, or can not any more.
+    /// Cleaning has freed space, or cannot any more.
     freed: Signal,
     /// A page has come from flash.
     fetched: Signal,

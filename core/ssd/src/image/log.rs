@@ -110,7 +110,7 @@ impl Log {
     /// cells nor buffer nor memory have changed, unless `always`.
     ///
     /// # Errors
-    /// Those of `out`. The log can not be used any more then.
+    /// Those of `out`. The log cannot be used any more then.
     pub fn append(&mut self, out: &mut impl Write, always: bool) -> io::Result<()> {
         self.put(out, always, 1)
     }
@@ -119,7 +119,7 @@ impl Log {
     /// with it had no power cut.
     ///
     /// # Errors
-    /// Those of `out`. The log can not be used any more then.
+    /// Those of `out`. The log cannot be used any more then.
     pub fn append_last(&mut self, out: &mut impl Write) -> io::Result<()> {
         self.put(out, true, 0)
     }

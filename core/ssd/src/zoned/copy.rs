@@ -29,7 +29,7 @@ impl Zones {
     ///
     /// # Errors
     /// As a read of each source and a write of their sum; nothing is written if a source
-    /// can not be read. Sources and target have to be in zones that are written in order.
+    /// cannot be read. Sources and target have to be in zones that are written in order.
     //= zns 3.3.2
     pub async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
         let inner = &self.inner;

@@ -20,7 +20,7 @@ impl Zones {
     /// Opens, closes, finishes, resets or gives up `zone`.
     ///
     /// # Errors
-    /// The status for a step that the zone can not take, for a limit that leaves no room,
+    /// The status for a step that the zone cannot take, for a limit that leaves no room,
     /// for a zone that has no write pointer, and for flash that fails.
     //= zns 3.4.3
     pub async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {

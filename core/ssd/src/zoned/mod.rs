@@ -23,10 +23,10 @@
 //! - Units name their place in the zone in the spare area, so the write pointer is found
 //!   by reading: the longest run of whole units from the start of the zone, and then what
 //!   a backup or the capacitors have of the next one.
-//! - A unit that is not full can not be programmed in its place, since the rest of it
+//! - A unit that is not full cannot be programmed in its place, since the rest of it
 //!   could not follow. Without protection a flush programs what there is of it as a
 //!   *backup* in blocks that each such zone has beside its own; the newest one counts.
-//! - A torn program, or a whole one behind it, leaves pages that can not be programmed
+//! - A torn program, or a whole one behind it, leaves pages that cannot be programmed
 //!   again. Power-on copies what lies before them to another block, and only then lets
 //!   the zone be written.
 //! - A reset erases the blocks with the first unit before any others: from then on no
@@ -37,7 +37,7 @@
 //!
 //! A zone of which a program fails becomes read-only. What was acknowledged and is not on
 //! flash stays in the buffer and can be read until the power goes, and then only if the
-//! drive is protected; flushes fail. A block that can not be erased is replaced by a
+//! drive is protected; flushes fail. A block that cannot be erased is replaced by a
 //! spare one; when a plane has none left, a zone of its group goes offline.
 
 mod backup;

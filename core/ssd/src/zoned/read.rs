@@ -33,7 +33,7 @@ impl Zones {
     /// The status for a read that is not of whole logical blocks, that crosses into
     /// another zone where the drive forbids it, or from a conventional zone into one that
     /// is none; of an offline zone; of sectors that are not written, where the drive
-    /// refuses that; and for flash that can not be read.
+    /// refuses that; and for flash that cannot be read.
     //= zns 3.3.5
     pub async fn read(&self, extent: Extent, sink: &mut impl Sink) -> Result<(), ZoneStatus> {
         let inner = &self.inner;

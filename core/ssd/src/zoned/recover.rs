@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Repair {
     /// Blocks hold nothing that counts.
     Erase(Row),
-    /// The first programs of a piece are good, and what follows can not be programmed.
+    /// The first programs of a piece are good, and what follows cannot be programmed.
     Move {
         from: Row,
         to: Row,

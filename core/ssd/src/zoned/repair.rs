@@ -154,7 +154,7 @@ impl Zoned {
         let pages = row.planes.count_ones();
         let ledger = &self.core.state;
         ledger.borrow_mut().ledger.reads[ReadCause::Recovery as usize] += u64::from(pages);
-        // What can not be read counts as not written: the time is spent.
+        // What cannot be read counts as not written: the time is spent.
         let _ = self
             .core
             .nand

@@ -165,7 +165,7 @@ pub enum ZoneStatus {
     /// There is no such step in the state machine.
     #[error("Invalid Zone State Transition")]
     InvalidTransition,
-    /// What was acknowledged can not be put on flash.
+    /// What was acknowledged cannot be put on flash.
     #[error("Write Fault: a program of the flash has failed")]
     WriteFault,
     /// The flash gave more errors than can be corrected.

@@ -71,7 +71,7 @@ pub(super) fn refusal(code: Code) -> Refusal {
     let why = match code {
         Code::NoSpace => "the range reaches past the end",
         Code::Overflow => "the request is too long",
-        Code::NotSupported => "that can not be done fast",
+        Code::NotSupported => "that cannot be done fast",
         _ => "the request makes no sense",
     };
     let why = why.to_owned();

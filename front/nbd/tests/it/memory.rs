@@ -133,7 +133,7 @@ impl Inner {
         match job {
             Job::Read { offset, length } => {
                 let from = offset as usize;
-                // One sector that can not be read.
+                // One sector that cannot be read.
                 if from == 13 * PAGE && length as usize == PAGE {
                     let why = "unrecovered".to_owned();
                     return Err(Refusal {

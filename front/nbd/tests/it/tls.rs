@@ -391,5 +391,5 @@ fn a_folder_without_certificates_is_refused_by_name() {
     let key = authority.signs("other").1.serialize_pem();
     fs::write(folder.path().join("server-key.pem"), key).expect("written");
     let said = refusal(folder.path());
-    assert!(said.contains("can not be used"), "{said}");
+    assert!(said.contains("cannot be used"), "{said}");
 }

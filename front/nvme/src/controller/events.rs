@@ -36,7 +36,7 @@ impl Event {
     const fn result(self) -> u64 {
         match self {
             Self::NamespaceChanged => 0x2 | super::logs::CHANGED_NAMESPACES << 16,
-            // Health: the media can not be relied on.
+            // Health: the media cannot be relied on.
             Self::ReadOnly => 0x1 | super::logs::HEALTH << 16,
         }
     }

@@ -251,7 +251,7 @@ impl<B: Backend> Device<B> {
         self.open.values_mut().for_each(|open| open.stale = true);
     }
 
-    /// The controller can not go on until it is reset. Who waits for a reset that has
+    /// The controller cannot go on until it is reset. Who waits for a reset that has
     /// failed is told too.
     fn fail(&mut self) {
         self.forget();

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 /// Ranges that there may be: each holds a descriptor.
 pub(super) const RANGES_MAX: usize = 128;
 
-/// It can not be accessed.
+/// It cannot be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreachable;
 

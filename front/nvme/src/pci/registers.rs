@@ -157,7 +157,7 @@ impl Registers {
         }
     }
 
-    /// Where the queues for admin commands are; none if they can not be there.
+    /// Where the queues for admin commands are; none if they cannot be there.
     //= nvme-2.1 3.1.4.7
     pub(super) fn admin_queues(&self) -> Option<AdminQueues> {
         let sizes = field::AQA.get(&self.bytes);

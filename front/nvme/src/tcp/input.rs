@@ -15,7 +15,7 @@ pub(super) const DATA_MAX: usize = 128 << 10;
 /// Bytes before the data: as many as the field that says so can name.
 const DATA_AT_MAX: usize = 255;
 
-/// Why a connection can not go on.
+/// Why a connection cannot go on.
 //= nvme-tcp 6
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fatal {

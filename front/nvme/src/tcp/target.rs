@@ -204,7 +204,7 @@ impl<B: Backend> Door<B> {
             return;
         }
         let (desk, common) = (self.desk.clone(), Rc::clone(&self.common));
-        // Who can not be listened to has been hung up on.
+        // Who cannot be listened to has been hung up on.
         let _ = self.desk.attach(|caller| {
             let peer = Rc::new(Peer::new(socket, desk, caller, common)?);
             self.crowd.came(&peer);

@@ -267,7 +267,7 @@ fn the_drive_proves_itself_to_a_host_that_asks() {
     assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 3));
     assert_eq!(guest.send(&[0, 0xf0, 0, 0, 7, 0, 1, 1]), 0);
     guest.is_out();
-    // A drive without a secret can not.
+    // A drive without a secret cannot.
     let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
     let challenge = guest.offer(&[1], &[0]);
     let reply = guest.reply(&challenge, &key(), Some([5; 32]));

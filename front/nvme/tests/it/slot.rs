@@ -433,7 +433,7 @@ fn memory_that_is_not_there_fails_a_command_and_queues_outside_fail_the_controll
     guest.await_state(0);
     guest.enable();
     assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0);
-    // Queues for admin commands that can not be.
+    // Queues for admin commands that cannot be.
     guest.set_register(0x14, 0);
     guest.await_state(0);
     guest.set_register(0x24, 0);

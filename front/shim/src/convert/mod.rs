@@ -58,7 +58,7 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The spool cannot be read, or the trace not written.
-    #[error("the recording can not be made a trace: {0}")]
+    #[error("the recording cannot be made a trace: {0}")]
     Io(#[from] io::Error),
     /// The scratch trace of the first pass is broken.
     #[error(transparent)]

@@ -76,7 +76,7 @@ fn a_change_reaches_its_knob() {
         ("machine.cores=many", "integer"),
         ("device.hints.threshold=-1", "\"-1\" is not a time such as"),
         ("device.dram.bytes=abc", "\"abc\" is not a size such as"),
-        ("past=aegd", "`aged`"),
+        ("precondition=aegd", "`aged`"),
     ] {
         let refused = change(text).unwrap_err().to_string();
         assert!(

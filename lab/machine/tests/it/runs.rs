@@ -212,12 +212,16 @@ fn a_drive_that_shrinks_too_far_names_the_footprint() {
     };
     let small = |name: &str, mib: u64| format!("{name}:footprint={mib}MiB,section=10000");
     for (name, least) in [("bfs", 2), ("tpcc", 3)] {
-        let refused = asked("skybyte-full", &small(name, least - 1), "past=fresh");
+        let refused = asked(
+            "skybyte-full",
+            &small(name, least - 1),
+            "precondition=fresh",
+        );
         let wanted =
             format!("{name}: expected a footprint of {least} MiB at least on skybyte-full");
         let refused = refused.unwrap_err().to_string();
         assert!(refused.starts_with(&wanted), "{refused}");
-        asked("skybyte-full", &small(name, least), "past=fresh").unwrap();
+        asked("skybyte-full", &small(name, least), "precondition=fresh").unwrap();
     }
     // Whoever sets the DRAM is told of that.
     let refused = asked("skybyte-full", &small("bfs", 1), "device.log.bytes=4KiB");

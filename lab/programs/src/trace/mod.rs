@@ -92,7 +92,7 @@ impl Format {
         all.map_or("", |(_, name, _)| name)
     }
 
-    /// What the beginning of a file tells, or its name where its bytes can not.
+    /// What the beginning of a file tells, or its name where its bytes cannot.
     fn detect(name: &str, head: &[u8]) -> Option<Self> {
         if head.starts_with(&compact::MAGIC) {
             return Some(Self::Flm);
@@ -153,7 +153,7 @@ impl Reader {
     /// a format the contents and the name tell it.
     ///
     /// # Errors
-    /// If the beginning can not be read, or the format is not known.
+    /// If the beginning cannot be read, or the format is not known.
     pub fn new(
         name: &str,
         reader: impl Read + Send + 'static,
@@ -208,7 +208,7 @@ impl Reader {
     /// end.
     ///
     /// # Errors
-    /// If it can not be read or is not what the format prescribes.
+    /// If it cannot be read or is not what the format prescribes.
     pub fn step(&mut self, ops: &mut Vec<Op>) -> Result<bool, TraceError> {
         self.place += 1;
         let line = &mut self.line;

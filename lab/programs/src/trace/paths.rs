@@ -1,7 +1,7 @@
 //! Which files a path stands for: itself, those of a list of MacSim's, those of a folder.
 //!
 //! Invariant: nothing is opened that is no regular file. Traces are read more than once,
-//! which a pipe can not be, and who opens one without a writer waits for ever.
+//! which a pipe cannot be, and who opens one without a writer waits for ever.
 
 use super::TraceError;
 use std::fs;

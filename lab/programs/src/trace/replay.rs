@@ -170,7 +170,7 @@ impl Recording {
     /// it does after `warm` hundredths of its accesses.
     ///
     /// # Errors
-    /// If a file can not be opened any more.
+    /// If a file cannot be opened any more.
     pub fn replay(&self, warm: u64) -> Result<Replay, TraceError> {
         let mut threads = Vec::new();
         for (file, found) in self.files.iter().zip(&self.found) {

@@ -81,7 +81,7 @@ struct Setting {
     page_cache: Knobs,
     file_system: Knobs,
     ending: Ending,
-    past: Option<Spanned<String>>,
+    precondition: Option<Spanned<String>>,
     capacity: Option<Spanned<String>>,
     /// Another drive than that of all.
     preset: Option<Spanned<String>>,
@@ -153,7 +153,7 @@ impl Setup {
             label: key.setting.clone(),
             stack: self.stack(&key.host, &key.setting)?,
             drive: self.drive(setting, factor)?,
-            precondition: self.past(setting)?,
+            precondition: self.precondition(setting)?,
             workload: self.scaled(workload, factor)?,
             seed,
             sample: None,
@@ -167,9 +167,9 @@ impl Setup {
         })
     }
 
-    /// The past of the drive: fresh, if a setting does not say.
-    fn past(&self, setting: &Setting) -> Result<Precondition, DocumentError> {
-        let Some(said) = &setting.past else {
+    /// What the drive has been through: nothing, if a setting does not say.
+    fn precondition(&self, setting: &Setting) -> Result<Precondition, DocumentError> {
+        let Some(said) = &setting.precondition else {
             return Ok(Precondition::Fresh);
         };
         let mut all = Precondition::ALL.iter();

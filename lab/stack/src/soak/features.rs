@@ -175,7 +175,7 @@ pub(super) fn workloads(host: &str) -> &'static [Workload] {
 }
 
 const SMALL: &[Feature] = &[always("--size", &["32MiB"])];
-const MEMORY: &[Feature] = &[often("--memory", &["256KiB", "2MiB"])];
+const MEMORY: &[Feature] = &[often("--page-cache", &["256KiB", "2MiB"])];
 const SNAPSHOT: &[Feature] = &[seldom("--snapshot", &[""])];
 const PROTECTION: &[Feature] = &[seldom("--set", &["controller.power_loss_protection=true"])];
 const FAILURES: &[Feature] = &[
@@ -184,7 +184,7 @@ const FAILURES: &[Feature] = &[
     seldom("--set", &["faults.erase_failures=10000"]),
 ];
 const MAPPED: &[Feature] = &[
-    often("--past", &["full", "aged"]),
+    often("--precondition", &["full", "aged"]),
     seldom(
         "--set",
         &["collection.victim=cost-benefit", "collection.victim=fifo"],

@@ -20,7 +20,7 @@ const MAX_JOBS: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The system refused to read it.
-    #[error("{name} can not be read: {source}")]
+    #[error("{name} cannot be read: {source}")]
     Read {
         /// The file.
         name: String,

@@ -83,7 +83,7 @@ enum Part {
     Logs(Logs),
 }
 
-/// A workload that can not be had.
+/// A workload that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// No preset and no file has that name.

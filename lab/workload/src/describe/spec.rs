@@ -12,7 +12,7 @@ use units::did_you_mean;
 use units::{Bytes, Ns};
 
 /// A preset and the values that were given. Each has been checked against its
-/// unit, so that reading one can not fail.
+/// unit, so that reading one cannot fail.
 pub(crate) struct Spec {
     pub(crate) preset: &'static Preset,
     given: BTreeMap<&'static str, String>,

@@ -34,7 +34,7 @@ impl Workload {
     /// The requests of this workload on a drive of `capacity`.
     ///
     /// # Errors
-    /// If the drive is too small or the trace can not be opened.
+    /// If the drive is too small or the trace cannot be opened.
     pub fn open(&self, capacity: Bytes, seed: Seed) -> Result<Stream, WorkloadError> {
         let running = match &self.source {
             Source::Trace {

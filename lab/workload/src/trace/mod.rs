@@ -74,7 +74,7 @@ impl Trace {
     /// contents tell it.
     ///
     /// # Errors
-    /// If the file can not be read or its format is not known.
+    /// If the file cannot be read or its format is not known.
     pub fn open(
         path: impl AsRef<Path>,
         format: Option<Format>,
@@ -90,7 +90,7 @@ impl Trace {
     /// Reads from `reader`, called `name` in errors.
     ///
     /// # Errors
-    /// If its beginning can not be read or its format is not known.
+    /// If its beginning cannot be read or its format is not known.
     pub fn from_reader(
         name: &str,
         reader: impl Read + Send + 'static,

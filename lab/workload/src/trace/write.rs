@@ -20,14 +20,14 @@ pub struct Written {
     pub left_out: u64,
 }
 
-/// A trace that can not be written.
+/// A trace that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// There is no writer for the format.
     #[error("expected a format that can be written (csv, msr, mqsim, fio, blkparse), found {0}")]
     Format(Format),
     /// The system refused.
-    #[error("the trace can not be written: {0}")]
+    #[error("the trace cannot be written: {0}")]
     Io(#[from] io::Error),
 }
 

@@ -150,12 +150,12 @@ fn what_is_no_trace() {
     let long = [b"0,R,0,8,".to_vec(), vec![b'x'; 70_000]].concat();
     assert_eq!(
         told(&long),
-        "t: line 1 can not be read: it is longer than 65536 bytes"
+        "t: line 1 cannot be read: it is longer than 65536 bytes"
     );
-    assert!(told(b"\x1f\x8b\x08nonsense").starts_with("t: the beginning can not be read: "));
+    assert!(told(b"\x1f\x8b\x08nonsense").starts_with("t: the beginning cannot be read: "));
     let missing = Trace::open("/nowhere/t.csv", None, Options::default());
     assert_eq!(
         missing.err().unwrap().to_string(),
-        "/nowhere/t.csv: the file can not be read: No such file or directory (os error 2)"
+        "/nowhere/t.csv: the file cannot be read: No such file or directory (os error 2)"
     );
 }

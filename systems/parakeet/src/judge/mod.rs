@@ -85,7 +85,7 @@ const MAX_LIVE: u64 = 1 << 24;
 /// Blocks that are written in all, at most.
 const MAX_WRITTEN: u64 = 1 << 30;
 
-/// Why a recording can not be judged.
+/// Why a recording cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JudgeError {
     /// More at a time than the model holds.

@@ -14,7 +14,7 @@ pub enum Reading {
     /// The digits as a decimal number, which is what a reader of the printed table makes of
     /// them. Neighbours at a distance of 4.54 are then equal numbers, and numbers of more
     /// than 53 bits are equal to their neighbours: with `O_CLOEXEC` set, which makes 20
-    /// digits, writing alone (1) and reading and writing (10) can not be told apart.
+    /// digits, writing alone (1) and reading and writing (10) cannot be told apart.
     #[default]
     Decimal,
     /// The number that was printed. Then 4.54 is as much as the access mode, or a bit of

@@ -52,7 +52,7 @@ fn a_failed_program_makes_a_zone_read_only() {
             };
             assert_eq!(
                 flush, want,
-                "what it promised before it can not keep without capacitors"
+                "what it promised before it cannot keep without capacitors"
             );
             (zone, count)
         });

@@ -122,7 +122,7 @@ impl FileTrace {
     /// Opens a trace, and reads it up to the first event.
     ///
     /// # Errors
-    /// If it can not be read or is no trace of file calls.
+    /// If it cannot be read or is no trace of file calls.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let name = path.as_ref().display().to_string();
         match File::open(path) {
@@ -142,7 +142,7 @@ impl FileTrace {
     /// Reads from `reader`, called `name` in errors, up to the first event.
     ///
     /// # Errors
-    /// If it can not be read or is no trace of file calls.
+    /// If it cannot be read or is no trace of file calls.
     pub fn from_reader(name: &str, reader: impl Read + Send + 'static) -> Result<Self, TraceError> {
         let opened = input::open(reader);
         let opened = opened.map_err(TraceError::unreadable(name, "the beginning"))?;

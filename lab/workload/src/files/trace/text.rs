@@ -102,7 +102,7 @@ impl<W: Write> TextWriter<W> {
 /// Appends `event` to `out` as a line of text, without its end.
 fn line(event: &Event, names: &Names, out: &mut String) {
     let call = event.step.call;
-    // Writing to a string can not fail, here and below.
+    // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
         "{} {} {}",

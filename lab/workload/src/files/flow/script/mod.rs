@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The system refused to read it.
-    #[error("{file} can not be read: {source}")]
+    #[error("{file} cannot be read: {source}")]
     Read {
         /// The file.
         file: String,
