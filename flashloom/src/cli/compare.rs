@@ -137,7 +137,7 @@ impl Compare {
         if let Some(path) = &self.report {
             file::check_place(path)?;
         }
-        let database = self.choices.database()?;
+        let database = self.choices.keeping.database()?;
         let runs = experiment.sweep(super::jobs(self.jobs))?;
         self.choices.keep(database.as_deref(), &runs, &experiment)?;
         let comparison = Comparison {
@@ -190,13 +190,12 @@ impl Compare {
             ("--all", self.ranked.all),
             ("--preconditions", self.preconditions.is_some()),
         ];
-        let given = drives_alone.into_iter().chain(self.choices.given());
-        let mut given = given.chain(self.choices.kept_by_name());
+        let mut given = drives_alone.into_iter().chain(self.choices.given());
         let known = ["--set", "--seed"];
         if let Some((name, _)) = given.find(|(name, given)| *given && !known.contains(name)) {
             return Err(Failure::new(format!(
-                "{name} goes with drives; designs of memory take --profile, --set, --seed and \
-                 --report"
+                "{name} goes with drives; designs of memory take --profile, --set, --seed, --report, \
+                 --label and --db"
             )));
         }
         if let Some(path) = &self.report {
@@ -209,7 +208,7 @@ impl Compare {
             changes: self.choices.changes(),
             seed: self.choices.seed(),
         };
-        let runs = designs::run(asked, super::jobs(self.jobs))?;
+        let runs = designs::run(asked, super::jobs(self.jobs), &self.choices.keeping)?;
         let json = designs::document(&runs)?;
         self.write_page(&designs_page::page(&runs, &json, &command())?)?;
         designs::answer(&runs, self.shown)

@@ -2,8 +2,10 @@
 
 use super::Answer;
 use super::accesses;
+use super::experiment::fingerprint;
 use super::failure::Failure;
 use super::output::Shown;
+use super::past::Keeping;
 use super::progress::Programs;
 use machine::{Asked, AskedError, MemoryRuns, Outcome, Setup, Sweep, Witness, beside};
 use programs::{PRESETS, published};
@@ -47,16 +49,30 @@ fn name(told: &str) -> &str {
     told.split(':').next().unwrap_or_default()
 }
 
-/// Runs what is `asked` for on all designs, `threads` at a time, and sets them beside each
-/// other.
-pub(super) fn run(asked: Asked, threads: usize) -> Result<Vec<Outcome>, Failure> {
+/// Runs what is `asked` for on all designs, `threads` at a time, sets them beside each other, and
+/// keeps them.
+pub(super) fn run(
+    asked: Asked,
+    threads: usize,
+    keeping: &Keeping,
+) -> Result<Vec<Outcome>, Failure> {
+    let database = keeping.database()?;
     let setups = asked.setups().map_err(|error| match error {
         AskedError::Profile { .. } => Failure::new(format!("--profile: {error}")),
         other => other.into(),
     })?;
+    let hashes: Vec<_> = setups.iter().map(digest).collect();
     let mut runs = sweep(setups, threads)?;
     beside(&mut runs);
+    let hashed = runs.iter().zip(hashes);
+    let kept = hashed.map(|(run, hash)| (run, run.seed, hash));
+    keeping.append(database.as_deref(), kept)?;
     Ok(runs)
+}
+
+/// A hash of all that determines what comes out of `setup`.
+fn digest(setup: &Setup) -> String {
+    fingerprint([format!("{setup:?}").as_bytes()])
 }
 
 /// Runs all `setups` on up to `threads` threads; outcomes in their order.

@@ -4,19 +4,17 @@
 use super::failure::Failure;
 use super::file;
 use super::learn;
-use super::output::note;
-use super::past::Database;
+use super::past::Keeping;
 use super::progress::Meter;
 use super::watch::Page;
 use clap::Args;
 use parakeet::rules::RuleSet;
 use report::record::Run;
-use report::store::{RunMeta, Store};
 use ssd::{DriveConfig, DriveMedia, Precondition};
 use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, knobs};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use units::{Bytes, Ns};
 use workload::Workload;
 use workload::files::beside::parts;
@@ -54,11 +52,8 @@ pub(crate) struct Choices {
     /// Keep series over time: a sample each 100 ms of virtual time, or each TIME
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "100ms")]
     timeline: Option<Ns>,
-    /// A name for these runs in the history
-    #[arg(long, default_value = "", hide_default_value = true)]
-    label: String,
     #[command(flatten)]
-    database: Database,
+    pub(crate) keeping: Keeping,
 }
 
 /// A workload, as it was asked for and as the library reads it.
@@ -114,15 +109,6 @@ impl Choices {
             ("--timeline", self.timeline.is_some()),
         ];
         given.into_iter()
-    }
-
-    /// Options that say how a run is kept, and whether they are given.
-    pub(crate) fn kept_by_name(&self) -> impl Iterator<Item = (&'static str, bool)> {
-        [
-            ("--label", !self.label.is_empty()),
-            ("--db", self.database.is_asked_for()),
-        ]
-        .into_iter()
     }
 
     /// What `--set` says.
@@ -207,25 +193,6 @@ impl Choices {
         Ok(named.transpose()?.map(Arc::new))
     }
 
-    /// The database, found fit before anything runs and not made before there is
-    /// something to keep. None if nobody named it and it cannot be written: a
-    /// directory of that kind should not cost a result.
-    pub(crate) fn database(&self) -> Result<Option<PathBuf>, Failure> {
-        let path = self.database.path();
-        let fit = match path.exists() {
-            true => Store::open(&path).map(drop).map_err(Failure::from),
-            false => file::check_place(&path),
-        };
-        match fit {
-            Ok(()) => Ok(Some(path)),
-            Err(failure) if self.database.is_named() => Err(failure),
-            Err(failure) => {
-                note(&format!("flashloom: these runs are not kept: {failure}"));
-                Ok(None)
-            }
-        }
-    }
-
     /// Appends `runs` of `experiment` to the database.
     pub(crate) fn keep(
         &self,
@@ -233,21 +200,10 @@ impl Choices {
         runs: &[Run],
         experiment: &Experiment,
     ) -> Result<(), Failure> {
-        let Some(path) = database else { return Ok(()) };
-        let store = Store::open(path)?;
-        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        for (run, plan) in runs.iter().zip(&experiment.plans) {
-            let meta = RunMeta {
-                commit: format!("v{}", env!("CARGO_PKG_VERSION")),
-                plan_hash: digest(plan, &run.workload),
-                seed: run.seed,
-                label: self.label.clone(),
-                command: command(),
-                started_unix_s: started_unix_s.map(|d| d.as_secs().cast_signed()),
-            };
-            store.append(run, &meta)?;
-        }
-        Ok(())
+        let plans = experiment.plans.iter();
+        let runs = runs.iter().zip(plans);
+        let runs = runs.map(|(run, plan)| (run, run.seed, digest(plan, &run.workload)));
+        self.keeping.append(database, runs)
     }
 }
 

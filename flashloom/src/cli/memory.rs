@@ -3,6 +3,7 @@
 use super::Answer;
 use super::designs::{self, percent, told};
 use super::output::Shown;
+use super::past::Keeping;
 use clap::Args;
 use machine::{Asked, Outcome};
 use report::Style;
@@ -52,6 +53,8 @@ pub(crate) struct Memory {
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
+    keeping: Keeping,
+    #[command(flatten)]
     shown: Shown,
 }
 
@@ -69,7 +72,7 @@ impl Memory {
             changes: &self.changes,
             seed: self.seed,
         };
-        let runs = designs::run(asked, super::jobs(self.jobs))?;
+        let runs = designs::run(asked, super::jobs(self.jobs), &self.keeping)?;
         match runs.as_slice() {
             [run] if self.shown.json => Ok(serde_json::to_string_pretty(run)? + "\n"),
             [run] => Ok(page(run, Shown::style())),

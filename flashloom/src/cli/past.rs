@@ -1,16 +1,22 @@
 //! Past runs: why they wrote what they wrote, which there are, how two differ.
 
 use super::Answer;
+use super::experiment::command;
 use super::failure::Failure;
-use super::output::Shown;
+use super::file;
+use super::output::{Shown, note};
 use super::told;
 use clap::Args;
+use machine::{MEMORY_SCHEMA, Outcome};
 use report::record::Run;
-use report::store::{Entry, Filter, Store, Stored};
-use report::{Style, table};
+use report::store::{Entry, Filter, Kept, RunMeta, Store, Stored};
+use report::table::{Side, listing};
+use report::{Style, human, table};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The database that is used where none is named.
 const HERE: &str = "flashloom.db";
@@ -31,11 +37,6 @@ impl Database {
         told.unwrap_or_else(|| PathBuf::from(HERE))
     }
 
-    /// Whether this command line names it.
-    pub(crate) const fn is_asked_for(&self) -> bool {
-        self.db.is_some()
-    }
-
     /// Whether the user named it, here or in the environment.
     pub(crate) fn is_named(&self) -> bool {
         self.path() != Path::new(HERE)
@@ -52,19 +53,91 @@ impl Database {
         Ok(Store::open(&path)?)
     }
 
-    /// The run that `which` names: a number or `latest`.
-    fn run(&self, which: &str) -> Result<Stored, Failure> {
+    /// The run of a stack that `which` names: a number or `latest`.
+    fn run(&self, which: &str) -> Result<Stored<Run>, Failure> {
         let store = self.existing()?;
-        if which == "latest" {
-            let none = || Failure::at(&self.path(), "expected a past run, found none");
-            return store.latest()?.ok_or_else(none);
+        match which {
+            "latest" => store.latest()?.ok_or_else(|| self.holds_none()),
+            _ => Ok(store.get(number(which)?)?),
         }
-        let id = which.parse().map_err(|_| {
-            Failure::new(format!(
-                "expected the number of a run or latest, found {which:?}; flashloom history lists them"
-            ))
-        })?;
-        Ok(store.get(id)?)
+    }
+
+    /// The line of the run that `which` names, of whichever kind.
+    fn entry(&self, which: &str) -> Result<Entry, Failure> {
+        let store = self.existing()?;
+        match which {
+            "latest" => {
+                let newest = store.list(&Filter::default(), 1)?;
+                newest.into_iter().next().ok_or_else(|| self.holds_none())
+            }
+            _ => Ok(store.entry(number(which)?)?),
+        }
+    }
+
+    fn holds_none(&self) -> Failure {
+        Failure::at(&self.path(), "expected a past run, found none")
+    }
+}
+
+fn number(which: &str) -> Result<i64, Failure> {
+    which.parse().map_err(|_| {
+        Failure::new(format!(
+            "expected the number of a run or latest, found {which:?}; flashloom history lists them"
+        ))
+    })
+}
+
+/// How runs are kept.
+#[derive(Args, Clone)]
+pub(crate) struct Keeping {
+    /// A name for these runs in the history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    label: String,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl Keeping {
+    /// The database, found fit before anything runs and not made before there is
+    /// something to keep. None if nobody named it and it cannot be written: a
+    /// directory of that kind should not cost a result.
+    pub(crate) fn database(&self) -> Result<Option<PathBuf>, Failure> {
+        let path = self.database.path();
+        let fit = match path.exists() {
+            true => Store::open(&path).map(drop).map_err(Failure::from),
+            false => file::check_place(&path),
+        };
+        match fit {
+            Ok(()) => Ok(Some(path)),
+            Err(failure) if self.database.is_named() => Err(failure),
+            Err(failure) => {
+                note(&format!("flashloom: these runs are not kept: {failure}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Appends runs, each with its seed and a hash of what determines it, to the database.
+    pub(crate) fn append<'a, R: Kept + 'a>(
+        &self,
+        database: Option<&Path>,
+        runs: impl Iterator<Item = (&'a R, u64, String)>,
+    ) -> Result<(), Failure> {
+        let Some(path) = database else { return Ok(()) };
+        let store = Store::open(path)?;
+        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        for (run, seed, plan_hash) in runs {
+            let meta = RunMeta {
+                commit: format!("v{}", env!("CARGO_PKG_VERSION")),
+                plan_hash,
+                seed,
+                label: self.label.clone(),
+                command: command(),
+                started_unix_s: started_unix_s.map(|d| d.as_secs().cast_signed()),
+            };
+            store.append(run, &meta)?;
+        }
+        Ok(())
     }
 }
 
@@ -130,7 +203,7 @@ fn attribution(id: i64, run: &Run) -> Attribution<'_> {
 /// List past runs, the newest first
 #[derive(Args)]
 pub(crate) struct History {
-    /// Only runs of this stack
+    /// Only runs of this stack, or of this design of memory
     #[arg(long)]
     stack: Option<String>,
     /// Only runs of this workload, as it was written
@@ -169,7 +242,14 @@ struct Line<'a> {
 /// The document of `history`.
 #[derive(Serialize)]
 struct Lines<'a> {
+    /// Of stacks.
     runs: Vec<Line<'a>>,
+    /// Of memory: `stack` is the design, `ops_per_s` are instructions.
+    memory_runs: Vec<Line<'a>>,
+}
+
+fn is_of_memory(entry: &Entry) -> bool {
+    entry.schema == MEMORY_SCHEMA
 }
 
 impl History {
@@ -181,10 +261,19 @@ impl History {
             plan_hash: None,
         };
         let entries = self.database.existing()?.list(&filter, self.limit)?;
-        let runs = entries.iter().map(line).collect();
-        let text = |style: Style| table::history(&entries, style);
-        self.shown
-            .answer("flashloom.history/1", &Lines { runs }, text)
+        let (memory, drives): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_of_memory);
+        let lines = Lines {
+            runs: drives.iter().map(line).collect(),
+            memory_runs: memory.iter().map(line).collect(),
+        };
+        let text = |style: Style| match (drives.is_empty(), memory.is_empty()) {
+            (_, true) => table::history(&drives, style),
+            (true, false) => table::memory_history(&memory, style),
+            (false, false) => {
+                table::history(&drives, style) + "\n" + &table::memory_history(&memory, style)
+            }
+        };
+        self.shown.answer("flashloom.history/1", &lines, text)
     }
 }
 
@@ -225,7 +314,7 @@ struct Difference {
     a: i64,
     b: i64,
     /// By JSON pointer into a run.
-    metrics: BTreeMap<&'static str, Compared>,
+    metrics: BTreeMap<String, Compared>,
 }
 
 /// A metric of two runs.
@@ -239,11 +328,55 @@ struct Compared {
 
 impl Diff {
     pub(crate) fn run(&self) -> Answer {
-        let (a, b) = (self.database.run(&self.a)?, self.database.run(&self.b)?);
+        let both = [self.database.entry(&self.a)?, self.database.entry(&self.b)?];
+        match both.each_ref().map(is_of_memory) {
+            [true, true] => self.of_memory(both.map(|entry| entry.id)),
+            [false, false] => self.of_drives(both.map(|entry| entry.id)),
+            _ => {
+                let [a, b] = both.map(|entry| format!("run {} is of {}", entry.id, entry.stack));
+                Err(Failure::new(format!(
+                    "{a} and {b}: expected two runs of stacks, or two of designs of memory"
+                )))
+            }
+        }
+    }
+
+    /// Numbers of two runs of memory, and in the table those that differ.
+    fn of_memory(&self, ids: [i64; 2]) -> Answer {
+        let store = self.database.existing()?;
+        let run = |id| store.get::<Outcome>(id).map(|stored| stored.run);
+        let runs = [run(ids[0])?, run(ids[1])?];
+        let mut metrics = BTreeMap::new();
+        for (at, run) in runs.iter().enumerate() {
+            numbers("", &serde_json::to_value(run)?, &mut |path, value| {
+                let both: &mut [Option<f64>; 2] = metrics.entry(path).or_default();
+                both[at] = Some(value);
+            });
+        }
+        let compared = |(path, [a, b]): (String, [Option<f64>; 2])| {
+            let ratio = a.zip(b).filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a);
+            (path, Compared { a, b, ratio })
+        };
+        let [a, b] = ids;
+        let metrics = metrics.into_iter().map(compared).collect();
+        let difference = Difference { a, b, metrics };
+        self.shown.answer("flashloom.diff/1", &difference, |style| {
+            let inputs = runs.each_ref().map(premises);
+            let head = format!(
+                "A is run {a}, {}\nB is run {b}, {}\n\n",
+                inputs[0], inputs[1]
+            );
+            head + &differing(&difference.metrics, style)
+        })
+    }
+
+    fn of_drives(&self, ids: [i64; 2]) -> Answer {
+        let store = self.database.existing()?;
+        let (a, b) = (store.get::<Run>(ids[0])?, store.get::<Run>(ids[1])?);
         let compared = |metric: &'static report::metric::Metric| {
             let (a, b) = ((metric.get)(&a.run), (metric.get)(&b.run));
             let (a, b, ratio) = (a.number(), b.number(), b.over(a));
-            (metric.path, Compared { a, b, ratio })
+            (metric.path.to_owned(), Compared { a, b, ratio })
         };
         let difference = Difference {
             a: a.id,
@@ -255,4 +388,56 @@ impl Diff {
             head + &table::diff(&a.run, &b.run, style)
         })
     }
+}
+
+/// What a run of memory is of.
+fn premises(run: &Outcome) -> String {
+    let changes: String = run.changes.iter().map(|set| format!(", {set}")).collect();
+    let Outcome {
+        design,
+        workload,
+        profile,
+        threads,
+        seed,
+        ..
+    } = run;
+    format!("{design}: {workload}, {profile} profile, {threads} threads, seed {seed}{changes}")
+}
+
+/// Calls `found` with each number in `value` and its JSON pointer.
+fn numbers(path: &str, value: &Value, found: &mut dyn FnMut(String, f64)) {
+    match value {
+        Value::Number(number) => {
+            if let Some(number) = number.as_f64() {
+                found(path.to_owned(), number);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                numbers(&format!("{path}/{name}"), value, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The numbers that are not the same in both, but for the time that a run took here.
+fn differing(metrics: &BTreeMap<String, Compared>, style: Style) -> String {
+    let said = |value: Option<f64>| value.map_or(human::NOTHING.to_owned(), human::factor);
+    let differ = |(path, both): &(&String, &Compared)| both.a != both.b && *path != "/wall_time_s";
+    let row = |(path, both): (&String, &Compared)| {
+        let ratio = both.ratio.map_or(human::NOTHING.to_owned(), human::times);
+        vec![path.clone(), said(both.a), said(both.b), ratio]
+    };
+    let rows: Vec<_> = metrics.iter().filter(differ).map(row).collect();
+    if rows.is_empty() {
+        return "All numbers agree, except for the time that the runs took.\n".to_owned();
+    }
+    let columns = [
+        ("", Side::Left),
+        ("A", Side::Right),
+        ("B", Side::Right),
+        ("B / A", Side::Right),
+    ];
+    listing(&columns, &rows, style)
 }

@@ -76,7 +76,7 @@ impl Ranked {
             plans,
             sources: vec![source],
         };
-        let database = choices.database()?;
+        let database = choices.keeping.database()?;
         let outcomes = experiment.attempt(threads);
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
         let each = usize::try_from(seeds).unwrap_or(usize::MAX);

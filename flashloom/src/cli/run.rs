@@ -60,7 +60,7 @@ impl Run {
         if let Some(path) = &self.report {
             file::check_place(path)?;
         }
-        let database = self.choices.database()?;
+        let database = self.choices.keeping.database()?;
         let page = |at| Page::open(at, &self.stack, self.workload());
         let mut page = self.ui.map(page).transpose()?;
         let (experiment, run) = match self.choices.drive_file() {

@@ -61,3 +61,46 @@ fn a_seed_of_64_bits_is_kept() {
     let history = bench.json("history", "flashloom.history/1");
     assert_eq!(history["runs"][0]["seed"], u64::MAX);
 }
+
+#[test]
+fn runs_of_memory_are_kept_beside_those_of_stacks() {
+    let bench = Bench::new();
+    bench.done("run raw@block --workload randread:ops=10 --size 64MiB");
+    let program = "synthetic:threads=2,footprint=4MiB,section=20000";
+    let line = format!("memory skybyte-full,base-cssd --workload {program} --label m");
+    let made = bench.json(&line, "flashloom.memory-runs/1");
+    let history = bench.json("history", "flashloom.history/1");
+    assert_eq!(history["runs"][0]["run"], 1);
+    let kept = &history["memory_runs"];
+    assert_eq!((&kept[0]["run"], &kept[1]["run"]), (&3.into(), &2.into()));
+    assert_eq!(
+        (&kept[1]["stack"], &kept[1]["label"]),
+        (&"skybyte-full".into(), &"m".into())
+    );
+    let float = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let run = &made["runs"][0];
+    let rate = float(&run["instructions"]) * 1e9 / float(&run["time_ns"]);
+    assert!((float(&kept[1]["ops_per_s"]) / rate - 1.0).abs() < 1e-9);
+    let only = bench.json("history --stack base-cssd", "flashloom.history/1");
+    assert_eq!(only["memory_runs"].as_array().map(Vec::len), Some(1));
+    let told = bench.done("history");
+    assert!(
+        told.contains("raw@block") && told.contains("instructions/s"),
+        "{told}"
+    );
+    // Another seed on the same design.
+    bench.done(&format!(
+        "memory skybyte-full --workload {program} --seed 2"
+    ));
+    let diff = bench.json("diff 2 latest", "flashloom.diff/1");
+    let time = &diff["metrics"]["/time_ns"];
+    assert_eq!(time["a"].as_f64(), made["runs"][0]["time_ns"].as_f64());
+    assert!(time["b"].as_f64().is_some_and(|b| b > 0.0));
+    assert!(bench.done("diff 2 4").contains("/time_ns"));
+    assert!(bench.done("diff 2 2").contains("All numbers agree"));
+    // A cause asks for a run of a stack, and two kinds are not set side by side.
+    assert!(bench.done("why").contains("raw@block"));
+    for line in ["why 2", "diff 1 2"] {
+        assert_eq!(bench.run(line).code, Some(2), "{line}");
+    }
+}

@@ -4,6 +4,8 @@
 
 use crate::setup::Setup;
 use memsys::{Accesses, Cause, Metrics, Tick};
+use report::json::Document;
+use report::store::{Kept, Line};
 use serde::{Deserialize, Serialize};
 use skybyte::Metrics as DeviceMetrics;
 use std::collections::BTreeMap;
@@ -81,6 +83,22 @@ pub struct Outcome {
     pub cost: Cost,
     /// Seconds that the run took here.
     pub wall_time_s: f64,
+}
+
+impl Document for Outcome {
+    const SCHEMA: &'static str = MEMORY_SCHEMA;
+}
+
+impl Kept for Outcome {
+    fn line(&self) -> Line<'_> {
+        Line {
+            stack: &self.design,
+            workload: &self.workload,
+            ops_per_s: self.instructions as f64 * 1e9 / self.time_ns.max(1) as f64,
+            p99_ns: self.latency.as_ref().map_or(0.0, |latency| latency.p99_ns),
+            waf_device: 0.0,
+        }
+    }
 }
 
 /// Shares of the time of all cores, which add up to 1.

@@ -1,10 +1,10 @@
 //! The database of past runs.
 //!
 //! Invariants: a run that was appended is there as a whole or not at all; its
-//! record is kept as the JSON document, and the columns beside it are copies
-//! that only serve to find it. A file that is not ours is never written to.
+//! record, of whichever kind, is kept as the JSON document, and the columns beside it are
+//! copies that only serve to find it. A file that is not ours is never written to.
 
-use crate::json::{self, ParseError};
+use crate::json::{self, Document, ParseError};
 use crate::record::Run;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,41 @@ CREATE INDEX runs_plan ON runs (plan_hash);
 
 const ENTRY: &str = "id, commit_id, plan_hash, seed, label, command, started_unix_s, \
                      stack, workload, ops_per_s, p99_ns, waf_device, \
-                     iif(json_valid(record), record ->> 'precondition', NULL) AS precondition";
+                     iif(json_valid(record), record ->> 'precondition', NULL) AS precondition, \
+                     iif(json_valid(record), record ->> 'schema', NULL) AS schema";
+
+/// A record that is kept as that of a run.
+pub trait Kept: Document {
+    /// What it is listed by.
+    fn line(&self) -> Line<'_>;
+}
+
+/// What a run is listed by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line<'a> {
+    /// What it ran on.
+    pub stack: &'a str,
+    /// What ran.
+    pub workload: &'a str,
+    /// What was completed per second: requests, or of memory instructions.
+    pub ops_per_s: f64,
+    /// 99th percentile of latency, ns: of requests, or of accesses to memory.
+    pub p99_ns: f64,
+    /// Write amplification of the device, if it is told.
+    pub waf_device: f64,
+}
+
+impl Kept for Run {
+    fn line(&self) -> Line<'_> {
+        Line {
+            stack: &self.stack,
+            workload: &self.workload,
+            ops_per_s: self.ops_per_s,
+            p99_ns: self.latency_ns.all.p99 as f64,
+            waf_device: self.waf.device,
+        }
+    }
+}
 
 /// Why the database does not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -123,29 +157,31 @@ pub struct Entry {
     pub id: i64,
     /// What is known besides the record.
     pub meta: RunMeta,
-    /// The stack.
+    /// Of which schema its record is; empty where it cannot be read.
+    pub schema: String,
+    /// What it ran on.
     pub stack: String,
     /// The workload.
     pub workload: String,
     /// How the drive was prepared; empty where the record cannot be read.
     pub precondition: String,
-    /// Requests completed per second.
+    /// As [`Line::ops_per_s`].
     pub ops_per_s: f64,
-    /// 99th percentile of latency, ns.
+    /// As [`Line::p99_ns`].
     pub p99_ns: f64,
-    /// Write amplification of the device.
+    /// As [`Line::waf_device`].
     pub waf_device: f64,
 }
 
 /// A run with its record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
+pub struct Stored<R> {
     /// Its number in the database.
     pub id: i64,
     /// What is known besides the record.
     pub meta: RunMeta,
     /// The record.
-    pub run: Run,
+    pub run: R,
 }
 
 /// Which runs to list: those that agree with every field that is set.
@@ -188,10 +224,11 @@ impl Store {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn append(&self, run: &Run, meta: &RunMeta) -> Result<i64, StoreError> {
+    pub fn append<R: Kept>(&self, run: &R, meta: &RunMeta) -> Result<i64, StoreError> {
         let insert = "INSERT INTO runs (commit_id, plan_hash, seed, label, command, started_unix_s, \
                       stack, workload, ops_per_s, p99_ns, waf_device, record) \
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        let line = run.line();
         let values = params![
             meta.commit,
             meta.plan_hash,
@@ -200,11 +237,11 @@ impl Store {
             meta.label,
             meta.command,
             meta.started_unix_s,
-            run.stack,
-            run.workload,
-            run.ops_per_s,
-            run.latency_ns.all.p99 as f64,
-            run.waf.device,
+            line.stack,
+            line.workload,
+            line.ops_per_s,
+            line.p99_ns,
+            line.waf_device,
             json::to_json(run),
         ];
         self.connection
@@ -216,19 +253,35 @@ impl Store {
     /// The run with number `id`.
     ///
     /// # Errors
-    /// If there is none, or its record cannot be read.
-    pub fn get(&self, id: i64) -> Result<Stored, StoreError> {
+    /// If there is none, its record cannot be read, or it is of another kind.
+    pub fn get<R: Kept>(&self, id: i64) -> Result<Stored<R>, StoreError> {
         let path = || self.path.clone();
         self.one(&format!("WHERE id = {id}"))?
             .ok_or_else(|| StoreError::NoSuchRun { path: path(), id })
     }
 
-    /// The run that was added last.
+    /// The run of this kind that was added last, or one whose kind cannot be read.
     ///
     /// # Errors
     /// If its record cannot be read.
-    pub fn latest(&self) -> Result<Option<Stored>, StoreError> {
-        self.one("ORDER BY id DESC LIMIT 1")
+    pub fn latest<R: Kept>(&self) -> Result<Option<Stored<R>>, StoreError> {
+        let schema = R::SCHEMA;
+        self.one(&format!(
+            "WHERE coalesce(schema, '{schema}') = '{schema}' ORDER BY id DESC LIMIT 1"
+        ))
+    }
+
+    /// The line of the run with number `id`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn entry(&self, id: i64) -> Result<Entry, StoreError> {
+        let select = format!("SELECT {ENTRY} FROM runs WHERE id = ?1");
+        let found = self.connection.query_row(&select, [id], entry).optional();
+        let path = || self.path.clone();
+        found
+            .map_err(|e| self.fault(&e))?
+            .ok_or_else(|| StoreError::NoSuchRun { path: path(), id })
     }
 
     /// At most `limit` runs that `filter` lets through, the newest first.
@@ -258,7 +311,7 @@ impl Store {
         read().map_err(|e| self.fault(&e))
     }
 
-    fn one(&self, which: &str) -> Result<Option<Stored>, StoreError> {
+    fn one<R: Kept>(&self, which: &str) -> Result<Option<Stored<R>>, StoreError> {
         let select = format!("SELECT {ENTRY}, record FROM runs {which}");
         let read = |row: &Row<'_>| Ok((entry(row)?, row.get::<_, String>("record")?));
         let found = self.connection.query_row(&select, [], read).optional();
@@ -293,6 +346,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
             command: row.get("command")?,
             started_unix_s: row.get("started_unix_s")?,
         },
+        schema: row.get::<_, Option<String>>("schema")?.unwrap_or_default(),
         stack: row.get("stack")?,
         workload: row.get("workload")?,
         precondition: row

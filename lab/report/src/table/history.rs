@@ -5,7 +5,48 @@ use crate::store::Entry;
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, cell, dim, strong};
 
-/// A line for each entry, in the order given.
+/// A line for each run of memory, in the order given.
+#[must_use]
+pub fn memory_history(entries: &[Entry], style: Style) -> String {
+    use Column::{Left, Right};
+    let mut grid = Grid::new(vec![
+        Right, Left, Left, Left, Right, Right, Right, Left, Left,
+    ]);
+    let names = [
+        "run",
+        "started (UTC)",
+        "design",
+        "workload",
+        "seed",
+        "instructions/s",
+        "p99",
+        "commit",
+        "label",
+    ];
+    grid.row(names.map(strong).to_vec());
+    let free = style.width.saturating_sub(100).clamp(12, 60);
+    for entry in entries {
+        let [
+            id,
+            started,
+            design,
+            _,
+            workload,
+            seed,
+            rate,
+            p99,
+            _,
+            commit,
+            label,
+        ] = cells(entry, free);
+        grid.row(vec![
+            id, started, design, workload, seed, rate, p99, commit, label,
+        ]);
+    }
+    grid.render(style)
+}
+
+/// A line for each run of a stack, in the order given.
 #[must_use]
 pub fn history(entries: &[Entry], style: Style) -> String {
     if entries.is_empty() {
@@ -31,15 +72,15 @@ pub fn history(entries: &[Entry], style: Style) -> String {
     grid.row(names.map(strong).to_vec());
     let free = style.width.saturating_sub(100).clamp(12, 60);
     for entry in entries {
-        grid.row(row(entry, free));
+        grid.row(cells(entry, free).to_vec());
     }
     grid.render(style)
 }
 
-fn row(entry: &Entry, free: usize) -> Vec<Cell> {
+fn cells(entry: &Entry, free: usize) -> [Cell; 11] {
     let meta = &entry.meta;
     let short: String = meta.commit.chars().take(8).collect();
-    vec![
+    [
         cell(entry.id.to_string()),
         dim(meta
             .started_unix_s

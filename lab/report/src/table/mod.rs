@@ -21,7 +21,7 @@ pub use claims::claims;
 pub use comparison::comparison;
 pub(crate) use comparison::failures;
 pub use diff::diff;
-pub use history::history;
+pub use history::{history, memory_history};
 pub use listing::{Side, facts, listing};
 pub use papers::papers;
 pub use ranking::ranking;

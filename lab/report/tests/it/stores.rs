@@ -1,7 +1,10 @@
 //! The database of runs.
 
 use crate::fixture;
-use report::store::{Filter, RunMeta, Store};
+use report::json::Document;
+use report::record::Run;
+use report::store::{Filter, Kept, Line, RunMeta, Store};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -38,7 +41,7 @@ fn what_is_appended_comes_back() {
     let store = Store::open(&path).expect("opened again");
     let stored = store.get(id).expect("stored");
     assert_eq!((stored.run, stored.meta), (run, meta("a")));
-    let missing = store.get(99).expect_err("none").to_string();
+    let missing = store.get::<Run>(99).expect_err("none").to_string();
     assert!(missing.ends_with("history.db has no run 99"), "{missing}");
 }
 
@@ -46,7 +49,7 @@ fn what_is_appended_comes_back() {
 fn lists_are_newest_first_filtered_and_limited() {
     let (_directory, path) = place();
     let store = Store::open(&path).expect("created");
-    assert_eq!(store.latest().expect("read"), None);
+    assert_eq!(store.latest::<Run>().expect("read"), None);
     for (run, label) in fixture::comparison()
         .runs
         .iter()
@@ -84,7 +87,68 @@ fn lists_are_newest_first_filtered_and_limited() {
         ),
         [3]
     );
-    assert_eq!(store.latest().expect("read").map(|s| s.id), Some(5));
+    assert_eq!(store.latest::<Run>().expect("read").map(|s| s.id), Some(5));
+}
+
+/// A record of another kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Other {
+    schema: String,
+    profile: String,
+}
+
+impl Document for Other {
+    const SCHEMA: &'static str = "other/1";
+}
+
+impl Kept for Other {
+    fn line(&self) -> Line<'_> {
+        Line {
+            stack: "a-design",
+            workload: "bfs",
+            ops_per_s: 5e9,
+            p99_ns: 250.0,
+            waf_device: 0.0,
+        }
+    }
+}
+
+#[test]
+fn runs_of_two_kinds_have_one_row_of_numbers_and_are_not_taken_for_each_other() {
+    let (_directory, path) = place();
+    let store = Store::open(&path).expect("created");
+    let (run, other) = (
+        fixture::one(),
+        Other {
+            schema: Other::SCHEMA.to_owned(),
+            profile: "paper".to_owned(),
+        },
+    );
+    store.append(&run, &meta("a")).expect("appended");
+    assert_eq!(store.append(&other, &meta("b")).expect("appended"), 2);
+    assert_eq!(store.get::<Other>(2).expect("stored").run, other);
+    assert_eq!(store.latest::<Run>().expect("read").map(|s| s.id), Some(1));
+    assert_eq!(
+        store.latest::<Other>().expect("read").map(|s| s.id),
+        Some(2)
+    );
+    let listed = store.list(&Filter::default(), 9).expect("listed");
+    let told: Vec<_> = listed
+        .iter()
+        .map(|entry| (entry.id, &*entry.schema))
+        .collect();
+    assert_eq!(told, [(2, Other::SCHEMA), (1, Run::SCHEMA)]);
+    assert_eq!(store.entry(2).expect("listed"), listed[0]);
+    assert_eq!((listed[0].ops_per_s, listed[0].p99_ns), (5e9, 250.0));
+    let wrong = store.get::<Run>(2).expect_err("another kind").to_string();
+    assert!(wrong.contains("found schema \"other/1\""), "{wrong}");
+    assert!(
+        store
+            .entry(3)
+            .expect_err("none")
+            .to_string()
+            .ends_with("has no run 3")
+    );
 }
 
 #[test]
