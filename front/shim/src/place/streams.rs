@@ -30,6 +30,9 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 /// same on every system of 64 bits (bits/types/struct_FILE.h).
 const OFFSET: usize = 144;
 
+/// That something failed, in the first word of it, `_flags` (`_IO_ERR_SEEN`).
+const FAILED: c_int = 0x20;
+
 unsafe extern "C" {
     fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
     fn write(fd: c_int, from: *const c_void, len: usize) -> isize;
@@ -142,6 +145,8 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
         while done < len {
             let written = write(fd, from.byte_offset(done), (len - done) as usize);
             if written <= 0 {
+                // What calls this takes what it gives for a number of bytes, and looks here.
+                *stream.cast::<c_int>() |= FAILED;
                 break;
             }
             done += written;
@@ -150,8 +155,7 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
         if *offset >= 0 {
             *offset += done as off64_t;
         }
-        // Less than all, or an error, is what the C library makes an error of.
-        if done == 0 && len > 0 { -1 } else { done }
+        done
     }
 }
 

@@ -8,6 +8,7 @@ mod place;
 mod programs;
 mod safe;
 mod share;
+mod streams;
 
 use shim::convert::{Options, Outcome, convert};
 use shim::run::Spool;
