@@ -258,7 +258,7 @@ fn told(fd: c_int, argument: c_long) {
 }
 
 /// Lets the file that stands for a placed one be as long as that.
-fn lengthen(fd: c_int, open: &table::Open) {
+pub(super) fn lengthen(fd: c_int, open: &table::Open) {
     if let Some(volume) = start::opened().filter(|_| open.writes()) {
         let _ = keeping_time(fd, &open.file, || volume.stand(&open.file, fd));
     }

@@ -16,9 +16,9 @@ int main(void) {
     long total = 0;
     size_t done = PART;
     for (int i = 0; i < PARTS && done == PART; i++) total += (long)(done = fwrite(data, 1, PART, file));
+    int error = errno;
     DO(total < (long)PART * PARTS && done < PART);
-    DO(errno == ENOSPC);
-    errno = 0;
+    DO(error == ENOSPC);
     DO(ferror(file) != 0);
     struct stat of;
     DO(fstat(fileno(file), &of));

@@ -1,7 +1,7 @@
 //! Streams of the C library over placed files.
 
 use super::Place;
-use super::place::{rule, rules, script, text, zones};
+use super::place::{compare, rule, rules, script, text, zones};
 
 #[test]
 fn a_stream_tells_what_full_zones_did_not_take() {
@@ -18,4 +18,12 @@ fn a_stream_tells_what_full_zones_did_not_take() {
     for (line, told) in all.iter().zip(told) {
         assert!(line.ends_with(told), "{out}{error}");
     }
+}
+
+#[test]
+fn a_stream_that_is_opened_anew_leaves_the_placed_file_that_it_was() {
+    let place = Place::new();
+    let program = place.build(include_str!("reopened.c"), "reopened");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    compare(&place, &program, &rules, Some(&zones));
 }
