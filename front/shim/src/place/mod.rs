@@ -62,6 +62,7 @@ mod start;
 mod stat;
 mod streams;
 mod table;
+mod transfer;
 mod volume;
 mod zones;
 
@@ -78,7 +79,7 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 11] = [
+    let groups: [&[fn() -> Hook]; 12] = [
         attributes::HOOKS,
         data::HOOKS,
         maps::HOOKS,
@@ -90,6 +91,7 @@ pub fn hooks() -> impl Iterator<Item = Hook> {
         refuse::HOOKS,
         stat::HOOKS,
         streams::HOOKS,
+        transfer::HOOKS,
     ];
     groups.into_iter().flatten().map(|hook| hook())
 }

@@ -5,6 +5,7 @@ mod every;
 mod hostile;
 mod mapped;
 mod model;
+mod pipes;
 mod place;
 mod programs;
 mod safe;
