@@ -1,6 +1,6 @@
 //! Reads, writes, offsets, durability, lengths.
 
-use super::demote::{Answer, appends, on, placed, refused};
+use super::demote::{Answer, appends, ends_if_cancelled, on, placed, refused};
 use super::fault::Fault;
 use super::gate::quiet;
 use super::start;
@@ -142,6 +142,7 @@ pub(super) unsafe fn write_to(
 /// # Safety
 /// As for the call.
 unsafe fn reads(fd: c_int, to: &[iovec], next: impl FnOnce() -> ssize_t) -> ssize_t {
+    ends_if_cancelled(fd);
     on(
         fd,
         |open, volume| {
@@ -174,6 +175,7 @@ unsafe fn writes_as(
     append: bool,
     next: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    ends_if_cancelled(fd);
     // SAFETY: as for the function.
     let write = |open: &Open, volume| unsafe { write_here((fd, open), volume, pieces, append) };
     on(fd, write, next)
@@ -209,6 +211,7 @@ pub(super) unsafe fn write_here(
 /// # Safety
 /// As for the call.
 unsafe fn preads(fd: c_int, to: &[iovec], at: off_t, next: impl FnOnce() -> ssize_t) -> ssize_t {
+    ends_if_cancelled(fd);
     on(
         fd,
         |open, volume| {
@@ -231,6 +234,7 @@ unsafe fn pwrites(
     (at, append): (off_t, bool),
     next: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    ends_if_cancelled(fd);
     on(
         fd,
         |open, volume| {
@@ -323,6 +327,7 @@ fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
 }
 
 fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
+    ends_if_cancelled(fd);
     on(fd, |open, volume| force(fd, open, volume).map(|()| 0), next)
 }
 
@@ -377,6 +382,7 @@ fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_in
 
 /// Starting to write needs nothing; waiting for it does.
 fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int {
+    ends_if_cancelled(fd);
     let wait = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
     let back = |open: &Open, volume: &'static Volume| {
         if wait {

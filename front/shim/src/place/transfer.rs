@@ -6,7 +6,7 @@
 //! (see `gate`).
 
 use super::data::{at_offset, may_read, read_from, write_here, write_to};
-use super::demote::{appends, on, placed, refused};
+use super::demote::{appends, ends_if_cancelled, on, placed, refused};
 use super::fault::Fault;
 use super::table::Open;
 use super::volume::{Volume, Where};
@@ -247,6 +247,7 @@ unsafe fn splices(
     if placed(source.0).is_none() && placed(target.0).is_none() {
         return next();
     }
+    ends_if_cancelled(source.0);
     if len == 0 {
         return 0;
     }
@@ -297,6 +298,7 @@ unsafe fn copies_range(
     if placed(source.0).is_none() && placed(target.0).is_none() {
         return next();
     }
+    ends_if_cancelled(source.0);
     if flags != 0 || pipes::is_pipe(source.0) || pipes::is_pipe(target.0) {
         return refused(libc::EINVAL);
     }
