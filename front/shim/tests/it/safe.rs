@@ -197,3 +197,10 @@ fn a_child_of_whom_nobody_saw_the_fork_asks_for_itself() {
 fn a_thread_that_is_cancelled_ends_at_a_placed_call() {
     same(&Place::new(), include_str!("cancel.c"), "cancel");
 }
+
+#[test]
+fn a_child_has_open_what_its_parent_has_as_it_forks() {
+    let place = Place::new();
+    let program = place.build(include_str!("heirs.c"), "heirs");
+    assert_eq!(placed(&place, &program), "bad 0, some 1\n");
+}
