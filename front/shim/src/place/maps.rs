@@ -28,7 +28,8 @@ struct Mapping {
     start: usize,
     len: usize,
     pinned: Pinned,
-    volume: &'static Volume,
+    /// With whom it is pinned: nobody, in a child that has no way of its own.
+    volume: Option<&'static Volume>,
     behind: List,
 }
 
@@ -180,7 +181,7 @@ fn map_parts(
         start,
         len,
         pinned,
-        volume,
+        volume: Some(volume),
         behind: None,
     });
     add(&mut mappings(), mapping);
@@ -207,9 +208,24 @@ fn let_go(mut gone: List, unmapped: bool) {
     while let Some(mut mapping) = gone {
         gone = mapping.behind.take();
         match unmapped {
-            true => mapping.volume.unpin(&mapping.pinned),
+            true => {
+                let pinned = &mapping.pinned;
+                mapping.volume.inspect(|volume| volume.unpin(pinned));
+            }
             false => add(&mut mappings(), mapping),
         }
+    }
+}
+
+/// In a child: what is pinned with the way of its parent is so with its own.
+pub(super) fn inherited(parent: *const Volume, own: Option<&'static Volume>) {
+    let mut all = mappings();
+    let mut at = &mut *all;
+    while let Some(mapping) = at {
+        if mapping.volume.is_some_and(|of| core::ptr::eq(of, parent)) {
+            mapping.volume = own;
+        }
+        at = &mut mapping.behind;
     }
 }
 

@@ -8,7 +8,7 @@ use super::gate::quiet;
 use super::start::State;
 use super::streams::List;
 use super::volume::Volume;
-use super::{gate, image, start, table};
+use super::{gate, image, maps, start, table};
 use crate::preload::next::{Next, Refusal, hooks};
 use crate::preload::raw;
 use crate::sys;
@@ -55,6 +55,7 @@ fn inherits(parent: Option<&'static Volume>, heir: &mut Option<Volume>) {
     if parent.is_some() && place(parent) == place(start::opened()) {
         raw::keeping_errno(|| start::inherit(heir.take()));
         table::inherited(place(parent), place(start::opened()));
+        maps::inherited(place(parent), start::opened());
     }
 }
 
