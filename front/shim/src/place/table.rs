@@ -188,10 +188,14 @@ pub(super) fn is_beyond(fd: c_int) -> bool {
 pub(super) fn place(fd: c_int, open: Arc<Open>) {
     let _within = gate::enter();
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    if files.insert(fd, open).is_none() {
+    let old = files.insert(fd, open);
+    if old.is_none() {
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
     set(fd, PLACED);
+    drop(files);
+    // The last one asks the daemon.
+    drop(old);
 }
 
 /// Forgets a descriptor; gives the file that it was.

@@ -204,3 +204,8 @@ fn a_child_has_open_what_its_parent_has_as_it_forks() {
     let program = place.build(include_str!("heirs.c"), "heirs");
     assert_eq!(placed(&place, &program), "bad 0, some 1\n");
 }
+
+#[test]
+fn a_descriptor_that_is_copied_over_is_one_file_or_the_other() {
+    same(&Place::new(), include_str!("over.c"), "over");
+}
