@@ -206,6 +206,17 @@ pub(super) unsafe fn write_here(
     Ok(written as i64)
 }
 
+/// Writes data at the offset of a file, and ends no thread that was cancelled.
+pub(super) fn put(fd: c_int, data: &[u8]) -> ssize_t {
+    let piece = one(data.as_ptr().cast_mut().cast(), data.len());
+    // SAFETY: the piece is the data, which are only read.
+    let write = |open: &Open, volume| unsafe { write_here((fd, open), volume, &piece, false) };
+    on(fd, write, || {
+        let args = [fd as usize, data.as_ptr() as usize, data.len(), 0, 0, 0];
+        raw::call(libc::SYS_write, args)
+    })
+}
+
 /// Reads at an offset.
 ///
 /// # Safety

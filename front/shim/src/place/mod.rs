@@ -53,6 +53,7 @@ mod names;
 mod number;
 mod offset;
 mod open;
+mod printed;
 mod process;
 mod reach;
 mod refuse;
@@ -79,13 +80,15 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 12] = [
+    let groups: [&[fn() -> Hook]; 14] = [
         attributes::HOOKS,
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
         number::HOOKS,
         open::HOOKS,
+        printed::HOOKS,
+        printed::OPEN_ENDED,
         process::HOOKS,
         process::PASSING,
         refuse::HOOKS,

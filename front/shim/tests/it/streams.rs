@@ -28,3 +28,13 @@ fn a_stream_that_is_opened_anew_leaves_the_placed_file_that_it_was() {
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     compare(&place, &program, &rules, Some(&zones));
 }
+
+#[test]
+fn what_is_printed_to_a_descriptor_is_in_zones() {
+    let place = Place::new();
+    let program = place.build(include_str!("printed.c"), "printed");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    compare(&place, &program, &rules, Some(&zones));
+    let bare = std::fs::read(place.path("with/a.log")).unwrap();
+    assert!(!bare.is_empty() && bare.iter().all(|byte| *byte == 0));
+}
