@@ -43,19 +43,40 @@ fn waits(pipe: c_int, flags: c_uint) -> bool {
     flags & pipes::AT_ONCE == 0 && !never
 }
 
+/// Waits until a pipe is ready, if it may. A thread that is cancelled ends here: nobody in here
+/// has anything then.
+fn ready(pipe: c_int, events: i16, may_wait: bool) -> Result<(), c_int> {
+    let mut asked = libc::pollfd {
+        fd: pipe,
+        events,
+        revents: 0,
+    };
+    let before = raw::errno();
+    // SAFETY: the question is there.
+    let done = unsafe { libc::poll(&raw mut asked, 1, if may_wait { -1 } else { 0 }) };
+    match done {
+        0 => Err(libc::EAGAIN),
+        ..0 => Err(raw::errno()),
+        _ => {
+            raw::set_errno(before);
+            Ok(())
+        }
+    }
+}
+
 /// Does `work` on a placed file once a pipe is ready, and again if others were faster; or `next`,
 /// if it is no placed file any more. An offset that is told moves on by what was done.
 ///
 /// # Safety
 /// The offset is null or valid.
 unsafe fn by_pipe(
-    (pipe, ready, may_wait): (c_int, i16, bool),
+    (pipe, event, may_wait): (c_int, i16, bool),
     (file, told): End,
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
     loop {
-        if let Err(errno) = pipes::ready(pipe, ready, !may_wait) {
+        if let Err(errno) = ready(pipe, event, may_wait) {
             return refused(errno);
         }
         let passed = Cell::new(false);
@@ -247,7 +268,7 @@ unsafe fn splices(
     if placed(source.0).is_none() && placed(target.0).is_none() {
         return next();
     }
-    ends_if_cancelled(source.0);
+    [source.0, target.0].into_iter().for_each(ends_if_cancelled);
     if len == 0 {
         return 0;
     }
@@ -298,7 +319,7 @@ unsafe fn copies_range(
     if placed(source.0).is_none() && placed(target.0).is_none() {
         return next();
     }
-    ends_if_cancelled(source.0);
+    [source.0, target.0].into_iter().for_each(ends_if_cancelled);
     if flags != 0 || pipes::is_pipe(source.0) || pipes::is_pipe(target.0) {
         return refused(libc::EINVAL);
     }

@@ -1,32 +1,13 @@
 //! Pipes: what is in them, and what fits.
 
 use super::{Errno, call, close, map, stat, unmap};
-use core::ffi::{c_int, c_short};
+use core::ffi::c_int;
 
 /// SPLICE_F_NONBLOCK (linux/splice.h).
 pub(crate) const AT_ONCE: u32 = 2;
 
 pub(crate) fn is_pipe(fd: c_int) -> bool {
     stat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
-}
-
-/// Waits until something is so of a descriptor; if not `at_once`, for as long as it takes.
-pub(crate) fn ready(fd: c_int, what: c_short, at_once: bool) -> Result<(), Errno> {
-    let mut asked = libc::pollfd {
-        fd,
-        events: what,
-        revents: 0,
-    };
-    let none = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let time = if at_once { &raw const none as usize } else { 0 };
-    let args = [&raw mut asked as usize, 1, time, 0, 0, 0];
-    match call(libc::SYS_ppoll, args)? {
-        0 => Err(libc::EAGAIN),
-        _ => Ok(()),
-    }
 }
 
 /// Bytes that a pipe may hold.

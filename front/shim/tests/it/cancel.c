@@ -48,6 +48,15 @@ static void *forces(void *none) {
         if (fdatasync(fd) != 0) return none;
 }
 
+// Nobody writes to the pipe.
+static void *waits(void *none) {
+    int ends[2], other = open("c.log", O_RDWR | O_CREAT, 0644);
+    if (pipe(ends) != 0) return none;
+    sem_post(&began);
+    splice(ends[0], NULL, other, NULL, 10, 0);
+    return none;
+}
+
 static void *prints(void *none) {
     sem_post(&began);
     pthread_cleanup_push(ends, NULL);
@@ -77,6 +86,7 @@ int main(void) {
     DO(cancelled(reads));
     DO(cancelled(vectors));
     DO(cancelled(forces));
+    DO(cancelled(waits));
     DO(cancelled(prints));
     DO(ended);
     DO(ftrylockfile(stream));
