@@ -8,6 +8,7 @@ use std::ffi::CString;
 
 #[cfg(not(flashloom_place))]
 mod handles;
+pub(crate) mod pipes;
 mod times;
 
 #[cfg(not(flashloom_place))]

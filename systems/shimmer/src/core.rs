@@ -408,6 +408,15 @@ impl Core {
         Ok(parts)
     }
 
+    /// Has once more what [`Self::read`] gave and has not back yet: it is given back as often.
+    pub fn retain(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Part::Zone(piece) = part {
+                self.zones.get_mut(piece.zone).readers += 1;
+            }
+        }
+    }
+
     /// Gives back what [`Self::read`] gave.
     ///
     /// # Panics

@@ -164,7 +164,7 @@ impl Session {
         if emptied { Ok(()) } else { Err(libc::EAGAIN) }
     }
 
-    /// What a process has open its child has open.
+    /// What a process has open its child has open, and what it has mapped its child has mapped.
     fn inherit(&self, child: &Client, parent: u64) {
         let Some(parent) = self.sharing.volume.clients.get(parent) else {
             return;
@@ -177,6 +177,14 @@ impl Session {
                 child.held().opens.insert(id, count);
             }
         }
+        // The parent gives nothing back meanwhile.
+        let held = parent.held();
+        for parts in held.pins.values() {
+            self.sharing.volume.retain(parts);
+        }
+        let mut own = child.held();
+        own.pins.clone_from(&held.pins);
+        own.next_pin = held.next_pin;
     }
 
     fn answer(&self, request: Request<'_>, along: Option<c_int>) -> Answer {

@@ -342,6 +342,11 @@ impl Volume {
         parts.map_err(|refusal| self.fault(&refusal))
     }
 
+    /// The same for somebody else, who releases it too.
+    pub(super) fn retain(&'static self, parts: &[Part]) {
+        self.lock().core.retain(parts);
+    }
+
     pub(super) fn release(&'static self, parts: &[Part]) {
         let mut guard = self.lock();
         guard.core.release(parts);

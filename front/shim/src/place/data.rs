@@ -1,6 +1,6 @@
 //! Reads, writes, offsets, durability, lengths.
 
-use super::demote::{Answer, appends, on, placed, refused};
+use super::demote::{Answer, appends, ends_if_cancelled, on, placed, refused};
 use super::fault::Fault;
 use super::gate::quiet;
 use super::start;
@@ -50,11 +50,11 @@ unsafe fn from<'a>(place: *const c_void, len: size_t) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts(place.cast(), len.min(isize::MAX as usize)) }
 }
 
-fn at_offset(offset: off_t) -> Result<u64, Fault> {
+pub(super) fn at_offset(offset: off_t) -> Result<u64, Fault> {
     u64::try_from(offset).map_err(|_| Fault::Errno(libc::EINVAL))
 }
 
-fn may_read(open: &Open) -> Result<(), Fault> {
+pub(super) fn may_read(open: &Open) -> Result<(), Fault> {
     if open.reads() {
         Ok(())
     } else {
@@ -74,7 +74,7 @@ fn may_write(open: &Open) -> Result<(), Fault> {
 ///
 /// # Safety
 /// The pieces are memory to write to.
-unsafe fn read_from(
+pub(super) unsafe fn read_from(
     open: &Open,
     volume: &'static Volume,
     to: &[iovec],
@@ -99,7 +99,7 @@ unsafe fn read_from(
 ///
 /// # Safety
 /// The pieces are memory to read from.
-unsafe fn write_to(
+pub(super) unsafe fn write_to(
     (fd, open): (c_int, &Open),
     volume: &'static Volume,
     pieces: &[iovec],
@@ -142,6 +142,7 @@ unsafe fn write_to(
 /// # Safety
 /// As for the call.
 unsafe fn reads(fd: c_int, to: &[iovec], next: impl FnOnce() -> ssize_t) -> ssize_t {
+    ends_if_cancelled(fd);
     on(
         fd,
         |open, volume| {
@@ -174,25 +175,46 @@ unsafe fn writes_as(
     append: bool,
     next: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    on(
-        fd,
-        |open, volume| {
-            let mut offset = open.offset.hold();
-            let to_end = append || appends(open);
-            let at = match (to_end, offset.shared) {
-                (true, _) => Where::End,
-                (false, true) => Where::Here(fd),
-                (false, false) => Where::At(offset.get(fd)?),
-            };
-            // SAFETY: as for the function.
-            let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
-            if !offset.shared || to_end {
-                offset.set(fd, end)?;
-            }
-            Ok(written as i64)
-        },
-        next,
-    )
+    ends_if_cancelled(fd);
+    // SAFETY: as for the function.
+    let write = |open: &Open, volume| unsafe { write_here((fd, open), volume, pieces, append) };
+    on(fd, write, next)
+}
+
+/// Writes pieces at the offset of a file, or to the end; gives how much.
+///
+/// # Safety
+/// The pieces are memory to read from.
+pub(super) unsafe fn write_here(
+    (fd, open): (c_int, &Open),
+    volume: &'static Volume,
+    pieces: &[iovec],
+    append: bool,
+) -> Result<i64, Fault> {
+    let mut offset = open.offset.hold();
+    let to_end = append || appends(open);
+    let at = match (to_end, offset.shared) {
+        (true, _) => Where::End,
+        (false, true) => Where::Here(fd),
+        (false, false) => Where::At(offset.get(fd)?),
+    };
+    // SAFETY: as for the function.
+    let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
+    if !offset.shared || to_end {
+        offset.set(fd, end)?;
+    }
+    Ok(written as i64)
+}
+
+/// Writes data at the offset of a file, and ends no thread that was cancelled.
+pub(super) fn put(fd: c_int, data: &[u8]) -> ssize_t {
+    let piece = one(data.as_ptr().cast_mut().cast(), data.len());
+    // SAFETY: the piece is the data, which are only read.
+    let write = |open: &Open, volume| unsafe { write_here((fd, open), volume, &piece, false) };
+    on(fd, write, || {
+        let args = [fd as usize, data.as_ptr() as usize, data.len(), 0, 0, 0];
+        raw::call(libc::SYS_write, args)
+    })
 }
 
 /// Reads at an offset.
@@ -200,6 +222,7 @@ unsafe fn writes_as(
 /// # Safety
 /// As for the call.
 unsafe fn preads(fd: c_int, to: &[iovec], at: off_t, next: impl FnOnce() -> ssize_t) -> ssize_t {
+    ends_if_cancelled(fd);
     on(
         fd,
         |open, volume| {
@@ -222,6 +245,7 @@ unsafe fn pwrites(
     (at, append): (off_t, bool),
     next: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    ends_if_cancelled(fd);
     on(
         fd,
         |open, volume| {
@@ -314,6 +338,7 @@ fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
 }
 
 fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
+    ends_if_cancelled(fd);
     on(fd, |open, volume| force(fd, open, volume).map(|()| 0), next)
 }
 
@@ -368,6 +393,7 @@ fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_in
 
 /// Starting to write needs nothing; waiting for it does.
 fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int {
+    ends_if_cancelled(fd);
     let wait = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
     let back = |open: &Open, volume: &'static Volume| {
         if wait {
@@ -378,75 +404,9 @@ fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int 
     on(fd, back, next)
 }
 
-/// A transfer between two descriptors of which one at least is a placed file: by way of
-/// memory.
-///
-/// # Safety
-/// The offsets are null or valid.
-unsafe fn transfers(
-    (source, source_at): (c_int, *mut off_t),
-    (target, target_at): (c_int, *mut off_t),
-    len: size_t,
-    next: impl FnOnce() -> ssize_t,
-) -> ssize_t {
-    if placed(source).is_none() && placed(target).is_none() {
-        return next();
-    }
-    let mut room = vec![0_u8; len.min(1 << 20)];
-    let place = room.as_mut_ptr().cast::<c_void>();
-    // SAFETY: the room is there; the offsets are as for the function. These are our own
-    // hooks, which do what the calls do.
-    unsafe {
-        let got = match source_at.as_mut() {
-            Some(at) => pread64(source, place, room.len(), *at),
-            None => read(source, place, room.len()),
-        };
-        if got <= 0 {
-            return got;
-        }
-        let put = match target_at.as_mut() {
-            Some(at) => pwrite64(target, place, got as usize, *at),
-            None => write(target, place, got as usize),
-        };
-        let put_or_none = put.max(0);
-        match source_at.as_mut() {
-            Some(at) => *at += put_or_none as off_t,
-            // What was read and not written is read again.
-            None if put_or_none < got => {
-                let _ = lseek(source, (put_or_none - got) as off_t, libc::SEEK_CUR);
-            }
-            None => {}
-        }
-        if let Some(at) = target_at.as_mut() {
-            *at += put_or_none as off_t;
-        }
-        put
-    }
-}
-
-/// As above, if the flags are such as the call knows.
-///
-/// # Safety
-/// As above.
-unsafe fn transfers_as(
-    (source, source_at): (c_int, *mut off_t),
-    (target, target_at): (c_int, *mut off_t),
-    len: size_t,
-    known: bool,
-    next: impl FnOnce() -> ssize_t,
-) -> ssize_t {
-    if !known && (placed(source).is_some() || placed(target).is_some()) {
-        return refused(libc::EINVAL);
-    }
-    // SAFETY: as for the function.
-    unsafe { transfers((source, source_at), (target, target_at), len, next) }
-}
-
 /// Ways of reading and writing that placed files have. One that waits for nothing is not
 /// among them.
 const WAYS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
-/// All flags of `splice`: the last is SPLICE_F_GIFT.
-const SPLICE_FLAGS: c_uint = 15;
 
 /// Why a placed file is not read or written so, as a file system says it.
 fn no_such_way(fd: c_int, flags: c_int) -> Option<c_int> {
@@ -563,22 +523,5 @@ hooks! {
     fn [readahead](fd: c_int, at: off64_t, len: size_t) -> ssize_t, |next| {
         let _ = (at, len);
         on(fd, |open, _| may_read(open).map(|()| 0), next)
-    };
-
-    fn [sendfile sendfile64](out: c_int, source: c_int, at: *mut off_t, len: size_t) -> ssize_t,
-        // SAFETY: as the caller vouches for the call.
-        |next| unsafe { transfers((source, at), (out, core::ptr::null_mut()), len, next) };
-    fn [copy_file_range](
-        source: c_int, at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t, flags: c_uint
-    ) -> ssize_t, |next| {
-        // SAFETY: as the caller vouches for the call.
-        unsafe { transfers_as((source, at), (to, to_at), len, flags == 0, next) }
-    };
-    fn [splice](
-        source: c_int, at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t, flags: c_uint
-    ) -> ssize_t, |next| {
-        let known = flags & !SPLICE_FLAGS == 0;
-        // SAFETY: as the caller vouches for the call.
-        unsafe { transfers_as((source, at), (to, to_at), len, known, next) }
     };
 }

@@ -128,6 +128,21 @@ pub(super) fn opening(file: Arc<File>, fd: c_int, flags: c_int, zones: u64) -> O
     }
 }
 
+unsafe extern "C" {
+    fn pthread_testcancel();
+}
+
+/// A thread that was cancelled ends here, at calls by which POSIX has it end. It is not within,
+/// and nothing is to be given back that its callers in here have.
+#[inline]
+pub(super) fn ends_if_cancelled(fd: c_int) {
+    // The C library sees to it for what is not placed.
+    if !table::is_plain(fd) && !gate::is_inside() {
+        // SAFETY: it takes nothing. What it unwinds of ours has nothing to drop.
+        unsafe { pthread_testcancel() };
+    }
+}
+
 /// Does `work` if `fd` is a placed file, else `next`, also after the file has moved away.
 #[inline]
 pub(super) fn on<R: Answer>(

@@ -192,8 +192,9 @@ pub(super) fn is_alone() {
 
 /// Forks by `work` while no other thread is within, nor comes in before [`PATIENCE`] is over, and
 /// while this thread has what `first` gives, which is given up again and again for as long as
-/// somebody is within: he may wait for it. No handler comes before all of it is over. Not to be
-/// called within: what a handler has come upon holds what `work` would wait for.
+/// somebody is within: he may wait for it. If the program keeps places to jump to, no handler comes
+/// before all of it is over; else one is told that it is within. Not to be called within: what a
+/// handler has come upon holds what `work` would wait for.
 pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> pid_t {
     let _signals = Signals::hold();
     // A handler that comes upon this thread from now on is told that it is in here, and so is
@@ -256,6 +257,7 @@ fn opens() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::RecvTimeoutError;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     /// There is one gate, so one test of it at a time.
@@ -297,6 +299,22 @@ mod tests {
 
     fn nothing() {}
 
+    /// Does `work`, and ends all if it takes for ever: its threads wait for each other.
+    fn in_time(work: impl FnOnce()) {
+        let (ends, ended) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let minute = std::time::Duration::from_secs(60);
+                if ended.recv_timeout(minute) == Err(RecvTimeoutError::Timeout) {
+                    eprintln!("threads wait for each other");
+                    std::process::abort();
+                }
+            });
+            work();
+            drop(ends);
+        });
+    }
+
     /// Comes in as a placed call does.
     extern "C" fn handles(_: libc::c_int) {
         if !is_inside() {
@@ -310,42 +328,32 @@ mod tests {
         // SAFETY: the handler takes no lock and allocates nothing.
         unsafe { libc::signal(libc::SIGUSR2, handles as *const () as libc::sighandler_t) };
         let (stop, senders) = (AtomicBool::new(false), AtomicU32::new(2));
-        let (ends, ended) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            let (stop, senders) = (&stop, &senders);
-            for _ in 0..2 {
-                let (says, said) = std::sync::mpsc::channel();
-                scope.spawn(move || {
-                    // SAFETY: it asks for the thread's own name.
-                    says.send(unsafe { libc::pthread_self() }).unwrap();
-                    while senders.load(Ordering::SeqCst) > 0 {
-                        drop(enter());
-                    }
-                });
-                let who = said.recv().unwrap();
-                scope.spawn(move || {
-                    while !stop.load(Ordering::SeqCst) {
-                        // SAFETY: the thread goes on until nobody sends to it.
-                        unsafe { libc::pthread_kill(who, libc::SIGUSR2) };
-                    }
-                    senders.fetch_sub(1, Ordering::SeqCst);
-                });
-            }
-            scope.spawn(move || {
+        in_time(|| {
+            std::thread::scope(|scope| {
+                let (stop, senders) = (&stop, &senders);
+                for _ in 0..2 {
+                    let (says, said) = std::sync::mpsc::channel();
+                    scope.spawn(move || {
+                        // SAFETY: it asks for the thread's own name.
+                        says.send(unsafe { libc::pthread_self() }).unwrap();
+                        while senders.load(Ordering::SeqCst) > 0 {
+                            drop(enter());
+                        }
+                    });
+                    let who = said.recv().unwrap();
+                    scope.spawn(move || {
+                        while !stop.load(Ordering::SeqCst) {
+                            // SAFETY: the thread goes on until nobody sends to it.
+                            unsafe { libc::pthread_kill(who, libc::SIGUSR2) };
+                        }
+                        senders.fetch_sub(1, Ordering::SeqCst);
+                    });
+                }
                 for _ in 0..3000 {
                     still(nothing, |()| 1);
                 }
-                ends.send(()).unwrap();
+                stop.store(true, Ordering::SeqCst);
             });
-            if ended
-                .recv_timeout(std::time::Duration::from_secs(60))
-                .is_err()
-            {
-                // The threads wait for each other for ever.
-                eprintln!("a handler and a fork wait for each other");
-                std::process::abort();
-            }
-            stop.store(true, Ordering::SeqCst);
         });
     }
 
@@ -353,19 +361,21 @@ mod tests {
     fn what_a_fork_needs_it_gives_up_to_who_is_within_and_waits_for_it() {
         let _alone = alone();
         let (needed, within) = (Mutex::new(()), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let _within = enter();
-                within.store(true, Ordering::SeqCst);
-                while CLOSED.load(Ordering::SeqCst) == 0 {
+        in_time(|| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _within = enter();
+                    within.store(true, Ordering::SeqCst);
+                    while CLOSED.load(Ordering::SeqCst) == 0 {
+                        sys::yields();
+                    }
+                    drop(needed.lock().unwrap());
+                });
+                while !within.load(Ordering::SeqCst) {
                     sys::yields();
                 }
-                drop(needed.lock().unwrap());
+                still(|| needed.lock().unwrap(), |_needed| 1);
             });
-            while !within.load(Ordering::SeqCst) {
-                sys::yields();
-            }
-            still(|| needed.lock().unwrap(), |_needed| 1);
         });
     }
 
@@ -373,20 +383,22 @@ mod tests {
     fn a_fork_has_its_turn_among_many_who_are_within_for_long() {
         let _alone = alone();
         let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for turn in 0..3 {
-                let stop = &stop;
-                scope.spawn(move || {
-                    std::thread::sleep(std::time::Duration::from_millis(turn * 70));
-                    while !stop.load(Ordering::SeqCst) {
-                        let _within = enter();
-                        std::thread::sleep(std::time::Duration::from_millis(200));
-                    }
-                });
-            }
-            std::thread::sleep(std::time::Duration::from_millis(150));
-            still(nothing, |()| 1);
-            stop.store(true, Ordering::SeqCst);
+        in_time(|| {
+            std::thread::scope(|scope| {
+                for turn in 0..3 {
+                    let stop = &stop;
+                    scope.spawn(move || {
+                        std::thread::sleep(std::time::Duration::from_millis(turn * 70));
+                        while !stop.load(Ordering::SeqCst) {
+                            let _within = enter();
+                            std::thread::sleep(std::time::Duration::from_millis(200));
+                        }
+                    });
+                }
+                std::thread::sleep(std::time::Duration::from_millis(150));
+                still(nothing, |()| 1);
+                stop.store(true, Ordering::SeqCst);
+            });
         });
     }
 
@@ -394,20 +406,22 @@ mod tests {
     fn nobody_waits_for_ever_for_a_fork_that_waits_for_whom_it_keeps_out() {
         let _alone = alone();
         let came = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while CLOSED.load(Ordering::SeqCst) == 0 {
-                    sys::yields();
-                }
-                drop(enter());
-                came.store(true, Ordering::SeqCst);
-            });
-            // As a fork does that needs a lock which the other one has.
-            still(nothing, |()| {
-                while !came.load(Ordering::SeqCst) {
-                    sys::yields();
-                }
-                1
+        in_time(|| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while CLOSED.load(Ordering::SeqCst) == 0 {
+                        sys::yields();
+                    }
+                    drop(enter());
+                    came.store(true, Ordering::SeqCst);
+                });
+                // As a fork does that needs a lock which the other one has.
+                still(nothing, |()| {
+                    while !came.load(Ordering::SeqCst) {
+                        sys::yields();
+                    }
+                    1
+                });
             });
         });
         assert_eq!(CLOSED.load(Ordering::SeqCst), 0, "it is open again");

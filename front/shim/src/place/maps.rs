@@ -4,10 +4,15 @@
 //! other. Their zones are not reset while the mapping is there. What is written later is not
 //! in it. So a mapping that is shared, while this process can write to the file, moves that
 //! away first: then the system sees to it that all see what is written.
+//!
+//! Invariants: while the list of mappings is held, nothing is allocated or given back, since an
+//! allocator may unmap; what is unmapped is not in the list any more, since another thread may
+//! be given the same addresses at once.
 
 use super::demote::{again, demote, placed, refused};
 use super::fault::Fault;
-use super::gate::quiet;
+use super::gate::{self, quiet};
+use super::start;
 use super::table::{self, Open};
 use super::volume::{Pinned, Volume};
 use crate::preload::next::hooks;
@@ -16,17 +21,45 @@ use crate::sys;
 use core::ffi::{c_int, c_void};
 use libc::{off_t, size_t};
 use shimmer::{BLOCK, Piece};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A mapping, and what it keeps from being reset.
 struct Mapping {
     start: usize,
     len: usize,
     pinned: Pinned,
-    volume: &'static Volume,
+    /// With whom it is pinned: nobody, in a child that has no way of its own.
+    volume: Option<&'static Volume>,
+    behind: List,
 }
 
-static MAPPINGS: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+type List = Option<Box<Mapping>>;
+
+static MAPPINGS: Mutex<List> = Mutex::new(None);
+
+fn mappings() -> MutexGuard<'static, List> {
+    MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds one to a list.
+fn add(all: &mut List, mut mapping: Box<Mapping>) {
+    mapping.behind = all.take();
+    *all = Some(mapping);
+}
+
+/// Takes out of a list what is as a whole within a range.
+fn take(mut all: &mut List, start: usize, end: usize) -> List {
+    let mut gone = None;
+    while let Some(mut mapping) = all.take() {
+        if start <= mapping.start && mapping.start + mapping.len <= end {
+            *all = mapping.behind.take();
+            add(&mut gone, mapping);
+        } else {
+            all = &mut all.insert(mapping).behind;
+        }
+    }
+    gone
+}
 
 /// The parts of a file's zones from `offset` on, `len` bytes at most.
 fn cut(all: &[Piece], offset: u64, len: u64) -> Vec<Piece> {
@@ -144,28 +177,55 @@ fn map_parts(
         }
         reached += piece.len as usize;
     }
-    let mapping = Mapping {
+    let mapping = Box::new(Mapping {
         start,
         len,
         pinned,
-        volume,
-    };
-    MAPPINGS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(mapping);
+        volume: Some(volume),
+        behind: None,
+    });
+    add(&mut mappings(), mapping);
     Ok(start)
 }
 
-/// Gives back the zones of mappings that are unmapped as a whole.
-fn unmapped(start: usize, len: size_t) {
-    let mut all = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+/// Unmaps, and gives back the zones of mappings that are unmapped as a whole.
+fn unmaps(start: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
+    // What an allocator unmaps that is asked in here is none of these.
+    if start::opened().is_none() || gate::is_inside() {
+        return next();
+    }
     let end = start.saturating_add(len);
-    let within = |it: &mut Mapping| start <= it.start && it.start + it.len <= end;
-    let gone: Vec<_> = all.extract_if(.., within).collect();
-    drop(all);
-    for mapping in gone {
-        mapping.volume.unpin(&mapping.pinned);
+    let gone = raw::keeping_errno(|| quiet(|| take(&mut mappings(), start, end)));
+    let done = next();
+    if gone.is_some() {
+        raw::keeping_errno(|| quiet(|| let_go(gone, done == 0)));
+    }
+    done
+}
+
+/// Gives back the zones of mappings that are gone, and has the others in the list again.
+fn let_go(mut gone: List, unmapped: bool) {
+    while let Some(mut mapping) = gone {
+        gone = mapping.behind.take();
+        match unmapped {
+            true => {
+                let pinned = &mapping.pinned;
+                mapping.volume.inspect(|volume| volume.unpin(pinned));
+            }
+            false => add(&mut mappings(), mapping),
+        }
+    }
+}
+
+/// In a child: what is pinned with the way of its parent is so with its own.
+pub(super) fn inherited(parent: *const Volume, own: Option<&'static Volume>) {
+    let mut all = mappings();
+    let mut at = &mut *all;
+    while let Some(mapping) = at {
+        if mapping.volume.is_some_and(|of| core::ptr::eq(of, parent)) {
+            mapping.volume = own;
+        }
+        at = &mut mapping.behind;
     }
 }
 
@@ -174,13 +234,7 @@ hooks! {
     fn [mmap mmap64](
         at: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, off: off_t
     ) -> *mut c_void, |next| maps((at as usize, len), (protection, flags), (fd, off), next);
-    fn [munmap](at: *mut c_void, len: size_t) -> c_int, |next| {
-        let done = next();
-        if done == 0 && super::start::opened().is_some() {
-            raw::keeping_errno(|| quiet(|| unmapped(at as usize, len)));
-        }
-        done
-    };
+    fn [munmap](at: *mut c_void, len: size_t) -> c_int, |next| unmaps(at as usize, len, next);
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ mod names;
 mod number;
 mod offset;
 mod open;
+mod printed;
 mod process;
 mod reach;
 mod refuse;
@@ -62,6 +63,7 @@ mod start;
 mod stat;
 mod streams;
 mod table;
+mod transfer;
 mod volume;
 mod zones;
 
@@ -78,18 +80,21 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 11] = [
+    let groups: [&[fn() -> Hook]; 14] = [
         attributes::HOOKS,
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
         number::HOOKS,
         open::HOOKS,
+        printed::HOOKS,
+        printed::OPEN_ENDED,
         process::HOOKS,
         process::PASSING,
         refuse::HOOKS,
         stat::HOOKS,
         streams::HOOKS,
+        transfer::HOOKS,
     ];
     groups.into_iter().flatten().map(|hook| hook())
 }

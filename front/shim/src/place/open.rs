@@ -258,7 +258,7 @@ fn told(fd: c_int, argument: c_long) {
 }
 
 /// Lets the file that stands for a placed one be as long as that.
-fn lengthen(fd: c_int, open: &table::Open) {
+pub(super) fn lengthen(fd: c_int, open: &table::Open) {
     if let Some(volume) = start::opened().filter(|_| open.writes()) {
         let _ = keeping_time(fd, &open.file, || volume.stand(&open.file, fd));
     }
@@ -335,8 +335,9 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
         quiet(|| lengthen(*to, over));
     }
     let copy = next();
-    // What was there is closed only if there is a copy in its place.
-    if let Some((to, Kind::Placed(_))) = over.filter(|_| copy >= 0) {
+    // What was there is closed only if there is a copy in its place; if that is placed, it takes
+    // its place at once: whoever looks meanwhile finds one or the other.
+    if let Some((to, Kind::Placed(_))) = over.filter(|_| copy >= 0 && open.is_none()) {
         quiet(|| drop(table::forget(to)));
     }
     if copy >= 0 && Some(copy) != to.filter(|to| *to == from) {

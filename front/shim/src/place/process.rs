@@ -7,7 +7,8 @@ use super::demote::refused;
 use super::gate::quiet;
 use super::start::State;
 use super::streams::List;
-use super::{gate, image, start, table};
+use super::volume::Volume;
+use super::{gate, image, maps, start, table};
 use crate::preload::next::{Next, Refusal, hooks};
 use crate::preload::raw;
 use crate::sys;
@@ -16,7 +17,8 @@ use core::ptr::null_mut;
 use libc::{FILE, pid_t};
 
 /// Forks. The child's way is made before, so that a file which has no name any more is
-/// open in one of both at any time.
+/// open in one of both at any time; and while nobody else is within, so that it has open what
+/// this process has then, and is nothing that another one's child has.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     if start::state() != State::Zones {
         return next();
@@ -29,29 +31,32 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     if image::is_unseen() {
         raw::keeping_errno(|| quiet(start::volume));
     }
-    let volume = start::opened();
-    let mut heir = raw::keeping_errno(|| quiet(|| volume.and_then(|it| it.heir().ok())));
-    let parent = volume.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
-    let me = raw::id(libc::SYS_getpid);
     // No other thread is within a lock that the child will need.
-    let child = gate::still(List::locked, |streams| {
+    gate::still(List::locked, |streams| {
+        let me = raw::id(libc::SYS_getpid);
+        let volume = start::opened();
+        let mut heir = raw::keeping_errno(|| quiet(|| volume.and_then(|it| it.heir().ok())));
         table::share_all();
         let child = next();
         if gate::is_child(child, me) {
             streams.forget();
-            // With another volume than the heir is of, the child finds out for itself.
-            let now = start::opened().map(core::ptr::from_ref);
-            if now.is_some_and(|now| now == parent.cast_const()) {
-                raw::keeping_errno(|| start::inherit(heir.take()));
-                let own = start::opened();
-                let own = own.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
-                table::inherited(parent, own);
-            }
+            inherits(volume, &mut heir);
         }
+        raw::keeping_errno(|| drop(heir));
         child
-    });
-    raw::keeping_errno(|| drop(heir));
-    child
+    })
+}
+
+/// A child begins with the way that was made for it. With another volume than that is of it
+/// finds out for itself.
+fn inherits(parent: Option<&'static Volume>, heir: &mut Option<Volume>) {
+    let place =
+        |of: Option<&Volume>| of.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
+    if parent.is_some() && place(parent) == place(start::opened()) {
+        raw::keeping_errno(|| start::inherit(heir.take()));
+        table::inherited(place(parent), place(start::opened()));
+        maps::inherited(place(parent), start::opened());
+    }
 }
 
 /// In a child that begins with other files in the places of the first three than its parent

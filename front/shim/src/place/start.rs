@@ -7,7 +7,7 @@ use super::demote::again;
 use super::fault::Fault;
 use super::rules::Rules;
 use super::volume::Volume;
-use super::{gate, image, table};
+use super::{gate, image, maps, table};
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
@@ -187,6 +187,7 @@ fn become_own() {
     gate::is_alone();
     inherit(None);
     table::begins_anew(parent);
+    maps::inherited(parent, None);
 }
 
 /// A child begins with a volume of its own, in which it has open what its parent has. All

@@ -7,7 +7,7 @@
 
 use super::demote::{demote_at, placed, refused};
 use super::gate::quiet;
-use super::{open, start};
+use super::{open, start, table};
 use crate::preload::next::{Next, hooks};
 use crate::preload::raw::{self, bytes};
 use crate::preload::stdio::{self, Entry};
@@ -29,6 +29,9 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 /// Where a stream keeps its offset: `_offset` in glibc's `struct _IO_FILE`, which is the
 /// same on every system of 64 bits (bits/types/struct_FILE.h).
 const OFFSET: usize = 144;
+
+/// That something failed, in the first word of it, `_flags` (`_IO_ERR_SEEN`).
+const FAILED: c_int = 0x20;
 
 unsafe extern "C" {
     fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
@@ -142,6 +145,8 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
         while done < len {
             let written = write(fd, from.byte_offset(done), (len - done) as usize);
             if written <= 0 {
+                // What calls this takes what it gives for a number of bytes, and looks here.
+                *stream.cast::<c_int>() |= FAILED;
                 break;
             }
             done += written;
@@ -150,8 +155,7 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
         if *offset >= 0 {
             *offset += done as off64_t;
         }
-        // Less than all, or an error, is what the C library makes an error of.
-        if done == 0 && len > 0 { -1 } else { done }
+        done
     }
 }
 
@@ -218,6 +222,37 @@ unsafe fn opens(
     }
 }
 
+/// A stream over a path in the place of an open one. The C library closes the file of that by
+/// itself, or puts another one in its place, so it is flushed and forgotten here.
+///
+/// # Safety
+/// The strings are strings or null, and the stream is open.
+unsafe fn reopens(
+    (path, mode): (*const c_char, *const c_char),
+    old: *mut FILE,
+    next: impl FnOnce() -> *mut FILE,
+) -> *mut FILE {
+    // SAFETY: as for the function.
+    let fd = unsafe { stdio::descriptor(old) };
+    let Some(open) = placed(fd) else {
+        // SAFETY: as for the function.
+        return unsafe { opens((path, mode), next) };
+    };
+    raw::keeping_errno(|| {
+        // SAFETY: as for the function. That it cannot be flushed is nobody's business then.
+        unsafe { libc::fflush(old) };
+        quiet(|| open::lengthen(fd, &open));
+    });
+    let anew = || {
+        let stream = next();
+        // Another thread may have its number by now, if it was closed.
+        raw::keeping_errno(|| quiet(|| table::forget_opening(fd, open)));
+        stream
+    };
+    // SAFETY: as for the function.
+    unsafe { opens((path, mode), anew) }
+}
+
 /// Longer no mode is that anybody wrote on purpose.
 const MODE_MAX: usize = 64;
 
@@ -268,7 +303,7 @@ hooks! {
         |next| unsafe {
             match unmapped(path, mode) {
                 Some(mode) => freopen(path, mode.as_ptr(), old),
-                None => opens((path, mode), next),
+                None => reopens((path, mode), old, next),
             }
         };
     fn [fdopen](fd: c_int, mode: *const c_char) -> *mut FILE, |next| {

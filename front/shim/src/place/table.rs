@@ -188,10 +188,14 @@ pub(super) fn is_beyond(fd: c_int) -> bool {
 pub(super) fn place(fd: c_int, open: Arc<Open>) {
     let _within = gate::enter();
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    if files.insert(fd, open).is_none() {
+    let old = files.insert(fd, open);
+    if old.is_none() {
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
     set(fd, PLACED);
+    drop(files);
+    // The last one asks the daemon.
+    drop(old);
 }
 
 /// Forgets a descriptor; gives the file that it was.
@@ -205,6 +209,22 @@ pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
     let open = files.remove(&fd)?;
     COUNT.fetch_sub(1, Ordering::Relaxed);
     Some(open)
+}
+
+/// Forgets a descriptor if it is still that of an opening.
+pub(super) fn forget_opening(fd: c_int, open: Arc<Open>) {
+    let _within = gate::enter();
+    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    let is_it = files.get(&fd).is_some_and(|it| Arc::ptr_eq(it, &open));
+    let gone = if is_it { files.remove(&fd) } else { None };
+    if gone.is_some() {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        slot(fd).map(|slot| slot.compare_exchange(PLACED, UNKNOWN, order.0, order.1));
+    }
+    drop(files);
+    // The last one asks the daemon.
+    drop((gone, open));
 }
 
 /// All offsets are the kernel's from now on.

@@ -3,11 +3,14 @@
 mod edges;
 mod every;
 mod hostile;
+mod mapped;
 mod model;
+mod pipes;
 mod place;
 mod programs;
 mod safe;
 mod share;
+mod streams;
 
 use shim::convert::{Options, Outcome, convert};
 use shim::run::Spool;
@@ -43,13 +46,23 @@ impl Place {
 
     /// Builds the C program in `source`.
     fn build(&self, source: &str, name: &str) -> PathBuf {
+        self.build_with(source, name, &[])
+    }
+
+    /// The same, with libraries that are here.
+    fn build_with(&self, source: &str, name: &str, libraries: &[&str]) -> PathBuf {
         let program = self.path(name);
         std::fs::write(self.path("source.c"), source).unwrap();
         let mut cc = Command::new("cc");
         let headers = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
         cc.args(["-O2", "-D_FORTIFY_SOURCE=2", "-pthread"]);
         cc.args(["-I", headers, "-o"]);
-        let status = cc.arg(&program).arg(self.path("source.c")).status();
+        cc.arg(&program).arg(self.path("source.c"));
+        let here = self.folder.path().display();
+        cc.args([format!("-L{here}"), format!("-Wl,-rpath,{here}")]);
+        let status = cc
+            .args(libraries.iter().map(|it| format!("-l{it}")))
+            .status();
         assert!(status.expect("cc runs").success());
         std::fs::remove_file(self.path("source.c")).unwrap();
         program

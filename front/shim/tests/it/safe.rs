@@ -144,26 +144,28 @@ fn who_has_nothing_placed_open_forces_what_others_have() {
     assert!(written(&zones) >= 10000);
 }
 
+/// Runs a program with files placed; one that hangs is ended.
+#[track_caller]
+fn placed(place: &Place, program: &Path) -> String {
+    let (rules, zones) = (rules(place, &rule("log")), zones(place, 16));
+    let _served = serve(&zones);
+    let placer = Placer::new().unwrap();
+    let words = [OsString::from("60"), program.as_os_str().to_owned()];
+    let command = placer.command(("timeout".as_ref(), &words), &rules, Some(&zones));
+    let with = run(command.unwrap(), &place.path("with"));
+    let said = text(&with.stdout);
+    let (status, error) = (with.status, text(&with.stderr));
+    assert!(status.success(), "{status}: {said}{error}");
+    said
+}
+
 /// Runs a program with files placed, and beside that without; both say the same.
 #[track_caller]
 fn same(place: &Place, source: &str, name: &str) {
     let program = place.build(source, name);
-    let (rules, zones) = (rules(place, &rule("log")), zones(place, 16));
     let plain = run(Command::new(&program), &place.path("plain"));
-    let _served = serve(&zones);
-    let placer = Placer::new().unwrap();
-    // A program that hangs is ended.
-    let words = [OsString::from("60"), program.into_os_string()];
-    let command = placer.command(("timeout".as_ref(), &words), &rules, Some(&zones));
-    let with = run(command.unwrap(), &place.path("with"));
-    assert!(
-        with.status.success() && plain.status.success(),
-        "{}: {}{}",
-        with.status,
-        text(&with.stdout),
-        text(&with.stderr)
-    );
-    assert_eq!(text(&with.stdout), text(&plain.stdout));
+    assert!(plain.status.success(), "{}", plain.status);
+    assert_eq!(placed(place, &program), text(&plain.stdout));
 }
 
 #[test]
@@ -189,4 +191,21 @@ fn a_fork_and_who_flushes_all_streams_do_not_wait_for_each_other() {
 #[test]
 fn a_child_of_whom_nobody_saw_the_fork_asks_for_itself() {
     same(&Place::new(), include_str!("unseen.c"), "unseen");
+}
+
+#[test]
+fn a_thread_that_is_cancelled_ends_at_a_placed_call() {
+    same(&Place::new(), include_str!("cancel.c"), "cancel");
+}
+
+#[test]
+fn a_child_has_open_what_its_parent_has_as_it_forks() {
+    let place = Place::new();
+    let program = place.build(include_str!("heirs.c"), "heirs");
+    assert_eq!(placed(&place, &program), "bad 0, some 1\n");
+}
+
+#[test]
+fn a_descriptor_that_is_copied_over_is_one_file_or_the_other() {
+    same(&Place::new(), include_str!("over.c"), "over");
 }

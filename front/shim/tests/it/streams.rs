@@ -1,0 +1,40 @@
+//! Streams of the C library over placed files.
+
+use super::Place;
+use super::place::{compare, rule, rules, script, text, zones};
+
+#[test]
+fn a_stream_tells_what_full_zones_did_not_take() {
+    let place = Place::new();
+    let program = place.build(include_str!("full.c"), "full");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let said = script(&place, program.to_str().unwrap(), &rules, &zones);
+    let (out, error) = (text(&said.stdout), text(&said.stderr));
+    assert!(said.status.success(), "{out}{error}");
+    let said: Vec<_> = out
+        .lines()
+        .filter_map(|line| line.split(" = ").last())
+        .collect();
+    let told = [
+        "1", "1", "1", "0", "1", "0", "100", "1", "1", "100", "1", "0", "1",
+    ];
+    assert_eq!(said, told, "{out}{error}");
+}
+
+#[test]
+fn a_stream_that_is_opened_anew_leaves_the_placed_file_that_it_was() {
+    let place = Place::new();
+    let program = place.build(include_str!("reopened.c"), "reopened");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    compare(&place, &program, &rules, Some(&zones));
+}
+
+#[test]
+fn what_is_printed_to_a_descriptor_is_in_zones() {
+    let place = Place::new();
+    let program = place.build(include_str!("printed.c"), "printed");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    compare(&place, &program, &rules, Some(&zones));
+    let bare = std::fs::read(place.path("with/a.log")).unwrap();
+    assert!(!bare.is_empty() && bare.iter().all(|byte| *byte == 0));
+}
