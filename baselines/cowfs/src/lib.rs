@@ -90,7 +90,7 @@ mod xattrs;
 
 pub use crate::format::superblock::SuperError;
 pub use crate::format::{Block, NODE, SECTOR};
-pub use check::{Finding, Image, Inspector, ROOT, check};
+pub use check::{Inspector, ROOT, check};
 pub use fs::{CowFs, Private};
 pub use mkfs::{Blocks, MkfsError, MkfsOptions, format, mkfs};
 pub use mount::{MountError, MountOptions, Recovery, mount, mount_with};

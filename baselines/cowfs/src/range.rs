@@ -7,7 +7,7 @@ use crate::persist::Persist;
 use crate::pieces::{Found, piece_key};
 use crate::read::SIZE_MAX;
 use std::ops::Range;
-use vfs::direct::{page_of, sectors, touched, within};
+use vfs::direct::{overlaid, page_of, sectors, touched, within};
 use vfs::{Errno, FallocateMode, Result, Timestamp};
 
 /// Pieces that are cut at once.
@@ -276,24 +276,10 @@ impl<S: Persist> Core<S> {
         let range = sectors(offset, bytes.len(), SIZE_MAX)?;
         let (pages, old) = (touched(&range), file.attr.get().size);
         self.reserve(file, pages.clone()).await?;
-        let mut dirty = Vec::new();
-        for index in pages.clone() {
-            let part = within(&range, index);
-            let mut page = match part.len() {
-                SECTOR => [0; SECTOR],
-                _ => match self.visible(file, index, old).await {
-                    Ok(page) => page,
-                    Err(errno) => {
-                        let end = pages.end * SECTOR_BYTES;
-                        self.release(file, pages.start * SECTOR_BYTES..end);
-                        return Err(errno);
-                    }
-                },
-            };
-            let from = (index * SECTOR_BYTES + part.start as u64 - offset) as usize;
-            page[part.clone()].copy_from_slice(&bytes[from..from + part.len()]);
-            dirty.push(page_of(index, page));
-        }
+        let seen = async |index| self.visible(file, index, old).await;
+        let dirty = overlaid(&range, bytes, seen).await.inspect_err(|_| {
+            self.release(file, pages.start * SECTOR_BYTES..pages.end * SECTOR_BYTES);
+        })?;
         file.update(|attr| attr.size = old.max(range.end));
         let written = self.write_pages(file, &dirty).await;
         if written.is_err() {

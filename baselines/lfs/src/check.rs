@@ -12,55 +12,16 @@ use crate::format::node;
 use crate::format::superblock::ROOT;
 use crate::format::{Block, NEW_ADDR, set_high_bit};
 use crate::format::{path, sit};
+use host::Image;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use tables::Tables;
-use vfs::FileKind;
-
-/// An image that is looked at without a mount.
-pub trait Image {
-    /// How many blocks it has.
-    fn blocks(&self) -> u64;
-    /// Copies block number `block` into `out`; false if it cannot be read.
-    fn read(&self, block: u64, out: &mut Block) -> bool;
-}
-
-/// All bytes of a medium.
-impl Image for [u8] {
-    fn blocks(&self) -> u64 {
-        (self.len() / crate::BLOCK) as u64
-    }
-
-    fn read(&self, block: u64, out: &mut Block) -> bool {
-        let at = usize::try_from(block)
-            .ok()
-            .and_then(|block| block.checked_mul(crate::BLOCK));
-        let bytes = at.and_then(|at| self.get(at..at.checked_add(crate::BLOCK)?));
-        if let Some(bytes) = bytes {
-            out.copy_from_slice(bytes);
-        }
-        bytes.is_some()
-    }
-}
-
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding(String);
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Findings are told up to this many, which are enough to see that an image is damaged.
-const MOST: usize = 100;
+use vfs::{FileKind, Finding, Findings};
 
 /// A walk.
 struct Check<'a, I: Image + ?Sized> {
     image: &'a I,
     tables: Tables,
-    findings: Vec<Finding>,
+    findings: Findings,
     /// A map of the blocks that were met, for each segment.
     met: Vec<[u8; sit::MAP]>,
     nodes: BTreeSet<u32>,
@@ -74,13 +35,13 @@ struct Check<'a, I: Image + ?Sized> {
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let tables = match Tables::read(image) {
         Ok(tables) => tables,
-        Err(what) => return vec![Finding(what)],
+        Err(what) => return Findings::from(what).into_all(),
     };
     let mut check = Check {
         image,
         met: vec![[0; sit::MAP]; tables.geometry.main_segments as usize],
         tables,
-        findings: Vec::new(),
+        findings: Findings::default(),
         nodes: BTreeSet::new(),
         inodes: 0,
         blocks: 0,
@@ -88,14 +49,12 @@ pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     };
     check.walk();
     check.compare();
-    check.findings
+    check.findings.into_all()
 }
 
 impl<I: Image + ?Sized> Check<'_, I> {
     fn say(&mut self, what: String) {
-        if self.findings.len() < MOST {
-            self.findings.push(Finding(what));
-        }
+        self.findings.say(what);
     }
 
     /// Walks all inodes from the root on, and those without a name.

@@ -19,7 +19,7 @@ use nand::Payload;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use vfs::direct::{gather, page_of, sectors, touched, visible, within};
+use vfs::direct::{gather, overlaid, page_of, sectors, touched, visible, within};
 use vfs::{DirtyPage, Errno, FallocateMode, Hint, Result, SeekWhat, Timestamp};
 
 const SIZE: u64 = BLOCK as u64;
@@ -109,32 +109,46 @@ impl<P: Persist> Core<P> {
             }
             self.outgrow_inode(file).await?;
         }
-        let mut taken = Vec::new();
-        let done = self.reserve_each(file, pages, &mut taken).await;
-        if done.is_err() {
-            for (buf, at) in taken {
-                self.free_addrs(&buf, at..at + 1);
-                self.add_blocks(&file.private.buf, -1);
-            }
-        }
-        Self::show_blocks(file);
-        done
+        self.reserve_each(file, pages).await.map(drop)
     }
 
+    /// Accounts for `pages`, or for none of them; gives those that nobody had accounted
+    /// for.
     async fn reserve_each(
         &self,
         file: &File,
         pages: Range<u64>,
-        taken: &mut Vec<(Rc<NodeBuf>, usize)>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Rc<NodeBuf>, usize)>> {
+        let mut taken = Vec::new();
         for page in pages {
-            let (buf, at) = self.find_or_make(&file.private.buf, page).await?;
-            if buf.addr(at) == 0 {
-                self.reserve_at(&file.private.buf, &buf, at)?;
-                taken.push((buf, at));
+            match self.reserve_page(file, page).await {
+                Ok(new) => taken.extend(new),
+                Err(errno) => {
+                    self.give_up(file, taken);
+                    return Err(errno);
+                }
             }
         }
-        Ok(())
+        Self::show_blocks(file);
+        Ok(taken)
+    }
+
+    async fn reserve_page(&self, file: &File, page: u64) -> Result<Option<(Rc<NodeBuf>, usize)>> {
+        let (buf, at) = self.find_or_make(&file.private.buf, page).await?;
+        if buf.addr(at) != 0 {
+            return Ok(None);
+        }
+        self.reserve_at(&file.private.buf, &buf, at)?;
+        Ok(Some((buf, at)))
+    }
+
+    /// Gives pages back that were accounted for and not written.
+    fn give_up(&self, file: &File, taken: Vec<(Rc<NodeBuf>, usize)>) {
+        for (buf, at) in taken {
+            self.free_addrs(&buf, at..at + 1);
+            self.add_blocks(&file.private.buf, -1);
+        }
+        Self::show_blocks(file);
     }
 
     /// Accounts for the page at an address that has none.
@@ -323,28 +337,29 @@ impl<P: Persist> Core<P> {
     /// Writes around the cache, whole sectors, to new places.
     pub(crate) async fn write_direct(&self, file: &File, offset: u64, bytes: &[u8]) -> Result<u64> {
         let range = sectors(offset, bytes.len(), SIZE_MAX)?;
-        let (pages, old) = (touched(&range), file.attr.get().size);
         if Self::is_inline(file) {
             self.outgrow_inode(file).await?;
         }
-        self.reserve(file, pages.clone()).await?;
-        let mut dirty = Vec::new();
-        for index in pages {
-            let part = within(&range, index);
-            let mut page = match part.len() {
-                BLOCK => [0; BLOCK],
-                _ => self.visible(file, index, old).await?,
-            };
-            let from = (index * SIZE + part.start as u64 - offset) as usize;
-            page[part.clone()].copy_from_slice(&bytes[from..from + part.len()]);
-            dirty.push(page_of(index, page));
+        let taken = self.reserve_each(file, touched(&range)).await?;
+        let written = self.write_over(file, &range, bytes).await;
+        if written.is_err() {
+            // Nobody will write them: no page of the cache is dirty there.
+            self.give_up(file, taken);
         }
+        written.map(|()| bytes.len() as u64)
+    }
+
+    /// Writes a range whose pages are accounted for.
+    async fn write_over(&self, file: &File, range: &Range<u64>, bytes: &[u8]) -> Result<()> {
+        let old = file.attr.get().size;
+        let seen = async |index| self.visible(file, index, old).await;
+        let dirty = overlaid(range, bytes, seen).await?;
         file.update(|attr| attr.size = old.max(range.end));
         let written = self.write_pages(file, &dirty).await;
         if written.is_err() {
             file.update(|attr| attr.size = old);
         }
-        written.map(|()| bytes.len() as u64)
+        written
     }
 
     /// What can be seen of a page of a file of this size.

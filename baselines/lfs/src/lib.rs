@@ -77,7 +77,7 @@ mod zones;
 
 pub use crate::format::superblock::{Geometry, SuperError};
 pub use crate::format::{BLOCK, Block};
-pub use check::{Finding, Image, check};
+pub use check::check;
 pub use drive::{OnDrive, format_drive, format_zones, mount_drive, mount_zones};
 pub use fs::{LfsFs, Private};
 pub use inplace::{InPlace, OpenError};

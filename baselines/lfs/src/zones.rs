@@ -15,13 +15,12 @@
 //!   finished, and one that is free again is reset.
 
 use crate::Block;
-use crate::check::Image;
 use crate::format::superblock::Geometry;
 use crate::format::{BLOCK, SEG_BLOCKS};
 use crate::inplace::{InPlace, OpenError, errno, extent};
 use crate::mkfs::{Areas, MkfsError, MkfsOptions, table_segments};
 use crate::persist::{Found, Log, MainArea, Pack, Persist, SectionUse, Table};
-use host::{BlockPort, Linear, Packing, Who, ZonedPort, ZonesAtRest};
+use host::{BlockPort, Linear, Packing, Who, ZonedPort};
 use nand::Payload;
 use sim::Sim;
 use ssd::{Content, ZoneAction, ZoneKind, ZoneLimits, ZoneState};
@@ -42,21 +41,6 @@ pub const fn packing(limits: ZoneLimits) -> Packing {
 /// The zones of `port` without gaps, as they are used here.
 pub fn linear<Z: ZonedPort>(sim: &Sim, port: &Z) -> Linear<Z> {
     Linear::in_grains(sim, port.clone(), GRAIN)
-}
-
-/// Zones at rest, without gaps.
-impl Image for ZonesAtRest {
-    fn blocks(&self) -> u64 {
-        packing(self.limits).sectors() / SECTORS
-    }
-
-    fn read(&self, block: u64, out: &mut Block) -> bool {
-        if block >= self.blocks() {
-            return false;
-        }
-        let (_, sector) = packing(self.limits).place(block * SECTORS);
-        self.payload(sector).copy_to(0, out)
-    }
 }
 
 /// Blocks of the main area on zones.

@@ -4,33 +4,13 @@
 //! it finds is in the order of cores and inodes.
 
 use crate::commit::Journal;
-use crate::format::{Geometry, LINE, PAGE, PAGE_BYTES, Page, ROOT, next_of_table, table};
+use crate::format::{Geometry, LINE, PAGE, Page, ROOT, next_of_table, table};
 use crate::mount::{Damage, Usage, slot_of, slots};
 use crate::pieces::Run;
 use crate::state::State;
+use host::Image;
 use std::collections::BTreeMap;
 use vfs::{FileKind, Ino};
-
-/// A medium that can be read.
-pub trait Image {
-    /// Its pages of 4,096 bytes.
-    fn pages(&self) -> u64;
-
-    /// Reads a page; false if it cannot be read.
-    fn read(&self, page: u64, out: &mut [u8; 4096]) -> bool;
-}
-
-impl Image for [u8] {
-    fn pages(&self) -> u64 {
-        self.len() as u64 / PAGE_BYTES
-    }
-
-    fn read(&self, page: u64, out: &mut [u8; 4096]) -> bool {
-        let start = page as usize * PAGE;
-        let bytes = self.get(start..start + PAGE);
-        bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
-    }
-}
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -91,8 +71,8 @@ struct Check<'a, I: ?Sized> {
 /// Everything that is wrong with a file system that was unmounted or has recovered.
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let mut page = [0; PAGE];
-    let there = image.pages() > 0 && image.read(0, &mut page);
-    let geometry = Geometry::decode(&page[..LINE]).filter(|g| there && g.pages <= image.pages());
+    let there = image.blocks() > 0 && image.read(0, &mut page);
+    let geometry = Geometry::decode(&page[..LINE]).filter(|g| there && g.pages <= image.blocks());
     let Some(geometry) = geometry else {
         return vec![Finding::Superblock];
     };

@@ -42,7 +42,7 @@ mod refusals;
 mod state;
 mod xattrs;
 
-pub use check::{Finding, Image, check};
+pub use check::{Finding, check};
 pub use clean::Cleaning;
 pub use fs::{NovaFs, Private};
 pub use mkfs::{MkfsOptions, mkfs};

@@ -35,7 +35,15 @@ impl Seed {
 
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
+    mix(*state)
+}
+
+/// Stirs all bits of `z`, as `SplitMix64` (Steele, Lea and Flood 2014) finishes each of its
+/// draws: another number for each, of which every bit depends on all of those of `z`. As
+/// lasting a contract as the draws.
+#[must_use]
+#[inline]
+pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

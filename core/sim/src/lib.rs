@@ -41,7 +41,7 @@ mod sync;
 mod timeline;
 mod zipf;
 
-pub use chance::{Rng, Seed};
+pub use chance::{Rng, Seed, mix};
 pub use combine::{Elapsed, join, join_all, timeout};
 pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Sim, Sleep, TaskId};
 pub use prefetch::prefetch;

@@ -4,7 +4,7 @@
 //! until it lands below n (Black and Rogaway 2002); at most four times as many
 //! values as are wanted, so the walk is short on average and ends always.
 
-use crate::Rng;
+use crate::{Rng, mix};
 
 /// A permutation of the numbers below `n`.
 #[derive(Clone, Debug)]
@@ -45,13 +45,6 @@ impl Shuffle {
         }
         left << self.half_bits | right
     }
-}
-
-/// Stirs all bits (the finish of `SplitMix64`).
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -69,6 +69,31 @@ pub fn visible(page: &Payload, index: u64, size: u64) -> Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
+/// The pages of a range with `bytes`, which are as many, laid over them, to be written.
+/// `seen` gives what can be seen of a page that is written in part.
+///
+/// # Errors
+/// Those of `seen`.
+pub async fn overlaid(
+    range: &Range<u64>,
+    bytes: &[u8],
+    seen: impl AsyncFn(u64) -> Result<[u8; BYTES]>,
+) -> Result<Vec<DirtyPage>> {
+    let (mut pages, mut rest) = (Vec::new(), bytes);
+    for index in touched(range) {
+        let part = within(range, index);
+        let mut page = match part.len() {
+            BYTES => [0; BYTES],
+            _ => seen(index).await?,
+        };
+        let (new, behind) = rest.split_at(part.len());
+        page[part].copy_from_slice(new);
+        rest = behind;
+        pages.push(page_of(index, page));
+    }
+    Ok(pages)
+}
+
 /// Page `index` with these bytes, to be written.
 #[must_use]
 pub fn page_of(index: u64, bytes: [u8; BYTES]) -> DirtyPage {

@@ -41,7 +41,7 @@ impl Handle {
 
 pub(crate) struct OpenFile<P> {
     pub(crate) node: Rc<Node<P>>,
-    pub(crate) flags: Cell<OpenFlags>,
+    pub(crate) flags: OpenFlags,
     pub(crate) who: Access,
     pub(crate) ahead: RefCell<Ahead>,
     /// Where a listing that was begun ends.
@@ -55,7 +55,7 @@ pub(crate) struct OpenFile<P> {
 impl<P> OpenFile<P> {
     #[inline]
     pub(crate) fn has(&self, flags: OpenFlags) -> bool {
-        self.flags.get().has(flags)
+        self.flags.has(flags)
     }
 }
 
@@ -142,24 +142,7 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `EBADF`.
     pub fn flags(&self, handle: &Handle) -> Result<OpenFlags> {
-        Ok(self.core.file(handle)?.flags.get())
-    }
-
-    /// Changes those of the flags that may change while a file is open:
-    /// `APPEND`, `DIRECT`, `NO_ATIME`, `NON_BLOCK`.
-    ///
-    /// # Errors
-    /// `EBADF`; `EPERM` for `NO_ATIME` of a file of somebody else.
-    pub fn set_flags(&self, handle: &Handle, flags: OpenFlags) -> Result<()> {
-        let file = self.core.file(handle)?;
-        let changing =
-            OpenFlags::APPEND | OpenFlags::DIRECT | OpenFlags::NO_ATIME | OpenFlags::NON_BLOCK;
-        let own = !flags.has(OpenFlags::NO_ATIME) || file.who.owns(&file.node.attr());
-        ensure(own, Errno::EPERM)?;
-        let kept = file.flags.get().without(changing);
-        let fixed = changing.without(flags);
-        file.flags.set(kept | changing.without(fixed));
-        Ok(())
+        Ok(self.core.file(handle)?.flags)
     }
 
     /// Says how long the data of a file are expected to live.
@@ -246,7 +229,7 @@ impl<B: Body> Core<B> {
         let file = Rc::new(OpenFile {
             failures: Cell::new(node.failures.known()),
             all_failures: Cell::new(self.failures.known()),
-            flags: Cell::new(flags),
+            flags,
             who: who.clone(),
             ahead: RefCell::new(Ahead::new(self.config.read_ahead)),
             listed_to: Cell::new(None),

@@ -89,17 +89,6 @@ impl<B: Body> Vfs<B> {
             .await
     }
 
-    /// Makes a file or directory durable that need not be open.
-    ///
-    /// # Errors
-    /// What went wrong, also in earlier write-backs that nobody was told of.
-    pub async fn fsync_ino(&self, ino: Ino, data_only: bool) -> Result<()> {
-        self.core.pay(self.core.config.costs.call).await;
-        let node = self.core.node(ino).await?;
-        let known = Cell::new(node.failures.known());
-        self.core.force(&node, 0..u64::MAX, data_only, &known).await
-    }
-
     /// Writes a range of a file back and waits for it, which does not make it
     /// durable (`sync_file_range`).
     ///

@@ -95,7 +95,7 @@ impl Inspect {
     ) -> Result<Option<String>, Failure> {
         replayed.map_err(|e| Failure::at(&self.path, e))?;
         let image = DriveImage::new(&bench.drive);
-        let wrong = |findings: Vec<cowfs::Finding>| {
+        let wrong = |findings: Vec<vfs::Finding>| {
             let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
             Failure::at(&self.path, all.join("; "))
         };

@@ -198,7 +198,8 @@ pub struct Flash {
     pub programs: BTreeMap<String, u64>,
     /// Lines of blocks that garbage collection took.
     pub collected_lines: u64,
-    /// Mean time of a page that somebody asked for, ns.
+    /// Mean time of a page that somebody asked for, ns; `skybyte` Table III.
+    //= skybyte 6.3
     pub mean_fetch_ns: f64,
 }
 

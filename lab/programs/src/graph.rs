@@ -13,7 +13,7 @@
 //! probability 1/4 where the source's is clear, and 5/24 where it is set. Numbers of vertices are
 //! then scattered by a bijection, as GAP permutes them. Both are directed.
 
-use sim::Seed;
+use sim::{Seed, mix};
 
 /// Vertices of which one offset is held.
 const BLOCK: u64 = 64;
@@ -240,14 +240,6 @@ fn inverse(number: u64) -> u64 {
         inverse = inverse.wrapping_mul(error);
     }
     inverse
-}
-
-/// Stirs all bits (the finish of `SplitMix64`).
-#[inline]
-pub(crate) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// The number of `index` among `count` equal shares of `whole`, as a range.

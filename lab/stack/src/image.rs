@@ -1,7 +1,8 @@
 //! A drive as blocks of a file system, read at once and without the clock. Zones have no
 //! gaps between them, as [`lfs`] uses them.
 
-use extfs::{BLOCK, Image};
+use extfs::BLOCK;
+use host::Image;
 use nand::Payload;
 use ssd::{Drive, ZoneLimits};
 use units::SECTOR;
@@ -10,7 +11,7 @@ use units::SECTOR;
 const PIECE: u64 = 256;
 
 /// Everything of an image that is not zeros, with the offset of each piece.
-pub(crate) fn pieces_of<I: lfs::Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
+pub(crate) fn pieces_of<I: Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
     let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut bytes = [0; BLOCK];
     for block in 0..image.blocks() {
@@ -58,14 +59,6 @@ impl<'a> DriveImage<'a> {
             layer: Some(remap::Shown::new(Bare(drive))?),
         })
     }
-
-    /// Blocks that a host sees.
-    pub(crate) fn count(&self) -> u64 {
-        match &self.layer {
-            Some(layer) => layer.units(),
-            None => self.bare.count(),
-        }
-    }
 }
 
 /// The drive's zones, as they are at rest.
@@ -95,13 +88,6 @@ impl placed::Reader for DriveImage<'_> {
 struct Bare<'a>(&'a Drive);
 
 impl Bare<'_> {
-    /// Blocks of the drive.
-    fn count(&self) -> u64 {
-        let packing = self.0.zones().map(|zones| lfs::packing(zones.limits()));
-        let bytes = packing.map_or(self.0.capacity().0, |packing| packing.sectors() * SECTOR);
-        bytes / BLOCK as u64
-    }
-
     /// Where the drive has a block.
     fn place(&self, block: u64) -> u64 {
         let per_block = BLOCK as u64 / SECTOR;
@@ -112,13 +98,15 @@ impl Bare<'_> {
     }
 }
 
-impl remap::Image for Bare<'_> {
-    fn units(&self) -> u64 {
-        self.count()
+impl Image for Bare<'_> {
+    fn blocks(&self) -> u64 {
+        let packing = self.0.zones().map(|zones| lfs::packing(zones.limits()));
+        let bytes = packing.map_or(self.0.capacity().0, |packing| packing.sectors() * SECTOR);
+        bytes / BLOCK as u64
     }
 
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        if block >= self.count() {
+        if block >= self.blocks() {
             return false;
         }
         self.peek(self.place(block), out)
@@ -140,36 +128,6 @@ impl Bare<'_> {
     }
 }
 
-impl cowfs::Image for DriveImage<'_> {
-    fn blocks(&self) -> u64 {
-        self.count()
-    }
-
-    fn read(&self, block: u64, out: &mut cowfs::Block) -> bool {
-        Image::read(self, block, out)
-    }
-}
-
-impl novafs::Image for DriveImage<'_> {
-    fn pages(&self) -> u64 {
-        self.count()
-    }
-
-    fn read(&self, page: u64, out: &mut [u8; BLOCK]) -> bool {
-        Image::read(self, page, out)
-    }
-}
-
-impl lfs::Image for DriveImage<'_> {
-    fn blocks(&self) -> u64 {
-        self.count()
-    }
-
-    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        Image::read(self, block, out)
-    }
-}
-
 impl persimmon::Zones for DriveImage<'_> {
     fn limits(&self) -> ZoneLimits {
         let zones = self.bare.0.zones();
@@ -184,10 +142,23 @@ impl persimmon::Zones for DriveImage<'_> {
 }
 
 impl Image for DriveImage<'_> {
+    fn blocks(&self) -> u64 {
+        match &self.layer {
+            Some(layer) => layer.units(),
+            None => self.bare.blocks(),
+        }
+    }
+
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         match &self.layer {
             Some(layer) => layer.read(block, out),
-            None => remap::Image::read(&self.bare, block, out),
+            None => self.bare.read(block, out),
         }
+    }
+}
+
+impl extfs::Image for DriveImage<'_> {
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        Image::read(self, block, out)
     }
 }

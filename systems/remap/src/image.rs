@@ -5,16 +5,8 @@
 use crate::format::{Block, NONE, PER_PAGE, Pair, Sums, Super, decode_page};
 use crate::layout::HEADERS;
 use crate::restore::{self, OpenError};
+use host::Image;
 use nand::UNIT;
-
-/// Something that is read in units of 4,096 bytes at once.
-pub trait Image {
-    /// Units.
-    fn units(&self) -> u64;
-
-    /// Reads a unit; false if that cannot be.
-    fn read(&self, unit: u64, out: &mut [u8; UNIT]) -> bool;
-}
 
 /// What the layer on an image shows.
 pub struct Shown<I> {
@@ -35,10 +27,10 @@ impl<I: Image> Shown<I> {
             image.read(u64::from(unit), &mut block).then_some(block)
         };
         let pair = |units: [u32; 2]| units.map(block);
-        if image.units() <= u64::from(HEADERS[1]) {
+        if image.blocks() <= u64::from(HEADERS[1]) {
             return Err(OpenError::NoSuperblock);
         }
-        let layout = restore::superblock(pair([0, 1]), image.units())?;
+        let layout = restore::superblock(pair([0, 1]), image.blocks())?;
         let sums = Sums::of(&layout.uuid);
         let header = restore::header(pair(HEADERS), sums)?;
         let places = restore::directory(&layout, header.sequence, sums, block)?;

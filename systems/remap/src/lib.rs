@@ -85,7 +85,7 @@ mod target;
 mod tests;
 
 pub use config::{FormatOptions, Options, Variant};
-pub use image::{Image, Shown};
+pub use image::Shown;
 pub use layout::LayoutError;
 pub use metrics::Metrics;
 pub use mount::{FormatError, format, offered, open};

@@ -94,21 +94,6 @@ pub struct Metrics {
     pub stays: Stays,
 }
 
-impl Counters {
-    /// Mean time of a fetch that somebody asked for, ns; `skybyte` Table III.
-    //= skybyte 6.3
-    #[must_use]
-    pub fn mean_fetch(&self) -> f64 {
-        self.fetch_time.0 as f64 / self.fetches.max(1) as f64
-    }
-
-    /// Mean time of a compaction, ns.
-    #[must_use]
-    pub fn mean_compaction(&self) -> f64 {
-        self.compaction_time.0 as f64 / self.compactions.max(1) as f64
-    }
-}
-
 impl Metrics {
     /// Flash pages read: fetched on demand or ahead, for compaction, for garbage
     /// collection.

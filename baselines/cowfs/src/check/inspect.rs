@@ -4,15 +4,16 @@
 //! Invariant: it walks as the check does, so its work is bounded whatever the image says; of
 //! a node that is not whole it is told, and what is below is left out.
 
-use super::{Check, Finding, Image, start_of};
+use super::{Check, start_of};
 use crate::format::extent::{Part, Piece, group, piece};
 use crate::format::inode::{InodeItem, NODATACOW, NODATASUM, entries};
 use crate::format::superblock::Start;
 use crate::format::tree::RootItem;
 use crate::format::{Key, group as hold, id, kind};
+use host::Image;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use vfs::FileKind;
+use vfs::{FileKind, Finding, Findings};
 
 /// The number of the directory at the top of a subvolume.
 pub const ROOT: u64 = id::FIRST_FREE;
@@ -57,7 +58,7 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
     /// # Errors
     /// If no superblock can be used, or what chunks there are is not known.
     pub fn new(image: &'a I) -> Result<Self, Vec<Finding>> {
-        let mut check = Check::open(image)?;
+        let mut check = Check::open(image).map_err(Findings::into_all)?;
         let mut roots = BTreeMap::new();
         check.items(check.superblock.root, &mut |key, data| {
             if key.kind == kind::ROOT_ITEM {
@@ -70,7 +71,7 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
     /// What nodes could not be read, so far.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
-        &self.check.findings
+        self.check.findings.so_far()
     }
 
     fn start(&self, tree: u64) -> Option<Start> {

@@ -16,56 +16,19 @@ use crate::format::tree::{Chunk, RootItem};
 use crate::format::{Block, Key, NODE, SECTOR, SECTOR_BYTES, id, kind};
 use crate::space::Space;
 use files::Files;
+use host::Image;
 pub use inspect::{Inspector, ROOT};
 use space::Met;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::rc::Rc;
-
-/// An image that is looked at without a mount.
-pub trait Image {
-    /// How many blocks of 4,096 bytes it has.
-    fn blocks(&self) -> u64;
-    /// Copies block number `block` into `out`; false if it cannot be read.
-    fn read(&self, block: u64, out: &mut Block) -> bool;
-}
-
-/// All bytes of a medium.
-impl Image for [u8] {
-    fn blocks(&self) -> u64 {
-        (self.len() / SECTOR) as u64
-    }
-
-    fn read(&self, block: u64, out: &mut Block) -> bool {
-        let at = usize::try_from(block).ok();
-        let at = at.and_then(|block| block.checked_mul(SECTOR));
-        let bytes = at.and_then(|at| self.get(at..at.checked_add(SECTOR)?));
-        if let Some(bytes) = bytes {
-            out.copy_from_slice(bytes);
-        }
-        bytes.is_some()
-    }
-}
-
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding(String);
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Findings are told up to this many, which are enough to see that an image is damaged.
-const MOST: usize = 100;
+use vfs::{Finding, Findings};
 
 /// A walk.
 struct Check<'a, I: Image + ?Sized> {
     image: &'a I,
     superblock: Superblock,
     space: Space,
-    findings: Vec<Finding>,
+    findings: Findings,
     nodes: BTreeMap<u64, Option<Rc<node::Bytes>>>,
     met: Met,
     extents: Option<Start>,
@@ -76,10 +39,10 @@ struct Check<'a, I: Image + ?Sized> {
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let mut check = match Check::open(image) {
         Ok(check) => check,
-        Err(findings) => return findings,
+        Err(findings) => return findings.into_all(),
     };
     check.trees();
-    check.findings
+    check.findings.into_all()
 }
 
 fn newest<I: Image + ?Sized>(image: &I, size: u64) -> Option<Superblock> {
@@ -112,19 +75,15 @@ fn start_of(item: &RootItem) -> Start {
 
 impl<'a, I: Image + ?Sized> Check<'a, I> {
     /// What the newest superblock leads to, with its chunks.
-    fn open(image: &'a I) -> Result<Self, Vec<Finding>> {
+    fn open(image: &'a I) -> Result<Self, Findings> {
         let size = image.blocks().saturating_mul(SECTOR_BYTES);
-        let none = || {
-            vec![Finding(
-                "there is no superblock that can be used".to_owned(),
-            )]
-        };
+        let none = || "there is no superblock that can be used".to_owned();
         let superblock = newest(image, size).ok_or_else(none)?;
         let mut check = Self {
             image,
             space: Space::new(superblock.total_bytes),
             superblock,
-            findings: Vec::new(),
+            findings: Findings::default(),
             nodes: BTreeMap::new(),
             met: Met::default(),
             extents: None,
@@ -137,9 +96,7 @@ impl<'a, I: Image + ?Sized> Check<'a, I> {
     }
 
     fn say(&mut self, what: String) {
-        if self.findings.len() < MOST {
-            self.findings.push(Finding(what));
-        }
+        self.findings.say(what);
     }
 
     /// The bytes of a node, if it is whole.

@@ -1,12 +1,13 @@
 //! Who refers to what, and what the trees of extents, chunks and sums say of it.
 
-use super::{Check, Image};
+use super::Check;
 use crate::format::extent::{self, Extent, Piece, Ref, piece, summed};
 use crate::format::node::{self, Expected};
 use crate::format::superblock::Start;
 use crate::format::tree::dev_extent;
 use crate::format::{Block, Key, NODE_BYTES, SECTOR, SECTOR_BYTES, id, kind, sum};
 use crate::space::{Ranges, Use};
+use host::Image;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

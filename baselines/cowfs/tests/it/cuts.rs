@@ -253,7 +253,7 @@ fn cut(seed: u64, (mix, calls): (Mix, usize), how: (bool, Beside), of: u64) -> M
 /// What a cut has left, for the checker.
 struct Left<'a>(&'a Contents);
 
-impl cowfs::Image for Left<'_> {
+impl host::Image for Left<'_> {
     fn blocks(&self) -> u64 {
         BLOCKS
     }

@@ -4,10 +4,10 @@
 use crate::bench::{cache, made, with_root};
 use crate::seam::{Exchange, Journal};
 use cowfs::{
-    Btrfs, CowFs, Image, Inspector, MkfsOptions, MountOptions, NODE, Persist, ROOT, SECTOR, check,
-    mount, mount_with,
+    Btrfs, CowFs, Inspector, MkfsOptions, MountOptions, NODE, Persist, ROOT, SECTOR, check, mount,
+    mount_with,
 };
-use host::RamDisk;
+use host::{Image, RamDisk};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::Cell;

@@ -1,9 +1,10 @@
 //! The names of directories of an image that is not mounted.
 
-use super::{Check, Image};
+use super::Check;
 use crate::format::dentry::{self, Entry, IN_BLOCK, IN_INODE, LEVELS};
 use crate::format::node;
 use crate::format::{Block, NEW_ADDR};
+use host::Image;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::FileKind;
 

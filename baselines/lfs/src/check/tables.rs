@@ -1,6 +1,5 @@
 //! The tables of an image that is not mounted.
 
-use super::Image;
 use crate::format::checkpoint::Head;
 use crate::format::nat::{self, NatEntry};
 use crate::format::sit::{self, SitEntry};
@@ -11,6 +10,7 @@ use crate::mount::data_summaries;
 use crate::nat::Nat;
 use crate::persist::{Pack, Table};
 use crate::turns::place;
+use host::Image;
 use std::collections::BTreeMap;
 
 /// What the last checkpoint leads to.

@@ -1,10 +1,14 @@
 //! What programs make: large and sparse files, large directories, attributes, full
 //! media; and images of `mkfs.f2fs`, filled here.
 
-use crate::bench::{Fs, judge, made, with_root};
+use crate::bench::{Fs, judge, made, mounted, with_root};
 use crate::tools::{has, run, save};
+use host::RamDisk;
 use lfs::MkfsOptions;
-use vfs::{Body, Errno, OpenFlags, Process, RenameFlags, Source, XattrFlags};
+use nand::Payload;
+use sim::{Kernel, Seed};
+use units::Bytes;
+use vfs::{Access, Body, Errno, OpenFlags, Process, RenameFlags, Source, XattrFlags};
 
 fn fill(pattern: u64, len: u64) -> Source<'static> {
     Source::Fill { pattern, len }
@@ -23,6 +27,37 @@ async fn is_there(p: &Process<Fs>, path: &[u8], offset: u64, pattern: u64) {
     let bytes = p.read_bytes(fd, offset, 8).await.unwrap();
     assert_eq!(bytes, pattern.to_le_bytes());
     p.close(fd).await.unwrap();
+}
+
+/// A page that is written in part has to be read first. Those behind it are accounted for
+/// by then, and nobody would write them.
+#[test]
+fn a_write_around_the_cache_over_a_lost_page_takes_no_space() {
+    let options = MkfsOptions::new(16_384);
+    let image = with_root(&made(&options), async |p| put(&p, b"/f", 0, 7, 4_096).await);
+    let (kernel, size) = (Kernel::new(), Bytes(options.blocks * 4_096));
+    let sim = kernel.sim();
+    let mut left = RamDisk::from_image(&sim, &image).after_cut(&mut Seed(0).stream("none"));
+    let page = [7_u64.to_le_bytes(); 512].concat();
+    let mut blocks = left.values_mut();
+    let found = blocks.find(|block| block.to_bytes()[..] == page[..]);
+    *found.unwrap() = Payload::Lost;
+    let disk = RamDisk::holding(&sim, size, left);
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, disk, false).await;
+        let p = Process::new(&vfs, Access::root());
+        let free = async || p.vfs().statfs().await.unwrap().blocks_free;
+        let flags = OpenFlags::BOTH | OpenFlags::DIRECT;
+        let fd = p.open(b"/f", flags, 0).await.unwrap();
+        let before = (free().await, p.fstat(fd).await.unwrap().sectors);
+        assert_eq!(p.pwrite(fd, 512, fill(9, 5 * 4_096)).await, Err(Errno::EIO));
+        assert_eq!((free().await, p.fstat(fd).await.unwrap().sectors), before);
+        assert_eq!(p.pwrite(fd, 4_096, fill(9, 8_192)).await, Ok(8_192));
+        is_there(&p, b"/f", 4_096, 9).await;
+        p.close(fd).await.unwrap();
+        vfs.unmount().await.unwrap();
+        vfs.check();
+    });
 }
 
 /// Pages that are in each kind of node: the inode, direct, indirect, double indirect.

@@ -2,8 +2,8 @@
 //! always an end.
 
 use crate::bench::{Fs, cache, made, with_root};
-use host::RamDisk;
-use lfs::{BLOCK, Image, MkfsOptions, MountOptions, check, mount};
+use host::{Image, RamDisk};
+use lfs::{BLOCK, MkfsOptions, MountOptions, check, mount};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::Cell;

@@ -9,7 +9,6 @@ use crate::config::{ConfigError, DriveConfig, Interface};
 use crate::zoned::Unwritten;
 use nand::{Geometry, Row, UNIT};
 use serde::{Deserialize, Serialize};
-use units::Ns;
 
 /// Bytes that the drive keeps with each block for its host, beside it.
 pub const META: usize = 16;
@@ -48,8 +47,6 @@ pub struct RawGeometry {
     pub write_opt: u32,
     /// Blocks behind which a written one can be read, in an open chunk.
     pub cached: u32,
-    /// Typical times of a read, a write of [`RawGeometry::write_min`] and a reset.
-    pub typical: [Ns; 3],
     flash: Geometry,
 }
 
@@ -91,7 +88,6 @@ impl RawGeometry {
             return Ok(None);
         };
         let flash = config.geometry.checked()?;
-        let timing = config.timing()?;
         let geometry = Self {
             groups: flash.channels,
             units: flash.dies() / flash.channels,
@@ -100,7 +96,6 @@ impl RawGeometry {
             write_min: flash.sectors_per_program(),
             write_opt: flash.sectors_per_program(),
             cached: raw.cached,
-            typical: [timing.read, timing.program, timing.erase],
             flash,
         };
         geometry.check(config)?;

@@ -23,14 +23,6 @@ pub struct ChunkInfo {
     pub write_pointer: u32,
 }
 
-impl ChunkInfo {
-    /// Whether it has fewer blocks than the shape of the drive says.
-    #[must_use]
-    pub const fn deviates(&self, geometry: &super::RawGeometry) -> bool {
-        self.blocks != geometry.blocks
-    }
-}
-
 /// What became of a chunk.
 //= ocssd-2.0 2.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -94,8 +94,6 @@ pub const VERSION: Field<u16> = Field::at(8);
 pub const ALIGNMENT: Field<u8> = Field::at(10);
 /// Opening: which digests there are.
 pub const DIGESTS: Field<u8> = Field::at(11);
-/// Opening, from the host: most requests for data at a time, less one.
-pub const MOST_READY: Field<u32> = Field::at(12);
 /// Opening, to the host: most bytes of data in a unit.
 pub const MOST_DATA: Field<u32> = Field::at(12);
 

@@ -18,10 +18,10 @@
 //! pooled or updated; 6 to draw and bound an index.
 
 use super::bfs::chunks;
-use crate::graph::{mix, share};
+use crate::graph::share;
 use crate::mem::{Array, Mem, Space};
 use crate::threads::Threads;
-use sim::{Seed, Theta, Zipf};
+use sim::{Seed, Theta, Zipf, mix};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -13,10 +13,10 @@
 //! increment, loop), 6 a key moved; 2 a line of 16 counts that is added up by vectors.
 
 use super::bfs::chunks;
-use crate::graph::{mix, share};
+use crate::graph::share;
 use crate::mem::{Array, Mem, Space};
 use crate::threads::Threads;
-use sim::Seed;
+use sim::{Seed, mix};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -14,10 +14,10 @@
 //! squares), 35 a pixel in the first pass (25 of arithmetic, 4 of the clamp, 4 of
 //! indexes, 2 of the loop), 15 in the second (10, 3, 2).
 
-use crate::graph::{mix, share};
+use crate::graph::share;
 use crate::mem::{Array, Mem, Space};
 use crate::threads::Threads;
-use sim::Seed;
+use sim::{Seed, mix};
 use std::cell::Cell;
 use std::rc::Rc;
 

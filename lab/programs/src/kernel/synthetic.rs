@@ -10,10 +10,9 @@
 //! Visits are dealt to the threads in turns of 16; the first quarter is made once more
 //! before measuring begins.
 
-use crate::graph::mix;
 use crate::mem::{Mem, PAGE, Space};
 use crate::threads::Threads;
-use sim::{Rng, Seed, Theta, Zipf};
+use sim::{Rng, Seed, Theta, Zipf, mix};
 use std::rc::Rc;
 
 /// Lines of a page.

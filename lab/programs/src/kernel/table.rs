@@ -5,8 +5,8 @@
 //! number; the first 16 bytes of a row are the pointer to the next of its chain and its
 //! key.
 
-use crate::graph::mix;
 use crate::mem::{Array, Mem, Space, Tag};
+use sim::mix;
 
 /// Bytes of a row before its columns.
 pub(crate) const HEADER: u64 = 16;

@@ -150,12 +150,6 @@ impl FileMeter {
         *self.mismatches.entry(mismatch).or_default() += 1;
     }
 
-    /// Answers that are not those of the recording, in all.
-    #[must_use]
-    pub fn mismatched(&self) -> u64 {
-        self.mismatches.values().sum()
-    }
-
     /// How many calls of the kind `name` ended as they should.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {

@@ -13,11 +13,8 @@ use workload::files::Name;
 /// version 0.
 #[must_use]
 pub fn tag(file: Name, at: u64, version: u32) -> u64 {
-    let mut z = u64::from(file.0) << 32 | u64::from(version);
-    z = z.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    let z = u64::from(file.0) << 32 | u64::from(version);
+    sim::mix(z.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 /// An open file.

@@ -6,7 +6,7 @@ use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
 use cowfs::{Btrfs as Copying, CowFs, MkfsOptions, MountOptions, SECTOR};
-use host::BlockPort;
+use host::{BlockPort, Image};
 use sim::Sim;
 use vfs::Timestamp;
 
@@ -110,6 +110,6 @@ impl Host for Btrfs {
     fn ask_outside(&self, image: &DriveImage<'_>, _: bool) -> Said {
         let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::btrfs_check(image.count() * SECTOR as u64, pieces)
+        crash::btrfs_check(image.blocks() * SECTOR as u64, pieces)
     }
 }

@@ -4,7 +4,7 @@ use super::{Behaviour, Host, Made, Promises, Said, Switch, directed};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
-use host::BlockPort;
+use host::{BlockPort, Image};
 use lfs::{BLOCK, LfsFs, MkfsOptions, MountOptions, OnDrive};
 use sim::Sim;
 use ssd::DriveConfig;
@@ -113,6 +113,6 @@ impl Host for F2fs {
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::fsck_f2fs(image.count() * BLOCK as u64, pieces, recover)
+        crash::fsck_f2fs(image.blocks() * BLOCK as u64, pieces, recover)
     }
 }

@@ -39,6 +39,7 @@ use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
 use crate::name::StackName;
 use ::crash::{OutsideError, Settles};
+use host::Image;
 use parakeet::rules::RuleSet;
 use serde::{Deserialize, Serialize};
 use sim::Sim;
@@ -161,7 +162,7 @@ fn check_ext4(image: &DriveImage<'_>) -> Vec<String> {
 fn ask_e2fsck(image: &DriveImage<'_>, recover: bool) -> Said {
     let pieces = pieces_of(image);
     let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-    ::crash::e2fsck(image.count() * extfs::BLOCK as u64, pieces, recover)
+    ::crash::e2fsck(image.blocks() * extfs::BLOCK as u64, pieces, recover)
 }
 
 /// `drive` as the file system of `stack` needs it; none if that is no file system.

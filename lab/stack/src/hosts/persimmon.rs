@@ -4,7 +4,7 @@ use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, f2fs};
 use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
 use crate::zones::ZonePort;
-use host::DrivePort;
+use host::{DrivePort, Image};
 use lfs::{BLOCK, LfsFs};
 use persimmon::{Appended, MkfsOptions, Options, Pages, Shown};
 use sim::Sim;
@@ -89,6 +89,6 @@ impl Host for Persimmon {
         };
         let pieces = pieces_of(&shown);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::fsck_f2fs(image.count() * BLOCK as u64, pieces, recover)
+        crash::fsck_f2fs(image.blocks() * BLOCK as u64, pieces, recover)
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn root(vfs: &Vfs<Fs>) -> Process<Fs> {
 /// A drive at rest.
 pub(crate) struct AtRest(pub(crate) ZonedDevice, pub(crate) Drive);
 
-impl lfs::Image for AtRest {
+impl host::Image for AtRest {
     fn blocks(&self) -> u64 {
         lfs::packing(self.0.limits()).sectors() / 8
     }

@@ -2,8 +2,7 @@
 
 use crate::bench::{attached, config, made, mounted, root};
 use crate::memory::{Fs, limits, on, ram_made, ram_mounted, served};
-use host::{RamZones, ZonedPort, ZonesAtRest};
-use lfs::Image;
+use host::{Image, RamZones, ZonedPort, ZonesAtRest};
 use persimmon::MkfsOptions;
 use sim::{Kernel, Seed};
 use ssd::{Drive, ZoneState};

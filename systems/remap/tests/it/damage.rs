@@ -2,9 +2,9 @@
 
 use crate::memory::{SECTORS, SIZE, disk, layout, options, read, units, write};
 use bolero::TypeGenerator;
-use host::RamDisk;
+use host::{Image, RamDisk};
 use nand::{Payload, UNIT};
-use remap::{Image, OpenError, Options, Remap, Shown, Variant};
+use remap::{OpenError, Options, Remap, Shown, Variant};
 use sim::{Kernel, Seed, Sim};
 use ssd::IoError;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ fn quiet() -> Options {
 struct AtRest<'a>(&'a Left);
 
 impl Image for AtRest<'_> {
-    fn units(&self) -> u64 {
+    fn blocks(&self) -> u64 {
         SIZE.0 / UNIT as u64
     }
 

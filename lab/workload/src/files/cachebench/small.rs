@@ -147,14 +147,10 @@ fn bits(key: u32) -> u64 {
     })
 }
 
-/// One of several hashes of an item. The rounds are those of `SplitMix64`, which leave no
-/// pattern of the key in any bit.
+/// One of several hashes of an item. No bit has a pattern of the key.
 const fn hash(key: u32, which: u64) -> u64 {
-    let mut x = (key as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = x.wrapping_add(which.wrapping_mul(0xd1b5_4a32_d192_ed03));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    let x = (key as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    sim::mix(x.wrapping_add(which.wrapping_mul(0xd1b5_4a32_d192_ed03)))
 }
 
 #[cfg(test)]
