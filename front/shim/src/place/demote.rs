@@ -62,7 +62,7 @@ pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
 #[cold]
 fn has_no_mark(fd: c_int) -> bool {
     let none = Found::of(fd) == Found::Nothing;
-    if none && !is_open_question(fd) {
+    if none && (!is_open_question(fd) || Found::cannot_be_of(fd)) {
         table::found_plain(fd);
     }
     none
@@ -75,12 +75,19 @@ fn is_open_question(fd: c_int) -> bool {
     let empty = |stat: libc::stat| {
         stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size == 0 && stat.st_nlink > 0
     };
-    let named = |path: Vec<u8>| start::rules().is_some_and(|rules| rules.names(&path));
     // Where nothing was opened yet, nobody has read the rules.
     sys::stat(fd).is_ok_and(empty)
         && sys::flags(fd).is_ok_and(reads)
-        && (!start::has_begun()
-            || (start::state() == State::Zones && sys::path_of(fd).is_ok_and(named)))
+        && (!start::has_begun() || (start::state() == State::Zones && is_named(fd)))
+}
+
+/// Whether rules name an open file, or its path is longer than what fits the stack of a
+/// handler. Nothing is allocated.
+fn is_named(fd: c_int) -> bool {
+    let mut room = [0; 1024];
+    let named = |path: &[u8]| start::rules().is_some_and(|rules| rules.names(path));
+    let path = sys::path_within(fd, &mut room);
+    path.is_ok_and(|path| path.len() == 1024 || named(path))
 }
 
 /// Looks at a descriptor that nobody was seen to open, and that has a mark.
