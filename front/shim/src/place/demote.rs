@@ -11,7 +11,7 @@ use super::table::{self, Kind, Open};
 use super::volume::Volume;
 use crate::preload::next::Refusal;
 use crate::preload::raw;
-use crate::sys;
+use crate::sys::{self, Errno};
 use core::ffi::{CStr, c_int};
 use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -170,6 +170,23 @@ pub(super) fn is_marked(fd: c_int) -> bool {
     !table::is_plain(fd) && Mark::of(fd).is_some()
 }
 
+/// Whether a handler has come upon its own thread in here, and asks for a placed file, or for
+/// one of which it cannot be told at once that it is one no more.
+#[inline]
+pub(super) fn is_too_deep(fd: c_int) -> bool {
+    gate::is_inside() && (table::is_placed(fd) || is_marked(fd))
+}
+
+/// The placed file behind a descriptor, for a call that has not come in here yet: a handler
+/// that has come upon its own thread in here is told that it would wait for itself.
+#[inline]
+pub(super) fn asked(fd: c_int) -> Result<Option<Arc<Open>>, Errno> {
+    if is_too_deep(fd) {
+        return Err(libc::EDEADLK);
+    }
+    Ok(placed(fd))
+}
+
 fn outcome<R: Answer>(
     (fd, within): (c_int, Within),
     open: Arc<Open>,
@@ -182,7 +199,8 @@ fn outcome<R: Answer>(
         Err(Fault::Demote) => quiet(|| demote(fd, &open)).and(Err(Fault::Gone)),
         done => done,
     };
-    let plain = matches!(done, Err(Fault::Gone)) && is_plain(fd, open.file.id);
+    // This takes the table, and offsets of other descriptors: no handler comes upon that.
+    let plain = matches!(done, Err(Fault::Gone)) && quiet(|| is_plain(fd, open.file.id));
     drop(open);
     drop(within);
     match done {

@@ -5,9 +5,9 @@
 //! in it. So a mapping that is shared, while this process can write to the file, moves that
 //! away first: then the system sees to it that all see what is written.
 
-use super::demote::{again, demote, placed, refused};
+use super::demote::{again, asked, demote, refused};
 use super::fault::Fault;
-use super::gate::quiet;
+use super::gate::{self, quiet};
 use super::table::{self, Open};
 use super::volume::{Pinned, Volume};
 use crate::preload::next::hooks;
@@ -59,8 +59,10 @@ fn maps(
     if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 {
         return next();
     }
-    let Some(open) = placed(fd) else {
-        return next();
+    let open = match asked(fd) {
+        Ok(Some(open)) => open,
+        Ok(None) => return next(),
+        Err(errno) => return failed(errno),
     };
     let shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
     if shared && is_written(&open) {
@@ -176,7 +178,8 @@ hooks! {
     ) -> *mut c_void, |next| maps((at as usize, len), (protection, flags), (fd, off), next);
     fn [munmap](at: *mut c_void, len: size_t) -> c_int, |next| {
         let done = next();
-        if done == 0 && super::start::opened().is_some() {
+        // What a handler unmaps upon its own thread in here stays pinned.
+        if done == 0 && super::start::opened().is_some() && !gate::is_inside() {
             raw::keeping_errno(|| quiet(|| unmapped(at as usize, len)));
         }
         done

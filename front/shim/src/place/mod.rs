@@ -42,6 +42,7 @@
 mod attributes;
 mod data;
 mod demote;
+mod durable;
 mod fault;
 mod files;
 mod gate;
@@ -78,9 +79,10 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 11] = [
+    let groups: [&[fn() -> Hook]; 12] = [
         attributes::HOOKS,
         data::HOOKS,
+        durable::HOOKS,
         maps::HOOKS,
         names::HOOKS,
         number::HOOKS,

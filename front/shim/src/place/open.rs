@@ -1,6 +1,6 @@
 //! Opening, closing and copying descriptors.
 
-use super::demote::{again, is_marked, opening, placed, refused};
+use super::demote::{again, is_too_deep, opening, placed, refused};
 use super::fault::Fault;
 use super::files;
 use super::gate::{self, quiet};
@@ -20,6 +20,11 @@ use std::sync::atomic::Ordering;
 
 const HERE: c_int = libc::AT_FDCWD;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+/// Of linux/openat2.h.
+const RESOLVE_IN_ROOT: u64 = 0x10;
+/// F_SET_RW_HINT and F_SET_FILE_RW_HINT (linux/fcntl.h).
+const HINT: c_int = 1036;
+const HINT_OF_FILE: c_int = 1038;
 /// Openings that are not of bytes of files.
 const OTHER: c_int = libc::O_PATH | libc::O_DIRECTORY;
 
@@ -49,7 +54,8 @@ unsafe fn opens(
         table::plain(fd);
         return fd;
     }
-    if state == State::Hints && writes(flags) && start::may_name(said) {
+    let hinted = state == State::Hints && writes(flags) && start::may_name(said);
+    if hinted && !gate::is_inside() {
         raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
     }
     if !start::may_be_placed(said) && is_plain_yet(fd, flags) {
@@ -264,11 +270,6 @@ fn lengthen(fd: c_int, open: &table::Open) {
     }
 }
 
-/// Whether a handler has come upon its own thread in here, and upon a placed file.
-fn is_too_deep(fd: c_int) -> bool {
-    gate::is_inside() && is_marked(fd)
-}
-
 fn known(fd: c_int) -> Kind {
     let _within = gate::enter();
     table::kind(fd)
@@ -297,6 +298,9 @@ fn closes_range(
     last: c_uint,
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
+    if gate::is_inside() {
+        return refused(libc::EDEADLK);
+    }
     for (fd, _) in quiet(table::all) {
         if (first..=last).contains(&(fd as c_uint)) {
             closes(fd, || 0);
@@ -350,6 +354,7 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
 
 fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> c_int) -> c_int {
     match command {
+        libc::F_SETFL | HINT | HINT_OF_FILE if is_too_deep(fd) => refused(libc::EDEADLK),
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copies(fd, None, next),
         libc::F_SETFL => {
             let done = next();
@@ -359,8 +364,7 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
             }
             done
         }
-        // F_SET_RW_HINT and F_SET_FILE_RW_HINT.
-        1036 | 1038 => {
+        HINT | HINT_OF_FILE => {
             let done = next();
             // The kernel may know no hints; what was said holds all the same.
             if argument != 0 && start::state() == State::Zones {
