@@ -184,7 +184,8 @@ unsafe fn writes_as(
             };
             // SAFETY: as for the function.
             let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
-            if !offset.shared || to_end {
+            // What writes nothing leaves it where it is, also to the end.
+            if written > 0 && (!offset.shared || to_end) {
                 offset.set(fd, end)?;
             }
             Ok(written as i64)

@@ -5,7 +5,7 @@ use super::fault::Fault;
 use super::files;
 use super::gate::{self, quiet};
 use super::marks::{Found, Instead, Mark};
-use super::reach::said;
+use super::reach::{is_readable, said};
 use super::start::{self, State};
 use super::stat::{Place, keeping_time};
 use super::table::{self, Kind};
@@ -72,6 +72,38 @@ unsafe fn opens(
             refused(errno)
         }
     }
+}
+
+/// Opens as `openat2` does, of whose `how` the first words are flags, mode, and how names lead
+/// on.
+///
+/// # Safety
+/// As above; `how` leads nowhere, or to so many bytes.
+pub(super) unsafe fn opens_as(
+    (at, path): Place,
+    (how, len): (*const [u64; 3], usize),
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let whole = size_of::<[u64; 3]>();
+    let ends = how.addr().wrapping_add(whole - 1);
+    if len < whole || !is_readable(how.addr()) || !is_readable(ends) {
+        return next();
+    }
+    // SAFETY: it can be read.
+    let [flags, mode, resolve] = unsafe { how.read_unaligned() };
+    // SAFETY: as for the function.
+    let said = unsafe { said(path) };
+    // From the root is from the folder then.
+    let begins = said.iter().take_while(|byte| **byte == b'/').count();
+    let skipped = if resolve & RESOLVE_IN_ROOT == 0 {
+        0
+    } else {
+        begins
+    };
+    // SAFETY: they are within the string.
+    let path = unsafe { path.add(skipped) };
+    // SAFETY: as for the function.
+    unsafe { opens((at, path), flags as c_int, mode as mode_t, next) }
 }
 
 /// Whether a file that was opened by a name of which the rules do not speak is left to the
