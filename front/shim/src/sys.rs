@@ -162,6 +162,25 @@ pub(crate) fn path_of(fd: c_int) -> Result<Vec<u8>, Errno> {
     link(&of(fd))
 }
 
+/// As above, as far as there is room for it. Nothing is allocated.
+pub(crate) fn path_within(fd: c_int, room: &mut [u8]) -> Result<&[u8], Errno> {
+    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
+    let (mut at, mut rest) = (link.len() - 2, fd.cast_unsigned());
+    loop {
+        link[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+        at -= 1;
+    }
+    link.copy_within(at.., 14);
+    let (place, here) = (room.as_mut_ptr() as usize, libc::AT_FDCWD as usize);
+    let args = [here, link.as_ptr() as usize, place, room.len(), 0, 0];
+    let len = call(libc::SYS_readlinkat, args)?;
+    Ok(&room[..len])
+}
+
 /// Where a symbolic link leads.
 pub(crate) fn link(link: &CStr) -> Result<Vec<u8>, Errno> {
     let mut path = vec![0; libc::PATH_MAX as usize];

@@ -1,18 +1,16 @@
-//! Reads, writes, offsets, durability, lengths.
+//! Reads, writes, offsets, lengths.
 
-use super::demote::{Answer, appends, ends_if_cancelled, on, placed, refused};
+use super::demote::{Answer, appends, asked, ends_if_cancelled, on, refused};
+use super::durable::{force, forces};
 use super::fault::Fault;
-use super::gate::quiet;
-use super::start;
-use super::stat::keeping_time;
 use super::table::Open;
 use super::volume::{Volume, Where};
 use crate::preload::next::hooks;
 use crate::preload::raw;
 use crate::sys;
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
+use core::ops::RangeInclusive;
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
-use std::sync::atomic::Ordering;
 
 /// Pieces of memory that a call reads into or writes from.
 ///
@@ -200,7 +198,8 @@ pub(super) unsafe fn write_here(
     };
     // SAFETY: as for the function.
     let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
-    if !offset.shared || to_end {
+    // What writes nothing leaves it where it is, also to the end.
+    if written > 0 && (!offset.shared || to_end) {
         offset.set(fd, end)?;
     }
     Ok(written as i64)
@@ -279,8 +278,10 @@ unsafe fn vectors<R: Answer>(
     work: impl FnOnce(&[iovec]) -> R,
     next: impl FnOnce() -> R,
 ) -> R {
-    if placed(fd).is_none() {
-        return next();
+    match asked(fd) {
+        Ok(Some(_)) => {}
+        Ok(None) => return next(),
+        Err(errno) => return refused(errno),
     }
     // SAFETY: as for the function.
     match unsafe { pieces(vectors, count) } {
@@ -324,24 +325,6 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
     )
 }
 
-/// Makes a file durable, and what stands for it, once.
-//= dissertation 5.4.3
-fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
-    keeping_time(fd, &open.file, || {
-        volume.sync(&open.file, open.writes().then_some(fd))
-    })?;
-    if !open.forced.load(Ordering::Acquire) {
-        sys::force(fd)?;
-        open.forced.store(true, Ordering::Release);
-    }
-    Ok(())
-}
-
-fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    ends_if_cancelled(fd);
-    on(fd, |open, volume| force(fd, open, volume).map(|()| 0), next)
-}
-
 fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
     let cut = |open: &Open, volume: &'static Volume| {
         if !open.writes() {
@@ -380,8 +363,10 @@ fn allocates(
 
 /// As above, for a call that answers with the error.
 fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
-    if placed(fd).is_none() {
-        return next();
+    match asked(fd) {
+        Ok(Some(_)) => {}
+        Ok(None) => return next(),
+        Err(errno) => return errno,
     }
     let before = raw::errno();
     let mut answer = None;
@@ -391,31 +376,19 @@ fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_in
     answer.unwrap_or(if done == 0 { 0 } else { errno })
 }
 
-/// Starting to write needs nothing; waiting for it does.
-fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int {
-    ends_if_cancelled(fd);
-    let wait = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
-    let back = |open: &Open, volume: &'static Volume| {
-        if wait {
-            volume.drain(&open.file)?;
-        }
-        Ok(0)
-    };
-    on(fd, back, next)
-}
-
 /// Ways of reading and writing that placed files have. One that waits for nothing is not
 /// among them.
 const WAYS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
+/// All that `posix_fadvise` may say.
+const ADVICE: RangeInclusive<c_int> = libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV_NOREUSE;
 
 /// Why a placed file is not read or written so, as a file system says it.
 fn no_such_way(fd: c_int, flags: c_int) -> Option<c_int> {
-    (flags & !WAYS != 0 && placed(fd).is_some()).then_some(libc::EOPNOTSUPP)
-}
-
-/// Makes everything durable; false if that failed.
-fn everything() -> bool {
-    raw::keeping_errno(|| quiet(start::sync)).is_ok()
+    match asked(fd) {
+        Ok(Some(_)) if flags & !WAYS != 0 => Some(libc::EOPNOTSUPP),
+        Ok(_) => None,
+        Err(errno) => Some(errno),
+    }
 }
 
 hooks! {
@@ -485,29 +458,13 @@ hooks! {
             }, next)
         };
         let durable = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
-        if done > 0 && durable && placed(fd).is_some() && forces(fd, || 0) != 0 {
+        if done > 0 && durable && matches!(asked(fd), Ok(Some(_))) && forces(fd, || 0) != 0 {
             return -1;
         }
         done
     };
     fn [lseek lseek64](fd: c_int, to: off_t, whence: c_int) -> off_t, |next|
         seeks(fd, to, whence, next);
-
-    fn [fsync](fd: c_int) -> c_int, |next| forces(fd, next);
-    fn [fdatasync](fd: c_int) -> c_int, |next| forces(fd, next);
-    fn [syncfs](fd: c_int) -> c_int, |next| {
-        let all = everything();
-        let done = next();
-        if done == 0 && !all { refused(libc::EIO) } else { done }
-    };
-    fn [sync]() -> (), |next| {
-        everything();
-        next();
-    };
-    fn [sync_file_range](fd: c_int, at: off64_t, len: off64_t, flags: c_uint) -> c_int, |next| {
-        let _ = (at, len);
-        writes_back(fd, flags, next)
-    };
 
     fn [ftruncate ftruncate64](fd: c_int, len: off_t) -> c_int, |next| truncates(fd, len, next);
     fn [fallocate fallocate64](fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int, |next|
@@ -517,8 +474,13 @@ hooks! {
     fn [posix_fadvise posix_fadvise64](
         fd: c_int, at: off_t, len: off_t, advice: c_int
     ) -> c_int, |next| {
-        let _ = (at, len, advice);
-        if placed(fd).is_some() { 0 } else { next() }
+        let _ = at;
+        match asked(fd) {
+            Ok(Some(_)) if len < 0 || !ADVICE.contains(&advice) => libc::EINVAL,
+            Ok(Some(_)) => 0,
+            Ok(None) => next(),
+            Err(errno) => errno,
+        }
     };
     fn [readahead](fd: c_int, at: off64_t, len: size_t) -> ssize_t, |next| {
         let _ = (at, len);

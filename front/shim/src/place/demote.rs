@@ -11,7 +11,7 @@ use super::table::{self, Kind, Open};
 use super::volume::Volume;
 use crate::preload::next::Refusal;
 use crate::preload::raw;
-use crate::sys;
+use crate::sys::{self, Errno};
 use core::ffi::{CStr, c_int};
 use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -62,7 +62,7 @@ pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
 #[cold]
 fn has_no_mark(fd: c_int) -> bool {
     let none = Found::of(fd) == Found::Nothing;
-    if none && !is_open_question(fd) {
+    if none && (!is_open_question(fd) || Found::cannot_be_of(fd)) {
         table::found_plain(fd);
     }
     none
@@ -75,12 +75,19 @@ fn is_open_question(fd: c_int) -> bool {
     let empty = |stat: libc::stat| {
         stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size == 0 && stat.st_nlink > 0
     };
-    let named = |path: Vec<u8>| start::rules().is_some_and(|rules| rules.names(&path));
     // Where nothing was opened yet, nobody has read the rules.
     sys::stat(fd).is_ok_and(empty)
         && sys::flags(fd).is_ok_and(reads)
-        && (!start::has_begun()
-            || (start::state() == State::Zones && sys::path_of(fd).is_ok_and(named)))
+        && (!start::has_begun() || (start::state() == State::Zones && is_named(fd)))
+}
+
+/// Whether rules name an open file, or its path is longer than what fits the stack of a
+/// handler. Nothing is allocated.
+fn is_named(fd: c_int) -> bool {
+    let mut room = [0; 1024];
+    let named = |path: &[u8]| start::rules().is_some_and(|rules| rules.names(path));
+    let path = sys::path_within(fd, &mut room);
+    path.is_ok_and(|path| path.len() == 1024 || named(path))
 }
 
 /// Looks at a descriptor that nobody was seen to open, and that has a mark.
@@ -178,6 +185,23 @@ pub(super) fn is_marked(fd: c_int) -> bool {
     !table::is_plain(fd) && Mark::of(fd).is_some()
 }
 
+/// Whether a handler has come upon its own thread in here, and asks for a placed file, or for
+/// one of which it cannot be told at once that it is one no more.
+#[inline]
+pub(super) fn is_too_deep(fd: c_int) -> bool {
+    gate::is_inside() && (table::is_placed(fd) || is_marked(fd))
+}
+
+/// The placed file behind a descriptor, for a call that has not come in here yet: a handler
+/// that has come upon its own thread in here is told that it would wait for itself.
+#[inline]
+pub(super) fn asked(fd: c_int) -> Result<Option<Arc<Open>>, Errno> {
+    if is_too_deep(fd) {
+        return Err(libc::EDEADLK);
+    }
+    Ok(placed(fd))
+}
+
 fn outcome<R: Answer>(
     (fd, within): (c_int, Within),
     open: Arc<Open>,
@@ -190,7 +214,8 @@ fn outcome<R: Answer>(
         Err(Fault::Demote) => quiet(|| demote(fd, &open)).and(Err(Fault::Gone)),
         done => done,
     };
-    let plain = matches!(done, Err(Fault::Gone)) && is_plain(fd, open.file.id);
+    // This takes the table, and offsets of other descriptors: no handler comes upon that.
+    let plain = matches!(done, Err(Fault::Gone)) && quiet(|| is_plain(fd, open.file.id));
     drop(open);
     drop(within);
     match done {

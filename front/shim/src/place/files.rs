@@ -71,6 +71,29 @@ pub(super) fn stranger() -> Arc<File> {
     Arc::new(file)
 }
 
+/// When a file was changed: by this process, and when what stands for it was, with how much of
+/// that.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    changed: u64,
+    at: u64,
+    with: u64,
+}
+
+impl Times {
+    /// When it was changed, if this process has done so after what stands for it was changed
+    /// at `ctime`: then nobody has said another time since. Clocks of calls are coarse, so
+    /// what is known to have been before is not asked of them.
+    pub(super) fn after(self, ctime: u64) -> Option<u64> {
+        let later = if ctime == self.at {
+            self.changed != self.with
+        } else {
+            self.changed > ctime
+        };
+        later.then_some(self.changed)
+    }
+}
+
 impl File {
     fn new(id: FileId) -> Self {
         Self {
@@ -149,18 +172,11 @@ impl File {
         self.stood[1].store(changed, Ordering::Relaxed);
     }
 
-    /// When it was changed, if this process has done so after what stands for it was changed
-    /// at `ctime`: then nobody has said another time since. Clocks of calls are coarse, so
-    /// what is known to have been before is not asked of them.
-    pub(super) fn changed_after(&self, ctime: u64) -> Option<u64> {
-        let changed = self.changed();
+    /// When it was changed, as this process knows it now.
+    pub(super) fn times(&self) -> Times {
         let [at, with] = [&self.stood[0], &self.stood[1]].map(|it| it.load(Ordering::Relaxed));
-        let later = if ctime == at {
-            changed != with
-        } else {
-            changed > ctime
-        };
-        later.then_some(changed)
+        let changed = self.changed();
+        Times { changed, at, with }
     }
 
     /// How often it was written to.

@@ -9,7 +9,7 @@
 //! allocator may unmap; what is unmapped is not in the list any more, since another thread may
 //! be given the same addresses at once.
 
-use super::demote::{again, demote, placed, refused};
+use super::demote::{again, asked, demote, refused};
 use super::fault::Fault;
 use super::gate::{self, quiet};
 use super::start;
@@ -92,8 +92,10 @@ fn maps(
     if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 {
         return next();
     }
-    let Some(open) = placed(fd) else {
-        return next();
+    let open = match asked(fd) {
+        Ok(Some(open)) => open,
+        Ok(None) => return next(),
+        Err(errno) => return failed(errno),
     };
     let shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
     if shared && is_written(&open) {

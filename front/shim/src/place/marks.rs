@@ -101,6 +101,17 @@ impl Found {
         Self::new(read, &bytes, || sys::identity(libc::AT_FDCWD, path, 0))
     }
 
+    /// Whether an open file is of a file system that keeps no such attributes.
+    pub(super) fn cannot_be_of(fd: c_int) -> bool {
+        sys::attribute(fd, NAME, &mut []) == Err(libc::EOPNOTSUPP)
+    }
+
+    /// Whether there surely is none behind a path.
+    pub(super) fn is_none_behind(path: &CStr) -> bool {
+        let read = sys::attribute_behind(path, NAME, &mut []);
+        matches!(read, Err(libc::ENODATA | libc::EOPNOTSUPP))
+    }
+
     /// The mark of a placed file.
     pub(super) const fn own(self) -> Option<Mark> {
         match self {

@@ -42,6 +42,7 @@
 mod attributes;
 mod data;
 mod demote;
+mod durable;
 mod fault;
 mod files;
 mod gate;
@@ -80,9 +81,10 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 14] = [
+    let groups: [&[fn() -> Hook]; 15] = [
         attributes::HOOKS,
         data::HOOKS,
+        durable::HOOKS,
         maps::HOOKS,
         names::HOOKS,
         number::HOOKS,

@@ -2,11 +2,12 @@
 
 use super::demote::{again, demote_marked, demote_open, home, refused};
 use super::fault::Fault;
-use super::gate::quiet;
+use super::files;
+use super::gate::{self, quiet};
 use super::marks::{Found, Mark};
 use super::reach::said;
 use super::start::{self, State};
-use super::stat::{Place, reach};
+use super::stat::{Place, ctime, keeping_time, reached};
 use crate::preload::next::hooks;
 use crate::preload::raw;
 use crate::sys::{self, Errno};
@@ -52,26 +53,35 @@ fn folder_of(path: &CStr) -> Option<Vec<u8>> {
     absolute
 }
 
-/// # Safety
-/// The path is a string or null.
-unsafe fn named(place: Place) -> Option<Named> {
-    // SAFETY: as for the function.
-    if !start::may_be_placed(unsafe { said(place.1) }) {
-        return None;
-    }
-    let look = || {
-        // SAFETY: as for the function.
-        let path = unsafe { reach(place)? };
-        let mark = Found::at(&path).own()?;
-        let links = sys::stat_at(HERE, &path, ITSELF).map_or(0, |stat| stat.st_nlink);
-        let folder = folder_of(&path)?;
-        Some(Named {
+impl Named {
+    fn new(path: &CStr, mark: Mark) -> Option<Self> {
+        let links = sys::stat_at(HERE, path, ITSELF).map_or(0, |stat| stat.st_nlink);
+        let folder = folder_of(path)?;
+        Some(Self {
             mark,
             folder,
             only: links == 1,
         })
+    }
+}
+
+/// The placed file at a path. A handler that has come upon its own thread in here cannot tell
+/// the volume of it.
+///
+/// # Safety
+/// The path is a string or null.
+unsafe fn named(place: Place) -> Result<Option<Named>, Errno> {
+    // SAFETY: as for the function.
+    if !start::may_be_placed(unsafe { said(place.1) }) {
+        return Ok(None);
+    }
+    let look = |path: &CStr| match Found::at(path).own() {
+        None => Ok(None),
+        Some(_) if gate::is_inside() => Err(libc::EDEADLK),
+        Some(mark) => Ok(quiet(|| Named::new(path, mark))),
     };
-    raw::keeping_errno(|| quiet(look))
+    // SAFETY: as for the function.
+    raw::keeping_errno(|| unsafe { reached(place, look) }).unwrap_or(Ok(None))
 }
 
 fn gone(named: &Named) {
@@ -88,7 +98,10 @@ fn gone(named: &Named) {
 /// The path is a string or null.
 unsafe fn removes(place: Place, next: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as for the function.
-    let named = unsafe { named(place) };
+    let named = match unsafe { named(place) } {
+        Ok(named) => named,
+        Err(errno) => return refused(errno),
+    };
     let done = next();
     if let Some(named) = named.filter(|_| done == 0) {
         raw::keeping_errno(|| quiet(|| gone(&named)));
@@ -108,11 +121,12 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
         // SAFETY: as for the function.
         found = found.and_then(|()| unsafe { stays_found(to, from) });
     }
-    if let Err(errno) = found {
-        return refused(errno);
-    }
     // SAFETY: as for the function.
-    let (source, over) = unsafe { (named(from), named(to)) };
+    let both = found.and_then(|()| unsafe { Ok((named(from)?, named(to)?)) });
+    let (source, over) = match both {
+        Ok(both) => both,
+        Err(errno) => return refused(errno),
+    };
     let done = next();
     if done != 0 || (source.is_none() && over.is_none()) {
         return done;
@@ -127,8 +141,8 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
             gone(&over);
         }
         // SAFETY: as for the function.
-        let reached = unsafe { reach(to) };
-        if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it)))
+        let path = unsafe { reached(to, absolute) }.flatten();
+        if let (Some(source), Some(path)) = (source, path)
             && let Some(volume) = home(source.mark)
         {
             volume.renamed(source.mark.id, &path);
@@ -149,11 +163,13 @@ unsafe fn stays_found(from: Place, to: Place) -> Result<(), Errno> {
     if !start::may_be_placed(known) || start::may_be_placed(unknown) {
         return Ok(());
     }
-    // SAFETY: as for the function.
-    let Some(path) = (unsafe { reach(from) }) else {
-        return Ok(());
+    let moved = |path: &CStr| match Found::at(path) {
+        Found::Nothing => Ok(()),
+        _ if gate::is_inside() => Err(Fault::Errno(libc::EDEADLK)),
+        _ => quiet(|| again(|| demote_marked(path))),
     };
-    match raw::keeping_errno(|| quiet(|| again(|| demote_marked(&path)))) {
+    // SAFETY: as for the function.
+    match raw::keeping_errno(|| unsafe { reached(from, moved) }).unwrap_or(Ok(())) {
         // Somebody else was first.
         Ok(()) | Err(Fault::Gone) => Ok(()),
         Err(Fault::Errno(errno)) => Err(errno),
@@ -173,6 +189,28 @@ unsafe fn links(from: Place, to: Place, next: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
+/// Gives the placed file at a path a length, and what stands for it, which is open as `fd`,
+/// that and the time.
+fn cut((path, fd): (&CStr, c_int), mark: Mark, len: u64) -> Result<(), Fault> {
+    let volume = home(mark).ok_or(Fault::Errno(libc::EIO))?;
+    let file = files::of(mark.id);
+    match volume.truncate(mark.id, len) {
+        Err(Fault::Demote) => {
+            demote_open(sys::open(path, libc::O_WRONLY)?)?;
+            return Err(Fault::Demote);
+        }
+        done => done?,
+    }
+    // It changes after all that anybody may have said of its time.
+    if let Ok(stat) = sys::stat(fd) {
+        file.stood(ctime(&stat), file.changed());
+    }
+    file.changes();
+    // It is cut, whatever becomes of that.
+    let _ = keeping_time(fd, &file, || volume.stand(&file, fd));
+    Ok(())
+}
+
 /// A length for a file that need not be open.
 ///
 /// # Safety
@@ -190,24 +228,17 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
         Found::Nothing => return next(),
         Found::Stranger => return refused(libc::EIO),
     };
+    if gate::is_inside() {
+        return refused(libc::EDEADLK);
+    }
     let Ok(fd) = raw::keeping_errno(|| sys::open(path, libc::O_WRONLY)) else {
         return next();
     };
+    let done = u64::try_from(len).map_or(Err(Fault::Errno(libc::EINVAL)), |len| {
+        raw::keeping_errno(|| quiet(|| again(|| cut((path, fd), mark, len))))
+    });
     sys::close(fd);
-    let Ok(len) = u64::try_from(len) else {
-        return refused(libc::EINVAL);
-    };
-    let cut = || {
-        let volume = home(mark).ok_or(Fault::Errno(libc::EIO))?;
-        match volume.truncate(mark.id, len) {
-            Err(Fault::Demote) => {
-                demote_open(sys::open(path, libc::O_WRONLY)?)?;
-                Err(Fault::Demote)
-            }
-            done => done,
-        }
-    };
-    match raw::keeping_errno(|| quiet(|| again(cut))) {
+    match done {
         Ok(()) => 0,
         Err(Fault::Demote) => next(),
         Err(Fault::Errno(errno)) => refused(errno),

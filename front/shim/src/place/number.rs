@@ -1,12 +1,14 @@
 //! System calls by number go to the calls that they are, and these are answered here.
 //!
-//! Arguments are words in registers. A call that is not in the list has nothing to do with
-//! the bytes, lengths, names or descriptors of files, or begins a process in ways that no
-//! library survives.
+//! Arguments are words in registers. A call that is not here has nothing to do with the bytes,
+//! lengths, names or descriptors of files; or what stands for a file answers it as the file
+//! would (`fadvise64`); or it begins a process in ways that no library survives; or it is newer
+//! than the kernels for which this was written.
 
 use super::refuse::refuses;
+use super::{durable, open, process};
 use crate::preload::next::hooks;
-use core::ffi::c_long;
+use core::ffi::{c_char, c_int, c_long};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -117,6 +119,7 @@ numbers! {
     SYS_listxattr listxattr (0 1 2) -> isize;
     SYS_llistxattr llistxattr (0 1 2) -> isize;
     SYS_flistxattr flistxattr (0 1 2) -> isize;
+    SYS_readahead readahead (0 1 2) -> isize;
     SYS_recvmsg recvmsg (0 1 2) -> isize;
     SYS_recvmmsg recvmmsg (0 1 2 3 4) -> i32;
     SYS_execve execve (0 1 2) -> i32;
@@ -149,6 +152,19 @@ unsafe fn by_number(number: c_long, args: [usize; 6], next: impl FnOnce() -> c_l
     match number {
         libc::SYS_io_uring_setup => refuses("io_uring", -1, next),
         libc::SYS_io_setup => refuses("libaio", -1, next),
+        // The C library has no function for the first, and may have none for the others.
+        libc::SYS_openat2 => {
+            let [at, path, how, len, ..] = args;
+            let place = (at as c_int, path as *const c_char);
+            let next = || next() as c_int;
+            // SAFETY: as for the function.
+            unsafe { open::opens_as(place, (how as *const [u64; 3], len), next) }.into()
+        }
+        libc::SYS_execveat => process::begins(false, next),
+        libc::SYS_sync => {
+            let _ = durable::everything();
+            next()
+        }
         // SAFETY: as for the function.
         _ => unsafe { called(number, args) }.unwrap_or_else(next),
     }

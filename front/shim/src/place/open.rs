@@ -1,11 +1,11 @@
 //! Opening, closing and copying descriptors.
 
-use super::demote::{again, is_marked, opening, placed, refused};
+use super::demote::{again, is_too_deep, opening, placed, refused};
 use super::fault::Fault;
 use super::files;
 use super::gate::{self, quiet};
 use super::marks::{Found, Instead, Mark};
-use super::reach::said;
+use super::reach::{is_readable, said};
 use super::start::{self, State};
 use super::stat::{Place, keeping_time};
 use super::table::{self, Kind};
@@ -20,6 +20,11 @@ use std::sync::atomic::Ordering;
 
 const HERE: c_int = libc::AT_FDCWD;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+/// Of linux/openat2.h.
+const RESOLVE_IN_ROOT: u64 = 0x10;
+/// F_SET_RW_HINT and F_SET_FILE_RW_HINT (linux/fcntl.h).
+const HINT: c_int = 1036;
+const HINT_OF_FILE: c_int = 1038;
 /// Openings that are not of bytes of files.
 const OTHER: c_int = libc::O_PATH | libc::O_DIRECTORY;
 
@@ -49,7 +54,8 @@ unsafe fn opens(
         table::plain(fd);
         return fd;
     }
-    if state == State::Hints && writes(flags) && start::may_name(said) {
+    let hinted = state == State::Hints && writes(flags) && start::may_name(said);
+    if hinted && !gate::is_inside() {
         raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
     }
     if !start::may_be_placed(said) && is_plain_yet(fd, flags) {
@@ -66,6 +72,38 @@ unsafe fn opens(
             refused(errno)
         }
     }
+}
+
+/// Opens as `openat2` does, of whose `how` the first words are flags, mode, and how names lead
+/// on.
+///
+/// # Safety
+/// As above; `how` leads nowhere, or to so many bytes.
+pub(super) unsafe fn opens_as(
+    (at, path): Place,
+    (how, len): (*const [u64; 3], usize),
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let whole = size_of::<[u64; 3]>();
+    let ends = how.addr().wrapping_add(whole - 1);
+    if len < whole || !is_readable(how.addr()) || !is_readable(ends) {
+        return next();
+    }
+    // SAFETY: it can be read.
+    let [flags, mode, resolve] = unsafe { how.read_unaligned() };
+    // SAFETY: as for the function.
+    let said = unsafe { said(path) };
+    // From the root is from the folder then.
+    let begins = said.iter().take_while(|byte| **byte == b'/').count();
+    let skipped = if resolve & RESOLVE_IN_ROOT == 0 {
+        0
+    } else {
+        begins
+    };
+    // SAFETY: they are within the string.
+    let path = unsafe { path.add(skipped) };
+    // SAFETY: as for the function.
+    unsafe { opens((at, path), flags as c_int, mode as mode_t, next) }
 }
 
 /// Whether a file that was opened by a name of which the rules do not speak is left to the
@@ -264,11 +302,6 @@ pub(super) fn lengthen(fd: c_int, open: &table::Open) {
     }
 }
 
-/// Whether a handler has come upon its own thread in here, and upon a placed file.
-fn is_too_deep(fd: c_int) -> bool {
-    gate::is_inside() && is_marked(fd)
-}
-
 fn known(fd: c_int) -> Kind {
     let _within = gate::enter();
     table::kind(fd)
@@ -297,6 +330,9 @@ fn closes_range(
     last: c_uint,
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
+    if gate::is_inside() {
+        return refused(libc::EDEADLK);
+    }
     for (fd, _) in quiet(table::all) {
         if (first..=last).contains(&(fd as c_uint)) {
             closes(fd, || 0);
@@ -351,6 +387,7 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
 
 fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> c_int) -> c_int {
     match command {
+        libc::F_SETFL | HINT | HINT_OF_FILE if is_too_deep(fd) => refused(libc::EDEADLK),
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copies(fd, None, next),
         libc::F_SETFL => {
             let done = next();
@@ -360,8 +397,7 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
             }
             done
         }
-        // F_SET_RW_HINT and F_SET_FILE_RW_HINT.
-        1036 | 1038 => {
+        HINT | HINT_OF_FILE => {
             let done = next();
             // The kernel may know no hints; what was said holds all the same.
             if argument != 0 && start::state() == State::Zones {

@@ -83,7 +83,7 @@ fn passes_on(all: bool) -> bool {
 }
 
 /// Begins another program by `next`, if it may.
-fn begins<R: Refusal>(all: bool, next: impl FnOnce() -> R) -> R {
+pub(super) fn begins<R: Refusal>(all: bool, next: impl FnOnce() -> R) -> R {
     match passes_on(all) {
         true => next(),
         false => refused(libc::EAGAIN),
@@ -197,6 +197,12 @@ hooks! {
             let _ = (program, arguments, environment);
             begins(false, next)
         };
+    fn [execveat](
+        at: c_int, program: *const c_char, arguments: Strings, environment: Strings, flags: c_int
+    ) -> c_int, |next| {
+        let _ = (at, program, arguments, environment, flags);
+        begins(false, next)
+    };
     fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int, |next| {
         let _ = (fd, arguments, environment);
         begins(false, next)

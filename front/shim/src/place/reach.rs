@@ -20,7 +20,7 @@ static KNOWN: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// The path is null, leads nowhere, or is a string.
 #[inline]
 pub(super) unsafe fn said<'a>(path: *const c_char) -> &'a [u8] {
-    if readable(path.addr()) {
+    if is_readable(path.addr()) {
         // SAFETY: as for the function.
         unsafe { bytes(path) }
     } else {
@@ -28,8 +28,9 @@ pub(super) unsafe fn said<'a>(path: *const c_char) -> &'a [u8] {
     }
 }
 
+/// Whether the page of an address can be read.
 #[inline]
-fn readable(address: usize) -> bool {
+pub(super) fn is_readable(address: usize) -> bool {
     let page = address / PAGE;
     let place = &KNOWN[page % KNOWN.len()];
     if page == 0 {

@@ -1,7 +1,7 @@
 //! Ways around the calls that are answered here: they are said not to be there, once
 //! aloud, where files are placed.
 
-use super::demote::{placed, refused};
+use super::demote::{asked, refused};
 use super::start::{self, State};
 use crate::preload::next::hooks;
 use crate::sys;
@@ -28,13 +28,18 @@ fn refuses_aloud<R>(what: &str, refusal: R) -> R {
     refusal
 }
 
+/// Whether a descriptor is a placed file's, as far as that can be told without waiting.
+fn is_placed(fd: c_int) -> bool {
+    !matches!(asked(fd), Ok(None))
+}
+
 /// A request of the C library's asynchronous kind, which begins with its descriptor.
 ///
 /// # Safety
 /// The block is null or one.
 unsafe fn block(block: *const c_int, next: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as for the function.
-    if !block.is_null() && placed(unsafe { *block }).is_some() {
+    if !block.is_null() && is_placed(unsafe { *block }) {
         return refuses_aloud("aio", -1);
     }
     next()
@@ -47,11 +52,11 @@ unsafe fn block(block: *const c_int, next: impl FnOnce() -> c_int) -> c_int {
 unsafe fn blocks(list: *const *const c_int, count: c_int, next: impl FnOnce() -> c_int) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: as for the function.
-    let is_placed = |at| unsafe {
+    let is_one = |at| unsafe {
         let block = *list.add(at);
-        !block.is_null() && placed(*block).is_some()
+        !block.is_null() && is_placed(*block)
     };
-    if !list.is_null() && (0..count).any(is_placed) {
+    if !list.is_null() && (0..count).any(is_one) {
         return refuses_aloud("aio", -1);
     }
     next()
@@ -79,7 +84,7 @@ unsafe fn controls(
         CLONE_RANGE if argument != 0 => unsafe { *(argument as *const i64) as c_int },
         _ => return next(),
     };
-    if placed(fd).is_some() || placed(source).is_some() {
+    if is_placed(fd) || is_placed(source) {
         // Whoever copies does it by reading and writing then.
         return refused(libc::EOPNOTSUPP);
     }

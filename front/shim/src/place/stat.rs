@@ -1,20 +1,19 @@
 //! Lengths, and times of writing, that `stat` by any name says.
 
-use super::demote::{again, home, placed};
+use super::demote::{again, is_too_deep, placed, refused};
 use super::fault::Fault;
-use super::files::{self, File};
-use super::gate::quiet;
-use super::marks::Found;
+use super::files::{self, File, Times};
+use super::gate::{self, quiet};
+use super::marks::{Found, Mark};
+use super::reach::said;
 use super::start::{self, State};
-use super::table;
+use super::table::{self, Open};
 use crate::preload::next::hooks;
-use crate::preload::raw::{self, bytes};
+use crate::preload::raw::{self, Text, bytes};
 use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::{stat as Stat, statx as Statx};
-use shimmer::FileId;
-use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::ffi::CStr;
 
 const SECOND: u64 = 1_000_000_000;
 const HERE: c_int = libc::AT_FDCWD;
@@ -22,84 +21,145 @@ const HERE: c_int = libc::AT_FDCWD;
 /// A path, and the folder that it starts from.
 pub(super) type Place = (c_int, *const c_char);
 
-/// A path that leads to the same from anywhere in this process.
+/// Does `work` with a path that leads to the same from anywhere in this process. Nothing is
+/// allocated.
 ///
 /// # Safety
 /// The path is a string or null.
-pub(super) unsafe fn reach(place: Place) -> Option<CString> {
+pub(super) unsafe fn reached<T>(place: Place, work: impl FnOnce(&CStr) -> T) -> Option<T> {
     if place.1.is_null() {
         return None;
     }
     // SAFETY: as for the function.
     let path = unsafe { CStr::from_ptr(place.1) };
     if place.0 == HERE || path.to_bytes().starts_with(b"/") {
-        return Some(path.to_owned());
+        return Some(work(path));
     }
-    let folder = format!("/proc/self/fd/{}/", place.0);
-    CString::new([folder.as_bytes(), path.to_bytes()].concat()).ok()
+    let mut text = Text::new();
+    let folder = u64::try_from(place.0).ok()?;
+    text.bytes(b"/proc/self/fd/").number(folder);
+    text.bytes(b"/").bytes(path.to_bytes());
+    // SAFETY: the text ends with a zero byte, and stays.
+    Some(work(unsafe { CStr::from_ptr(text.pointer()) }))
 }
 
-/// The placed file that is at a path, or stands there by inode.
+/// What the system says of a file by which it may be told whether it stands for another one.
+struct Shape {
+    mode: u32,
+    size: u64,
+    blocks: u64,
+    inode: (u64, u64),
+}
+
+impl Shape {
+    /// Whether it may stand for a placed one, though no rule names the path: a link may lead to
+    /// it. It has fewer blocks than bytes, or neither yet.
+    fn may_stand(&self) -> bool {
+        let holds_nothing = self.size == 0 || self.blocks.saturating_mul(512) < self.size;
+        holds_nothing && start::state() == State::Zones
+    }
+
+    fn is_regular(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+/// When a file was changed, and how long it is.
+type Sized = (Times, u64);
+
+/// What is to be said of the file at a path, if that is a placed one. Of one that is none
+/// nothing is allocated: a handler may have come upon the allocator.
 ///
 /// # Safety
-/// As for [`reach`].
-unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
-    if kind & libc::S_IFMT != libc::S_IFREG {
-        return None;
-    }
-    let open = table::all()
-        .into_iter()
-        .find(|(_, open)| open.inode == inode);
-    if let Some((_, open)) = open {
-        return Some(open.file.id);
-    }
+/// As for [`reached`].
+unsafe fn sized(place: Place, shape: &Shape) -> Result<Option<Sized>, Fault> {
     // SAFETY: as for the function.
-    let path = unsafe { reach(place)? };
-    Found::behind(&path)
-        .own()
-        .filter(|mark| home(*mark).is_some())
-        .map(|mark| mark.id)
+    let may_be = || start::may_be_placed(unsafe { bytes(place.1) });
+    if !shape.is_regular() || !(may_be() || shape.may_stand()) {
+        return Ok(None);
+    }
+    let look = |path: &CStr| {
+        if Found::is_none_behind(path) {
+            Ok(None)
+        } else if gate::is_inside() {
+            upon(path, shape.inode)
+        } else {
+            quiet(|| length(path, shape.inode))
+        }
+    };
+    // SAFETY: as for the function.
+    raw::keeping_errno(|| unsafe { reached(place, look) }).unwrap_or(Ok(None))
 }
 
-/// Whether a file may stand for a placed one, though no rule names the path: a link may lead
-/// to it. It has fewer blocks than bytes, or neither yet.
-fn may_stand(mode: u32, size: u64, blocks: u64) -> bool {
-    let holds_nothing = size == 0 || blocks.saturating_mul(512) < size;
-    holds_nothing && mode & libc::S_IFMT == libc::S_IFREG && start::state() == State::Zones
+/// How long the placed file at a path is, or the one that stands there by inode. One in other
+/// zones, or a stranger's copy, is as long as the system says.
+fn length(path: &CStr, inode: (u64, u64)) -> Result<Option<Sized>, Fault> {
+    let size = |file: &File| {
+        let size = || start::volume().ok_or(Fault::Errno(libc::EIO))?.size(file);
+        again(size).map(|size| Some((file.times(), size)))
+    };
+    if let Some(id) = table::of_inode(inode) {
+        return size(&files::of(id));
+    }
+    let Some(mark) = Found::behind(path).own() else {
+        return Ok(None);
+    };
+    let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
+    if volume.number() != mark.volume {
+        return Ok(None);
+    }
+    size(&files::of(mark.id))
 }
 
-/// A file, and how long it is.
-type Sized = (Arc<File>, u64);
+/// As above, for a handler that has come upon its own thread in here.
+fn upon(path: &CStr, inode: (u64, u64)) -> Result<Option<Sized>, Fault> {
+    match at_once(|_, open| open.inode == inode) {
+        None if Found::behind(path).own().is_some() => Err(Fault::Errno(libc::EDEADLK)),
+        sized => Ok(sized),
+    }
+}
 
-fn length(id: FileId) -> Option<Sized> {
-    let file = files::of(id);
-    let size = || start::volume().ok_or(Fault::Errno(libc::EIO))?.size(&file);
-    let size = again(size).ok()?;
-    Some((file, size))
+/// How long a placed file is that nobody but this process writes to, and nobody in it opens or
+/// closes one. Nobody is waited for.
+fn at_once(is_it: impl Fn(c_int, &Open) -> bool) -> Option<Sized> {
+    let volume = start::opened().filter(|volume| !volume.link.is_lost())?;
+    table::at_once(|fd, open| {
+        let file = (is_it(fd, open) && !open.file.is_lost()).then_some(&open.file)?;
+        Some((file.times(), volume.size_at_once(file)?))
+    })
+}
+
+fn fails(fault: Fault) -> c_int {
+    refused(match fault {
+        Fault::Errno(errno) => errno,
+        Fault::Gone | Fault::Demote | Fault::Lost => libc::EIO,
+    })
 }
 
 /// Puts the length of the placed file at a path into what the system said.
 ///
 /// # Safety
 /// The path is a string or null; the answer was written if the call answered 0.
-unsafe fn asks(place: Place, into: *mut Stat, next: impl FnOnce() -> c_int) -> c_int {
+unsafe fn asks(place: Place, into: *mut Stat, next: impl Fn() -> c_int) -> c_int {
     let done = next();
     if done != 0 || into.is_null() {
         return done;
     }
     // SAFETY: the call has written it.
     let stat = unsafe { &mut *into };
-    let links = || may_stand(stat.st_mode, stat.st_size as u64, stat.st_blocks as u64);
-    // SAFETY: as for the function.
-    if !start::may_be_placed(unsafe { bytes(place.1) }) && !links() {
-        return done;
-    }
-    let look = || {
-        // SAFETY: as for the function.
-        unsafe { found(place, (stat.st_dev, stat.st_ino), stat.st_mode).and_then(length) }
+    let shape = Shape {
+        mode: stat.st_mode,
+        size: stat.st_size as u64,
+        blocks: stat.st_blocks as u64,
+        inode: (stat.st_dev, stat.st_ino),
     };
-    if let Some(sized) = raw::keeping_errno(|| quiet(look)) {
-        put(stat, &sized);
+    // SAFETY: as for the function.
+    match unsafe { sized(place, &shape) } {
+        Ok(None) => {}
+        Ok(Some(sized)) => put(stat, sized),
+        // It has moved to the ordinary file system.
+        Err(Fault::Gone) => return next(),
+        Err(fault) => return fails(fault),
     }
     done
 }
@@ -114,10 +174,10 @@ pub(super) const fn ctime(stat: &Stat) -> u64 {
     ns(stat.st_ctime, stat.st_ctime_nsec)
 }
 
-fn put(stat: &mut Stat, (file, size): &Sized) {
-    stat.st_size = *size as i64;
+fn put(stat: &mut Stat, (times, size): Sized) {
+    stat.st_size = size as i64;
     stat.st_blocks = size.div_ceil(4096) as i64 * 8;
-    if let Some(time) = file.changed_after(ctime(stat)) {
+    if let Some(time) = times.after(ctime(stat)) {
         let (seconds, ns) = ((time / SECOND) as i64, (time % SECOND) as i64);
         (stat.st_mtime, stat.st_mtime_nsec) = (seconds, ns);
         (stat.st_ctime, stat.st_ctime_nsec) = (seconds, ns);
@@ -125,10 +185,10 @@ fn put(stat: &mut Stat, (file, size): &Sized) {
 }
 
 /// As above.
-fn put_more(stat: &mut Statx, (file, size): &Sized) {
-    (stat.stx_size, stat.stx_blocks) = (*size, size.div_ceil(4096) * 8);
+fn put_more(stat: &mut Statx, (times, size): Sized) {
+    (stat.stx_size, stat.stx_blocks) = (size, size.div_ceil(4096) * 8);
     let ctime = ns(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into());
-    if let Some(time) = file.changed_after(ctime) {
+    if let Some(time) = times.after(ctime) {
         for stamp in [&mut stat.stx_mtime, &mut stat.stx_ctime] {
             stamp.tv_sec = (time / SECOND) as i64;
             stamp.tv_nsec = (time % SECOND) as u32;
@@ -146,7 +206,7 @@ pub(super) fn keeping_time<T>(fd: c_int, file: &File, work: impl FnOnce() -> T) 
         && let Ok(mut after) = sys::stat(fd)
     {
         let said = ns(before.st_mtime, before.st_mtime_nsec);
-        let time = file.changed_after(ctime(&before)).unwrap_or(said);
+        let time = file.times().after(ctime(&before)).unwrap_or(said);
         if time != ns(after.st_mtime, after.st_mtime_nsec) {
             // Who does not own it may not: then it was written now.
             let _ = sys::set_modified(fd, time);
@@ -157,23 +217,38 @@ pub(super) fn keeping_time<T>(fd: c_int, file: &File, work: impl FnOnce() -> T) 
     done
 }
 
-fn size_of(fd: c_int) -> Option<Sized> {
-    let open = placed(fd)?;
-    let size = || again(|| open.volume()?.size(&open.file)).ok();
-    let size = raw::keeping_errno(|| quiet(size))?;
-    Some((Arc::clone(&open.file), size))
+fn size_of(fd: c_int) -> Result<Option<Sized>, Fault> {
+    if is_too_deep(fd) {
+        let sized = at_once(|at, _| at == fd);
+        return sized.map(Some).ok_or(Fault::Errno(libc::EDEADLK));
+    }
+    let Some(open) = placed(fd) else {
+        return Ok(None);
+    };
+    let size = || again(|| open.volume()?.size(&open.file));
+    match raw::keeping_errno(|| quiet(size)) {
+        Ok(size) => Ok(Some((open.file.times(), size))),
+        // It has moved to the ordinary file system.
+        Err(Fault::Gone) if Mark::of(fd).is_none() => Ok(None),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// # Safety
 /// The answer was written if the call answered 0.
 unsafe fn asks_open(fd: c_int, into: *mut Stat, next: impl FnOnce() -> c_int) -> c_int {
+    // One that moves away meanwhile is as long as the system says afterwards.
+    let sized = match size_of(fd) {
+        Ok(sized) => sized,
+        Err(fault) => return fails(fault),
+    };
     let done = next();
     if done == 0
         && !into.is_null()
-        && let Some(sized) = size_of(fd)
+        && let Some(sized) = sized
     {
         // SAFETY: as for the function.
-        put(unsafe { &mut *into }, &sized);
+        put(unsafe { &mut *into }, sized);
     }
     done
 }
@@ -182,15 +257,10 @@ unsafe fn asks_open(fd: c_int, into: *mut Stat, next: impl FnOnce() -> c_int) ->
 ///
 /// # Safety
 /// As for [`asks`].
-unsafe fn asks_at(
-    place: Place,
-    flags: c_int,
-    into: *mut Stat,
-    next: impl FnOnce() -> c_int,
-) -> c_int {
+unsafe fn asks_at(place: Place, flags: c_int, into: *mut Stat, next: impl Fn() -> c_int) -> c_int {
     // SAFETY: as for the function.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && bytes(place.1).is_empty() {
+        if flags & libc::AT_EMPTY_PATH != 0 && said(place.1).is_empty() {
             asks_open(place.0, into, next)
         } else {
             asks(place, into, next)
@@ -204,31 +274,40 @@ unsafe fn asks_more(
     place: Place,
     flags: c_int,
     into: *mut Statx,
-    next: impl FnOnce() -> c_int,
+    next: impl Fn() -> c_int,
 ) -> c_int {
+    // SAFETY: as for the function.
+    let of_open = flags & libc::AT_EMPTY_PATH != 0 && unsafe { said(place.1) }.is_empty();
+    let before = if of_open { size_of(place.0) } else { Ok(None) };
+    if let Err(fault) = before {
+        return fails(fault);
+    }
     let done = next();
     if done != 0 || into.is_null() {
         return done;
     }
-    // SAFETY: as for the function.
-    let said = unsafe { bytes(place.1) };
     // SAFETY: the call has written it.
     let stat = unsafe { &mut *into };
-    let sized = if flags & libc::AT_EMPTY_PATH != 0 && said.is_empty() {
-        size_of(place.0)
-    } else if start::may_be_placed(said)
-        || may_stand(stat.stx_mode.into(), stat.stx_size, stat.stx_blocks)
-    {
-        let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
-        let inode = (device, stat.stx_ino);
-        // SAFETY: as for the function.
-        let look = || unsafe { found(place, inode, stat.stx_mode.into()).and_then(length) };
-        raw::keeping_errno(|| quiet(look))
-    } else {
-        None
+    let shape = Shape {
+        mode: stat.stx_mode.into(),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        inode: (
+            libc::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            stat.stx_ino,
+        ),
     };
-    if let Some(sized) = sized {
-        put_more(stat, &sized);
+    let sized = match of_open {
+        true => before,
+        // SAFETY: as for the function.
+        false => unsafe { sized(place, &shape) },
+    };
+    match sized {
+        Ok(None) => {}
+        Ok(Some(sized)) => put_more(stat, sized),
+        // It has moved to the ordinary file system.
+        Err(Fault::Gone) => return next(),
+        Err(fault) => return fails(fault),
     }
     done
 }

@@ -11,6 +11,7 @@ use super::offset::Offset;
 use super::start;
 use super::volume::Volume;
 use core::ffi::c_int;
+use shimmer::FileId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -142,6 +143,12 @@ pub(super) fn is_plain(fd: c_int) -> bool {
     !matches!(kind, Some(UNKNOWN | PLACED))
 }
 
+/// Whether a descriptor is known to be a placed file's.
+#[inline]
+pub(super) fn is_placed(fd: c_int) -> bool {
+    slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == PLACED)
+}
+
 /// Whether nobody has looked at a descriptor yet.
 #[inline]
 pub(super) fn is_unknown(fd: c_int) -> bool {
@@ -260,6 +267,24 @@ pub(super) fn passes_on(kept: impl Fn(c_int) -> bool, upon_a_call: bool) -> bool
     };
     let mut all = files.iter().filter(|(fd, _)| kept(**fd));
     all.all(|(fd, open)| open.offset.share_if_free(*fd))
+}
+
+/// The first thing that `work` gives for what is placed; nothing if somebody changes that.
+/// Nobody is waited for, nothing is allocated, and nothing is let go.
+pub(super) fn at_once<T>(work: impl Fn(c_int, &Open) -> Option<T>) -> Option<T> {
+    let files = FILES.try_read().ok()?;
+    files.iter().find_map(|(fd, open)| work(*fd, open))
+}
+
+/// The placed file that is open here, and for which this file stands.
+pub(super) fn of_inode(inode: (u64, u64)) -> Option<FileId> {
+    if !has_any() {
+        return None;
+    }
+    let _within = gate::enter();
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    let open = files.values().find(|open| open.inode == inode)?;
+    Some(open.file.id)
 }
 
 /// Whether anything is placed.

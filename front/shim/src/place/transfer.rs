@@ -6,7 +6,7 @@
 //! (see `gate`).
 
 use super::data::{at_offset, may_read, read_from, write_here, write_to};
-use super::demote::{appends, ends_if_cancelled, on, placed, refused};
+use super::demote::{appends, ends_if_cancelled, is_too_deep, on, placed, refused};
 use super::fault::Fault;
 use super::table::Open;
 use super::volume::{Volume, Where};
@@ -41,6 +41,14 @@ const NOT_CANCELLED: c_int = 1;
 fn waits(pipe: c_int, flags: c_uint) -> bool {
     let never = sys::flags(pipe).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0);
     flags & pipes::AT_ONCE == 0 && !never
+}
+
+/// Whether neither end is a placed file; not if a handler came upon a call on one.
+fn are_plain(one: c_int, other: c_int) -> Result<bool, c_int> {
+    if is_too_deep(one) || is_too_deep(other) {
+        return Err(libc::EDEADLK);
+    }
+    Ok(placed(one).is_none() && placed(other).is_none())
 }
 
 /// Waits until a pipe is ready, if it may. A thread that is cancelled ends here: nobody in here
@@ -265,8 +273,10 @@ unsafe fn splices(
     flags: c_uint,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    if placed(source.0).is_none() && placed(target.0).is_none() {
-        return next();
+    match are_plain(source.0, target.0) {
+        Ok(true) => return next(),
+        Ok(false) => {}
+        Err(errno) => return refused(errno),
     }
     [source.0, target.0].into_iter().for_each(ends_if_cancelled);
     if len == 0 {
@@ -282,9 +292,11 @@ unsafe fn splices(
     let pipe = if from { source.0 } else { target.0 };
     let when = (pipe, waits(pipe, flags));
     // SAFETY: as for the function.
-    match from {
-        true => unsafe { out_of_pipe(when, target, len, next) },
-        false => unsafe { into_pipe(source, when, len, next) },
+    unsafe {
+        match from {
+            true => out_of_pipe(when, target, len, next),
+            false => into_pipe(source, when, len, next),
+        }
     }
 }
 
@@ -296,8 +308,10 @@ unsafe fn sends(
     len: size_t,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    if placed(source).is_none() && placed(out).is_none() {
-        return next();
+    match are_plain(source, out) {
+        Ok(true) => return next(),
+        Ok(false) => {}
+        Err(errno) => return refused(errno),
     }
     // SAFETY: as for the function.
     unsafe {
@@ -316,8 +330,10 @@ unsafe fn copies_range(
     flags: c_uint,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    if placed(source.0).is_none() && placed(target.0).is_none() {
-        return next();
+    match are_plain(source.0, target.0) {
+        Ok(true) => return next(),
+        Ok(false) => {}
+        Err(errno) => return refused(errno),
     }
     [source.0, target.0].into_iter().for_each(ends_if_cancelled);
     if flags != 0 || pipes::is_pipe(source.0) || pipes::is_pipe(target.0) {

@@ -143,13 +143,17 @@ impl Volume {
     }
 
     pub(super) fn size(&'static self, file: &File) -> Result<u64, Fault> {
-        if let Some(lease) = file.lease(self) {
-            let size = file.size.load(Ordering::Acquire);
-            if self.link.memory.holds(lease) {
-                return Ok(size);
-            }
+        match self.size_at_once(file) {
+            Some(size) => Ok(size),
+            None => Ok(self.ask(Op::Size, file.id)?.words[0]),
         }
-        Ok(self.ask(Op::Size, file.id)?.words[0])
+    }
+
+    /// How long a file is that nobody else writes to. Nobody is waited for.
+    pub(super) fn size_at_once(&'static self, file: &File) -> Option<u64> {
+        let lease = file.lease(self)?;
+        let size = file.size.load(Ordering::Acquire);
+        self.link.memory.holds(lease).then_some(size)
     }
 
     /// Writes; gives where it ended and how much was written.

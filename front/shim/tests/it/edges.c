@@ -4,12 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -289,6 +291,73 @@ static void attributes(void) {
     show("attribute.log");
 }
 
+static void lengths(void) {
+    struct timespec said[2] = {{1000, 0}, {2000, 0}};
+    int fd = make("length.log", "0123456789");
+    close(fd);
+    utimensat(AT_FDCWD, "length.log", said, 0);
+    DO(truncate("length.log", 4));
+    DO(modified("length.log").tv_sec > 2000);
+    struct timespec cut = modified("length.log");
+    fd = open("length.log", O_RDWR);
+    DO(moved(cut, modified("length.log")));
+    close(fd);
+    DO(moved(cut, modified("length.log")));
+    show("length.log");
+    DO(truncate("length.log", -1));
+    fd = open("length.log", O_RDWR | O_APPEND);
+    DO(write(fd, "", 0));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(write(fd, "x", 1));
+    DO(write(fd, "", 0));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(posix_fadvise(fd, 0, 0, POSIX_FADV_NOREUSE));
+    DO(posix_fadvise(fd, 0, 0, 77));
+    DO(posix_fadvise(fd, 0, -1, POSIX_FADV_NORMAL));
+    DO(syscall(SYS_fadvise64, fd, 0L, 0L, 77));
+    DO(syscall(SYS_readahead, fd, 0L, 10L));
+    DO(syscall(SYS_sync));
+    close(fd);
+}
+
+// Calls for which the C library has no function.
+static void by_number(void) {
+    int status, folder = open(".", O_RDONLY | O_DIRECTORY);
+    struct open_how how = {.flags = O_RDWR | O_TRUNC};
+    close(make("number.log", "0123456789"));
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, "number.log", &how, sizeof how);
+    DO(write(fd, "cut", 3));
+    close(fd);
+    show("number.log");
+    how = (struct open_how){.flags = O_RDWR | O_CREAT, .mode = 0600, .resolve = RESOLVE_IN_ROOT};
+    fd = (int)syscall(SYS_openat2, folder, "/root.log", &how, sizeof how);
+    DO(write(fd, "by a root", 9));
+    close(fd);
+    show("root.log");
+    how.flags = 1L << 40;
+    DO(syscall(SYS_openat2, folder, "root.log", &how, sizeof how));
+    DO(syscall(SYS_openat2, folder, "root.log", (void *)8, sizeof how));
+    DO(syscall(SYS_openat2, folder, "root.log", &how, 8L));
+    // Who begins so goes on where its parent was.
+    fd = make("number.log", "0123456789");
+    DO(lseek(fd, 4, SEEK_SET));
+    fflush(stdout);
+    if (fork() == 0) {
+        // Of its own from here on.
+        close(fd);
+        fd = open("number.log", O_RDONLY);
+        DO(lseek(fd, 2, SEEK_SET));
+        dup2(fd, 0);
+        char *words[] = {"cat", NULL};
+        syscall(SYS_execveat, AT_FDCWD, "/bin/cat", words, environ, 0);
+        _exit(1);
+    }
+    DO(wait(&status) > 0);
+    DO(status);
+    close(fd);
+    close(folder);
+}
+
 int main(void) {
     flags();
     mappings();
@@ -297,5 +366,7 @@ int main(void) {
     streams();
     times();
     attributes();
+    lengths();
+    by_number();
     return 0;
 }

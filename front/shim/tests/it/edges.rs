@@ -92,6 +92,21 @@ fn a_copy_made_without_the_library_is_told_and_takes_nothing_along() {
 }
 
 #[test]
+fn what_stands_for_a_file_is_cut_with_it_by_name() {
+    let place = Place::new();
+    let source = r#"
+        #include <unistd.h>
+        int main(void) { return truncate("a.log", 7) != 0; }"#;
+    let program = place.build(source, "cuts");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let words = format!("seq 1000 > a.log; sync; {}", program.display());
+    let said = script(&place, &words, &rules, &zones);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let stand = std::fs::metadata(place.path("work/a.log")).unwrap();
+    assert_eq!(stand.len(), 7, "tools without the library see it");
+}
+
+#[test]
 fn a_file_in_other_zones_is_no_reason_to_drop_one_of_these() {
     let place = Place::new();
     let rules = rules(&place, &rule("log"));

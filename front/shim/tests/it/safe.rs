@@ -150,7 +150,9 @@ fn placed(place: &Place, program: &Path) -> String {
     let (rules, zones) = (rules(place, &rule("log")), zones(place, 16));
     let _served = serve(&zones);
     let placer = Placer::new().unwrap();
-    let words = [OsString::from("60"), program.as_os_str().to_owned()];
+    // It is ended also while no signals come to it.
+    let words = ["-s", "KILL", "60"].map(OsString::from);
+    let words: Vec<_> = words.into_iter().chain([program.into()]).collect();
     let command = placer.command(("timeout".as_ref(), &words), &rules, Some(&zones));
     let with = run(command.unwrap(), &place.path("with"));
     let said = text(&with.stdout);
@@ -171,6 +173,62 @@ fn same(place: &Place, source: &str, name: &str) {
 #[test]
 fn a_handler_that_comes_upon_the_allocator_may_write() {
     same(&Place::new(), include_str!("handler.c"), "handler");
+}
+
+#[test]
+fn a_handler_upon_a_placed_call_makes_every_call_and_waits_for_none() {
+    same(&Place::new(), include_str!("upon.c"), "upon");
+}
+
+#[test]
+fn files_that_no_rule_names_are_asked_for_and_read_without_allocating() {
+    same(&Place::new(), include_str!("alloc.c"), "alloc");
+}
+
+#[test]
+fn the_length_of_a_placed_file_that_cannot_be_reached_is_an_error() {
+    let place = Place::new();
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        #include "said.h"
+        int main(void) {
+            struct stat of;
+            struct statx more;
+            int fd = open("link", O_RDONLY);
+            DO(fstat(fd, &of));
+            DO(statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &more));
+            DO(stat("a.log", &of));
+            DO(lstat("a.log", &of));
+            DO(fstatat(AT_FDCWD, "link", &of, 0));
+            DO(statx(AT_FDCWD, "a.log", 0, STATX_SIZE, &more));
+            DO(stat("plain.log", &of));
+            return 0;
+        }"#;
+    let program = place.build(source, "lengths");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    // What stands for it is empty.
+    let made = "echo kept > a.log; ln -s a.log link; truncate -s 100 plain.log";
+    script(&place, made, &rules, &zones);
+    let stand = std::fs::File::options()
+        .write(true)
+        .open(place.path("work/a.log"));
+    stand.unwrap().set_len(0).unwrap();
+    let placer = Placer::new().unwrap();
+    let command = placer.command((program.as_os_str(), &[]), &rules, Some(&zones));
+    // Nobody waits for a daemon of zones that are not there.
+    std::fs::rename(&zones, place.path("away")).unwrap();
+    let said = run(command.unwrap(), &place.path("work"));
+    let (out, error) = (text(&said.stdout), text(&said.stderr));
+    let answers: Vec<_> = out
+        .lines()
+        .map(|line| line.rsplit(" = ").next().unwrap())
+        .collect();
+    let mut wanted = vec!["-1 EIO"; 6];
+    wanted.push("0");
+    assert_eq!(answers, wanted, "{out}{error}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::Place;
 use super::place::{daemon, rule, rules, run, serve, text, zones};
 use shim::run::{Keeper, Placer};
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -47,6 +48,50 @@ fn who_comes_when_no_descriptors_are_left_waits_for_others_to_go() {
         next.expect("it is taken in").unwrap();
     }
     drop(first);
+}
+
+#[test]
+fn a_handler_upon_a_call_that_waits_for_the_next_daemon_does_not_wait_for_itself() {
+    let place = Place::new();
+    let program = place.build(include_str!("next.c"), "next");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let (of, note, work) = (zones.clone(), place.path("daemon"), place.path("work"));
+    std::fs::create_dir(&work).unwrap();
+    let (notes, go) = (note.clone(), work.join("go"));
+    // The first is there at once, and others once the program lets them; all say their number.
+    let waits = "[ ! -e \"$0\" ] || until [ -e \"$1\" ] || [ $((i += 1)) -gt 100 ]; do sleep 0.02; \
+                 done; echo $$ > \"$0\"; shift; exec \"$@\"";
+    let keeper = Keeper::new(&zones, move || {
+        let served = daemon(&of);
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.arg("-c").arg(waits).arg(&notes).arg(&go);
+        shell.arg(served.get_program()).args(served.get_args());
+        shell
+    });
+    let keeper = keeper.unwrap();
+    let placer = Placer::new().unwrap();
+    // A program that hangs is ended, also while no signals come to it.
+    let program = program.into_os_string();
+    let words = ["-s", "KILL", "60"].map(OsString::from);
+    let words: Vec<_> = words.into_iter().chain([program]).collect();
+    let what = ("timeout".as_ref(), &words[..]);
+    let mut command = placer.command(what, &rules, Some(&zones)).unwrap();
+    command.current_dir(&work);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let number = std::fs::read_to_string(&note).unwrap();
+    let mut kill = std::process::Command::new("kill");
+    assert!(kill.args(["-9", number.trim()]).status().unwrap().success());
+    child.stdin.take().unwrap().write_all(b"g").unwrap();
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(line, "bad 0, forced 0, refused 1\n", "{status}");
+    drop(keeper);
 }
 
 #[test]
