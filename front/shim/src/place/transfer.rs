@@ -282,9 +282,11 @@ unsafe fn splices(
     let pipe = if from { source.0 } else { target.0 };
     let when = (pipe, waits(pipe, flags));
     // SAFETY: as for the function.
-    match from {
-        true => unsafe { out_of_pipe(when, target, len, next) },
-        false => unsafe { into_pipe(source, when, len, next) },
+    unsafe {
+        match from {
+            true => out_of_pipe(when, target, len, next),
+            false => into_pipe(source, when, len, next),
+        }
     }
 }
 
