@@ -10,7 +10,7 @@ and on the command line. Plans and records are values that can be kept and sent.
 """
 
 from ._native import Error, Line, Write
-from .machines import memory
+from .machines import MemoryPlan, memory
 from .names import (
     Named,
     Parameter,
@@ -31,6 +31,7 @@ __all__ = [
     "Drive",
     "Error",
     "Line",
+    "MemoryPlan",
     "MemoryRun",
     "MemoryRuns",
     "Named",

@@ -14,8 +14,8 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._native import Error
-from .plans import Plan
-from .records import Run
+from .records import MemoryRun, Run
+from .workers import AnyPlan
 
 
 class Kept:
@@ -29,22 +29,22 @@ class Kept:
             except OSError as problem:
                 raise Error(f"{self.folder}: {problem.strerror}") from problem
 
-    def path(self, plan: Plan) -> Optional[Path]:
+    def path(self, plan: AnyPlan) -> Optional[Path]:
         """The file of ``plan``'s run."""
         return None if self.folder is None else self.folder / f"{digest(plan)}.json"
 
-    def find(self, plan: Plan) -> Optional[Run]:
+    def find(self, plan: AnyPlan) -> Union[Run, MemoryRun, None]:
         """The run of ``plan``, if it is there as a whole."""
         path = self.path(plan)
         if path is None or not path.exists():
             return None
         try:
-            return Run(json.loads(path.read_text(encoding="utf-8")))
+            return plan.RECORD(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, AttributeError, Error) as problem:
             print(f"flashloom: {path}: {problem}; it is run again", file=sys.stderr)
             return None
 
-    def keep(self, plan: Plan, run: Run) -> None:
+    def keep(self, plan: AnyPlan, run: Union[Run, MemoryRun]) -> None:
         """Keeps ``run``: under its name it is there as a whole or not at all."""
         path = self.path(plan)
         if path is None:
@@ -58,7 +58,7 @@ class Kept:
         os.replace(file.name, path)
 
 
-def digest(plan: Plan) -> str:
+def digest(plan: AnyPlan) -> str:
     """A fingerprint of all that determines a run: the program, the plan, the contents of
     the trace that it replays, and the source of policies that are its own."""
     parts = [program(), plan.document, trace(plan.fields["workload"])]

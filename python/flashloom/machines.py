@@ -5,13 +5,49 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional, Union
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Optional, Union
 
 from . import _native
 from .names import designs as all_designs
 from .plans import assignments
 from .records import MemoryRun, MemoryRuns
 from .running import on_threads
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """One run: a program, a design of memory, a reading of the paper, a seed, and knobs.
+
+    ``MemoryPlan("bfs", "skybyte-full")`` is what ``flashloom memory skybyte-full --workload bfs``
+    runs.
+    """
+
+    RECORD: ClassVar[type[MemoryRun]] = MemoryRun
+    # It has no policies of its own.
+    victim: ClassVar[None] = None
+    placement: ClassVar[None] = None
+
+    workload: str
+    design: str
+    profile: str = "default"
+    seed: int = 1
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The plan as a dictionary."""
+        return {**vars(self), "knobs": assignments(self.knobs)}
+
+    @property
+    def document(self) -> str:
+        """The same as a document, by which a run is kept."""
+        return json.dumps(self.fields, sort_keys=True)
+
+    def run(self, heard: Optional[Callable[[int], object]] = None) -> MemoryRun:
+        """Runs it here and now, beside no other."""
+        asked = {"profile": self.profile, "seed": self.seed, "knobs": self.knobs}
+        return memory(self.workload, self.design, jobs=1, heard=heard, **asked)[0]
 
 
 def memory(

@@ -10,14 +10,11 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, ClassVar, Optional, Union
 
 from . import _native
 from ._native import Line, Write
-from .records import flat
-
-if TYPE_CHECKING:
-    from .records import Run
+from .records import Run, flat
 
 Victim = Callable[[list[Line]], Line]
 Placement = Callable[[Write], int]
@@ -183,6 +180,8 @@ class Plan:
     ``Plan.make("ext4@fdp", "varmail:files=1000", size="1GiB")`` is what
     ``flashloom run ext4@fdp --workload varmail:files=1000 --size 1GiB`` runs.
     """
+
+    RECORD: ClassVar[type[Run]] = Run
 
     document: str
     victim: Optional[Victim] = None

@@ -195,8 +195,8 @@ class Runs(Table[Run]):
 
 
 class MemoryRuns(Table[MemoryRun]):
-    """Records of one program in the order of the designs, each beside the first of them, or
-    ``base-cssd`` if it is there."""
+    """Records of programs for memory in their order. Those of one call of ``memory`` are each beside
+    the first of them, or ``base-cssd`` if it is there; those of a sweep beside none."""
 
     HEAD = MEMORY_HEAD
 

@@ -15,20 +15,21 @@ from typing import Any, Optional, Union
 from ._native import Error
 from .extras import extra
 from .kept import Kept
+from .machines import MemoryPlan
 from .plans import Plan
-from .records import Run, Runs
-from .workers import over_processes, over_ray
+from .records import MemoryRun, MemoryRuns, Run, Runs
+from .workers import AnyPlan, over_processes, over_ray
 
 
 def sweep(
-    plans: Union[str, os.PathLike[str], Plan, Iterable[Plan]],
+    plans: Union[str, os.PathLike[str], AnyPlan, Iterable[AnyPlan]],
     *,
     workers: Optional[int] = None,
     ray: Union[bool, str] = False,
     out: Union[str, os.PathLike[str], None] = None,
     progress: Optional[bool] = None,
-) -> Runs:
-    """Runs all ``plans``, or those of a plan file.
+) -> Union[Runs, MemoryRuns]:
+    """Runs all ``plans``, or those of a plan file; all of drives, or all of memory.
 
     ``workers`` run at a time: as many as there are cores, if nothing is said. With
     ``ray`` they are tasks of a Ray cluster: the one that this process is connected to,
@@ -38,13 +39,13 @@ def sweep(
     """
     wanted = planned(plans)
     kept = Kept(out)
-    records: list[Optional[Run]] = [kept.find(plan) for plan in wanted]
+    records: list[Union[Run, MemoryRun, None]] = [kept.find(plan) for plan in wanted]
     missing = [index for index, record in enumerate(records) if record is None]
     failures: list[str] = []
     with bar(len(wanted), len(wanted) - len(missing), progress) as shown:
         for index, outcome in made([wanted[i] for i in missing], workers, ray):
             plan = wanted[missing[index]]
-            if isinstance(outcome, Run):
+            if not isinstance(outcome, str):
                 kept.keep(plan, outcome)
                 records[missing[index]] = outcome
             else:
@@ -53,19 +54,28 @@ def sweep(
     if failures:
         count = f"{len(failures)} of {len(wanted)} runs failed"
         raise Error(f"{count}; the first is {failures[0]}")
-    return Runs(record for record in records if record is not None)
+    made_all = [record for record in records if record is not None]
+    return (MemoryRuns if any_of_memory(wanted) else Runs)(made_all)
 
 
-def planned(plans: Any) -> list[Plan]:
+def planned(plans: Any) -> list[AnyPlan]:
     """The plans that are meant."""
-    if isinstance(plans, Plan):
+    if isinstance(plans, (Plan, MemoryPlan)):
         return [plans]
     if isinstance(plans, (str, os.PathLike)):
-        return Plan.from_file(plans)
-    return list(plans)
+        return list(Plan.from_file(plans))
+    every = list(plans)
+    if any_of_memory(every) and any(isinstance(plan, Plan) for plan in every):
+        raise Error("a sweep is of drives or of memory: expected plans of one kind")
+    return every
 
 
-def made(plans: list[Plan], count: Optional[int], ray: Union[bool, str]) -> Any:
+def any_of_memory(plans: list[AnyPlan]) -> bool:
+    """Whether plans are of memory, which all are or none."""
+    return any(isinstance(plan, MemoryPlan) for plan in plans)
+
+
+def made(plans: list[AnyPlan], count: Optional[int], ray: Union[bool, str]) -> Any:
     """Outcomes with the numbers of their plans, as they come."""
     if not plans:
         return iter(())

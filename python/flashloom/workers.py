@@ -1,6 +1,6 @@
 """Who carries out the plans of a sweep: processes of this machine, or tasks of Ray.
 
-Invariant: an outcome is a :class:`Run`, or the sentence that says why there is none.
+Invariant: an outcome is the record of a plan, or the sentence that says why there is none.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from typing import Any, Optional, Union
 
 from ._native import Error
 from .extras import extra
+from .machines import MemoryPlan
 from .plans import Plan
-from .records import Run
+from .records import MemoryRun, Run
 from .running import carry_out
 
-Outcome = Union[Run, str]
+AnyPlan = Union[Plan, MemoryPlan]
+Outcome = Union[Run, MemoryRun, str]
 
 # Set once the sweep is over, in the processes of a pool.
 stopped: Any = None
 
 
-def outcome_of(plan: Plan) -> Outcome:
+def outcome_of(plan: AnyPlan) -> Outcome:
     """Carries out ``plan`` in this process."""
     try:
-        return carry_out(plan, heard)
+        return plan.run(heard) if isinstance(plan, MemoryPlan) else carry_out(plan, heard)
     except Error as failure:
         return str(failure)
 
 
-def heard(_ops: int, _ns: int) -> None:
+def heard(*_told: int) -> None:
     """Ends a run whose sweep is over."""
     if stopped is not None and stopped.is_set():
         raise KeyboardInterrupt
 
 
-def over_processes(plans: list[Plan], count: Optional[int]) -> Iterator[tuple[int, Outcome]]:
+def over_processes(plans: list[AnyPlan], count: Optional[int]) -> Iterator[tuple[int, Outcome]]:
     """Outcomes as they come, from up to ``count`` processes.
 
     They begin anew, as a process with threads must not be forked: a program that sweeps
@@ -66,7 +68,7 @@ def joins(over: Any) -> None:
 
 
 def over_ray(
-    plans: list[Plan], count: Optional[int], address: Union[bool, str]
+    plans: list[AnyPlan], count: Optional[int], address: Union[bool, str]
 ) -> Iterator[tuple[int, Outcome]]:
     """Outcomes as they come, from tasks of a Ray cluster, up to ``count`` at a time.
 

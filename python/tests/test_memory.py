@@ -94,7 +94,7 @@ def test_a_listener_hears_and_stops_runs():
             raise Enough
 
     with pytest.raises(Enough):
-        fl.memory(long, ["dram-only", "base-cssd", "skybyte-full"], threads=1, heard=stop)
+        fl.memory(long, ["dram-only", "base-cssd", "skybyte-full"], jobs=1, heard=stop)
     assert len(told) == 1
 
 
@@ -103,3 +103,21 @@ def test_programs_can_be_named():
     assert {"bfs", "ycsb"} <= set(named)
     assert "footprint" in [param.name for param in named["bfs"].params]
     assert json.loads(fl.memory(WORKLOAD, "dram-only").to_json())["runs"]
+
+
+def test_plans_are_swept_over_processes_and_go_on(tmp_path, command_line):
+    plans = [fl.MemoryPlan(WORKLOAD, design, seed=3, knobs=KNOBS) for design in DESIGNS]
+    swept = fl.sweep(plans, workers=2, out=tmp_path)
+    knobs = [word for knob in KNOBS.items() for word in ("--set", "=".join(knob))]
+    for design, run in zip(DESIGNS, swept):
+        line = ["memory", design, "--workload", WORKLOAD, "--seed", "3", *knobs]
+        assert [steady(run)] == records(command_line(*line, "--json"))
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(kept) == len(DESIGNS) and list(fl.sweep(plans, out=tmp_path)) == list(swept)
+    other = fl.MemoryPlan(WORKLOAD, DESIGNS[0], seed=4, knobs=KNOBS)
+    assert steady(fl.sweep([other], workers=1, out=tmp_path)[0]) != steady(swept[0])
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    with pytest.raises(fl.Error, match="one kind"):
+        fl.sweep([plans[0], fl.Plan.make("raw@block", "randread:ops=9")])
+    with pytest.raises(fl.Error, match="1 of 2 runs failed"):
+        fl.sweep([plans[0], fl.MemoryPlan("bsf", "dram-only")], workers=1)

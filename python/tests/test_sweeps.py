@@ -59,6 +59,16 @@ def test_tasks_of_ray_run_in_several_workers(cluster):
     assert len(found) == 2 and os.getpid() not in found
 
 
+def test_plans_of_memory_run_on_ray(cluster):
+    plans = [
+        fl.MemoryPlan("synthetic:threads=2,footprint=4MiB,section=20000", design)
+        for design in ("skybyte-full", "dram-only")
+    ]
+    over_tasks, over_processes = fl.sweep(plans, ray=True), fl.sweep(plans, workers=2)
+    assert [steady(run) for run in over_tasks] == [steady(run) for run in over_processes]
+    assert [run["design"] for run in over_tasks] == ["skybyte-full", "dram-only"]
+
+
 def test_a_policy_goes_along(cluster):
     plans = [
         fl.Plan.make(

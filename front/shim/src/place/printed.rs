@@ -6,7 +6,7 @@
 //! unwound.
 
 use super::data::put;
-use super::demote::placed;
+use super::demote::{asked, refused};
 use crate::preload::next::{Next, hooks};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -30,8 +30,10 @@ unsafe fn prints(
     string: impl FnOnce(*mut *mut c_char) -> c_int,
     next: impl FnOnce() -> c_int,
 ) -> c_int {
-    if placed(fd).is_none() {
-        return next();
+    match asked(fd) {
+        Ok(None) => return next(),
+        Ok(Some(_)) => {}
+        Err(errno) => return refused(errno),
     }
     let mut text = null_mut();
     let len = string(&raw mut text);
@@ -59,7 +61,7 @@ macro_rules! open_ended {
     ($($name:ident ($next:ident, $print:ident): $named:literal named, $x86:literal, $arm:literal;)*) => {$(
         extern "C" fn $next(fd: c_int) -> *mut c_void {
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0").as_bytes());
-            if placed(fd).is_some() { null_mut() } else { NEXT.get() }
+            if matches!(asked(fd), Ok(None)) { NEXT.get() } else { null_mut() }
         }
 
         #[cfg(target_arch = "x86_64")]
