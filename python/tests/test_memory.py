@@ -107,15 +107,16 @@ def test_programs_can_be_named():
 
 def test_plans_are_swept_over_processes_and_go_on(tmp_path, command_line):
     plans = [fl.MemoryPlan(WORKLOAD, design, seed=3, knobs=KNOBS) for design in DESIGNS]
-    swept = fl.sweep(plans, workers=2, out=tmp_path)
+    out = tmp_path / "out"
+    swept = fl.sweep(plans, workers=2, out=out)
     knobs = [word for knob in KNOBS.items() for word in ("--set", "=".join(knob))]
     for design, run in zip(DESIGNS, swept):
         line = ["memory", design, "--workload", WORKLOAD, "--seed", "3", *knobs]
         assert [steady(run)] == records(command_line(*line, "--json"))
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert len(kept) == len(DESIGNS) and list(fl.sweep(plans, out=tmp_path)) == list(swept)
+    kept = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert len(kept) == len(DESIGNS) and list(fl.sweep(plans, out=out)) == list(swept)
     other = fl.MemoryPlan(WORKLOAD, DESIGNS[0], seed=4, knobs=KNOBS)
-    assert steady(fl.sweep([other], workers=1, out=tmp_path)[0]) != steady(swept[0])
+    assert steady(fl.sweep([other], workers=1, out=out)[0]) != steady(swept[0])
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
     with pytest.raises(fl.Error, match="one kind"):
         fl.sweep([plans[0], fl.Plan.make("raw@block", "randread:ops=9")])
