@@ -34,6 +34,11 @@ class MemoryPlan:
     seed: int = 1
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # What `designs` and `programs` list stands wherever its name does.
+        for name in ("workload", "design"):
+            object.__setattr__(self, name, str(getattr(self, name)))
+
     @property
     def fields(self) -> dict[str, Any]:
         """The plan as a dictionary."""

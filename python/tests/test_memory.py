@@ -118,6 +118,8 @@ def test_plans_are_swept_over_processes_and_go_on(tmp_path, command_line):
     other = fl.MemoryPlan(WORKLOAD, DESIGNS[0], seed=4, knobs=KNOBS)
     assert steady(fl.sweep([other], workers=1, out=out)[0]) != steady(swept[0])
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    named = {design.name: design for design in fl.designs()}
+    assert fl.MemoryPlan(WORKLOAD, named[DESIGNS[0]]) == fl.MemoryPlan(WORKLOAD, DESIGNS[0])
     with pytest.raises(fl.Error, match="one kind"):
         fl.sweep([plans[0], fl.Plan.make("raw@block", "randread:ops=9")])
     with pytest.raises(fl.Error, match="1 of 2 runs failed"):

@@ -70,7 +70,7 @@ pub(super) fn run(
     Ok(runs)
 }
 
-/// A hash of all that determines what comes out of `setup`.
+/// A hash of all that determines what comes out of `setup`, but for what is in traces.
 fn digest(setup: &Setup) -> String {
     fingerprint([format!("{setup:?}").as_bytes()])
 }

@@ -417,6 +417,11 @@ fn numbers(path: &str, value: &Value, found: &mut dyn FnMut(String, f64)) {
                 numbers(&format!("{path}/{name}"), value, found);
             }
         }
+        Value::Array(all) => {
+            for (index, value) in all.iter().enumerate() {
+                numbers(&format!("{path}/{index}"), value, found);
+            }
+        }
         _ => {}
     }
 }

@@ -12,7 +12,6 @@
 use super::demote::{again, asked, demote, refused};
 use super::fault::Fault;
 use super::gate::{self, quiet};
-use super::start;
 use super::table::{self, Open};
 use super::volume::{Pinned, Volume};
 use crate::preload::next::hooks;
@@ -21,6 +20,7 @@ use crate::sys;
 use core::ffi::{c_int, c_void};
 use libc::{off_t, size_t};
 use shimmer::{BLOCK, Piece};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A mapping, and what it keeps from being reset.
@@ -36,6 +36,9 @@ struct Mapping {
 type List = Option<Box<Mapping>>;
 
 static MAPPINGS: Mutex<List> = Mutex::new(None);
+
+/// How many there are, by which programs without any unmap as ever.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn mappings() -> MutexGuard<'static, List> {
     MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -179,6 +182,7 @@ fn map_parts(
         }
         reached += piece.len as usize;
     }
+    COUNT.fetch_add(1, Ordering::SeqCst);
     let mapping = Box::new(Mapping {
         start,
         len,
@@ -193,10 +197,11 @@ fn map_parts(
 /// Unmaps, and gives back the zones of mappings that are unmapped as a whole.
 fn unmaps(start: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     // What an allocator unmaps that is asked in here is none of these.
-    if start::opened().is_none() || gate::is_inside() {
+    if COUNT.load(Ordering::SeqCst) == 0 || gate::is_inside() {
         return next();
     }
-    let end = start.saturating_add(len);
+    // The system unmaps whole pages.
+    let end = start.saturating_add(len).saturating_add(BLOCK as usize - 1) & !(BLOCK as usize - 1);
     let gone = raw::keeping_errno(|| quiet(|| take(&mut mappings(), start, end)));
     let done = next();
     if gone.is_some() {
@@ -211,6 +216,7 @@ fn let_go(mut gone: List, unmapped: bool) {
         gone = mapping.behind.take();
         match unmapped {
             true => {
+                COUNT.fetch_sub(1, Ordering::SeqCst);
                 let pinned = &mapping.pinned;
                 mapping.volume.inspect(|volume| volume.unpin(pinned));
             }

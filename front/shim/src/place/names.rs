@@ -231,8 +231,10 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
     if gate::is_inside() {
         return refused(libc::EDEADLK);
     }
-    let Ok(fd) = raw::keeping_errno(|| sys::open(path, libc::O_WRONLY)) else {
-        return next();
+    // Without a descriptor only what stands for it could be cut.
+    let fd = match raw::keeping_errno(|| sys::open(path, libc::O_WRONLY)) {
+        Ok(fd) => fd,
+        Err(errno) => return refused(errno),
     };
     let done = u64::try_from(len).map_or(Err(Fault::Errno(libc::EINVAL)), |len| {
         raw::keeping_errno(|| quiet(|| again(|| cut((path, fd), mark, len))))

@@ -2,8 +2,8 @@
 //! memory.
 //!
 //! Invariants: as much goes into a pipe as fits once anything does, and nobody waits for more;
-//! what is in a pipe is taken out of it only once the file has it. Nothing is waited for within
-//! (see `gate`).
+//! what is in a pipe is taken out of it only once the file has it, if nobody else reads from it.
+//! Nothing is waited for within (see `gate`).
 
 use super::data::{at_offset, may_read, read_from, write_here, write_to};
 use super::demote::{appends, ends_if_cancelled, is_too_deep, on, placed, refused};
@@ -49,6 +49,12 @@ fn are_plain(one: c_int, other: c_int) -> Result<bool, c_int> {
         return Err(libc::EDEADLK);
     }
     Ok(placed(one).is_none() && placed(other).is_none())
+}
+
+/// Whether a pipe is read from at its end to write to, or written to at the other one.
+fn is_wrong_end(pipe: c_int, from: bool) -> bool {
+    let wrong = if from { libc::O_WRONLY } else { libc::O_RDONLY };
+    sys::flags(pipe).is_ok_and(|flags| flags & libc::O_ACCMODE == wrong)
 }
 
 /// Waits until a pipe is ready, if it may. A thread that is cancelled ends here: nobody in here
@@ -145,7 +151,7 @@ unsafe fn into_pipe(
 }
 
 /// Has `put` write what is in a pipe, and takes as much out of that as it has written. Who reads
-/// from the pipe meanwhile gets what is written, too.
+/// from the pipe meanwhile gets what is written, too, and what is taken out is what comes after.
 fn taken(
     pipe: c_int,
     len: usize,
@@ -290,6 +296,9 @@ unsafe fn splices(
         return refused(libc::ESPIPE);
     }
     let pipe = if from { source.0 } else { target.0 };
+    if is_wrong_end(pipe, from) {
+        return refused(libc::EBADF);
+    }
     let when = (pipe, waits(pipe, flags));
     // SAFETY: as for the function.
     unsafe {
@@ -313,9 +322,13 @@ unsafe fn sends(
         Ok(false) => {}
         Err(errno) => return refused(errno),
     }
+    let is_pipe = pipes::is_pipe(out);
+    if is_pipe && is_wrong_end(out, false) {
+        return refused(libc::EBADF);
+    }
     // SAFETY: as for the function.
     unsafe {
-        match len > 0 && pipes::is_pipe(out) {
+        match len > 0 && is_pipe {
             true => into_pipe((source, at), (out, waits(out, 0)), len, next),
             false => copies_whole((source, at), (out, core::ptr::null_mut()), len),
         }

@@ -28,7 +28,8 @@ impl Pages {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
-        let start = map(0, len, how, (-1, 0))?;
+        // EAGAIN, of memory that would have to be locked, would be asked for again and again.
+        let start = map(0, len, how, (-1, 0)).map_err(|_| libc::ENOMEM)?;
         Ok(Self { start, len })
     }
 

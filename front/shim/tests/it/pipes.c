@@ -106,6 +106,12 @@ static void at_once(void) {
     DO(splice(fd, &at, ends[1], NULL, 100, 0));
     DO(at);
     DO(splice(fd, &at, ends[1], NULL, 100, 0));
+    // The ends that are not meant.
+    at = 5;
+    DO(splice(fd, &at, ends[0], NULL, 100, 0));
+    DO(sendfile(ends[0], fd, &at, 100));
+    DO(splice(ends[1], NULL, fd, &at, 100, 0));
+    DO(at);
     close(ends[1]);
     DO(read(ends[0], seen, 200));
     at = LEN;
