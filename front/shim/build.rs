@@ -50,9 +50,18 @@ fn main() {
             Ok("linux") => Some(build(name)),
             _ => None,
         };
-        let carried = library.map_or("&[]".to_owned(), |path| format!("include_bytes!({path:?})"));
-        let out = PathBuf::from(variable("OUT_DIR")).join(format!("{name}.rs"));
-        std::fs::write(out, carried).expect("OUT_DIR can be written");
+        let out = PathBuf::from(variable("OUT_DIR"));
+        // Named from where this stands: what a file says of its folder is in the sums of the
+        // debugger, so that a build elsewhere would not be the same.
+        let near = |path: PathBuf| {
+            path.strip_prefix(&out)
+                .map(Path::to_owned)
+                .expect("below it")
+        };
+        let carried = library.map_or("&[]".to_owned(), |path| {
+            format!("include_bytes!({:?})", near(path))
+        });
+        std::fs::write(out.join(format!("{name}.rs")), carried).expect("OUT_DIR can be written");
     }
 }
 
