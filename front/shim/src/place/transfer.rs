@@ -43,12 +43,14 @@ fn waits(pipe: c_int, flags: c_uint) -> bool {
     flags & pipes::AT_ONCE == 0 && !never
 }
 
-/// Whether neither end is a placed file; not if a handler came upon a call on one.
-fn are_plain(one: c_int, other: c_int) -> Result<bool, c_int> {
-    if is_too_deep(one) || is_too_deep(other) {
-        return Err(libc::EDEADLK);
+/// What a transfer that no placed file has a part in, by `next`, or one of a handler upon a call
+/// on one answers; nothing if it is to be made here.
+fn answered(ends: [c_int; 2], next: impl FnOnce() -> ssize_t) -> Option<ssize_t> {
+    if ends.into_iter().any(is_too_deep) {
+        return Some(refused(libc::EDEADLK));
     }
-    Ok(placed(one).is_none() && placed(other).is_none())
+    let plain = ends.into_iter().all(|fd| placed(fd).is_none());
+    plain.then(next)
 }
 
 /// Whether a pipe is read from at its end to write to, or written to at the other one.
@@ -279,12 +281,11 @@ unsafe fn splices(
     flags: c_uint,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    match are_plain(source.0, target.0) {
-        Ok(true) => return next(),
-        Ok(false) => {}
-        Err(errno) => return refused(errno),
+    let ends = [source.0, target.0];
+    if let Some(answer) = answered(ends, &next) {
+        return answer;
     }
-    [source.0, target.0].into_iter().for_each(ends_if_cancelled);
+    ends.into_iter().for_each(ends_if_cancelled);
     if len == 0 {
         return 0;
     }
@@ -317,10 +318,8 @@ unsafe fn sends(
     len: size_t,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    match are_plain(source, out) {
-        Ok(true) => return next(),
-        Ok(false) => {}
-        Err(errno) => return refused(errno),
+    if let Some(answer) = answered([source, out], &next) {
+        return answer;
     }
     let is_pipe = pipes::is_pipe(out);
     if is_pipe && is_wrong_end(out, false) {
@@ -343,12 +342,11 @@ unsafe fn copies_range(
     flags: c_uint,
     next: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    match are_plain(source.0, target.0) {
-        Ok(true) => return next(),
-        Ok(false) => {}
-        Err(errno) => return refused(errno),
+    let ends = [source.0, target.0];
+    if let Some(answer) = answered(ends, &next) {
+        return answer;
     }
-    [source.0, target.0].into_iter().for_each(ends_if_cancelled);
+    ends.into_iter().for_each(ends_if_cancelled);
     if flags != 0 || pipes::is_pipe(source.0) || pipes::is_pipe(target.0) {
         return refused(libc::EINVAL);
     }
