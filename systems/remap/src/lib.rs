@@ -50,11 +50,12 @@
 //! # Arithmetic
 //!
 //! A read costs one lookup, and as many commands as it has runs. A write costs an
-//! insertion, 8 bytes of log, and 4 bytes in a page of a table at a checkpoint: 0.2 % of
-//! the data, and a page for each that changed. A unit that cleaning moves is read and
-//! written once; a run of free units at the end costs at most as many moves as it has
-//! units, so on a full layer a write costs at most one move. Memory: 12 bytes a unit of
-//! tables and 4.1 of the physical side, which is 4 MiB for 1 GiB of data.
+//! insertion, 8 bytes of log, and 4 bytes of a table at a checkpoint: 0.3 % of the data;
+//! and at a checkpoint each page of a table that changed is written as a whole. A unit
+//! that cleaning moves is read and written once; a run of free units at the end costs at
+//! most as many moves as it has units, so on a full layer a write costs at most one move.
+//! Memory: 12 bytes a unit of tables and 4.1 of the physical side, which is 4 MiB for 1
+//! GiB of data.
 //!
 //! # Where to start reading
 //!
