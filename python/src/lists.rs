@@ -1,8 +1,8 @@
 //! What can be named, as tuples of words.
 
+use input::named::{self, Preset};
 use pyo3::prelude::*;
 use report::metric::{self, Unit};
-use workload::describe::Preset;
 use workload::shipped;
 
 /// A name and what it stands for.
@@ -46,15 +46,12 @@ pub(crate) fn designs() -> Vec<Named> {
 #[pyfunction]
 pub(crate) fn programs() -> Vec<Workload> {
     let told = ::programs::PRESETS.iter();
-    told.map(|p| {
-        let params = p.params();
-        let params = params.map(|p| (p.name, p.default, p.unit.expectation(), p.help));
-        (p.name, p.help, params.collect())
-    })
-    .collect()
+    told.map(|p| (p.name, p.help, params(p))).collect()
 }
 
-fn params(preset: &Preset) -> Vec<(&'static str, &'static str, String, &'static str)> {
+fn params<U: named::Unit>(
+    preset: &Preset<U>,
+) -> Vec<(&'static str, &'static str, String, &'static str)> {
     let params = preset.params();
     let told = params.map(|p| (p.name, p.default, p.unit.expectation(), p.help));
     told.collect()

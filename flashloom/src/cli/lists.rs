@@ -4,13 +4,13 @@ use super::Answer;
 use super::output::Shown;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use input::named::{Preset, Unit};
 use report::table::{Side, facts, listing};
 use report::{Style, human};
 use serde::Serialize;
 use ssd::DriveConfig;
 use stack::knobs;
 use std::collections::BTreeSet;
-use workload::describe::Param;
 use workload::shipped::{self, Shipped};
 
 /// List the stacks that can be run
@@ -48,7 +48,7 @@ impl Stacks {
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
             let columns = [("stack", Side::Left), ("what it is", Side::Left)];
             listing(&columns, &rows, style)
-                + "\nLayers below raw, ext4, btrfs and f2fs, as in ext4+remap@block:\n"
+                + "\nLayers below raw, ext4, btrfs, btrfs-nocow and f2fs, as in ext4+remap@block:\n"
                 + &layers(style)
                 + "\nRun one: flashloom run raw@fdp --workload hotcold\n\
                    \nKnobs of the host and of the page cache of its file systems, for --set \
@@ -207,16 +207,10 @@ fn programs() -> impl Iterator<Item = &'static programs::Preset> {
 }
 
 fn program(preset: &programs::Preset) -> WorkloadEntry {
-    let param = |param: &programs::Param| ParamEntry {
-        name: param.name,
-        default: param.default,
-        value: param.unit.expectation(),
-        help: param.help,
-    };
     WorkloadEntry {
         name: preset.name,
         help: format!("in memory: {}", preset.help),
-        params: preset.params().map(param).collect(),
+        params: params(preset),
     }
 }
 
@@ -225,7 +219,7 @@ fn shipped(shipped: &Shipped) -> WorkloadEntry {
     WorkloadEntry {
         name: shipped.name,
         help: shipped.help.to_owned(),
-        params: shipped.params.params().map(param).collect(),
+        params: params(shipped.params),
     }
 }
 
@@ -237,7 +231,7 @@ impl Workloads {
             .map(|p| WorkloadEntry {
                 name: p.name,
                 help: p.help.to_owned(),
-                params: p.params().map(param).collect(),
+                params: params(p),
             });
         let come_along = shipped::ALL.into_iter().filter(|s| wanted(s.name));
         let programs = programs().filter(|p| wanted(p.name)).map(program);
@@ -256,13 +250,14 @@ impl Workloads {
     }
 }
 
-fn param(param: &Param) -> ParamEntry {
-    ParamEntry {
+fn params<U: Unit>(preset: &Preset<U>) -> Vec<ParamEntry> {
+    let told = preset.params().map(|param| ParamEntry {
         name: param.name,
         default: param.default,
         value: param.unit.expectation(),
         help: param.help,
-    }
+    });
+    told.collect()
 }
 
 fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {

@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The system refused to open or read, or the compression is broken.
-    #[error("{name}: {place} cannot be read: {source}")]
+    #[error("{name}: {place} cannot be read: {}", why(source))]
     Read {
         /// The file.
         name: String,
@@ -56,6 +56,14 @@ pub enum TraceError {
         /// What it is instead.
         found: String,
     },
+}
+
+/// What `error` is in the words of who reads a file.
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the file ends too early".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 impl TraceError {

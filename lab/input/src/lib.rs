@@ -1,5 +1,6 @@
-//! How files are read that others wrote: contents that may be compressed, by line, record
-//! and block, and documents in TOML.
+//! How the lab reads what comes from outside: files that others wrote, whose contents may be
+//! compressed, by line, record and block; documents in TOML; and what is asked for by a name and
+//! parameters.
 //!
 //! Invariants: nothing is allocated by a length that a file states, but for the window of
 //! a zstd frame and a block of ours, which are bounded; whatever is refused is named by
@@ -10,6 +11,7 @@
 pub mod blocks;
 pub mod document;
 mod error;
+pub mod named;
 mod stream;
 
 pub use error::{Expected, Fault, TraceError, excerpt, expected};

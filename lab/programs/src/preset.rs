@@ -3,29 +3,13 @@
 //! Parsing, the list of workloads, the help and the error messages derive from it. A
 //! test gives every preset every default.
 
+use input::named::decimal;
+
 /// A workload that has a name.
-#[derive(Debug)]
-pub struct Preset {
-    /// The name.
-    pub name: &'static str,
-    /// One line.
-    pub help: &'static str,
-    own: &'static [Param],
-    common: &'static [Param],
-}
+pub type Preset = input::named::Preset<Unit>;
 
 /// A parameter, written `name=value`.
-#[derive(Clone, Copy, Debug)]
-pub struct Param {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value if it is not given.
-    pub default: &'static str,
-    /// What a value looks like.
-    pub unit: Unit,
-    /// One line.
-    pub help: &'static str,
-}
+pub type Param = input::named::Param<Unit>;
 
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,23 +27,8 @@ pub enum Unit {
     Word(&'static [&'static str]),
 }
 
-impl Preset {
-    /// Its parameters: its own, then those that all have.
-    pub fn params(&self) -> impl Iterator<Item = &'static Param> + use<> {
-        self.own.iter().chain(self.common)
-    }
-
-    /// Its parameter called `name`.
-    #[must_use]
-    pub fn param(&self, name: &str) -> Option<&'static Param> {
-        self.params().find(|p| p.name == name)
-    }
-}
-
-impl Unit {
-    /// What is expected, for messages.
-    #[must_use]
-    pub fn expectation(self) -> String {
+impl input::named::Unit for Unit {
+    fn expectation(self) -> String {
         match self {
             Self::Whole(least, most) => format!("a whole number from {least} to {most}"),
             Self::Footprint => "a size from 1MiB to 16GiB, or replayed".to_owned(),
@@ -72,9 +41,7 @@ impl Unit {
         }
     }
 
-    /// Whether `text` is a value.
-    #[must_use]
-    pub fn accepts(self, text: &str) -> bool {
+    fn accepts(self, text: &str) -> bool {
         match self {
             Self::Whole(least, most) => {
                 text.parse().is_ok_and(|n: u64| (least..=most).contains(&n))
@@ -106,26 +73,11 @@ pub(crate) const WHOLE: &str = "whole";
 
 /// A decimal with up to three places, in thousandths.
 pub(crate) fn thousandths(text: &str) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if fraction.len() > 3 || whole.is_empty() || !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    let fraction: u64 = format!("{fraction:0<3}").parse().ok()?;
-    whole
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1000)?
-        .checked_add(fraction)
+    decimal(text, 3)
 }
 
 const fn param(name: &'static str, default: &'static str, unit: Unit, help: &'static str) -> Param {
-    Param {
-        name,
-        default,
-        unit,
-        help,
-    }
+    Param::new(name, default, unit, help)
 }
 
 const THREADS: Param = param(

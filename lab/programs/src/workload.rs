@@ -9,28 +9,27 @@ use crate::kernel::srad::Srad;
 use crate::kernel::synthetic::{Numbers, Synthetic};
 use crate::kernel::tpcc::{Size, Tpcc};
 use crate::kernel::ycsb::{Letter, Ycsb};
-use crate::preset::{PRESETS, Preset, REPLAYED, SCALE_GIVES, TRACE, WHOLE, thousandths};
+use crate::preset::{PRESETS, REPLAYED, SCALE_GIVES, TRACE, Unit, WHOLE, thousandths};
 use crate::published::{SECTION, published};
 use crate::section::{Extent, Section};
 use crate::trace::{File, Format, Recording, TraceError, threads_of};
 use crate::{Graph, Shape, Tape};
+use input::named::{Given, ParamError};
 use memsys::Program;
 use sim::{Seed, Theta};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use units::{Bytes, GIB, MIB};
+use units::{Bytes, GIB, MIB, did_you_mean};
 
 /// A workload of which a program can be made.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    preset: &'static Preset,
+    given: Given<Unit>,
     /// Of traces, the paths.
     paths: Vec<PathBuf>,
     /// What a first reading of them found, once there was one.
     recording: Arc<OnceLock<Recording>>,
-    given: BTreeMap<&'static str, String>,
 }
 
 /// Most instructions of a section of which a tape is made; it takes up to 32 bytes for each.
@@ -46,35 +45,20 @@ impl PartialEq for Workload {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// No preset and no file has this name.
-    #[error("expected one of {known}, or a path to a trace of memory accesses, found {found:?}")]
+    #[error(
+        "expected one of {known}, or a path to a trace of memory accesses, found {found:?}{hint}"
+    )]
     Name {
         /// What there is.
         known: String,
         /// What was asked for.
         found: String,
+        /// `; did you mean …`, or nothing.
+        hint: String,
     },
-    /// The workload has no such parameter.
-    #[error("{workload}: expected a parameter among {known}, found {found:?}")]
-    Param {
-        /// The workload.
-        workload: String,
-        /// Its parameters.
-        known: String,
-        /// What was given.
-        found: String,
-    },
-    /// A value is not what its parameter takes.
-    #[error("{workload}: expected {param}={expected}, found {found:?}")]
-    Value {
-        /// The workload.
-        workload: String,
-        /// The parameter.
-        param: &'static str,
-        /// What it takes.
-        expected: String,
-        /// What was given.
-        found: String,
-    },
+    /// The workload has no such parameter, or the parameter no such value.
+    #[error(transparent)]
+    Param(#[from] ParamError),
     /// A trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -89,27 +73,19 @@ impl Workload {
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let (name, params) = split(text);
         let preset = PRESETS.iter().find(|p| p.name == name);
-        let mut workload = Self {
-            preset: preset.unwrap_or(&TRACE),
-            paths: Vec::new(),
-            recording: Arc::default(),
-            given: BTreeMap::new(),
-        };
+        let mut paths = Vec::new();
         if preset.is_none() {
-            workload.paths = name.split('+').map(PathBuf::from).collect();
-            if let Some(missing) = workload.paths.iter().find(|p| !p.exists()) {
-                let names: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
-                return Err(WorkloadError::Name {
-                    known: names.join(", "),
-                    found: missing.display().to_string(),
-                });
+            paths = name.split('+').map(PathBuf::from).collect();
+            if let Some(missing) = paths.iter().find(|p| !p.exists()) {
+                return Err(unknown(missing));
             }
         }
-        for assignment in params.split(',').filter(|a| !a.is_empty()) {
-            let (param, value) = assignment.split_once('=').unwrap_or((assignment, ""));
-            workload = workload.with(param, value)?;
-        }
-        Ok(workload)
+        let workload = Self {
+            given: Given::parse(preset.unwrap_or(&TRACE), name, params)?,
+            paths,
+            recording: Arc::default(),
+        };
+        workload.checked()
     }
 
     /// The same workload with one value changed.
@@ -117,52 +93,45 @@ impl Workload {
     /// # Errors
     /// If there is no such parameter or value.
     pub fn with(mut self, name: &str, value: &str) -> Result<Self, WorkloadError> {
-        let Some(param) = self.preset.param(name) else {
-            let known: Vec<&str> = self.preset.params().map(|p| p.name).collect();
-            return Err(WorkloadError::Param {
-                workload: self.name(),
-                known: known.join(", "),
-                found: name.to_owned(),
-            });
-        };
-        let unknown = (param.name, value) == ("footprint", REPLAYED) && self.replayed().is_none();
-        if unknown || !param.unit.accepts(value) {
-            let expected = match unknown {
-                true => {
-                    "a size: what the paper's simulator touched of it is not published".to_owned()
-                }
-                false => param.unit.expectation(),
-            };
-            return Err(WorkloadError::Value {
-                workload: self.name(),
-                param: param.name,
-                expected,
-                found: value.to_owned(),
-            });
-        }
-        self.given.insert(param.name, value.to_owned());
+        let called = self.name();
+        self.given.set(&called, name, value)?;
         // With another format something else is read.
         self.recording = Arc::default();
-        Ok(self)
+        self.checked()
+    }
+
+    /// It, if what the paper's simulator touched is known where that is asked for.
+    fn checked(self) -> Result<Self, WorkloadError> {
+        if self.text("footprint") != REPLAYED || self.replayed().is_some() {
+            return Ok(self);
+        }
+        let unpublished = ParamError::Value {
+            called: self.name(),
+            param: "footprint",
+            expected: "a size, as what the paper's simulator touched of it is not published"
+                .to_owned(),
+            found: REPLAYED.to_owned(),
+        };
+        Err(unpublished.into())
     }
 
     /// Whether it has such a parameter.
     #[must_use]
     pub fn has(&self, param: &str) -> bool {
-        self.preset.param(param).is_some()
+        self.given.has(param)
     }
 
     /// Whether a value was given for it.
     #[must_use]
     pub fn gives(&self, param: &str) -> bool {
-        self.given.contains_key(param)
+        self.given.gives(param)
     }
 
     /// Its name, or the paths of the traces.
     #[must_use]
     pub fn name(&self) -> String {
         if self.paths.is_empty() {
-            return self.preset.name.to_owned();
+            return self.given.name().to_owned();
         }
         let paths: Vec<String> = self.paths.iter().map(|p| p.display().to_string()).collect();
         paths.join("+")
@@ -188,7 +157,7 @@ impl Workload {
             return Some(Bytes(bytes.max(MIB)));
         }
         // What has no row in the paper's table takes the middle of its footprints.
-        let paper = published(self.preset.name).map_or(9 * GIB, |row| row.footprint.0);
+        let paper = published(self.given.name()).map_or(9 * GIB, |row| row.footprint.0);
         Some(Bytes(paper / divisor))
     }
 
@@ -219,7 +188,7 @@ impl Workload {
 
     /// What the paper's simulator touched of its memory.
     fn replayed(&self) -> Option<Bytes> {
-        published(self.preset.name)?.replayed
+        published(self.given.name())?.replayed
     }
 
     /// Instructions that are measured of all threads together, unless it is the whole
@@ -232,7 +201,7 @@ impl Workload {
         if given != SCALE_GIVES {
             return given.parse().ok();
         }
-        let paper = published(self.preset.name)?.footprint.0;
+        let paper = published(self.given.name())?.footprint.0;
         let here = match self.divisor() {
             Some(divisor) => paper / divisor,
             None => self.footprint()?.0,
@@ -242,17 +211,15 @@ impl Workload {
     }
 
     fn text(&self, name: &str) -> &str {
-        let default = self.preset.param(name).map_or("", |p| p.default);
-        self.given.get(name).map_or(default, String::as_str)
+        self.given.text(name)
     }
 
     fn whole(&self, name: &str) -> u64 {
-        let checked = "was checked by its unit";
-        self.text(name).parse().expect(checked)
+        self.given.value(name, |text| text.parse().ok())
     }
 
     fn thousandths(&self, name: &str) -> u64 {
-        thousandths(self.text(name)).expect("was checked by its unit")
+        self.given.value(name, thousandths)
     }
 
     /// The exponent of Zipf's law, unless it is 0.
@@ -305,7 +272,7 @@ impl Workload {
     /// The kernel from its beginning to its end.
     fn kernel(&self, footprint: u64, seed: Seed) -> Box<dyn Program> {
         let threads = self.whole("threads") as u32;
-        Box::new(match self.preset.name {
+        Box::new(match self.given.name() {
             "bfs" => self.bfs(footprint, seed).program(threads),
             "bc" => self.bc(footprint, seed).program(threads),
             "radix" => Radix::new(Radix::keys(footprint), threads, seed).program(),
@@ -348,7 +315,9 @@ impl Workload {
     /// the last.
     #[must_use]
     pub fn pinned(&self) -> Option<(u64, u64)> {
-        let footprint = self.footprint().filter(|_| self.preset.name == "durable")?;
+        let footprint = self
+            .footprint()
+            .filter(|_| self.given.name() == "durable")?;
         Some(self.durable(footprint.0, Seed(0)).kept())
     }
 
@@ -423,5 +392,15 @@ fn split(text: &str) -> (&str, &str) {
     match text.rsplit_once(':') {
         Some((name, params)) if params.contains('=') || params.is_empty() => (name, params),
         _ => (text, ""),
+    }
+}
+
+fn unknown(missing: &Path) -> WorkloadError {
+    let found = missing.display().to_string();
+    let names = PRESETS.iter().map(|p| p.name);
+    WorkloadError::Name {
+        known: names.clone().collect::<Vec<_>>().join(", "),
+        hint: did_you_mean(&found, names),
+        found,
     }
 }

@@ -173,7 +173,8 @@ impl Reader {
         let unknown = || {
             let list = Format::list();
             refused(format!(
-                "the contents do not tell the format; name one of {list}"
+                "expected a trace of memory accesses whose contents tell its format, or :format= \
+                 behind its path and one of {list}"
             ))
         };
         let format = format

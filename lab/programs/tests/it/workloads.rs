@@ -1,5 +1,6 @@
 //! Workloads as they are named.
 
+use input::named::Unit;
 use programs::{PRESETS, PUBLISHED, Published, TRACE, Workload, characterise, published};
 use sim::Seed;
 use std::fs;
@@ -90,33 +91,34 @@ fn what_is_wrong_is_said_in_a_sentence() {
     let refused = |text: &str| Workload::parse(text).unwrap_err().to_string();
     for (text, sentence) in [
         ("bsf", "expected one of bfs, bc, radix"),
+        ("radixs", "found \"radixs\"; did you mean radix"),
         (
             "bfs:threads=0",
-            "expected threads=a whole number from 1 to 4096, found \"0\"",
+            "bfs: threads: expected a whole number from 1 to 4096, found \"0\"",
         ),
         (
             "bfs:letter=a",
-            "expected a parameter among graph, degree, searches",
+            "bfs: expected one of the parameters graph, degree, searches",
         ),
         (
             "ycsb:letter=e",
-            "expected letter=one of a, b, c, f, found \"e\"",
+            "ycsb: letter: expected one of a, b, c, f, found \"e\"",
         ),
         (
             "radix:footprint=1TiB",
-            "expected footprint=a size from 1MiB to 16GiB, or replayed, found \"1TiB\"",
+            "radix: footprint: expected a size from 1MiB to 16GiB, or replayed, found \"1TiB\"",
         ),
         (
             "dlrm:footprint=replayed",
-            "expected footprint=a size: what the paper's simulator touched of it is not published, found",
+            "dlrm: footprint: expected a size, as what the paper's simulator touched of it is not published, found",
         ),
         (
             "radix:section=none",
-            "expected section=instructions from 1 to 1000000000000, or whole",
+            "radix: section: expected instructions from 1 to 1000000000000, or whole",
         ),
         (
             "synthetic:mpki=0.0001",
-            "expected mpki=a decimal from 0.001 to 500",
+            "synthetic: mpki: expected a decimal from 0.001 to 500",
         ),
     ] {
         assert!(refused(text).contains(sentence), "{}", refused(text));

@@ -17,13 +17,15 @@ pub use table::{JOB, PRESETS, Param, Preset, TRACE};
 pub use unit::Unit;
 
 use crate::classify::Placing;
+use crate::files::FILE_PRESETS;
 use crate::files::flow::script::ScriptError;
 use crate::generate::{Logs, NoRoom, Synthetic};
+use crate::shipped;
 use crate::trace::{Format, Options, TraceError};
+use input::named::ParamError;
 use job::Job;
 use spec::Spec;
 use std::path::{Path, PathBuf};
-use table::Shape;
 use units::Ns;
 use units::did_you_mean;
 
@@ -87,37 +89,19 @@ enum Part {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// No preset and no file has that name.
-    #[error("expected a workload preset or a path to a trace or a fio job, found {name:?}{hint}")]
+    #[error(
+        "expected the name of a workload or a path to a trace, a recording, a fio job or a \
+         filebench script, found {name:?}{hint}"
+    )]
     Unknown {
         /// The name as given.
         name: String,
-        /// `; did you mean …`, or nothing.
+        /// What is at that path, or `; did you mean …`, or nothing.
         hint: String,
     },
-    /// The workload has no such parameter.
-    #[error("{workload}: expected one of the parameters {known}, found {found:?}{hint}")]
-    Param {
-        /// The workload.
-        workload: String,
-        /// All its parameters.
-        known: String,
-        /// The text as given.
-        found: String,
-        /// `; did you mean …`, or nothing.
-        hint: String,
-    },
-    /// A parameter has no such value.
-    #[error("{workload}: {param}: expected {expected}, found {found:?}")]
-    Value {
-        /// The workload.
-        workload: String,
-        /// The parameter.
-        param: &'static str,
-        /// What its value looks like.
-        expected: String,
-        /// The text as given.
-        found: String,
-    },
+    /// The workload has no such parameter, or the parameter no such value.
+    #[error(transparent)]
+    Param(#[from] ParamError),
     /// It asks for files, of which a stack for blocks has none.
     #[error(
         "{name} asks for files: expected a file system before the drive such as ext4@block, or a \
@@ -175,11 +159,7 @@ impl Workload {
             });
         }
         let Some((path, params)) = existing(text) else {
-            let names = PRESETS.iter().map(|p| p.name);
-            return Err(WorkloadError::Unknown {
-                name: name.to_owned(),
-                hint: did_you_mean(name, names),
-            });
+            return Err(unknown(name));
         };
         if job::is_job(path) {
             Self::job(text, path, &Spec::parse(&JOB, path, params)?)
@@ -189,8 +169,8 @@ impl Workload {
     }
 
     fn preset(text: &str, spec: &Spec) -> Result<Self, WorkloadError> {
-        let part = match spec.preset.shape {
-            Shape::Logs => Part::Logs(spec.logs()),
+        let part = match spec.name() {
+            "logs" => Part::Logs(spec.logs()),
             _ => Part::Synthetic {
                 synthetic: spec.synthetic(),
                 depth: 1,
@@ -234,6 +214,27 @@ impl Workload {
             source: Source::Phases(job.phases),
         })
     }
+}
+
+/// What is said of `name`, which is neither that of a workload nor that of a file.
+pub(crate) fn unknown(name: &str) -> WorkloadError {
+    let path = Path::new(name);
+    let hint = match path {
+        path if path.is_dir() => ", which is a directory".to_owned(),
+        path if path.exists() => ", which is no ordinary file".to_owned(),
+        _ if name.contains('/') => ", which is not there".to_owned(),
+        _ => did_you_mean(name, names()),
+    };
+    WorkloadError::Unknown {
+        name: name.to_owned(),
+        hint,
+    }
+}
+
+/// Whatever a workload of blocks or of files can be called.
+fn names() -> impl Iterator<Item = &'static str> {
+    let presets = PRESETS.iter().chain(&FILE_PRESETS).map(|p| p.name);
+    presets.chain(shipped::ALL.map(|shipped| shipped.name))
 }
 
 /// The path that `text` names and the parameters after it. A colon may be part

@@ -1,21 +1,25 @@
 //! A preset and the values of its parameters.
 
-use super::table::{Preset, Shape};
-use super::unit::{action, number, part, percent, size, sizes, theta, time};
-use super::{Pacing, WorkloadError};
+use super::Pacing;
+use super::table::Preset;
+use super::unit::{Unit, action, number, part, percent, size, sizes, theta, time};
 use crate::classify::Placing;
 use crate::generate::{Arrivals, Limit, Logs, Order, Part, Synthetic};
 use crate::request::Op;
 use crate::trace::{Format, Options};
-use std::collections::BTreeMap;
-use units::did_you_mean;
+use input::named::{Given, ParamError};
+use std::ops::Deref;
 use units::{Bytes, Ns};
 
-/// A preset and the values that were given. Each has been checked against its
-/// unit, so that reading one cannot fail.
-pub(crate) struct Spec {
-    pub(crate) preset: &'static Preset,
-    given: BTreeMap<&'static str, String>,
+/// A workload and the values that were given of its parameters.
+pub(crate) struct Spec(Given<Unit>);
+
+impl Deref for Spec {
+    type Target = Given<Unit>;
+
+    fn deref(&self) -> &Given<Unit> {
+        &self.0
+    }
 }
 
 impl Spec {
@@ -24,40 +28,8 @@ impl Spec {
         preset: &'static Preset,
         called: &str,
         text: &str,
-    ) -> Result<Self, WorkloadError> {
-        let mut given = BTreeMap::new();
-        for assignment in assignments(text) {
-            let (name, value) = assignment.split_once('=').unwrap_or((assignment, ""));
-            let Some(param) = preset.param(name) else {
-                return Err(unknown(preset, called, name));
-            };
-            if !param.unit.accepts(value) {
-                return Err(WorkloadError::Value {
-                    workload: called.to_owned(),
-                    param: param.name,
-                    expected: param.unit.expectation(),
-                    found: value.to_owned(),
-                });
-            }
-            given.insert(param.name, value.to_owned());
-        }
-        Ok(Self { preset, given })
-    }
-
-    /// Whether the workload has such a parameter.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.preset.param(name).is_some()
-    }
-
-    pub(crate) fn text(&self, name: &str) -> &str {
-        let default = self.preset.param(name).map_or("", |p| p.default);
-        self.given.get(name).map_or(default, String::as_str)
-    }
-
-    /// The value of `name`, as `read` reads it.
-    pub(crate) fn value<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>) -> T {
-        let text = self.text(name);
-        read(text).unwrap_or_else(|| panic!("{name}={text} was checked by its unit"))
+    ) -> Result<Self, ParamError> {
+        Given::parse(preset, called, text).map(Self)
     }
 
     pub(crate) fn number(&self, name: &str) -> u64 {
@@ -66,7 +38,7 @@ impl Spec {
 
     pub(super) fn synthetic(&self) -> Synthetic {
         Synthetic {
-            label: self.preset.name.to_owned(),
+            label: self.name().to_owned(),
             order: self.order(),
             random_percent: 100,
             read_percent: self.value("read", percent),
@@ -81,10 +53,10 @@ impl Spec {
     }
 
     fn order(&self) -> Order {
-        match self.preset.shape {
-            Shape::Sequential => Order::Sequential,
-            Shape::Zipf => Order::Zipf(self.value("theta", theta)),
-            Shape::HotCold => Order::HotCold {
+        match self.name() {
+            "seqwrite" | "seqread" => Order::Sequential,
+            "zipfwrite" | "zipfread" => Order::Zipf(self.value("theta", theta)),
+            "hotcold" => Order::HotCold {
                 hot: self.value("hot", percent),
                 access: self.value("access", percent),
             },
@@ -113,7 +85,7 @@ impl Spec {
     fn arrivals(&self) -> Arrivals {
         let per_second = self.number("rate");
         match self.text("arrivals") {
-            _ if self.preset.shape == Shape::Bursts => Arrivals::Bursts {
+            _ if self.name() == "bursts" => Arrivals::Bursts {
                 per_second,
                 on: self.value("on", time),
                 off: self.value("off", time),
@@ -171,38 +143,10 @@ impl Spec {
     }
 }
 
-/// The assignments in `text`. A comma also stands within a device (`8,0`), so
-/// what holds no `=` continues the assignment before.
-fn assignments(text: &str) -> Vec<&str> {
-    let mut all = Vec::new();
-    let mut start = 0;
-    for (comma, _) in text.match_indices(',') {
-        let rest = &text[comma + 1..];
-        let next = rest.split(',').next().unwrap_or_default();
-        if next.contains('=') || !next.starts_with(|c: char| c.is_ascii_digit()) {
-            all.push(&text[start..comma]);
-            start = comma + 1;
-        }
-    }
-    all.push(&text[start..]);
-    all.retain(|a| !a.is_empty());
-    all
-}
-
-fn unknown(preset: &'static Preset, called: &str, name: &str) -> WorkloadError {
-    let names: Vec<&str> = preset.params().map(|p| p.name).collect();
-    WorkloadError::Param {
-        workload: called.to_owned(),
-        known: names.join(", "),
-        found: name.to_owned(),
-        hint: did_you_mean(name, names),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::table::{JOB, PRESETS, TRACE};
-    use super::*;
+    use input::named::Unit;
 
     #[test]
     fn every_default_is_a_value_of_its_unit() {
@@ -217,14 +161,5 @@ mod tests {
                 assert!(!param.unit.expectation().is_empty());
             }
         }
-    }
-
-    #[test]
-    fn a_device_keeps_its_comma() {
-        assert_eq!(
-            assignments("devices=8,0,depth=4"),
-            ["devices=8,0", "depth=4"]
-        );
-        assert_eq!(assignments("a=1,,b"), ["a=1", "b"]);
     }
 }

@@ -6,76 +6,10 @@
 use super::unit::Unit;
 
 /// A workload that has a name.
-#[derive(Debug)]
-pub struct Preset {
-    /// The name; for a file, what stands for its path.
-    pub name: &'static str,
-    /// One line.
-    pub help: &'static str,
-    /// What it makes of its parameters.
-    pub(super) shape: Shape,
-    own: &'static [Param],
-    common: &'static [Param],
-}
+pub type Preset = input::named::Preset<Unit>;
 
 /// A parameter of a workload, written `name=value`.
-#[derive(Clone, Copy, Debug)]
-pub struct Param {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value if it is not given.
-    pub default: &'static str,
-    /// What a value looks like.
-    pub unit: Unit,
-    /// One line.
-    pub help: &'static str,
-}
-
-/// How requests come about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    Sequential,
-    Uniform,
-    Zipf,
-    HotCold,
-    Bursts,
-    Logs,
-    Trace,
-    Job,
-    /// It asks for files, which is described elsewhere.
-    Files,
-}
-
-impl Preset {
-    /// A workload in the language of files.
-    pub(crate) const fn of_files(
-        name: &'static str,
-        help: &'static str,
-        own: &'static [Param],
-        common: &'static [Param],
-    ) -> Self {
-        Self {
-            name,
-            help,
-            shape: Shape::Files,
-            own,
-            common,
-        }
-    }
-
-    /// Its parameters: its own, then those that all like it have.
-    pub fn params(&self) -> impl Iterator<Item = &'static Param> + use<> {
-        let own = self.own;
-        let hidden = move |p: &&Param| own.iter().all(|o| o.name != p.name);
-        own.iter().chain(self.common.iter().filter(hidden))
-    }
-
-    /// Its parameter called `name`.
-    #[must_use]
-    pub fn param(&self, name: &str) -> Option<&'static Param> {
-        self.params().find(|p| p.name == name)
-    }
-}
+pub type Param = input::named::Param<Unit>;
 
 pub(crate) const fn param(
     name: &'static str,
@@ -83,12 +17,7 @@ pub(crate) const fn param(
     unit: Unit,
     help: &'static str,
 ) -> Param {
-    Param {
-        name,
-        default,
-        unit,
-        help,
-    }
+    Param::new(name, default, unit, help)
 }
 
 const PLACEMENTS: Unit = Unit::Choice(&["own", "none", "auto", "origin"]);
@@ -170,37 +99,23 @@ pub static PRESETS: [Preset; 10] = [
     preset(
         "seqwrite",
         "writes from the beginning to the end, again and again",
-        Shape::Sequential,
         &[READ_NONE, LARGE],
     ),
     preset(
         "seqread",
         "reads from the beginning to the end, again and again",
-        Shape::Sequential,
         &[READ_ALL, LARGE],
     ),
-    preset(
-        "randwrite",
-        "writes to any place",
-        Shape::Uniform,
-        &[READ_NONE],
-    ),
-    preset(
-        "randread",
-        "reads of any place",
-        Shape::Uniform,
-        &[READ_ALL],
-    ),
+    preset("randwrite", "writes to any place", &[READ_NONE]),
+    preset("randread", "reads of any place", &[READ_ALL]),
     preset(
         "randrw",
         "reads and writes of any place",
-        Shape::Uniform,
         &[param("read", "70", Unit::Percent, "share of reads")],
     ),
     preset(
         "zipfwrite",
         "writes of which few places get most, by Zipf's law",
-        Shape::Zipf,
         &[
             READ_NONE,
             param(
@@ -214,7 +129,6 @@ pub static PRESETS: [Preset; 10] = [
     preset(
         "zipfread",
         "reads of which few places get most, by Zipf's law",
-        Shape::Zipf,
         &[
             READ_ALL,
             param(
@@ -228,7 +142,6 @@ pub static PRESETS: [Preset; 10] = [
     preset(
         "hotcold",
         "writes of which a small part of the drive gets most; own placement tells hot from cold",
-        Shape::HotCold,
         &[
             READ_NONE,
             param(
@@ -249,7 +162,6 @@ pub static PRESETS: [Preset; 10] = [
     preset(
         "bursts",
         "writes to any place in bursts, with rests between them",
-        Shape::Bursts,
         &[
             READ_NONE,
             param(
@@ -265,7 +177,6 @@ pub static PRESETS: [Preset; 10] = [
     Preset {
         name: "logs",
         help: "circular logs whose data lives for different times, each with its own handle",
-        shape: Shape::Logs,
         own: &[
             param("logs", "4", Unit::Logs, "how many"),
             param("bs", "64k", Unit::Size, "bytes of one append"),
@@ -286,16 +197,10 @@ pub static PRESETS: [Preset; 10] = [
     },
 ];
 
-const fn preset(
-    name: &'static str,
-    help: &'static str,
-    shape: Shape,
-    own: &'static [Param],
-) -> Preset {
+const fn preset(name: &'static str, help: &'static str, own: &'static [Param]) -> Preset {
     Preset {
         name,
         help,
-        shape,
         own,
         common: &COMMON,
     }
@@ -305,7 +210,6 @@ const fn preset(
 pub static TRACE: Preset = Preset {
     name: "TRACE",
     help: "a path to a trace in any of its formats, plain or compressed",
-    shape: Shape::Trace,
     own: &[
         param(
             "format",
@@ -346,7 +250,6 @@ pub static TRACE: Preset = Preset {
 pub static JOB: Preset = Preset {
     name: "JOB.fio",
     help: "a path to a fio job file",
-    shape: Shape::Job,
     own: &[param("placement", "none", PLACEMENTS, PLACEMENT.help)],
     common: &[HANDLES],
 };

@@ -3,6 +3,7 @@
 use crate::files::Benchmarks;
 use crate::generate::{Logs, Part, Sizes, Theta};
 use crate::trace::{Action, Devices, Format};
+use input::named::decimal;
 use units::{Bytes, GIB, Ns, SECTOR};
 
 /// What the value of a parameter looks like.
@@ -63,17 +64,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What is expected, for people.
-    #[must_use]
-    pub fn expectation(self) -> String {
-        match self {
-            Self::Choice(words) => format!("one of {}", words.join(", ")),
-            Self::Format => format!("auto or one of {}", Format::list()),
-            Self::Logs => format!("a number from 1 to {}", Logs::MAX),
-            other => other.fixed_expectation().to_owned(),
-        }
-    }
-
     const fn fixed_expectation(self) -> &'static str {
         match self {
             Self::Size => "a multiple of 512 up to 256MiB such as 4k",
@@ -103,10 +93,19 @@ impl Unit {
             Self::Logs | Self::Format | Self::Choice(_) => "",
         }
     }
+}
 
-    /// Whether `text` is a value of this unit.
-    #[must_use]
-    pub fn accepts(self, text: &str) -> bool {
+impl input::named::Unit for Unit {
+    fn expectation(self) -> String {
+        match self {
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Format => format!("auto or one of {}", Format::list()),
+            Self::Logs => format!("a number from 1 to {}", Logs::MAX),
+            other => other.fixed_expectation().to_owned(),
+        }
+    }
+
+    fn accepts(self, text: &str) -> bool {
         let within = |least, most| number(text).is_some_and(|n| (least..=most).contains(&n));
         match self {
             Self::Size => size(text).is_some_and(|b| Sizes::one(b).is_some()),
@@ -189,16 +188,10 @@ pub(super) fn sizes(text: &str) -> Option<Sizes> {
 
 /// A decimal with up to six places, exactly.
 pub(crate) fn theta(text: &str) -> Option<Theta> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if fraction.len() > 6 || whole.is_empty() || !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    let millionths: u64 = format!("{fraction:0<6}").parse().ok()?;
-    let theta = number(whole)?
-        .checked_mul(1_000_000)?
-        .checked_add(millionths)?;
-    (1..=3_000_000).contains(&theta).then_some(Theta(theta))
+    let millionths = decimal(text, 6)?;
+    (1..=3_000_000)
+        .contains(&millionths)
+        .then_some(Theta(millionths))
 }
 
 pub(super) fn action(text: &str) -> Option<Action> {

@@ -334,13 +334,13 @@ const YCSB: [Param; 17] = [
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
 pub static FILE_PRESETS: [Preset; 26] = [
-    Preset::of_files(
+    of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
         &[],
         &COMMON,
     ),
-    Preset::of_files(
+    of_files(
         "fileserver",
         "filebench's file server: whole files written, appended to, read, deleted",
         &[
@@ -349,19 +349,19 @@ pub static FILE_PRESETS: [Preset; 26] = [
         ],
         &COMMON,
     ),
-    Preset::of_files(
+    of_files(
         "webproxy",
         "filebench's proxy: one file replaced, five read",
         &[param("size", "16k", Unit::Length, "size of a file")],
         &COMMON,
     ),
-    Preset::of_files(
+    of_files(
         "webserver",
         "filebench's web server: ten files read, then the log appended to",
         &[ALL_THERE],
         &COMMON,
     ),
-    Preset::of_files(
+    of_files(
         "oltp",
         "filebench's database: many readers of pages, some writers, a log",
         &[
@@ -385,25 +385,25 @@ pub static FILE_PRESETS: [Preset; 26] = [
         "YCSB E: 95 % scans of up to 100 records, 5 % inserts",
     ),
     ycsb("ycsb-f", "YCSB F: half reads, half reads that write back"),
-    Preset::of_files(
+    of_files(
         "db-bench",
         "db_bench of RocksDB: records filled in, written over and read, one after the other",
         &[],
         &DB_BENCH,
     ),
-    Preset::of_files(
+    of_files(
         "tpcc",
         "TPC-C as tpcc-mysql runs it on InnoDB: pages in place, a log, a doublewrite buffer",
         &[],
         &TPCC,
     ),
-    Preset::of_files(
+    of_files(
         "cachebench",
         "CacheLib's cachebench: a cache in memory, small items in buckets and large ones in regions",
         &[TIME],
         &cachebench::PARAMS,
     ),
-    Preset::of_files(
+    of_files(
         "create",
         "files made and written, each by one thread, until all are there",
         &[
@@ -417,20 +417,20 @@ pub static FILE_PRESETS: [Preset; 26] = [
         ],
         &MICRO,
     ),
-    Preset::of_files(
+    of_files(
         "delete",
         "files deleted until none is left",
         &[SIZE_4K],
         &MICRO,
     ),
-    Preset::of_files("mkdir", "directories made until all are there", &[], &MICRO),
-    Preset::of_files(
+    of_files("mkdir", "directories made until all are there", &[], &MICRO),
+    of_files(
         "rmdir",
         "empty directories removed until none is left",
         &[],
         &MICRO,
     ),
-    Preset::of_files(
+    of_files(
         "overwrite",
         "writes over files that are there, at random or in order",
         &[param(
@@ -441,43 +441,43 @@ pub static FILE_PRESETS: [Preset; 26] = [
         )],
         &WRITES,
     ),
-    Preset::of_files(
+    of_files(
         "randwrite",
         "on files: writes to any place of files that are there",
         &[],
         &ANY_WRITES,
     ),
-    Preset::of_files(
+    of_files(
         "randread",
         "on files: reads of any place of files that are there",
         &[],
         &ANY_READS,
     ),
-    Preset::of_files(
+    of_files(
         "randrw",
         "on files: reads and writes of any place of files that are there, in turns",
         &[param("read", "70", Unit::Percent, "share of reads")],
         &ANY_WRITES,
     ),
-    Preset::of_files(
+    of_files(
         "append",
         "writes at the end of files that are empty at first",
         &[],
         &WRITES,
     ),
-    Preset::of_files(
+    of_files(
         "iozone",
         "IOZone's rewrite and random write: one file made, then written over, synced",
         &[],
         &IOZONE,
     ),
-    Preset::of_files(
+    of_files(
         "streams",
         "files by name, seq/0 and so on, each written from its start by a thread of its own",
         &[],
         &STREAMS,
     ),
-    Preset::of_files(
+    of_files(
         "anything",
         "calls of every kind at random on few files, as a tester makes them",
         &[],
@@ -485,12 +485,26 @@ pub static FILE_PRESETS: [Preset; 26] = [
     ),
 ];
 
+const fn of_files(
+    name: &'static str,
+    help: &'static str,
+    own: &'static [Param],
+    common: &'static [Param],
+) -> Preset {
+    Preset {
+        name,
+        help,
+        own,
+        common,
+    }
+}
+
 const fn ycsb(name: &'static str, help: &'static str) -> Preset {
-    Preset::of_files(name, help, &[], &YCSB)
+    of_files(name, help, &[], &YCSB)
 }
 
 /// What can follow the path of a filebench script.
-pub static SCRIPT: Preset = Preset::of_files(
+pub static SCRIPT: Preset = of_files(
     "SCRIPT.f",
     "a path to a filebench script",
     &[],
@@ -506,7 +520,7 @@ pub static SCRIPT: Preset = Preset::of_files(
 );
 
 /// What can follow the path of a trace of file calls.
-pub static CALLS: Preset = Preset::of_files(
+pub static CALLS: Preset = of_files(
     "CALLS.flt",
     "a path to a trace of file calls, as flashloom record makes them",
     &[],

@@ -19,12 +19,12 @@ use super::ycsb::bench::Benchmarks;
 use super::ycsb::{self, Ycsb};
 use crate::describe::spec::Spec;
 use crate::describe::unit::{length, lengths, percent, size, theta, time};
-use crate::describe::{PRESETS, WorkloadError, existing};
+use crate::describe::{PRESETS, WorkloadError, existing, unknown};
 use crate::generate::Theta;
+use input::named::ParamError;
 use sim::Seed;
 use units::Hint;
 use units::Ns;
-use units::did_you_mean;
 
 /// A workload in the language of files, ready to be opened.
 #[derive(Clone, Debug)]
@@ -91,10 +91,7 @@ impl FileWorkload {
                 true => WorkloadError::NeedsBlocks {
                     name: name.to_owned(),
                 },
-                false => WorkloadError::Unknown {
-                    name: name.to_owned(),
-                    hint: did_you_mean(name, FILE_PRESETS.iter().map(|p| p.name)),
-                },
+                false => unknown(name),
             });
         };
         if FileTrace::is_at(path) {
@@ -152,6 +149,17 @@ impl FileWorkload {
         }
     }
 
+    /// How many calls it makes, where its parameters say so and nothing else ends it.
+    #[must_use]
+    pub fn calls(&self) -> Option<u64> {
+        let (ops, until) = match &self.kind {
+            Kind::Anything(anything) => (anything.ops, anything.until),
+            Kind::Program(program) => (program.ops, program.until),
+            _ => return None,
+        };
+        (ops < u64::MAX && until.is_none()).then_some(ops)
+    }
+
     fn refused(&self, problem: String) -> WorkloadError {
         WorkloadError::Files {
             workload: self.text.clone(),
@@ -162,30 +170,30 @@ impl FileWorkload {
 
 /// What a preset makes of its parameters.
 fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
-    if let Some(mix) = ycsb::Mix::named(spec.preset.name) {
+    if let Some(mix) = ycsb::Mix::named(spec.name()) {
         return Ok(Kind::Ycsb(ycsb_of(spec, mix)));
     }
-    if spec.preset.name == "db-bench" {
+    if spec.name() == "db-bench" {
         return Ok(Kind::Ycsb(db_bench_of(spec)));
     }
-    if spec.preset.name == "streams" {
+    if spec.name() == "streams" {
         return Ok(Kind::Streams(streams_of(spec)));
     }
-    if spec.preset.name == "iozone" {
+    if spec.name() == "iozone" {
         return Ok(Kind::IoZone(iozone_of(spec)));
     }
-    if spec.preset.name == "cachebench" {
+    if spec.name() == "cachebench" {
         return Ok(Kind::Cache(cachebench_of(spec)));
     }
-    if spec.preset.name == "tpcc" {
+    if spec.name() == "tpcc" {
         return Ok(Kind::Tpcc(tpcc_of(spec)));
     }
-    if spec.preset.name == "anything" {
+    if spec.name() == "anything" {
         return Ok(Kind::Anything(anything_of(spec)));
     }
     let settings = settings(spec)?;
     let s = &settings;
-    Ok(Kind::Program(match spec.preset.name {
+    Ok(Kind::Program(match spec.name() {
         "varmail" => personality::varmail(s),
         "fileserver" => personality::fileserver(s),
         "webproxy" => personality::webproxy(s),
@@ -204,14 +212,15 @@ fn settings(spec: &Spec) -> Result<Settings, WorkloadError> {
     let bytes = |name: &str| spec.has(name).then(|| spec.value(name, length));
     let dirwidth = spec.number("dirwidth");
     if dirwidth == 1 || dirwidth > 1 << 32 {
-        return Err(WorkloadError::Value {
-            workload: spec.preset.name.to_owned(),
+        return Err(ParamError::Value {
+            called: spec.name().to_owned(),
             param: "dirwidth",
             expected: "0 or a number from 2 to 4294967296".to_owned(),
             found: dirwidth.to_string(),
-        });
+        }
+        .into());
     }
-    let fsync = match spec.preset.name {
+    let fsync = match spec.name() {
         "create" => u64::from(spec.text("fsync") == "yes"),
         _ => number("fsync").unwrap_or(0),
     };
@@ -229,7 +238,7 @@ fn settings(spec: &Spec) -> Result<Settings, WorkloadError> {
 }
 
 fn accesses(spec: &Spec, settings: &Settings) -> Program {
-    let name = spec.preset.name;
+    let name = spec.name();
     let kind = match name {
         "append" => OpKind::AppendFile,
         "randread" => OpKind::Read,

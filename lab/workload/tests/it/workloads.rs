@@ -161,7 +161,8 @@ fn placement_is_given_by_pattern_or_origin() {
 fn what_is_unknown_is_told_with_what_is_near() {
     assert_eq!(
         told("randwriet:ops=1"),
-        "expected a workload preset or a path to a trace or a fio job, \
+        "expected the name of a workload or a path to a trace, a recording, a fio job or a filebench \
+         script, \
          found \"randwriet\"; did you mean randwrite"
     );
     assert_eq!(

@@ -293,3 +293,13 @@ fn reads_and_writes_of_any_place_have_the_shares_asked_for() {
         .filter(|made| matches!(made.call, Call::Pwrite { .. } | Call::Write { .. }));
     assert_eq!(writes.count(), 0);
 }
+
+#[test]
+fn how_many_calls_there_are_is_known_unless_something_else_ends_them() {
+    let calls = |text: &str| FileWorkload::parse(text).unwrap().calls();
+    assert_eq!(calls("varmail:ops=500"), Some(500));
+    assert_eq!(calls("anything:ops=300"), Some(300));
+    for text in ["varmail:ops=0", "varmail:time=1s", "ycsb-a:ops=10"] {
+        assert_eq!(calls(text), None, "{text}");
+    }
+}
