@@ -12,6 +12,7 @@ pub(crate) use length::data_len;
 
 use crate::entry::Entry;
 use crate::status::Status;
+use fabrics::Property;
 
 /// A command, typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,14 @@ pub(crate) enum Command {
     Fabrics(Fabrics),
     Admin(Admin),
     Io { nsid: u32, io: Io },
+}
+
+impl Command {
+    /// Whether it disables the controller.
+    //= nvme-2.1 3.1.4.5
+    pub(crate) fn is_reset(&self) -> bool {
+        matches!(self, Self::Fabrics(Fabrics::PropertySet(Property::Configuration, value)) if value & 1 == 0)
+    }
 }
 
 /// The queue that a command comes by.

@@ -13,6 +13,7 @@ mod identify;
 mod io;
 mod logs;
 mod placement;
+mod running;
 mod zones;
 
 use crate::auth::{Gate, Outcome};
@@ -28,6 +29,7 @@ use events::Events;
 use features::Features;
 pub(crate) use identify::INLINE_BYTES;
 use logs::Errors;
+use running::Running;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -104,6 +106,7 @@ pub(crate) struct Controller {
     keep_alive_ms: Cell<u32>,
     events: RefCell<Events>,
     errors: RefCell<Errors>,
+    running: Running,
 }
 
 /// What a command is carried out in.
@@ -130,6 +133,7 @@ impl Controller {
             keep_alive_ms: Cell::new(0),
             events: RefCell::default(),
             errors: RefCell::default(),
+            running: Running::default(),
         }
     }
 
@@ -157,7 +161,8 @@ impl Controller {
             Property::Version => VERSION.into(),
             Property::Configuration => self.configuration.get().into(),
             Property::State => match self.life.get() {
-                Life::Disabled => 0,
+                // It is still at work for what came before.
+                Life::Disabled => self.running.is_awaited().into(),
                 Life::Ready => 1,
                 // Processing of the shutdown is complete.
                 Life::ShutDown => 1 | 0b10 << 2,
@@ -210,7 +215,15 @@ impl<B: Backend> Scope<B> {
                 // It is answered when there is an event.
                 return self.controller.events.borrow_mut().wait(token);
             }
-            Ok(command) => self.dispatch(command, data, room).await,
+            Ok(command) => {
+                let running = &self.controller.running;
+                let resets = command.is_reset();
+                let _turn = matches!(command, Command::Io { .. }).then(|| running.begin());
+                match self.dispatch(command, data, room).await {
+                    Ok(_) if resets => return running.when_none(token),
+                    ended => ended,
+                }
+            }
             Err(status) => Err(status),
         };
         if let Err(status) = ended {

@@ -283,7 +283,6 @@ impl Connection {
             // The header that was wrong follows; it has no digest.
             let len = end.len() + head.len();
             pdu::LEN.put(&mut end, len as u32);
-            pdu::DATA_AT.put(&mut end, 24);
             end.extend_from_slice(head);
             self.output.push(end);
         }

@@ -4,10 +4,15 @@ use crate::host::{Host, NQN, Reply, Sqe};
 use crate::memory::{Alive, Memory};
 use crate::wire::{Wire, dial};
 use engine::Pace;
+use nvme::Subsystem;
 use nvme::tcp::Target;
 use sim::Kernel;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use units::Ns;
 
 pub(crate) struct Served {
     pub(crate) drives: Alive,
@@ -100,6 +105,38 @@ fn a_connection_that_breaks_takes_its_controller_along() {
     drop(admin);
     assert_eq!(io.unit(), None, "the other queue is told");
     await_links(&served, 0);
+}
+
+//= nvme-2.1 3.7.2
+#[test]
+fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
+    let served = serve_drives(Pace::Wall, |kernel| {
+        vec![Memory::new(1 << 20).slow(kernel.sim(), Ns::ms(60))]
+    });
+    let writing = |subsystem: Rc<Subsystem<Memory>>| async move {
+        Arc::clone(&subsystem.namespaces()[0].backend().writing)
+    };
+    let writing = served.drives.handle.ask(writing).expect("it runs");
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    for _ in 0..2 {
+        let mut io = queue(served.address, controller, 1);
+        for block in 0..5 {
+            io.post(Sqe::new(1).blocks(block, 1), &[7; 4096], 0);
+        }
+        while writing.load(Ordering::SeqCst) < 5 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let reset = admin.post(Sqe::property_set(0x14, 0), &[], 0);
+        let state = admin.call(Sqe::property_get(0x1c, false), &[], 0);
+        assert_eq!(state.result, 1, "writes are under way");
+        assert_eq!(admin.reap(reset, &[]).status, 0);
+        assert_eq!(writing.load(Ordering::SeqCst), 0);
+        let state = admin.call(Sqe::property_get(0x1c, false), &[], 0);
+        assert_eq!(state.result, 0);
+        let enabled = admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
+        assert_eq!(enabled.status, 0);
+    }
 }
 
 #[test]
