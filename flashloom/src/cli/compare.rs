@@ -2,14 +2,15 @@
 
 use super::designs;
 use super::designs_page;
-use super::experiment::{Choices, Experiment, Source, command};
+use super::experiment::{Choices, Experiment, Source, command, is_plan};
 use super::failure::Failure;
-use super::output::{Shown, note};
+use super::outcomes::Outcomes;
+use super::output::{self, Shown, note};
 use super::rank::Ranked;
-use super::{Answer, file};
 use clap::Args;
 use machine::Asked;
 use report::page;
+use report::ranking::LeftOut;
 use report::record::{COMPARE_SCHEMA, Comparison};
 use report::table;
 use skybyte::Design;
@@ -17,6 +18,7 @@ use ssd::Precondition;
 use stack::{Plan, Sampling, StackError, StackName};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::str::FromStr;
 use workload::shipped;
 
@@ -65,7 +67,7 @@ pub(crate) struct Compare {
     #[command(flatten)]
     choices: Choices,
     /// Runs at a time [default: one a core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
     /// Where the page goes [default: report.html]
     #[arg(long, value_name = "FILE", conflicts_with = "all")]
@@ -122,7 +124,7 @@ impl Compare {
         self.named.as_deref().unwrap_or(&self.workload)
     }
 
-    pub(crate) fn run(&self) -> Answer {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(designs) = self.designs()? {
             return self.run_designs(&designs);
         }
@@ -134,23 +136,47 @@ impl Compare {
             return self.rank();
         }
         let experiment = self.experiment()?;
-        if let Some(path) = &self.report {
-            file::check_place(path)?;
-        }
+        self.check_page()?;
+        self.choices
+            .check_rules(experiment.plans.iter().map(|plan| &plan.stack))?;
         let database = self.choices.keeping.database()?;
-        let runs = experiment.sweep(super::jobs(self.jobs))?;
-        self.choices.keep(database.as_deref(), &runs, &experiment)?;
+        let title = |plan: &Plan| experiment.title(plan);
+        let outcomes = Outcomes::of(&experiment, super::jobs(self.jobs), 1, title);
+        outcomes.check()?;
+        let lasting = self.choices.keep(database.as_deref(), outcomes.each());
+        let Outcomes { runs, left_out, .. } = outcomes;
         let comparison = Comparison {
             schema: COMPARE_SCHEMA.to_owned(),
             workload: self.workload().to_owned(),
             seed: experiment.plans.first().map_or(1, |plan| plan.seed),
             runs,
         };
-        self.write_page(&page::comparison(&comparison, &command()))?;
+        let page = self.write_page(&page::comparison(&comparison, &command()));
+        let printed = output::emit(&self.answer(&comparison, &left_out));
+        let are_kept = lasting.tell();
+        page?;
+        Ok(output::status(printed, are_kept && left_out.is_empty()))
+    }
+
+    /// The document or the table. What is left out has no place in the document.
+    fn answer(&self, comparison: &Comparison, left_out: &[LeftOut]) -> String {
         if self.shown.json {
-            return Ok(report::to_json(&comparison) + "\n");
+            for LeftOut { stack, reason } in left_out {
+                note(&format!("flashloom: left out: {stack}: {reason}"));
+            }
+            return report::to_json(comparison) + "\n";
         }
-        Ok(table::comparison(&comparison, Shown::style()) + "\n")
+        let style = Shown::style();
+        let compared = table::comparison(comparison, style) + "\n";
+        match left_out.is_empty() {
+            true => compared,
+            false => compared + &table::left_out(left_out, style) + "\n",
+        }
+    }
+
+    fn check_page(&self) -> Result<(), Failure> {
+        self.choices
+            .check_page(self.report.as_deref(), self.workload())
     }
 
     /// The designs of memory that are meant, unless it is drives that are.
@@ -185,7 +211,7 @@ impl Compare {
         }
     }
 
-    fn run_designs(&self, designs: &[&str]) -> Answer {
+    fn run_designs(&self, designs: &[&str]) -> Result<ExitCode, Failure> {
         let drives_alone = [
             ("--all", self.ranked.all),
             ("--preconditions", self.preconditions.is_some()),
@@ -198,9 +224,7 @@ impl Compare {
                  --label and --db"
             )));
         }
-        if let Some(path) = &self.report {
-            file::check_place(path)?;
-        }
+        self.check_page()?;
         let asked = Asked {
             designs,
             workload: self.workload(),
@@ -208,13 +232,17 @@ impl Compare {
             changes: self.choices.changes(),
             seed: self.choices.seed(),
         };
-        let runs = designs::run(asked, super::jobs(self.jobs), &self.choices.keeping)?;
+        let jobs = super::jobs(self.jobs);
+        let (runs, lasting) = designs::run(asked, jobs, &self.choices.keeping)?;
         let json = designs::document(&runs)?;
-        self.write_page(&designs_page::page(&runs, &json, &command())?)?;
-        designs::answer(&runs, self.shown)
+        let page = self.write_page(&designs_page::page(&runs, &json, &command())?);
+        let printed = output::emit(&designs::answer(&runs, self.shown)?);
+        let are_kept = lasting.tell();
+        page?;
+        Ok(output::status(printed, are_kept))
     }
 
-    fn rank(&self) -> Answer {
+    fn rank(&self) -> Result<ExitCode, Failure> {
         let told = self.workload();
         if is_plan(told) {
             let reason = "a plan says itself what is run; --all does not go with one";
@@ -288,9 +316,4 @@ impl Compare {
 pub(crate) fn usual_past(stack: &StackName) -> Precondition {
     let pasts = stack::usual_pasts(std::slice::from_ref(stack));
     pasts.first().copied().unwrap_or_default()
-}
-
-fn is_plan(workload: &str) -> bool {
-    let path = Path::new(workload);
-    path.extension().is_some_and(|e| e == "toml")
 }

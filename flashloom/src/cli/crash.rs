@@ -1,6 +1,6 @@
 //! `crash`: the power cut at every event, and what recovers from it.
 
-use super::experiment::of_options;
+use super::experiment::{asked, of_options};
 use super::failure::Failure;
 use super::output::{self, Shown};
 use super::progress::Meter;
@@ -11,11 +11,12 @@ use report::Style;
 use report::table::facts;
 use serde::Serialize;
 use ssd::Precondition;
-use stack::crash::{Cuts, explore};
+use stack::crash::{Cuts, explore_while};
 use stack::hosts::Behaviour;
 use stack::knobs;
 use stack::{Ending, Plan, StackName};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use units::{Bytes, MIB};
 use vfs::CacheConfig;
@@ -88,8 +89,9 @@ fn points(text: &str) -> Result<Points, String> {
     if text == "all" {
         return Ok(Points::All);
     }
-    let wrong = || format!("expected all or a number of points, got {text:?}");
-    text.parse().map(Points::Some).map_err(|_| wrong())
+    let number = text.parse().ok().filter(|&number| number > 0);
+    let wrong = || format!("expected all or a number of points from 1, found {text:?}");
+    number.map(Points::Some).ok_or_else(wrong)
 }
 
 /// The document of `crash`.
@@ -121,10 +123,19 @@ pub(crate) struct Failed {
 
 impl Crash {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let meter = Meter::new(self.seeds as usize, None);
-        let explored = self.explore(&mut |index, p| meter.advance(index, p.points));
+        let meter = Meter::new(self.seeds as usize, None, "power cuts");
+        let explored = self.explore(&mut |index, p| {
+            meter.advance(index, p.points);
+            ControlFlow::Continue(())
+        });
         meter.finish();
         let (all, failures) = explored?;
+        if let Some(cut) = self.at.filter(|cut| cut.event > all.events) {
+            let reason = format!("expected an event up to {}", all.events);
+            return Err(Failure::new(format!(
+                "--at {cut}: {reason}, the last of the run"
+            )));
+        }
         let found = self.found(&all, failures);
         let text = |style| found.told(style);
         let answer = self.shown.answer("flashloom.crash/1", &found, text)?;
@@ -136,16 +147,17 @@ impl Crash {
         })
     }
 
-    /// What came of all seeds; `tell` hears which one has come how far.
+    /// What came of all seeds; `tell` hears which one has come how far, and says whether that
+    /// one goes on.
     pub(crate) fn explore(
         &self,
-        tell: &mut dyn FnMut(usize, Progress),
+        tell: &mut dyn FnMut(usize, Progress) -> ControlFlow<()>,
     ) -> Result<(Exploration, Vec<Failed>), Failure> {
-        let asked = Asked::new(&self.workload)?;
+        let asked = asked(&self.workload)?;
         let mut all = Exploration::default();
         let mut failures = Vec::new();
         for (index, seed) in (self.seed..self.seed.saturating_add(self.seeds)).enumerate() {
-            let found = explore(&self.cuts(&asked, seed)?, &mut |p| tell(index, p));
+            let found = explore_while(&self.cuts(&asked, seed)?, &mut |p| tell(index, p));
             let found = found.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
             failures.extend(found.failures.iter().map(|failure| Failed {
                 seed,

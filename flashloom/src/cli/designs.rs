@@ -5,7 +5,7 @@ use super::accesses;
 use super::experiment::fingerprint;
 use super::failure::Failure;
 use super::output::Shown;
-use super::past::Keeping;
+use super::past::{Keeping, Lasting};
 use super::progress::Programs;
 use machine::{Asked, AskedError, MemoryRuns, Outcome, Setup, Sweep, Witness, beside};
 use programs::{PRESETS, published};
@@ -50,12 +50,12 @@ fn name(told: &str) -> &str {
 }
 
 /// Runs what is `asked` for on all designs, `threads` at a time, sets them beside each other, and
-/// keeps them.
+/// keeps them if it can.
 pub(super) fn run(
     asked: Asked,
     threads: usize,
     keeping: &Keeping,
-) -> Result<Vec<Outcome>, Failure> {
+) -> Result<(Vec<Outcome>, Lasting), Failure> {
     let database = keeping.database()?;
     let setups = asked.setups().map_err(|error| match error {
         AskedError::Profile { .. } => Failure::new(format!("--profile: {error}")),
@@ -66,8 +66,8 @@ pub(super) fn run(
     beside(&mut runs);
     let hashed = runs.iter().zip(hashes);
     let kept = hashed.map(|(run, hash)| (run, run.seed, hash));
-    keeping.append(database.as_deref(), kept)?;
-    Ok(runs)
+    let lasting = keeping.append(database.as_deref(), kept);
+    Ok((runs, lasting))
 }
 
 /// A hash of all that determines what comes out of `setup`, but for what is in traces.

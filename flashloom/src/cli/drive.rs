@@ -8,6 +8,7 @@ use super::fdp;
 use super::file;
 use super::live::{self, Ask};
 use super::output::{OfFile, Shown};
+use super::progress::during;
 use super::told;
 use super::zones;
 use clap::{Args, Subcommand};
@@ -48,14 +49,14 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(&self) -> Answer {
         match self {
-            Self::Create(create) => create.run(),
+            Self::Create(create) => during("making the drive", || create.run()),
             Self::Info(info) => info.run(),
             Self::Smart(health) => health.run(),
             Self::Zones(show) => show.run(),
             Self::Chunks(show) => show.run(),
             Self::Fdp(show) => show.run(),
-            Self::Export(export) => export.run(),
-            Self::Import(import) => import.run(),
+            Self::Export(export) => during("exporting", || export.run()),
+            Self::Import(import) => during("importing", || import.run()),
             Self::Stats(stats) => stats.run(),
             Self::Cut(cut) => cut.run(),
             Self::Fault(fault) => fault.run(),
@@ -399,11 +400,7 @@ impl Export {
         let bench = Bench::open(&self.path)?;
         let port = bench.attach_as_is(&self.path)?;
         let fault = |e| Failure::at(&self.out, e);
-        let whole = |path: &Path| path.canonicalize().ok();
-        if whole(&self.out).is_some_and(|out| whole(&self.path) == Some(out)) {
-            let reason = "expected another file than the drive itself";
-            return Err(Failure::at(&self.out, reason));
-        }
+        file::check_other(&self.out, [self.path.as_path()])?;
         let mut out = file::beside(&self.out)?;
         let data_bytes = export((&bench, &port), &self.path, out.as_file_mut(), &self.out)?;
         out.persist(&self.out).map_err(|e| fault(e.error))?;

@@ -1,22 +1,24 @@
 //! What `run` and `compare` share: what the user chooses of a run, and where
 //! its record goes.
 
+use super::designs;
 use super::failure::Failure;
 use super::file;
 use super::learn;
-use super::past::Keeping;
-use super::progress::Meter;
+use super::past::{Keeping, Lasting};
+use super::progress::{self, Meter};
 use super::watch::Page;
 use clap::Args;
 use parakeet::rules::RuleSet;
 use report::record::Run;
 use ssd::{DriveConfig, DriveMedia, Precondition};
 use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, knobs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use units::{Bytes, Ns};
 use workload::Workload;
+use workload::files::FileWorkload;
 use workload::files::beside::parts;
 use workload::shipped::{Asked, with};
 use workload::trace::Format;
@@ -50,10 +52,42 @@ pub(crate) struct Choices {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Keep series over time: a sample each 100 ms of virtual time, or each TIME
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "100ms")]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "100ms", value_parser = interval)]
     timeline: Option<Ns>,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
+}
+
+/// A time of which a bare number would be taken for nanoseconds, which nobody means.
+fn interval(text: &str) -> Result<Ns, String> {
+    let wrong = || "expected a time with its unit, such as 10ms".to_owned();
+    match text.parse::<u64>() {
+        Ok(_) => Err(wrong()),
+        Err(_) => text.parse().map_err(|_| wrong()),
+    }
+}
+
+/// The workload `told` of drives.
+///
+/// # Errors
+/// If it is something else, or what is shipped cannot be laid into a file.
+pub(super) fn asked(told: &str) -> Result<Asked, Failure> {
+    let name = told.split(':').next().unwrap_or_default();
+    let elsewhere = match Path::new(name) {
+        _ if designs::are_meant_by(told) => Some("is for memory: flashloom memory runs it"),
+        path if is_plan(name) && path.is_file() => Some("is a plan: flashloom compare runs it"),
+        _ => None,
+    };
+    match elsewhere {
+        Some(where_to) => Err(Failure::new(format!("{name} {where_to}"))),
+        None => Ok(Asked::new(told)?),
+    }
+}
+
+/// Whether `workload` is a file with plans.
+pub(super) fn is_plan(workload: &str) -> bool {
+    let path = Path::new(workload);
+    path.extension().is_some_and(|e| e == "toml")
 }
 
 /// A workload, as it was asked for and as the library reads it.
@@ -66,7 +100,7 @@ impl Source {
             Some(format) => with(told, &format!("format={}", format.name())),
             None => told.to_owned(),
         };
-        Ok(Self(Asked::new(&text)?))
+        Ok(Self(asked(&text)?))
     }
 
     /// The stacks that it is compared on where none are named.
@@ -139,6 +173,39 @@ impl Choices {
             .map(|(name, _)| name)
     }
 
+    /// Refuses a page that cannot be written, or that would take the place of what is read.
+    pub(crate) fn check_page(&self, page: Option<&Path>, workload: &str) -> Result<(), Failure> {
+        let Some(page) = page else { return Ok(()) };
+        file::check_place(page)?;
+        // A colon may be part of the path.
+        let before =
+            |at: Option<(&str, &str)>| PathBuf::from(at.map_or(workload, |(path, _)| path));
+        let read = [
+            PathBuf::from(workload),
+            before(workload.split_once(':')),
+            before(workload.rsplit_once(':')),
+            PathBuf::from(self.drive_name()),
+            self.keeping.place(),
+        ];
+        file::check_other(page, read.iter().map(PathBuf::as_path))
+    }
+
+    /// Refuses rules that none of `stacks` goes by.
+    pub(crate) fn check_rules<'a>(
+        &self,
+        stacks: impl IntoIterator<Item = &'a StackName>,
+    ) -> Result<(), Failure> {
+        let mut stacks = stacks.into_iter().peekable();
+        let first = stacks.peek().map_or_else(String::new, ToString::to_string);
+        if self.rules.is_none() || stacks.any(StackName::takes_rules) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "--rules: expected a stack that places files by rules, such as shimmer@zns or \
+             ext4+hints@fdp, found {first}"
+        )))
+    }
+
     /// The drive file that `--drive` names, if it names one.
     pub(crate) fn drive_file(&self) -> Option<&Path> {
         let path = Path::new(self.drive.as_deref()?);
@@ -193,15 +260,13 @@ impl Choices {
         Ok(named.transpose()?.map(Arc::new))
     }
 
-    /// Appends `runs` of `experiment` to the database.
-    pub(crate) fn keep(
+    /// Appends `runs`, each with its plan, to the database.
+    pub(crate) fn keep<'a>(
         &self,
         database: Option<&Path>,
-        runs: &[Run],
-        experiment: &Experiment,
-    ) -> Result<(), Failure> {
-        let plans = experiment.plans.iter();
-        let runs = runs.iter().zip(plans);
+        runs: impl IntoIterator<Item = (&'a Run, &'a Plan)>,
+    ) -> Lasting {
+        let runs = runs.into_iter();
         let runs = runs.map(|(run, plan)| (run, run.seed, digest(plan, &run.workload)));
         self.keeping.append(database, runs)
     }
@@ -216,7 +281,7 @@ impl Experiment {
             let index = match known {
                 Some(index) => index,
                 None => {
-                    sources.push(Source(Asked::new(&plan.workload)?));
+                    sources.push(Source(asked(&plan.workload)?));
                     sources.len() - 1
                 }
             };
@@ -225,13 +290,8 @@ impl Experiment {
         Ok(Self { plans, sources })
     }
 
-    /// Runs all plans, `threads` at a time, with a bar for who looks.
-    pub(crate) fn sweep(&self, threads: usize) -> Result<Vec<Run>, Failure> {
-        let runs: Result<Vec<Run>, String> = self.attempt(threads).into_iter().collect();
-        runs.map_err(Failure::new)
-    }
-
-    /// The same, where one that cannot be run costs no other one.
+    /// Runs all plans, `threads` at a time, with a bar for who looks. One that cannot be run
+    /// costs no other one.
     pub(crate) fn attempt(&self, threads: usize) -> Vec<Result<Run, String>> {
         let (meter, start) = (self.meter(), Instant::now());
         let clock = || start.elapsed().as_secs_f64();
@@ -286,6 +346,15 @@ impl Experiment {
         self.named(&format!("{} {}", plan.stack, plan.workload))
     }
 
+    /// The stack of `plan` with its past and what else sets it apart from others.
+    pub(crate) fn title(&self, plan: &Plan) -> String {
+        let (stack, past) = (&plan.stack, plan.precondition.name());
+        match self.named(&plan.label).as_str() {
+            "" => format!("{stack} ({past})"),
+            label => format!("{stack} ({past}, {label})"),
+        }
+    }
+
     /// All that determines the run of `plan`, as text.
     pub(crate) fn told(&self, plan: &Plan) -> String {
         self.named(&format!("{plan:?}"))
@@ -314,8 +383,8 @@ impl Experiment {
     }
 
     fn meter(&self) -> Meter {
-        let requests = Meter::is_seen().then(|| self.requests()).flatten();
-        Meter::new(self.plans.len(), requests)
+        let requests = progress::is_seen().then(|| self.requests()).flatten();
+        Meter::new(self.plans.len(), requests, "requests")
     }
 
     /// How many requests all plans make, unless that takes long to find out or
@@ -337,6 +406,9 @@ impl Experiment {
 }
 
 fn count(plan: &Plan, start: Instant) -> Option<u64> {
+    if plan.stack.host != "raw" {
+        return FileWorkload::parse(&plan.workload).ok()?.calls();
+    }
     let workload = Workload::parse(&plan.workload).ok()?;
     let stream = workload
         .open(plan.drive.capacity, sim::Seed(plan.seed))

@@ -20,6 +20,21 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     beside(path).map(drop)
 }
 
+/// Refuses to write to `out` if that is one of the files `read`, which would be lost.
+pub(crate) fn check_other<'a>(
+    out: &Path,
+    read: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let Ok(whole) = out.canonicalize() else {
+        return Ok(());
+    };
+    let same = |path: &Path| path.canonicalize().is_ok_and(|path| path == whole);
+    match read.into_iter().any(same) {
+        true => Err(Failure::at(out, "expected another file than what is read")),
+        false => Ok(()),
+    }
+}
+
 /// Whether the file at `path` says that it holds a drive.
 pub(crate) fn is_drive(path: &Path) -> bool {
     let mut magic = [0; ssd::image::MAGIC.len()];

@@ -50,6 +50,10 @@ impl Inspect {
             let reason = format!("what {} has written cannot be printed", self.kind.name());
             return Err(Failure::new(reason));
         }
+        if let (What::Superblock | What::Groups, Some(number)) = (self.what, self.inode) {
+            let reason = format!("expected no number after what is one of a drive, found {number}");
+            return Err(Failure::new(reason));
+        }
         let bench = Bench::open(&self.path)?;
         let port = attach(&bench, &self.path, self.kind)?;
         let sim = bench.kernel.sim();

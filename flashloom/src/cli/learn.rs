@@ -2,7 +2,7 @@
 
 use super::Answer;
 use super::failure::Failure;
-use super::file::beside;
+use super::file::{beside, check_other};
 use super::output::Shown;
 use clap::Args;
 use parakeet::event::Event;
@@ -153,6 +153,9 @@ impl Learn {
     pub(crate) fn run(&self) -> Answer {
         let against = self.against.iter().map(|name| rules(name));
         let against: Vec<RuleSet> = against.collect::<Result<_, _>>()?;
+        let read = [Some(self.trace.as_path()), self.on.as_deref()];
+        let read = read.into_iter().flatten();
+        check_other(&self.out, read.chain(self.against.iter().map(Path::new)))?;
         let recording = load(&self.trace)?;
         let events = placed(&recording);
         let options = Options {
@@ -230,13 +233,24 @@ fn load(path: &Path) -> Result<LoadedFiles, Failure> {
     Ok(FileTrace::open(&asked.text)?.load()?)
 }
 
+fn unready() -> String {
+    let names: Vec<&str> = sets::ALL.iter().map(|(name, _)| *name).collect();
+    format!(
+        "expected a file, or rules that come along: {}",
+        names.join(", ")
+    )
+}
+
 /// The rules of a set that comes along, or in a file.
 pub(crate) fn rules(name: &str) -> Result<RuleSet, Failure> {
     let path = Path::new(name);
     let ready = sets::text(name).filter(|_| !path.is_file());
     let text = match ready {
         Some(text) => text.to_owned(),
-        None => std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))?,
+        None => std::fs::read_to_string(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Failure::at(path, unready()),
+            _ => Failure::at(path, e),
+        })?,
     };
     Ok(RuleSet::read(name, &text)?)
 }

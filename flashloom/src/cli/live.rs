@@ -21,6 +21,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use units::Bytes;
 
 /// How long one who asks may take to say what.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -333,9 +334,17 @@ fn carry_out(
         Ask::FailReads(every) => Injected::ReadsFail(every),
         Ask::FlipReads(every) => Injected::ReadsFlip(every),
     };
-    let injected = powered.ask(move |device| device.inject(fault))?;
-    let injected = injected.then_some(()).ok_or("there are too many faults");
-    document(injected.map_err(str::to_owned))
+    let injected = powered.ask(move |device| match &fault {
+        Injected::Unreadable(range) | Injected::Unwritable(range)
+            if range.end > device.capacity() =>
+        {
+            let end = Bytes(device.capacity());
+            Err(format!("expected bytes of the drive, which ends at {end}"))
+        }
+        _ if device.inject(fault.clone()) => Ok(()),
+        _ => Err("there are too many faults".to_owned()),
+    })?;
+    document(injected)
 }
 
 fn document<T: Serialize>(found: Result<T, String>) -> Result<serde_json::Value, String> {

@@ -1,15 +1,20 @@
 //! `memory`: a program on a memory system with a CXL-SSD.
 
-use super::Answer;
 use super::designs::{self, percent, told};
-use super::output::Shown;
+use super::designs_page;
+use super::experiment::command;
+use super::failure::Failure;
+use super::file;
+use super::output::{self, Shown, note};
 use super::past::Keeping;
 use clap::Args;
 use machine::{Asked, Outcome};
 use report::Style;
-use report::human::NOTHING;
+use report::human::{self, NOTHING};
 use report::table::facts;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Run a program on a memory system with a CXL-SSD
 ///
@@ -50,8 +55,11 @@ pub(crate) struct Memory {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Runs at a time [default: one a core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
+    /// Write a page about the runs
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     keeping: Keeping,
     #[command(flatten)]
@@ -59,7 +67,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn run(&self) -> Answer {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let named = self.designs.iter().map(String::as_str);
         let designs: Vec<&str> = match self.all {
             true => designs::all(),
@@ -72,12 +80,29 @@ impl Memory {
             changes: &self.changes,
             seed: self.seed,
         };
-        let runs = designs::run(asked, super::jobs(self.jobs), &self.keeping)?;
-        match runs.as_slice() {
-            [run] if self.shown.json => Ok(serde_json::to_string_pretty(run)? + "\n"),
-            [run] => Ok(page(run, Shown::style())),
-            runs => designs::answer(runs, self.shown),
+        if let Some(path) = &self.report {
+            file::check_place(path)?;
         }
+        let (runs, lasting) = designs::run(asked, super::jobs(self.jobs), &self.keeping)?;
+        let written = self.write_page(&runs);
+        let printed = output::emit(&match runs.as_slice() {
+            [run] if self.shown.json => serde_json::to_string_pretty(run)? + "\n",
+            [run] => page(run, Shown::style()),
+            runs => designs::answer(runs, self.shown)?,
+        });
+        let are_kept = lasting.tell();
+        written?;
+        Ok(output::status(printed, are_kept))
+    }
+
+    fn write_page(&self, runs: &[Outcome]) -> Result<(), Failure> {
+        let Some(path) = &self.report else {
+            return Ok(());
+        };
+        let page = designs_page::page(runs, &designs::document(runs)?, &command())?;
+        report::file::write(path, &page)?;
+        note(&format!("flashloom: the page is in {}", path.display()));
+        Ok(())
     }
 }
 
@@ -94,15 +119,28 @@ fn latency(run: &Outcome) -> String {
     )
 }
 
+fn count(count: u64) -> String {
+    human::count(count as f64)
+}
+
 fn page(run: &Outcome, style: Style) -> String {
-    let (time, switches) = (&run.core_time, &run.switches);
-    let part = |part: &machine::Part| format!("{} of {:.1} ns", part.count, part.mean_ns);
-    let rows = vec![
+    let rows = speed(run).into_iter().chain(work(run));
+    facts(rows, style) + &told(run)
+}
+
+type Row = (&'static str, String);
+
+/// How fast it was, and where its time went.
+fn speed(run: &Outcome) -> Vec<Row> {
+    let time = &run.core_time;
+    let part = |part: &machine::Part| format!("{} of {:.1} ns", count(part.count), part.mean_ns);
+    let vain = part(&run.amat.in_vain);
+    vec![
         ("design", format!("{}, {} threads", run.design, run.threads)),
         ("time", units::Ns(run.time_ns).to_string()),
         (
             "instructions",
-            format!("{}, {:.3} a cycle", run.instructions, run.ipc),
+            format!("{}, {:.3} a cycle", count(run.instructions), run.ipc),
         ),
         ("memory-bound", percent(run.memory_bound)),
         ("waiting for flash", percent(time.flash)),
@@ -118,30 +156,24 @@ fn page(run: &Outcome, style: Style) -> String {
         ("flash", part(&run.amat.flash)),
         (
             "asked in vain",
-            format!(
-                "{}, AMAT with these {:.1} ns",
-                part(&run.amat.in_vain),
-                run.amat.with_vain_ns
-            ),
+            format!("{vain}, AMAT with these {:.1} ns", run.amat.with_vain_ns),
         ),
+    ]
+}
+
+/// What the drive and the host did for it, and what it costs.
+fn work(run: &Outcome) -> Vec<Row> {
+    let (flash, switches, moves) = (&run.flash, &run.switches, &run.moves);
+    let (read, programmed) = (count(flash.read_pages), count(flash.program_pages));
+    let (all, hints) = (count(switches.all), count(switches.long_delays));
+    let (up, back) = (count(moves.promotions), count(moves.demotions));
+    vec![
         (
             "flash pages",
-            format!(
-                "{} read, {} programmed",
-                run.flash.read_pages, run.flash.program_pages
-            ),
+            format!("{read} read, {programmed} programmed"),
         ),
-        (
-            "switches",
-            format!("{}, {} by hints", switches.all, switches.long_delays),
-        ),
-        (
-            "pages moved",
-            format!(
-                "{} to the host, {} back",
-                run.moves.promotions, run.moves.demotions
-            ),
-        ),
+        ("switches", format!("{all}, {hints} by hints")),
+        ("pages moved", format!("{up} to the host, {back} back")),
         (
             "pages with < 40 % of lines",
             percent(run.lines.share_below_40_percent),
@@ -150,6 +182,5 @@ fn page(run: &Outcome, style: Style) -> String {
             "cost",
             format!("{:.1} times less than DRAM", run.cost.cheaper),
         ),
-    ];
-    facts(rows, style) + &told(run)
+    ]
 }

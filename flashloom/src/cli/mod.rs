@@ -25,6 +25,7 @@ mod manual;
 mod memory;
 mod metrics;
 mod mount;
+mod outcomes;
 mod output;
 mod past;
 mod patience;
@@ -47,9 +48,10 @@ mod watch;
 mod zonefs;
 mod zones;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use output::Shown;
+use progress::during;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
@@ -111,6 +113,8 @@ impl Command {
             Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
             Self::Run(run) => run.run(),
+            Self::Compare(compare) => compare.run(),
+            Self::Memory(memory) => memory.run(),
             _ => self.answer().map(|answer| output::emit(&answer)),
         }
     }
@@ -125,8 +129,9 @@ impl Command {
             | Self::Crash(_)
             | Self::Soak(_)
             | Self::Reproduce(_)
-            | Self::Run(_) => Ok(String::new()),
-            Self::Compare(compare) => compare.run(),
+            | Self::Run(_)
+            | Self::Compare(_)
+            | Self::Memory(_) => Ok(String::new()),
             Self::Play(play) => play.run(),
             Self::Why(why) => why.run(),
             Self::History(history) => history.run(),
@@ -135,18 +140,22 @@ impl Command {
             Self::Drives(drives) => drives.run(),
             Self::Workloads(workloads) => workloads.run(),
             Self::Drive(command) => command.run(),
-            Self::Trace(command) => command.run(),
-            Self::Learn(learn) => learn.run(),
+            Self::Trace(command) => during("reading the trace", || command.run()),
+            Self::Learn(learn) => during("learning", || learn.run()),
             Self::Serve(serve) => serve.run(),
-            Self::Mkfs(mkfs) => mkfs.run(),
+            Self::Mkfs(mkfs) => during("making the file system", || mkfs.run()),
             Self::Mount(mount) => mount.run(),
             Self::Snapshot(snapshot) => snapshot.run(),
             Self::Inspect(inspect) => inspect.run(),
-            Self::Memory(memory) => memory.run(),
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }
     }
+}
+
+/// So many, but not none.
+fn some(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "expected a number from 1")
 }
 
 /// Runs at a time: what was asked for, else one a core.
@@ -160,12 +169,24 @@ pub(crate) fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
         return output::emit(&Cli::command().render_help().to_string());
     }
-    let cli = match Cli::try_parse() {
+    let cli = with_negative_numbers(Cli::command()).try_get_matches();
+    let cli = match cli.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return output::emit(&help(&error)),
         Err(error) => return Failure::usage(&error).report(),
     };
     cli.command.run().unwrap_or_else(|failure| failure.report())
+}
+
+/// Lets `-1` be a value, and a wrong one where that is so: the hint for an unknown option would make
+/// it something else that is asked for.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| match arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// Help as text, in colour where standard output is a terminal.

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::failure::Failure;
+use super::progress;
 use clap::Args;
 use report::Style;
 use serde::Serialize;
@@ -11,6 +12,9 @@ use std::process::ExitCode;
 
 /// Columns of the narrowest and the widest layout.
 const WIDTHS: (usize, usize) = (60, 200);
+
+/// Status where not all that was asked for is there.
+const PARTLY: u8 = 1;
 
 /// How the answer is shown.
 #[derive(Args, Clone, Copy)]
@@ -77,8 +81,18 @@ pub(crate) fn emit(text: &str) -> ExitCode {
     }
 }
 
+/// The status of an answer that was `printed`, and whether all that was asked for is there.
+pub(crate) fn status(printed: ExitCode, is_all: bool) -> ExitCode {
+    match printed == ExitCode::SUCCESS && !is_all {
+        true => ExitCode::from(PARTLY),
+        false => printed,
+    }
+}
+
 /// Says something by the way, on standard error.
 pub(crate) fn note(text: &str) {
-    // A note that nobody can read is not worth failing for.
-    let _ = writeln!(io::stderr(), "{text}");
+    progress::aside(|| {
+        // A note that nobody can read is not worth failing for.
+        let _ = writeln!(io::stderr(), "{text}");
+    });
 }

@@ -15,6 +15,7 @@ use report::{Style, human, table};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,14 +33,17 @@ pub(crate) struct Database {
 impl Database {
     /// Its path.
     pub(crate) fn path(&self) -> PathBuf {
-        let named = || std::env::var_os("FLASHLOOM_DB").filter(|path| !path.is_empty());
-        let told = self.db.clone().or_else(|| named().map(PathBuf::from));
-        told.unwrap_or_else(|| PathBuf::from(HERE))
+        self.named().unwrap_or_else(|| PathBuf::from(HERE))
+    }
+
+    fn named(&self) -> Option<PathBuf> {
+        let told = || std::env::var_os("FLASHLOOM_DB").filter(|path| !path.is_empty());
+        self.db.clone().or_else(|| told().map(PathBuf::from))
     }
 
     /// Whether the user named it, here or in the environment.
     pub(crate) fn is_named(&self) -> bool {
-        self.path() != Path::new(HERE)
+        self.named().is_some()
     }
 
     /// Opens it for reading, which never creates it.
@@ -50,16 +54,28 @@ impl Database {
                           and --db names another database";
             return Err(Failure::at(&path, remedy));
         }
-        Ok(Store::open(&path)?)
+        Ok(Store::existing(&path)?)
     }
 
     /// The run of a stack that `which` names: a number or `latest`.
     fn run(&self, which: &str) -> Result<Stored<Run>, Failure> {
         let store = self.existing()?;
-        match which {
-            "latest" => store.latest()?.ok_or_else(|| self.holds_none()),
-            _ => Ok(store.get(number(which)?)?),
+        let entry = self.entry(which)?;
+        if !is_of_memory(&entry) {
+            return Ok(store.get(entry.id)?);
         }
+        let of_memory = format!("run {} is of a design of memory", entry.id);
+        if which != "latest" {
+            let reason = format!("{of_memory}; why takes runs of stacks");
+            return Err(Failure::new(reason));
+        }
+        let Some(run) = store.latest::<Run>()? else {
+            let reason = format!("expected a run of a stack, found none: the latest {of_memory}");
+            return Err(Failure::at(&self.path(), reason));
+        };
+        let shown = format!("run {}, the latest of a stack, is shown", run.id);
+        note(&format!("flashloom: the latest {of_memory}; {shown}"));
+        Ok(run)
     }
 
     /// The line of the run that `which` names, of whichever kind.
@@ -98,6 +114,11 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
+    /// Where the database is, or would be.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.database.path()
+    }
+
     /// The database, found fit before anything runs and not made before there is
     /// something to keep. None if nobody named it and it cannot be written: a
     /// directory of that kind should not cost a result.
@@ -111,22 +132,21 @@ impl Keeping {
             Ok(()) => Ok(Some(path)),
             Err(failure) if self.database.is_named() => Err(failure),
             Err(failure) => {
-                note(&format!("flashloom: these runs are not kept: {failure}"));
+                note(&not_kept(&failure));
                 Ok(None)
             }
         }
     }
 
-    /// Appends runs, each with its seed and a hash of what determines it, to the database.
+    /// Appends all runs, each with its seed and a hash of what determines it, to the
+    /// database, or none: what has come out is worth more than its place there.
     pub(crate) fn append<'a, R: Kept + 'a>(
         &self,
         database: Option<&Path>,
         runs: impl Iterator<Item = (&'a R, u64, String)>,
-    ) -> Result<(), Failure> {
-        let Some(path) = database else { return Ok(()) };
-        let store = Store::open(path)?;
+    ) -> Lasting {
         let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        for (run, seed, plan_hash) in runs {
+        let with_meta = |(run, seed, plan_hash)| {
             let meta = RunMeta {
                 commit: format!("v{}", env!("CARGO_PKG_VERSION")),
                 plan_hash,
@@ -135,10 +155,37 @@ impl Keeping {
                 command: command(),
                 started_unix_s: started_unix_s.map(|d| d.as_secs().cast_signed()),
             };
-            store.append(run, &meta)?;
+            (run, meta)
+        };
+        let append = |path: &Path| Store::open(path)?.append_all(runs.map(with_meta));
+        let failure = database.and_then(|path| append(path).err());
+        Lasting {
+            failure: failure.map(Failure::from),
+            is_asked_for: self.database.is_named(),
         }
-        Ok(())
     }
+}
+
+/// What has become of runs in the database.
+#[must_use = "a user has to be told of runs that are not kept"]
+pub(crate) struct Lasting {
+    failure: Option<Failure>,
+    is_asked_for: bool,
+}
+
+impl Lasting {
+    /// Says why the runs are not kept, if they are not; whether all is as it was asked for.
+    pub(crate) fn tell(&self) -> bool {
+        let Some(failure) = &self.failure else {
+            return true;
+        };
+        note(&not_kept(failure));
+        !self.is_asked_for
+    }
+}
+
+fn not_kept(failure: &Failure) -> String {
+    format!("flashloom: these runs are not kept: {failure}")
 }
 
 /// Show who caused what a run programmed, and what garbage collection moved
@@ -213,8 +260,8 @@ pub(crate) struct History {
     #[arg(long)]
     label: Option<String>,
     /// At most this many
-    #[arg(long, short = 'n', default_value_t = 30, value_name = "N")]
-    limit: usize,
+    #[arg(long, short = 'n', default_value = "30", value_name = "N", value_parser = super::some)]
+    limit: NonZeroUsize,
     #[command(flatten)]
     database: Database,
     #[command(flatten)]
@@ -260,20 +307,38 @@ impl History {
             label: self.label.clone(),
             plan_hash: None,
         };
-        let entries = self.database.existing()?.list(&filter, self.limit)?;
+        let entries = self.database.existing()?.list(&filter, self.limit.get())?;
         let (memory, drives): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_of_memory);
         let lines = Lines {
             runs: drives.iter().map(line).collect(),
             memory_runs: memory.iter().map(line).collect(),
         };
         let text = |style: Style| match (drives.is_empty(), memory.is_empty()) {
-            (_, true) => table::history(&drives, style),
+            (true, true) => self.none(),
+            (false, true) => table::history(&drives, style),
             (true, false) => table::memory_history(&memory, style),
             (false, false) => {
                 table::history(&drives, style) + "\n" + &table::memory_history(&memory, style)
             }
         };
         self.shown.answer("flashloom.history/1", &lines, text)
+    }
+
+    /// Says that there is no run, or of what there is none.
+    fn none(&self) -> String {
+        let asked = [
+            ("stack", &self.stack),
+            ("workload", &self.workload),
+            ("label", &self.label),
+        ];
+        let asked = asked
+            .iter()
+            .filter_map(|(what, value)| Some(format!("the {what} {:?}", value.as_ref()?)));
+        let asked: Vec<String> = asked.collect();
+        match asked.is_empty() {
+            true => "No runs recorded.\n".to_owned(),
+            false => format!("No run has {}.\n", asked.join(" and ")),
+        }
     }
 }
 
@@ -374,7 +439,7 @@ impl Diff {
         let store = self.database.existing()?;
         let (a, b) = (store.get::<Run>(ids[0])?, store.get::<Run>(ids[1])?);
         let compared = |metric: &'static report::metric::Metric| {
-            let (a, b) = ((metric.get)(&a.run), (metric.get)(&b.run));
+            let (a, b) = (metric.value(&a.run), metric.value(&b.run));
             let (a, b, ratio) = (a.number(), b.number(), b.over(a));
             (metric.path.to_owned(), Compared { a, b, ratio })
         };

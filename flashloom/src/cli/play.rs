@@ -1,6 +1,7 @@
 //! `play`: a workload of files as real system calls.
 
 use super::Answer;
+use super::experiment::asked;
 use super::failure::Failure;
 use super::output::Shown;
 use clap::Args;
@@ -11,7 +12,6 @@ use serde::Serialize;
 use sim::Seed;
 use std::path::PathBuf;
 use workload::files::{FileWorkload, Source};
-use workload::shipped::Asked;
 
 /// Play a workload of files as real system calls in a directory
 ///
@@ -64,7 +64,7 @@ struct Prepared<'a> {
 
 impl Play {
     pub(crate) fn run(&self) -> Answer {
-        let asked = Asked::new(&self.workload)?;
+        let asked = asked(&self.workload)?;
         let workload = FileWorkload::parse(&asked.text);
         let workload = workload.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
         let mut source = workload.open(Seed(self.seed))?;

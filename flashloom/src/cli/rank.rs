@@ -1,16 +1,17 @@
 //! `compare --all`: every stack that can do it, ranked.
 
-use super::Answer;
 use super::compare::usual_past;
 use super::experiment::{Choices, Experiment, Source};
 use super::failure::Failure;
-use super::output::Shown;
+use super::outcomes::Outcomes;
+use super::output::{self, Shown};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use report::ranking::{By, Candidate, LeftOut, Ranking};
+use report::ranking::{By, Candidate, Ranking};
 use report::table;
 use ssd::Precondition;
-use stack::{STACKS, StackName};
+use stack::{Plan, STACKS, StackName};
+use std::process::ExitCode;
 
 /// Seeds where no number of them is given, of a workload that leaves anything to chance.
 const SEEDS: u64 = 3;
@@ -55,7 +56,7 @@ impl Ranked {
         pasts: Option<&[Precondition]>,
         threads: usize,
         shown: &Shown,
-    ) -> Answer {
+    ) -> Result<ExitCode, Failure> {
         let entrants = entrants(source.asks_for_files());
         let usual = if source.is_in_a_file() { 1 } else { SEEDS };
         let seeds = self.seeds.unwrap_or(usual);
@@ -77,26 +78,18 @@ impl Ranked {
             sources: vec![source],
         };
         let database = choices.keeping.database()?;
-        let outcomes = experiment.attempt(threads);
-        let (mut runs, mut left_out) = (Vec::new(), Vec::new());
         let each = usize::try_from(seeds).unwrap_or(usize::MAX);
-        for (entrant, outcomes) in entrants.iter().zip(outcomes.chunks(each)) {
-            let failed = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
-            match failed {
-                Some(reason) => left_out.push(LeftOut {
-                    stack: entrant.candidate.stack.clone(),
-                    reason: reason.clone(),
-                }),
-                None => runs.extend(outcomes.iter().flatten().cloned()),
-            }
-        }
-        choices.keep(database.as_deref(), &runs, &experiment)?;
+        let name = |plan: &Plan| plan.stack.to_string();
+        let outcomes = Outcomes::of(&experiment, threads, each, name);
+        let lasting = choices.keep(database.as_deref(), outcomes.each());
+        let Outcomes { runs, left_out, .. } = outcomes;
         let candidates: Vec<Candidate> = entrants.into_iter().map(|e| e.candidate).collect();
         let ranking = Ranking::new(told, self.by(), &candidates, &runs, left_out);
-        Ok(match shown.json {
+        let printed = output::emit(&match shown.json {
             true => report::to_json(&ranking) + "\n",
             false => table::ranking(&ranking, Shown::style()),
-        })
+        });
+        Ok(output::status(printed, lasting.tell()))
     }
 }
 

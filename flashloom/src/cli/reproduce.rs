@@ -45,7 +45,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Runs at a time [default: one a core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
     /// Folder of the report and of the runs, which are not made again [default:
     /// reproduction for all papers, none for one]

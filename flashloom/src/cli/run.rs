@@ -57,9 +57,9 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let source = Source::new(self.workload(), &self.choices)?;
-        if let Some(path) = &self.report {
-            file::check_place(path)?;
-        }
+        self.choices
+            .check_page(self.report.as_deref(), self.workload())?;
+        self.choices.check_rules([&self.stack])?;
         let database = self.choices.keeping.database()?;
         let page = |at| Page::open(at, &self.stack, self.workload());
         let mut page = self.ui.map(page).transpose()?;
@@ -73,15 +73,23 @@ impl Run {
             }
             None => self.on_new(source, page.as_mut())?,
         };
-        self.choices
-            .keep(database.as_deref(), std::slice::from_ref(&run), &experiment)?;
-        if let Some(path) = &self.report {
-            report::file::write(path, &page::run(&run, &command()))?;
-            note(&format!("flashloom: the page is in {}", path.display()));
-        }
+        let plan = &experiment.plans[0];
+        let lasting = self.choices.keep(database.as_deref(), [(&run, plan)]);
+        let written = self.write_page(&run);
         let printed = output::emit(&self.answer(&run));
+        let is_kept = lasting.tell();
+        written?;
         page.map_or(Ok(()), |page| page.stay(page::run(&run, &command())))?;
-        Ok(printed)
+        Ok(output::status(printed, is_kept))
+    }
+
+    fn write_page(&self, run: &Record) -> Result<(), Failure> {
+        let Some(path) = &self.report else {
+            return Ok(());
+        };
+        report::file::write(path, &page::run(run, &command()))?;
+        note(&format!("flashloom: the page is in {}", path.display()));
+        Ok(())
     }
 
     fn workload(&self) -> &str {

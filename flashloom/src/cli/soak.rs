@@ -1,7 +1,9 @@
 //! `soak`: power cuts of random stacks, until told to stop.
 //!
 //! Invariant: what is tried is a function of the seed and of the number of the case; how
-//! many threads try them changes nothing but the time.
+//! many threads try them changes nothing but the time. Told to stop, it keeps the cuts of the
+//! cases that are under way, and what they have found; those cases are tried again from the
+//! number on that it names.
 
 use super::crash::{Crash, Failed};
 use super::failure::Failure;
@@ -19,11 +21,12 @@ use stack::pool;
 use stack::soak::{Case, shrink};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Cases between two looks at whether to stop.
+/// Cases between two looks at whether there were enough cuts.
 const BATCH: u64 = 16;
 
 /// Cut the power of random stacks under random workloads, until told to stop
@@ -67,8 +70,30 @@ struct Line {
 /// What became of a case.
 enum Tried {
     Explored(Exploration, Vec<Failed>),
+    /// It is not done, and may not have begun.
+    Stopped(Exploration, Vec<Failed>),
     /// It cannot be run, with the reason.
     Refused(String),
+}
+
+/// Who looks at the cases, and may stop them.
+struct Watch<'a> {
+    bar: Cases,
+    stop: &'a AtomicBool,
+}
+
+impl Watch<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, tried: &Tried) {
+        match tried {
+            Tried::Explored(_, failures) => self.bar.tried(!failures.is_empty()),
+            Tried::Refused(_) => self.bar.tried(false),
+            Tried::Stopped(..) => {}
+        }
+    }
 }
 
 /// The document of `soak`.
@@ -76,7 +101,7 @@ enum Tried {
 struct Covered {
     seed: u64,
     from: u64,
-    /// The number of the next case.
+    /// The number of the first case that is not done.
     next: u64,
     cases: u64,
     points: u64,
@@ -113,11 +138,11 @@ impl Soak {
         let told = Arc::clone(&stop);
         let signals = Signals::hold().map_err(|e| Failure::new(format!("signals: {e}")))?;
         let heard = signals.watch(move |_| {
-            // The second one does not wait for the batch.
+            // The second one does not wait for the cuts under way.
             if told.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
-            note("flashloom: stops when the cases under way are done");
+            note("flashloom: stops after the cuts under way");
             true
         });
         heard.map_err(|e| Failure::new(format!("signals: {e}")))?;
@@ -139,33 +164,55 @@ impl Soak {
             next: self.from,
             ..Covered::default()
         };
-        let bar = Cases::new(self.cuts);
+        let bar = Cases::new(self.cuts.map(|cuts| self.whole_batches(cuts)));
+        let watch = Watch { bar, stop };
         let is_enough = |covered: &Covered| self.cuts.is_some_and(|cuts| covered.points >= cuts);
-        while !stop.load(Ordering::Relaxed) && !is_enough(&covered) {
+        while !watch.is_over() && !is_enough(&covered) {
             let first = covered.next;
             let case = |index: usize| Case::draw(Seed(self.seed).child(first + index as u64));
-            let work = |index: usize| self.attempt(&case(index));
+            let work = |index: usize| {
+                let tried = self.attempt(&case(index), &watch, &|| watch.bar.cut());
+                watch.tell(&tried);
+                tried
+            };
             let batch = pool::each(BATCH as usize, super::jobs(self.jobs), &work);
             for (index, tried) in batch.into_iter().enumerate() {
-                self.take(&mut covered, &case(index), tried);
+                let number = first + index as u64;
+                self.take(&mut covered, (number, &case(index)), tried, &watch);
             }
-            bar.tell(covered.points, covered.cases, covered.failures.len());
         }
-        bar.finish();
+        watch.bar.finish();
         covered
     }
 
+    /// About how many cuts there are if so many are asked for, which is only looked at between
+    /// batches.
+    fn whole_batches(&self, cuts: u64) -> u64 {
+        let batch = BATCH.saturating_mul(self.points).max(1);
+        cuts.div_ceil(batch).saturating_mul(batch)
+    }
+
     /// Counts a case, and makes it small if it failed.
-    fn take(&self, covered: &mut Covered, case: &Case, tried: Tried) {
-        let number = covered.next;
-        covered.next += 1;
-        covered.cases += 1;
+    fn take(
+        &self,
+        covered: &mut Covered,
+        (number, case): (u64, &Case),
+        tried: Tried,
+        watch: &Watch,
+    ) {
+        // After one that is not done there may be some that are.
+        if !matches!(tried, Tried::Stopped(..)) && covered.next == number {
+            covered.next += 1;
+            covered.cases += 1;
+        }
         match tried {
             Tried::Refused(reason) => *covered.refused.entry(reason).or_default() += 1,
-            Tried::Explored(found, failures) => {
+            Tried::Stopped(found, _) if found.points == 0 => {}
+            Tried::Explored(found, failures) | Tried::Stopped(found, failures) => {
                 covered.count(case, &found);
                 if let Some(first) = failures.into_iter().next() {
-                    let failure = self.smallest(number, case, first);
+                    watch.bar.shrinks(number);
+                    let failure = self.smallest(number, case, first, watch);
                     note(&format!("flashloom: case {number}: {}", failure.repeat));
                     covered.failures.push(failure);
                 }
@@ -181,25 +228,42 @@ impl Soak {
         words
     }
 
-    fn attempt(&self, case: &Case) -> Tried {
+    /// What becomes of `case`; `heard` hears of each cut.
+    fn attempt(&self, case: &Case, watch: &Watch, heard: &dyn Fn()) -> Tried {
+        if watch.is_over() {
+            return Tried::Stopped(Exploration::default(), Vec::new());
+        }
         let words = [String::new()].into_iter().chain(self.words(case));
         let line = Line::try_parse_from(words).map_err(|e| Failure::usage(&e));
-        match line.and_then(|line| line.crash.explore(&mut |_, _| ())) {
+        let mut is_stopped = false;
+        let mut tell = |_, _| {
+            heard();
+            is_stopped = watch.is_over();
+            match is_stopped {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let explored = line.and_then(|line| line.crash.explore(&mut tell));
+        match explored {
+            Ok((found, failures)) if is_stopped => Tried::Stopped(found, failures),
             Ok((found, failures)) => Tried::Explored(found, failures),
             Err(failure) => Tried::Refused(failure.to_string()),
         }
     }
 
-    fn smallest(&self, number: u64, case: &Case, first: Failed) -> Shrunk {
+    fn smallest(&self, number: u64, case: &Case, first: Failed, watch: &Watch) -> Shrunk {
         let mut last = first;
-        let mut fails = |smaller: &Case| match self.attempt(smaller) {
-            Tried::Explored(_, failures) => match failures.into_iter().next() {
-                Some(failed) => {
-                    last = failed;
-                    true
+        let mut fails = |smaller: &Case| match self.attempt(smaller, watch, &|| ()) {
+            Tried::Explored(_, failures) | Tried::Stopped(_, failures) => {
+                match failures.into_iter().next() {
+                    Some(failed) => {
+                        last = failed;
+                        true
+                    }
+                    None => false,
                 }
-                None => false,
-            },
+            }
             Tried::Refused(_) => false,
         };
         let small = shrink(case.clone(), &mut fails);
@@ -269,5 +333,64 @@ impl Covered {
             out += &format!("\n{fault}: {what}\n  {smallest}\n  {repeat}\n");
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Told {
+        #[command(flatten)]
+        soak: Soak,
+    }
+
+    fn soak(words: &str) -> Soak {
+        let words = std::iter::once("").chain(words.split_whitespace());
+        Told::parse_from(words).soak
+    }
+
+    #[test]
+    fn it_stops_after_the_cut_under_way_and_keeps_it() {
+        let stop = AtomicBool::new(true);
+        let bar = Cases::new(None);
+        let watch = Watch { bar, stop: &stop };
+        let soak = soak("--points 9");
+        let case = Case::draw(Seed(1).child(0));
+        let is_stopped = |cut: &dyn Fn(), points| {
+            let tried = soak.attempt(&case, &watch, cut);
+            matches!(tried, Tried::Stopped(found, _) if found.points == points)
+        };
+        assert!(is_stopped(&|| (), 0), "it does not begin");
+        stop.store(false, Ordering::Relaxed);
+        assert!(is_stopped(&|| stop.store(true, Ordering::Relaxed), 1));
+
+        let mut covered = Covered::default();
+        let found = Exploration {
+            points: 1,
+            ..Exploration::default()
+        };
+        soak.take(
+            &mut covered,
+            (0, &case),
+            Tried::Stopped(found.clone(), Vec::new()),
+            &watch,
+        );
+        soak.take(
+            &mut covered,
+            (1, &case),
+            Tried::Explored(found, Vec::new()),
+            &watch,
+        );
+        assert_eq!((covered.points, covered.cases, covered.next), (2, 0, 0));
+    }
+
+    #[test]
+    fn cuts_are_made_in_whole_batches() {
+        let whole = |words| soak(words).whole_batches(200);
+        assert_eq!(whole("--points 50"), 800);
+        assert_eq!(whole("--points 5"), 240);
+        assert_eq!(whole("--points 0"), 200);
     }
 }

@@ -5,10 +5,10 @@ use super::failure::Failure;
 use super::live::{self, Ask, Back};
 use super::output::{OfFile, Shown};
 use clap::{ArgGroup, Args};
-use report::Style;
 use report::table::facts;
+use report::{Style, human};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use units::{Bytes, Ns};
 
@@ -48,8 +48,8 @@ impl Cut {
 
 /// Let requests to a drive fail that is served right now
 ///
-/// The faults lie over what the drive holds, which does not change; they hit clients of NBD
-/// and of the drive as a file, and end with --heal, with a power cut and with the server.
+/// The faults lie over what the drive holds, which does not change; they hit all clients,
+/// whichever way they come, and end with --heal, with a power cut and with the server.
 #[derive(Args)]
 #[command(group(ArgGroup::new("fault").required(true)))]
 pub(crate) struct Fault {
@@ -63,10 +63,10 @@ pub(crate) struct Fault {
     #[arg(long, group = "fault", value_name = "OFFSET+LENGTH", value_parser = range)]
     unwritable: Option<(u64, u64)>,
     /// Fail each N-th read
-    #[arg(long, group = "fault", value_name = "N")]
+    #[arg(long, group = "fault", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     fail_reads: Option<u64>,
     /// Turn a bit of what each N-th read gives
-    #[arg(long, group = "fault", value_name = "N")]
+    #[arg(long, group = "fault", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     flip_reads: Option<u64>,
     /// Take all faults away
     #[arg(long, group = "fault")]
@@ -126,26 +126,75 @@ fn text(found: &Value, style: Style) -> String {
     for (name, value) in found.as_object().unwrap_or(&empty) {
         match value {
             Value::Object(group) => {
-                let set = group.iter().filter(|(_, value)| **value != json!(0));
+                let set = group
+                    .iter()
+                    .filter(|(_, value)| value.as_f64() != Some(0.0));
                 lines.extend(set.map(|(part, value)| (format!("{name} {part}"), value)));
             }
             Value::Null => {}
             _ => lines.push((name.clone(), value)),
         }
     }
-    let lines = lines
+    let lines: Vec<(String, String)> = lines
         .iter()
-        .map(|(name, value)| (name.replace('_', " "), value.to_string()));
-    let lines: Vec<(String, String)> = lines.collect();
+        .map(|(name, value)| line(name, value))
+        .collect();
     facts(
         lines.iter().map(|(name, value)| (&name[..], value.clone())),
         style,
     )
 }
 
+/// What a field is called and has, with the unit that the end of its name tells behind the number.
+fn line(name: &str, value: &Value) -> (String, String) {
+    let number = value.as_f64().unwrap_or_default();
+    let units: [(&str, fn(f64) -> String); 2] = [("_bytes", human::bytes), ("_ns", human::time)];
+    let of =
+        |&(end, write): &(&str, fn(f64) -> String)| Some((name.strip_suffix(end)?, write(number)));
+    let (name, shown) = match value {
+        Value::Number(_) => units.iter().find_map(of).unwrap_or_else(|| {
+            let whole = number.fract() == 0.0 && !value.is_f64();
+            (
+                name,
+                if whole {
+                    human::count(number)
+                } else {
+                    human::factor(number)
+                },
+            )
+        }),
+        Value::String(text) => (name, text.clone()),
+        other => (name, other.to_string()),
+    };
+    (name.replace('_', " "), shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_have_the_units_of_their_names() {
+        for (name, value, told) in [
+            ("host_read_bytes", json!(4096), ("host read", "4.00 KiB")),
+            ("stall_ns", json!(1500), ("stall", "1.50 µs")),
+            (
+                "life power_cycles",
+                json!(12_345),
+                ("life power cycles", "12,345"),
+            ),
+            (
+                "shares host",
+                json!(0.998_015_873),
+                ("shares host", "0.998"),
+            ),
+            ("life state", json!("good"), ("life state", "good")),
+        ] {
+            let (name, shown) = line(name, &value);
+            assert_eq!((&name[..], &shown[..]), told);
+        }
+    }
 
     #[test]
     fn ranges_have_a_start_and_a_length() {

@@ -4,7 +4,7 @@ use super::Answer;
 use super::accesses;
 use super::calls;
 use super::failure::Failure;
-use super::file::beside;
+use super::file::{beside, check_other};
 use super::output::{Shown, note};
 use clap::{Args, Subcommand};
 use flate2::write::GzEncoder;
@@ -250,6 +250,10 @@ impl Head {
         if let Some(trace) = self.input.calls()? {
             return calls::head(trace, self.count, self.shown);
         }
+        if self.input.format.is_none() && accesses::told(&self.input.path) {
+            let reason = "it holds memory accesses, which flashloom trace info sums up";
+            return Err(Failure::at(&self.input.path, reason));
+        }
         let mut trace = self.input.open()?;
         let requests: Result<Vec<_>, _> = trace.by_ref().take(self.count).collect();
         let line = |request: &Request| line(request, trace.labels());
@@ -354,6 +358,7 @@ impl To {
 
 impl Convert {
     fn run(&self) -> Answer {
+        check_other(&self.out, [self.input.path.as_path()])?;
         match (self.to, self.input.calls()?) {
             (To::Blocks(format), None) => self.blocks(format),
             (To::Calls(form), Some(trace)) => calls::convert(trace, form, &self.out, self.shown),

@@ -261,6 +261,37 @@ fn a_plan_says_what_varies() {
     }
 }
 
+/// One that cannot is named, and the others are there.
+#[test]
+fn a_stack_that_cannot_run_costs_no_other() {
+    let bench = Bench::new();
+    let line = "compare create:files=60 --size 256MiB --preconditions full";
+    let said = bench.run(&format!("{line} --stacks zonefs@zns,ext4@block"));
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    for told in ["@block", "left out: zonefs@zns (full): "] {
+        assert!(said.out.contains(told), "{told}: {}", said.out);
+    }
+    let page = bench.text("report.html");
+    assert!(page.contains("ext4@block"));
+    let said = bench.run(&format!("{line} --stacks ext4@block,zonefs@zns --json"));
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let told = "left out: zonefs@zns (full): ";
+    assert!(said.err.contains(told), "{}", said.err);
+    let comparison: Comparison = report::parse(&said.out).expect("it is a comparison");
+    assert_eq!(comparison.runs.len(), 1);
+    // What is kept is kept by its own plan, wherever the other one stands.
+    let history = bench.json("history", "flashloom.history/1");
+    let hashes = [0, 1].map(|at: usize| history["runs"][at]["plan_hash"].clone());
+    assert!(
+        hashes[0].is_string() && hashes[0] == hashes[1],
+        "{hashes:?}"
+    );
+    bench.refuses(
+        &format!("{line} --stacks zonefs@zns"),
+        &["zonefs@zns (full): "],
+    );
+}
+
 /// Every stack that can do it is ranked, on the run that it has by itself; one that cannot
 /// says why and costs no other.
 #[test]

@@ -148,7 +148,9 @@ fn the_tables_are_of_the_document() {
     let memory = format!(
         "memory skybyte-full,base-cssd --workload {SMALL} --set precondition=fresh --seed 3"
     );
-    assert_eq!(bench.done(&memory), text);
+    assert_eq!(bench.done(&format!("{memory} --report m.html")), text);
+    let page = String::from_utf8(bench.read("m.html")).expect("a page is text");
+    assert!(page.contains("Where the time of the cores went") && page.contains("skybyte-full"));
     let others = bench.json(
         &format!("compare {SMALL} --stacks skybyte-w,skybyte-c"),
         SCHEMA,

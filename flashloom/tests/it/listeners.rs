@@ -83,6 +83,13 @@ fn a_drive_that_is_served_is_asked_and_told_what_to_do() {
     assert_eq!(number(&why, "/programmed_pages/host"), 1);
     bench.done("drive fault d.flash --flip-reads 1");
     assert_eq!(client.call(READ, 0, 1, b""), [4]);
+    for (fault, told) in [
+        ("--unreadable 16MiB+4KiB", "which ends at 16 MiB"),
+        ("--unwritable 15MiB+2MiB", "which ends at 16 MiB"),
+        ("--fail-reads 0", "--fail-reads"),
+    ] {
+        bench.refuses(&format!("drive fault d.flash {fault}"), &[told]);
+    }
     bench.done("drive fault d.flash --heal");
     assert_eq!(client.call(READ, 0, 1, b""), [5]);
     // The power goes, and comes back for who connects again.

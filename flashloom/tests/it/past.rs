@@ -99,8 +99,79 @@ fn runs_of_memory_are_kept_beside_those_of_stacks() {
     assert!(bench.done("diff 2 4").contains("/time_ns"));
     assert!(bench.done("diff 2 2").contains("All numbers agree"));
     // A cause asks for a run of a stack, and two kinds are not set side by side.
-    assert!(bench.done("why").contains("raw@block"));
-    for line in ["why 2", "diff 1 2"] {
-        assert_eq!(bench.run(line).code, Some(2), "{line}");
+    let why = bench.run("why");
+    assert!(
+        why.code == Some(0) && why.out.contains("raw@block"),
+        "{}",
+        why.err
+    );
+    let older = "the latest run 4 is of a design of memory; run 1, the latest of a stack, is shown";
+    assert_eq!(why.err, format!("flashloom: {older}\n"));
+    bench.refuses(
+        "why 2",
+        &["run 2 is of a design of memory; why takes runs of stacks"],
+    );
+    bench.refuses("diff 1 2", &["expected two runs of stacks, or two"]);
+}
+
+#[test]
+fn why_says_that_there_are_runs_of_memory_alone() {
+    let bench = Bench::new();
+    bench.done("memory base-cssd --workload synthetic:threads=1,footprint=4MiB,section=2000");
+    bench.refuses(
+        "why",
+        &["expected a run of a stack, found none: the latest run 1 is of a design of memory"],
+    );
+}
+
+#[test]
+fn a_history_without_what_is_looked_for_says_so() {
+    let bench = Bench::new();
+    bench.done("run raw@block --workload randread:ops=10 --size 64MiB --label a");
+    let none = |filter: &str| bench.done(&format!("history {filter}"));
+    assert_eq!(
+        none("--label nolabel"),
+        "No run has the label \"nolabel\".\n"
+    );
+    assert_eq!(
+        none("--stack nosuch --label a"),
+        "No run has the stack \"nosuch\" and the label \"a\".\n"
+    );
+    bench.refuses("history -n 0", &["expected a number from 1"]);
+    bench.write("empty.db", "");
+    for line in ["history", "why", "diff 1 2"] {
+        let line = format!("{line} --db empty.db");
+        bench.refuses(
+            &line,
+            &["empty.db: expected a history of runs, found nothing"],
+        );
     }
+}
+
+/// The table of the runs is damaged, which only shows when one is added.
+#[test]
+fn a_result_that_cannot_be_kept_is_shown_all_the_same() {
+    let bench = Bench::new();
+    bench.done("run raw@block --workload randread:ops=10 --size 64MiB");
+    let mut damaged = bench.read("flashloom.db");
+    damaged[4096..].fill(0xa5);
+    bench.write("flashloom.db", &damaged);
+    bench.write("named.db", &damaged);
+    let program = "synthetic:threads=1,footprint=4MiB,section=2000";
+    for line in [
+        "run raw@fdp --workload randread:ops=9 --size 64MiB --json",
+        "compare randread:ops=9 --size 64MiB --stacks raw@fdp,raw@block --json",
+        "compare randread:ops=9 --size 64MiB --seeds 1 --all --json",
+        &format!("memory base-cssd --workload {program} --json"),
+        &format!("compare {program} --stacks base-cssd --json"),
+    ] {
+        for (more, code) in [("", 0), (" --db named.db", 1)] {
+            let said = bench.run(&format!("{line}{more}"));
+            assert_eq!(said.code, Some(code), "{line}: {}", said.err);
+            let told = "these runs are not kept: ";
+            assert!(said.err.contains(told), "{line}: {}", said.err);
+            serde_json::from_str::<serde_json::Value>(&said.out).expect("it is JSON");
+        }
+    }
+    assert!(crate::exists(&bench.path("report.html")));
 }

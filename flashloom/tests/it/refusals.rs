@@ -137,7 +137,10 @@ const LINES: &[(&str, &str)] = &[
         "run raw@block --workload randread:ops=9 --size 18446744073709551616",
         "--size",
     ),
-    ("run raw@block --workload randread:ops=9 --seed -1", "-1"),
+    (
+        "run raw@block --workload randread:ops=9 --seed -1",
+        "invalid value '-1' for '--seed",
+    ),
     (
         "run raw@block --workload randread:ops=9 --precondition old",
         "fresh, full or aged",
@@ -160,6 +163,36 @@ const LINES: &[(&str, &str)] = &[
     ),
     ("compare randread:ops=9 --stacks raw@block,", "HOST@DRIVE"),
     ("compare randread:ops=9 --jobs -1", "-1"),
+    ("compare randread:ops=9 --jobs 0", "a number from 1"),
+    ("compare varmial:ops=9", "; did you mean varmail"),
+    ("compare .", "\".\", which is a directory"),
+    ("compare none/there.csv", "which is not there"),
+    ("run ext4@blok --workload varmail", "; did you mean block"),
+    ("run ext5@block --workload varmail", "; did you mean ext4"),
+    (
+        "run ext4@block --workload bfs",
+        "bfs is for memory: flashloom memory runs it",
+    ),
+    (
+        "crash ext4@block --workload none.flt --points 0",
+        "a number of points from 1",
+    ),
+    (
+        "crash raw@block --workload randwrite:ops=3 --size 64MiB --at 999999999",
+        "--at 999999999: expected an event up to",
+    ),
+    (
+        "run ext4@block --workload varmail:ops=9 --size 64MiB --rules rocksdb",
+        "--rules: expected a stack that places files by rules",
+    ),
+    (
+        "compare varmail:ops=9 --size 64MiB --rules rocksdb --stacks ext4@block,f2fs@block",
+        "--rules: expected a stack that places files by rules",
+    ),
+    (
+        "learn sqlite -o r.toml --against none.toml",
+        "rules that come along: ",
+    ),
     (
         "compare randread:ops=9 --size 64MiB --report none/r.html",
         "none/r.html",
@@ -203,7 +236,8 @@ const PARAMS: &[(&str, &str)] = &[
     ("ops=9,think=-1", "think: expected"),
     ("ops=9000,depth=1,think=900000s", "a year of virtual time"),
     ("ops=9,depth=1,think=18446744073s", "a year of virtual time"),
-    ("ops=9000 --timeline=0", "interval"),
+    ("ops=9000 --timeline=0ms", "interval"),
+    ("ops=9 --timeline=5", "a time with its unit"),
     ("ops=200000 --timeline=1ns", "samples"),
     ("ops=9 --timeline=-1", "--timeline"),
     (
@@ -306,6 +340,63 @@ fn an_output_that_was_there_stays_when_a_run_fails() {
     );
     let line = "run raw@fdp --workload randread:ops=9 --size 64MiB --db foreign.db";
     bench.refuses(line, &["foreign.db"]);
+}
+
+#[test]
+fn what_is_read_is_not_written_over() {
+    let bench = Bench::new();
+    bench.write(
+        "calls.flt",
+        include_bytes!("../../traces/sqlite.flt").to_vec(),
+    );
+    bench.write("blocks.csv", "0,W,0,8,p\n1,R,0,8,p\n");
+    let words = &["expected another file than what is read"];
+    bench.refuses("learn calls.flt -o calls.flt", words);
+    bench.refuses("learn sqlite --on calls.flt -o ./calls.flt", words);
+    bench.refuses("trace convert blocks.csv blocks.csv --to fio", words);
+    let size = "--size 64MiB --report";
+    bench.refuses(
+        &format!("run raw@block --trace blocks.csv {size} blocks.csv"),
+        words,
+    );
+    bench.refuses(
+        &format!("compare blocks.csv:depth=1 {size} blocks.csv"),
+        words,
+    );
+    bench.done("run raw@block --workload randread:ops=9 --size 64MiB --db past.db");
+    let line = format!("run raw@block --workload randread:ops=9 --db past.db {size} past.db");
+    bench.refuses(&line, words);
+}
+
+#[test]
+fn files_in_the_wrong_place_are_sent_to_the_right_one() {
+    let bench = Bench::new();
+    bench.write("plan.toml", "workload = \"randread\"\n");
+    bench.refuses(
+        "run raw@block --workload plan.toml",
+        &["plan.toml is a plan: flashloom compare runs it"],
+    );
+    bench.write(
+        "calls.flt",
+        include_bytes!("../../traces/sqlite.flt").to_vec(),
+    );
+    bench.refuses(
+        "memory base-cssd --workload calls.flt",
+        &["calls.flt: expected a trace of memory accesses"],
+    );
+    let mut cut = bench.read("calls.flt");
+    cut.truncate(cut.len() / 2);
+    bench.write("cut.flt", cut);
+    bench.refuses(
+        "trace info cut.flt",
+        &["cut.flt: ", "the file ends too early"],
+    );
+    bench.done("drive create d.flash --size 64MiB");
+    bench.done("mkfs ext4 d.flash");
+    bench.refuses(
+        "inspect ext4 d.flash groups 5",
+        &["expected no number", "found 5"],
+    );
 }
 
 #[test]

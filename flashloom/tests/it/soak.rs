@@ -1,6 +1,10 @@
 //! Power cuts of random stacks.
 
-use crate::Bench;
+use crate::{Bench, PATIENCE};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// The seed of the last hundred thousand power cuts of the long run.
 const SEED: u64 = 4;
@@ -51,4 +55,29 @@ fn a_case_can_be_repeated_as_a_command() {
     for word in ["power cuts", "recoveries cut", "met ", "0 to 16"] {
         assert!(said.contains(word), "{word} is not in\n{said}");
     }
+}
+
+/// Its first case has thousands of cuts, and more would come.
+#[test]
+fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
+    let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        .args(["soak", "--jobs", "1", "--points", "1000000", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    sleep(Duration::from_secs(1));
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.expect("kill starts").success());
+    let start = Instant::now();
+    let said = child.wait_with_output().expect("it ends");
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let covered: Value = serde_json::from_slice(&said.stdout).expect("a document");
+    assert!(covered["cases"].as_u64() < Some(16), "{covered:#}");
+    assert_eq!(covered["cases"], covered["next"], "{covered:#}");
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(told, "flashloom: stops after the cuts under way\n");
 }

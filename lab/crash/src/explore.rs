@@ -4,6 +4,7 @@ use crate::points::{Cut, Points};
 use sim::{Kernel, Seed};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 
 /// Failures that are kept in full; the rest is counted.
 const KEPT: usize = 100;
@@ -177,6 +178,20 @@ pub fn explore<S: Subject>(
     seed: Seed,
     progress: &mut dyn FnMut(Progress),
 ) -> Exploration {
+    explore_while(subject, points, seed, &mut |heard| {
+        progress(heard);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Cuts the power as [`explore()`] does, for as long as `progress` lets it go on: what comes
+/// out is of the points until then.
+pub fn explore_while<S: Subject>(
+    subject: &S,
+    points: &Points,
+    seed: Seed,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Exploration {
     let mut found = Exploration::default();
     let (events, done) = length(subject);
     found.events = events;
@@ -194,11 +209,14 @@ pub fn explore<S: Subject>(
         while kernel.sim().events() < event && kernel.step() {}
         try_cut(subject, &live, event, points, seed, &mut found);
         found.points += 1;
-        progress(Progress {
+        let heard = progress(Progress {
             points: found.points,
             of: chosen.len() as u64,
             failures: found.lost + found.corrupt,
         });
+        if heard.is_break() {
+            break;
+        }
     }
     found
 }

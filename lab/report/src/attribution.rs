@@ -261,8 +261,15 @@ pub fn relative_to(runs: &[&Run]) -> String {
     }
 }
 
-/// Up to three sentences for the runs of each past: who is fastest, whose tail is
-/// shortest, who spares the NAND; each against the first of them.
+/// Whether `run` did all that it was asked for. One that did less is no better for the
+/// time and the programs that this saved.
+#[must_use]
+pub fn is_whole(run: &Run) -> bool {
+    run.ops > 0 && run.errors.is_empty()
+}
+
+/// Up to three sentences for the runs of each past that did all that was asked: who is
+/// fastest, whose tail is shortest, who spares the NAND; each against the first of them.
 #[must_use]
 pub fn findings(runs: &[Run]) -> Vec<String> {
     let asked = [
@@ -273,8 +280,8 @@ pub fn findings(runs: &[Run]) -> Vec<String> {
     let all: Vec<&Run> = runs.iter().collect();
     let mut found = Vec::new();
     for run in runs {
-        let past = |other: &&&Run| other.precondition == run.precondition;
-        let group: Vec<&Run> = all.iter().filter(past).copied().collect();
+        let alike = |other: &&&Run| other.precondition == run.precondition && is_whole(other);
+        let group: Vec<&Run> = all.iter().filter(alike).copied().collect();
         if group.len() > 1 && std::ptr::eq(group[0], run) {
             let find = |(path, claim)| finding(&group, &all, path, claim);
             found.extend(asked.into_iter().filter_map(find));
@@ -291,7 +298,7 @@ fn is_one(ratio: f64) -> bool {
 /// Which of `runs` does best by the metric at `path`; nothing if they do alike.
 fn finding(runs: &[&Run], all: &[&Run], path: &str, claim: &str) -> Option<String> {
     let metric = crate::metric::all().find(|m| m.path == path)?;
-    let value = |run: &Run| (metric.get)(run);
+    let value = |run: &Run| metric.value(run);
     let sign = if metric.better == Better::More {
         -1.0
     } else {

@@ -126,15 +126,26 @@ pub struct Metric {
     pub place: Place,
     /// One sentence.
     pub help: &'static str,
-    /// Reads it.
+    /// Reads it as the document has it; [`Metric::value`] says what it is worth.
     pub get: fn(&Run) -> Value,
 }
 
 impl Metric {
+    /// The run's value. Where no request was completed there is no latency, for which a
+    /// record has 0.
+    #[must_use]
+    pub fn value(&self, run: &Run) -> Value {
+        let is_latency = self.path.starts_with("/latency_ns/");
+        match is_latency && run.latency_ns.all.count == 0 {
+            true => Value::Absent,
+            false => (self.get)(run),
+        }
+    }
+
     /// The run's value as people read it.
     #[must_use]
     pub fn write(&self, run: &Run) -> String {
-        self.unit.write((self.get)(run))
+        self.unit.write(self.value(run))
     }
 
     /// Whether the same command and seed always give the same value.

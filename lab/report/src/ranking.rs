@@ -1,9 +1,10 @@
 //! Stacks ranked for one workload: the document `flashloom.ranking/1`.
 //!
 //! Invariants: everything is a function of records and of the table of prices; a stack is
-//! set beside the first one for the same seed; nothing is ranked by a number that one of
-//! the two does not have.
+//! set beside the first one that did all that was asked, for the same seed; nothing is ranked
+//! by a number that one of the two does not have, nor for having done less.
 
+use crate::attribution::is_whole;
 use crate::human;
 use crate::record::Run;
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,7 @@ pub struct Ranked {
     pub idea: String,
     /// How its drive was prepared.
     pub precondition: String,
-    /// What it is ranked by.
+    /// What it is ranked by; none if it is not, for which [`Ranked::why`] has the reason.
     pub score: Option<Spread>,
     /// Operations a second, as a factor.
     pub speed: Option<Spread>,
@@ -115,7 +116,7 @@ pub struct Ranked {
     /// Years until the flash is worn out, if programs write all day at the pace that they
     /// have on the first stack.
     pub life_years: Option<Spread>,
-    /// Why it is better or worse, from the counters.
+    /// Why it is better or worse, from the counters; or why it has no score.
     pub why: String,
 }
 
@@ -160,7 +161,7 @@ pub struct Candidate {
 
 impl Ranking {
     /// Ranks `candidates` by the `runs` that they have, one a seed each; those of the first
-    /// one are what the others are set beside.
+    /// one of which no request failed are what the others are set beside.
     #[must_use]
     pub fn new(
         workload: &str,
@@ -175,25 +176,21 @@ impl Ranking {
         }
         let named = candidates.iter().filter(|c| of.contains_key(&*c.stack));
         let named: Vec<&Candidate> = named.collect();
-        let base = named
-            .first()
-            .map_or_else(Vec::new, |c| of[&*c.stack].clone());
+        let is_sound = |c: &&&Candidate| of[&*c.stack].iter().all(|run| is_whole(run));
+        let first = named.iter().find(is_sound).or(named.first());
+        let base = first.map_or_else(Vec::new, |c| of[&*c.stack].clone());
         let ranked = named.iter().map(|c| ranked(c, &of[&*c.stack], &base, by));
         let mut ranked: Vec<Ranked> = ranked.collect();
         // Stable, so that those alike stay in the order of the table.
         ranked.sort_by(better);
         let mut seeds: Vec<u64> = base.iter().map(|run| run.seed).collect();
         seeds.dedup();
-        let advice = advice(
-            &ranked,
-            by,
-            named.first().map_or("", |c| &c.stack),
-            seeds.len(),
-        );
+        let first = first.map_or("", |c| &c.stack);
+        let advice = advice(&ranked, by, first, seeds.len());
         Self {
             schema: RANKING_SCHEMA.to_owned(),
             workload: workload.to_owned(),
-            base: named.first().map_or_else(String::new, |c| c.stack.clone()),
+            base: first.to_owned(),
             by,
             seeds,
             ranked,
@@ -268,9 +265,11 @@ fn speed(run: &Run) -> Option<f64> {
 /// A quantity of a run, if it has it.
 type Quantity = fn(&Run) -> Option<f64>;
 
-/// How many times as good a run is as that of the first stack, if both have the quantity.
+/// How many times as good a run is as that of the first stack, if both have any of the
+/// quantity: to nothing there is no ratio.
 fn gain(quantity: Quantity, less_is_better: bool, run: &Run, base: &Run) -> Option<f64> {
-    let (here, there) = (quantity(run)?, quantity(base)?);
+    let some = |run| quantity(run).filter(|&x| x > 0.0);
+    let (here, there) = (some(run)?, some(base)?);
     Some(match less_is_better {
         true => there / here,
         false => here / there,
@@ -295,9 +294,16 @@ fn score(by: By, run: &Run, base: &Run) -> Option<f64> {
 }
 
 fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked {
+    // What did not do all that was asked with one of the seeds is compared with none.
+    let counted = match runs.iter().all(|run| is_whole(run)) {
+        true => runs,
+        false => &[],
+    };
     let pairs = || {
         let same = |run: &&Run| base.iter().find(|other| other.seed == run.seed).copied();
-        runs.iter().filter_map(move |run| Some((*run, same(run)?)))
+        counted
+            .iter()
+            .filter_map(move |run| Some((*run, same(run)?)))
     };
     let gains = |quantity, less| {
         Spread::of(
@@ -306,18 +312,24 @@ fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked
                 .collect(),
         )
     };
-    let of_own = |quantity: Quantity| Spread::of(runs.iter().filter_map(|r| quantity(r)).collect());
+    let of_own =
+        |quantity: Quantity| Spread::of(counted.iter().filter_map(|r| quantity(r)).collect());
     let first = runs[0];
     let memory = first.host_memory.unwrap_or_default();
+    let score = Spread::of(
+        pairs()
+            .filter_map(|(run, base)| score(by, run, base))
+            .collect(),
+    );
+    let reason = || pairs().next().map(|(run, base)| why(run, base));
     Ranked {
         stack: candidate.stack.clone(),
         idea: candidate.idea.clone(),
         precondition: first.precondition.clone(),
-        score: Spread::of(
-            pairs()
-                .filter_map(|(run, base)| score(by, run, base))
-                .collect(),
-        ),
+        why: score
+            .and_then(|_| reason())
+            .unwrap_or_else(|| unscored(runs, base, by)),
+        score,
         speed: gains(speed, false),
         tail: gains(tail, true),
         wear: gains(programmed_per_byte, true),
@@ -331,10 +343,57 @@ fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked
                 .filter_map(|(run, base)| life_years(run, base))
                 .collect(),
         ),
-        why: pairs()
-            .next()
-            .map_or_else(String::new, |(run, base)| why(run, base)),
     }
+}
+
+/// Why a stack with these `runs` has no score.
+fn unscored(runs: &[&Run], base: &[&Run], by: By) -> String {
+    if let Some(short) = runs.iter().find(|run| !is_whole(run)) {
+        return failed(short);
+    }
+    let lacking = |runs: &[&Run]| runs.iter().find_map(|run| lacks(by, run));
+    match (lacking(runs), lacking(base), base.first()) {
+        (Some(what), ..) => format!("not scored: {what}"),
+        (None, Some(what), Some(base)) => format!("not scored: on {} {what}", base.stack),
+        _ => "not scored: there is no run to set beside it".to_owned(),
+    }
+}
+
+/// What `run` did not do of what it was asked for.
+fn failed(run: &Run) -> String {
+    let requests = match crate::attribution::sum(run.errors.values().copied()) {
+        0 => return "no request was completed".to_owned(),
+        1 => "1 request".to_owned(),
+        more => format!("{} requests", human::count(more as f64)),
+    };
+    let reasons = run
+        .errors
+        .iter()
+        .map(|(reason, count)| match run.errors.len() {
+            1 => human::name(reason, 40),
+            _ => format!(
+                "{} {}",
+                human::count(*count as f64),
+                human::name(reason, 40)
+            ),
+        });
+    let reasons: Vec<String> = reasons.collect();
+    format!("{requests} failed: {}", reasons.join(", "))
+}
+
+/// What stands in the way of ranking `run`, if it has none of what it would be ranked by.
+fn lacks(by: By, run: &Run) -> Option<&'static str> {
+    const UNTIMED: &str = "requests took no time";
+    const UNWORN: &str = "nothing was programmed";
+    let (quantities, reason): (&[Quantity], _) = match by {
+        By::All => (&[speed, tail], UNTIMED),
+        By::Speed => (&[speed], UNTIMED),
+        By::Tail => (&[tail], UNTIMED),
+        By::Wear => (&[programmed_per_byte], UNWORN),
+        By::Cost => (&[dollars_per_pb], UNWORN),
+    };
+    let has = |quantity: &Quantity| quantity(run).is_some_and(|x| x > 0.0);
+    (!quantities.iter().all(has)).then_some(reason)
 }
 
 /// How much a factor has to be for a word about it.

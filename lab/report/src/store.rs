@@ -1,12 +1,15 @@
 //! The database of past runs.
 //!
-//! Invariants: a run that was appended is there as a whole or not at all; its
+//! Invariants: runs that were appended together are all there, each as a whole, or none is; a
 //! record, of whichever kind, is kept as the JSON document, and the columns beside it are
 //! copies that only serve to find it. A file that is not ours is never written to.
 
 use crate::json::{self, Document, ParseError};
 use crate::record::Run;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior,
+    params,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -91,6 +94,9 @@ pub enum StoreError {
     /// A database of another program.
     #[error("{path} is a database of another program, not a history of runs", path = .0.display())]
     Foreign(PathBuf),
+    /// A file with nothing in it.
+    #[error("{path}: expected a history of runs, found nothing in it", path = .0.display())]
+    Empty(PathBuf),
     /// Written by a newer version.
     #[error(
         "{path} has layout version {found}; this program knows versions up to {VERSION}, use a newer one",
@@ -210,14 +216,47 @@ impl Store {
     /// # Errors
     /// If the file is damaged, foreign, newer than this program or not accessible.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let fail = |e| fault(path, &e);
-        let mut connection = Connection::open(path).map_err(fail)?;
-        connection.busy_timeout(PATIENCE).map_err(fail)?;
+        let mut connection = connect(path, OpenFlags::default())?;
         if !is_current(&connection, path)? {
             lay_out(&mut connection, path)?;
         }
         let path = path.to_owned();
         Ok(Self { connection, path })
+    }
+
+    /// Opens the database at `path` to look at it, which changes nothing and makes none.
+    ///
+    /// # Errors
+    /// If there is none, or as [`Store::open`].
+    pub fn existing(path: &Path) -> Result<Self, StoreError> {
+        // Not for reading alone: what was left half done by a process that died is undone here.
+        let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
+        let connection = connect(path, flags)?;
+        let looks = connection.pragma_update(None, "query_only", true);
+        looks.map_err(|e| fault(path, &e))?;
+        let found = is_current(&connection, path)?;
+        let path = path.to_owned();
+        match found {
+            true => Ok(Self { connection, path }),
+            false => Err(StoreError::Empty(path)),
+        }
+    }
+
+    /// Adds all `runs` or, if one cannot be added, none. Waits while another process writes.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn append_all<'a, R: Kept + 'a>(
+        &self,
+        runs: impl IntoIterator<Item = (&'a R, RunMeta)>,
+    ) -> Result<(), StoreError> {
+        let fail = |e| self.fault(&e);
+        let behaviour = TransactionBehavior::Immediate;
+        let all = Transaction::new_unchecked(&self.connection, behaviour).map_err(fail)?;
+        for (run, meta) in runs {
+            self.append(run, &meta)?;
+        }
+        all.commit().map_err(fail)
     }
 
     /// Adds `run` and returns its number. Waits while another process writes.
@@ -356,6 +395,15 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         p99_ns: row.get("p99_ns")?,
         waf_device: row.get("waf_device")?,
     })
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        Ok(connection)
+    };
+    open().map_err(|e| fault(path, &e))
 }
 
 /// Whether the file is laid out already; an empty one is not, a foreign one fails.

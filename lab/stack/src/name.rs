@@ -5,9 +5,11 @@
 use crate::error::StackError;
 use crate::hosts::{self, HOSTS};
 use crate::layer;
+use parakeet::rules::sets;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use units::did_you_mean;
 
 /// A stack that can be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +196,19 @@ pub struct StackName {
     pub switches: Vec<String>,
 }
 
+impl StackName {
+    /// Whether rules that a caller gives say where its files belong: it places files, and no
+    /// switch names other rules.
+    #[must_use]
+    pub fn takes_rules(&self) -> bool {
+        let has = |name: &str| self.switches.iter().any(|switch| switch == name);
+        match self.host.as_str() {
+            "shimmer" | "zenfs" => !self.switches.iter().any(|s| sets::text(s).is_some()),
+            _ => has("hints"),
+        }
+    }
+}
+
 impl FromStr for StackName {
     type Err = StackError;
 
@@ -270,16 +285,18 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let drive = kind_of(drive);
     let built = drives_of("raw");
     if !built.contains(&drive) {
+        let hint = did_you_mean(drive, built.iter().copied());
         let drives = built.join(", ");
         return Some(format!(
-            "expected a drive ({drives}) after the @, found {drive:?}"
+            "expected a drive ({drives}) after the @, found {drive:?}{hint}"
         ));
     }
     let Some((_, known)) = HOSTS.iter().find(|(name, _)| *name == host) else {
         let built: Vec<&str> = HOSTS.iter().map(|(name, _)| *name).collect();
+        let hint = did_you_mean(host, built.iter().copied());
         let built = built.join(", ");
         return Some(format!(
-            "expected a host ({built}) before the @, found {host:?}"
+            "expected a host ({built}) before the @, found {host:?}{hint}"
         ));
     };
     let drives = drives_of(host);

@@ -13,7 +13,7 @@ use report::record::Run;
 type Outcome = Result<Run, StackError>;
 
 /// Runs all `plans` on up to `threads` threads. `clock` tells seconds of wall
-/// time, from any beginning; `progress` hears which plan has come how far.
+/// time, from any beginning; `progress` hears which plan has begun, and how far it has come.
 pub fn sweep(
     plans: &[Plan],
     threads: usize,
@@ -30,6 +30,7 @@ fn timed(
     progress: &mut dyn FnMut(Progress),
 ) -> Outcome {
     let begin = clock();
+    progress(Progress::default());
     let mut result = run(plan, progress)?;
     result.wall_time_s = clock() - begin;
     Ok(result)

@@ -1,8 +1,10 @@
 //! The explorer finds a broken promise, and only a broken one.
 
-use crash::{Cut, Exploration, Fault, Points, Progress, Recovering, Subject, Verdict, explore};
+use crash::{Cut, Exploration, Fault, Points, Progress, Recovering, Subject, Verdict};
+use crash::{explore, explore_while};
 use sim::{Kernel, Seed, Sim};
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use units::Ns;
 
@@ -170,4 +172,18 @@ fn progress_reaches_its_end() {
     let mut last = Progress::default();
     explore(&subject, &Points::Some(9), Seed(1), &mut |p| last = p);
     assert_eq!((last.points, last.of), (9, 9));
+}
+
+#[test]
+fn who_hears_of_progress_can_stop_it() {
+    let subject = Counters {
+        journaled: true,
+        hasty: false,
+        rounds: 40,
+    };
+    let stopped = explore_while(&subject, &Points::All, Seed(1), &mut |p| match p.points {
+        3 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert_eq!(stopped.points, 3);
 }

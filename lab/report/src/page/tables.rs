@@ -1,6 +1,6 @@
 //! The tables of a page.
 
-use crate::attribution::{Matrix, peers, relative_to};
+use crate::attribution::{Matrix, is_whole, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric};
 use crate::page::parts::{Named, named};
@@ -55,14 +55,15 @@ fn metric_row(metric: &Metric, runs: &[&Run]) -> Markup {
 }
 
 fn ratio(metric: &Metric, run: &Run, first: &Run) -> String {
-    let ratio = (metric.get)(run).over((metric.get)(first));
+    let ratio = metric.value(run).over(metric.value(first));
     ratio
         .filter(|_| metric.is_steady())
         .map_or(String::new(), human::times)
 }
 
+/// Whether `run` has the best value of those that did all that was asked.
 fn is_best(metric: &Metric, run: &Run, runs: &[&Run]) -> bool {
-    let value = |run: &Run| (metric.get)(run).number();
+    let value = |run: &Run| metric.value(run).number().filter(|_| is_whole(run));
     let Some(own) = value(run) else { return false };
     let others = || runs.iter().filter_map(|r| value(r));
     match metric.better {

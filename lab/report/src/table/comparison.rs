@@ -1,6 +1,6 @@
 //! Stacks side by side: metrics as rows, a stack a column.
 
-use crate::attribution::{findings, peers, relative_to};
+use crate::attribution::{findings, is_whole, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::record::{Comparison, Run};
@@ -156,16 +156,17 @@ fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], all: &[&Run], ratios: R
 }
 
 fn ratio(metric: &Metric, run: &Run, runs: &[&Run]) -> Cell {
-    let base = (metric.get)(runs[0]);
-    match (metric.get)(run).over(base).filter(|_| metric.is_steady()) {
+    let base = metric.value(runs[0]);
+    match metric.value(run).over(base).filter(|_| metric.is_steady()) {
         Some(ratio) => dim(human::times(ratio)),
         None => cell(""),
     }
 }
 
-/// The best value of a row stands out, unless all are alike.
+/// The best value of a row stands out, of those that did all that was asked, unless all
+/// are alike.
 fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
-    let number = |run: &Run| (metric.get)(run).number();
+    let number = |run: &Run| metric.value(run).number().filter(|_| is_whole(run));
     let all = || runs.iter().filter_map(|r| number(r));
     let (least, most) = (
         all().fold(f64::INFINITY, f64::min),

@@ -71,7 +71,7 @@ fn premises(a: &Run, b: &Run, style: Style) -> String {
 fn verdict(a: &Run, b: &Run) -> String {
     let runs = [a, b];
     let metrics = || crate::metric::of(&runs).filter(|m| m.is_steady());
-    let changed = metrics().filter(|m| (m.get)(a) != (m.get)(b)).count();
+    let changed = metrics().filter(|m| m.value(a) != m.value(b)).count();
     match changed {
         0 => "All metrics agree; the runs differ in inputs, distributions or attribution.\n"
             .to_owned(),
@@ -114,7 +114,7 @@ fn metric_row(metric: &Metric, a: &Run, b: &Run) -> Vec<Cell> {
         metric.label,
         metric.unit,
         better,
-        [(metric.get)(a), (metric.get)(b)],
+        [metric.value(a), metric.value(b)],
     )
 }
 

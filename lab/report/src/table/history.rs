@@ -49,9 +49,6 @@ pub fn memory_history(entries: &[Entry], style: Style) -> String {
 /// A line for each run of a stack, in the order given.
 #[must_use]
 pub fn history(entries: &[Entry], style: Style) -> String {
-    if entries.is_empty() {
-        return "No runs recorded.\n".to_owned();
-    }
     use Column::{Left, Right};
     let mut grid = Grid::new(vec![
         Right, Left, Left, Left, Left, Right, Right, Right, Right, Left, Left,
@@ -90,7 +87,11 @@ fn cells(entry: &Entry, free: usize) -> [Cell; 11] {
         cell(human::name(&entry.workload, free)),
         cell(meta.seed.to_string()),
         cell(human::factor(entry.ops_per_s)),
-        cell(human::time(entry.p99_ns)),
+        cell(match entry.ops_per_s > 0.0 {
+            true => human::time(entry.p99_ns),
+            // Nothing was completed that could have taken any time.
+            false => human::NOTHING.to_owned(),
+        }),
         cell(human::factor(entry.waf_device)),
         dim(human::name(&short, 8)),
         dim(human::name(&meta.label, 16)),

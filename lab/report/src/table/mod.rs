@@ -24,7 +24,7 @@ pub use diff::diff;
 pub use history::{history, memory_history};
 pub use listing::{Side, facts, listing};
 pub use papers::papers;
-pub use ranking::ranking;
+pub use ranking::{left_out, ranking};
 pub use run::run;
 pub use timeline::timeline;
 pub use why::why;

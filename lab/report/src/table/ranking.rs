@@ -41,7 +41,10 @@ pub fn ranking(ranking: &Ranking, style: Style) -> String {
     out += &listing(&columns, &rows, style);
     out.push('\n');
     out += &reasons(ranking, style);
-    out += &left_out(ranking, style);
+    out += &left_out(&ranking.left_out, style);
+    if !ranking.left_out.is_empty() {
+        out.push('\n');
+    }
     out += &wrapped(&legend(ranking), style.width);
     out.push('\n');
     out + &wrapped(&ranking.advice, style.width)
@@ -56,7 +59,10 @@ fn row((place, ranked): (usize, &Ranked)) -> Vec<String> {
         count => bytes(count as f64),
     };
     let cells = [
-        place.to_string(),
+        // What has no score has no place: it is neither better nor worse.
+        ranked
+            .score
+            .map_or(NOTHING.to_owned(), |_| place.to_string()),
         ranked.stack.clone(),
         factor(ranked.score),
         factor(ranked.speed),
@@ -83,16 +89,14 @@ fn reasons(ranking: &Ranking, style: Style) -> String {
     lines + "\n"
 }
 
-fn left_out(ranking: &Ranking, style: Style) -> String {
+/// A line for each stack that could not be run, with the reason.
+#[must_use]
+pub fn left_out(left_out: &[LeftOut], style: Style) -> String {
     let line = |left: &LeftOut| {
         let reason = human::name(&left.reason, WIDEST);
         wrapped(&format!("left out: {}: {reason}", left.stack), style.width)
     };
-    let lines: String = ranking.left_out.iter().map(line).collect();
-    match lines.is_empty() {
-        true => lines,
-        false => lines + "\n",
-    }
+    left_out.iter().map(line).collect()
 }
 
 fn legend(ranking: &Ranking) -> String {

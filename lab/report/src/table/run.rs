@@ -118,10 +118,15 @@ fn kinds(run: &Run, style: Style) -> String {
 }
 
 fn columns(latency: &Latency) -> [String; 7] {
-    let time = |ns: u64| Unit::Ns.write(Value::Count(ns));
+    // What never was completed took no time, not 0.
+    let write = |value: Value| match latency.count {
+        0 => human::NOTHING.to_owned(),
+        _ => Unit::Ns.write(value),
+    };
+    let time = |ns: u64| write(Value::Count(ns));
     [
         human::count(latency.count as f64),
-        Unit::Ns.write(Value::Real(latency.mean)),
+        write(Value::Real(latency.mean)),
         time(latency.p50),
         time(latency.p99),
         time(latency.p99_9),

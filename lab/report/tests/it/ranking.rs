@@ -153,6 +153,47 @@ fn a_ranking_says_what_could_not_be_and_why() {
 }
 
 #[test]
+fn what_failed_has_no_place_and_says_why() {
+    let mut runs = runs(&[
+        ("a", 9_000.0, 1, 0),
+        ("b", 100.0, 50, 3_000),
+        ("c", 200.0, 40, 3_000),
+        ("d", 0.0, 0, 0),
+    ]);
+    runs[0].errors = [("zone full".to_owned(), 300)].into();
+    let ranking = ranked(&runs, By::All);
+    assert_eq!(
+        (order(&ranking), &*ranking.base),
+        (vec!["c", "b", "a", "d"], "b")
+    );
+    let reasons = ranking.ranked[2..].iter().map(|r| (r.score, &*r.why));
+    let expected = [
+        (None, "300 requests failed: zone full"),
+        (None, "not scored: requests took no time"),
+    ];
+    assert_eq!(reasons.collect::<Vec<_>>(), expected);
+    let text = table::ranking(&ranking, Style::default());
+    let places = |stack: &str| {
+        let mut rows = text.lines().map(|line| line.split_whitespace());
+        rows.find_map(|mut row| {
+            let place = row.next()?;
+            (row.next() == Some(stack)).then_some(place)
+        })
+    };
+    assert_eq!(
+        ["c", "b", "a", "d"].map(places),
+        ["1", "2", "–", "–"].map(Some),
+        "{text}"
+    );
+    // Of what was not programmed there is no wear to be ranked by.
+    let worn = ranked(&runs[1..], By::Wear);
+    assert_eq!(
+        (worn.ranked[2].score, &*worn.ranked[2].why),
+        (None, "not scored: nothing was programmed")
+    );
+}
+
+#[test]
 fn nothing_ranked_is_said() {
     let ranking = ranked(&[], By::All);
     assert_eq!(ranking.advice, "No stack could be ranked.");

@@ -152,6 +152,48 @@ fn runs_of_two_kinds_have_one_row_of_numbers_and_are_not_taken_for_each_other() 
 }
 
 #[test]
+fn runs_are_appended_together_or_not_at_all() {
+    let (_directory, path) = place();
+    let store = Store::open(&path).expect("created");
+    let full = "CREATE TRIGGER full BEFORE INSERT ON runs WHEN (SELECT count(*) FROM runs) = 2 \
+                BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END";
+    let other = rusqlite::Connection::open(&path).expect("opened");
+    other.execute_batch(full).expect("laid out");
+    let runs = fixture::comparison().runs;
+    let append = |runs: &[Run]| store.append_all(runs.iter().map(|run| (run, meta("a"))));
+    let kept = || store.list(&Filter::default(), 9).expect("listed").len();
+    let error = append(&runs).expect_err("it is full").to_string();
+    assert!(
+        error.ends_with("history.db: database or disk is full"),
+        "{error}"
+    );
+    assert_eq!(kept(), 0);
+    append(&runs[..2]).expect("there is room");
+    assert_eq!(kept(), 2);
+}
+
+#[test]
+fn looking_makes_no_database() {
+    let (_directory, path) = place();
+    Store::existing(&path).expect_err("there is none");
+    assert!(!path.exists());
+    fs::write(&path, "").expect("written");
+    let error = Store::existing(&path).expect_err("it is empty").to_string();
+    assert!(
+        error.ends_with("expected a history of runs, found nothing in it"),
+        "{error}"
+    );
+    assert_eq!(fs::read(&path).expect("read"), b"");
+    let store = Store::open(&path).expect("laid out");
+    store.append(&fixture::one(), &meta("a")).expect("appended");
+    let looking = Store::existing(&path).expect("opened");
+    assert_eq!(looking.entry(1).expect("listed").id, 1);
+    looking
+        .append(&fixture::one(), &meta("a"))
+        .expect_err("it only looks");
+}
+
+#[test]
 fn writers_wait_for_each_other() {
     let (_directory, path) = place();
     std::thread::scope(|scope| {

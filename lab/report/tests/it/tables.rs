@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use proptest::prelude::*;
-use report::record::{Comparison, Handle, Run, Sample};
+use report::record::{Comparison, Handle, LatencySet, Run, Sample};
 use report::store::{Filter, RunMeta, Store};
 use report::table::{self, Style};
 
@@ -64,7 +64,6 @@ fn history_is_a_line_for_each_run() {
     }
     let entries = store.list(&Filter::default(), 10).expect("listed");
     golden("history", &table::history(&entries, wide()));
-    assert_eq!(table::history(&[], wide()), "No runs recorded.\n");
 }
 
 #[test]
@@ -108,6 +107,48 @@ fn what_a_table_shows_as_equal_is_no_finding() {
     assert!(says(&comparison).contains("most operations per second"));
     comparison.runs[1].ops_per_s = rate * 1.004;
     assert!(!says(&comparison).contains("most operations per second"));
+}
+
+/// A comparison of which the run in the middle completed nothing.
+fn with_failures() -> Comparison {
+    let mut comparison = fixture::comparison();
+    comparison.runs.truncate(3);
+    let failed = &mut comparison.runs[1];
+    failed.errors = [("zone full".to_owned(), 200)].into();
+    (failed.ops, failed.ops_per_s) = (0, 0.0);
+    failed.latency_ns = LatencySet::default();
+    failed.nand.program_pages = 0;
+    comparison
+}
+
+#[test]
+fn what_failed_is_never_the_best() {
+    let comparison = with_failures();
+    let failed = &comparison.runs[1].stack;
+    let text = table::comparison(&comparison, wide());
+    let told: Vec<&str> = text.lines().filter(|l| l.starts_with(failed)).collect();
+    assert_eq!(
+        told,
+        [format!("{failed}: requests failed: 200 zone full")],
+        "{text}"
+    );
+    assert!(text.contains("has the lowest p99 latency"), "{text}");
+    let page = report::page::comparison(&comparison, "");
+    assert!(page.contains("<td class=\"best\" data-run=\"2\""));
+    assert!(!page.contains("<td class=\"best\" data-run=\"1\""));
+}
+
+#[test]
+fn a_latency_of_no_request_is_no_number() {
+    let comparison = with_failures();
+    let text = table::run(&comparison.runs[1], wide());
+    for row in ["  mean", "  p99", "  max"] {
+        let line = text.lines().find(|line| line.starts_with(row));
+        let value = line.and_then(|line| line.split_whitespace().nth(1));
+        assert_eq!(value, Some(report::human::NOTHING), "{text}");
+    }
+    let kinds = text.lines().find(|line| line.starts_with("  all "));
+    assert_eq!(kinds.map(|line| line.matches('–').count()), Some(6));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::hosts::{self, Behaviour};
 use crate::plan::Plan;
 use crash::{Exploration, Points, Progress};
 use sim::Seed;
+use std::ops::ControlFlow;
 use units::{Bytes, GIB, Ns};
 use vfs::CacheConfig;
 
@@ -53,6 +54,21 @@ pub struct Cuts {
 /// # Errors
 /// If the plan cannot be built or run, or if an outside checker is missing.
 pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Exploration, StackError> {
+    explore_while(cuts, &mut |heard| {
+        progress(heard);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Cuts the power as [`explore()`] does, for as long as `progress` lets it go on: what comes
+/// out is of the points until then.
+///
+/// # Errors
+/// As [`explore()`].
+pub fn explore_while(
+    cuts: &Cuts,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Exploration, StackError> {
     let plan = &cuts.plan;
     let refused = |reason: &str| StackError::Stack {
         stack: plan.stack.to_string(),
@@ -68,7 +84,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     }
     if plan.stack.host == "raw" && plan.drive.zones.is_none() {
         let subject = blocks::Blocks::new(cuts)?;
-        let found = crash::explore(&subject, &cuts.points, Seed(plan.seed), progress);
+        let found = crash::explore_while(&subject, &cuts.points, Seed(plan.seed), progress);
         return subject.failure().map_or(Ok(found), Err);
     }
     let behaviour = Behaviour {
@@ -78,7 +94,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     let none = "expected a stack with a file system or with blocks, by which cuts are judged";
     let host = hosts::named(&plan.stack.host, &plan.stack.switches, &behaviour);
     let subject = subject::Files::new(host.ok_or_else(|| refused(none))?, cuts)?;
-    let found = crash::explore(&subject, &cuts.points, Seed(plan.seed), progress);
+    let found = crash::explore_while(&subject, &cuts.points, Seed(plan.seed), progress);
     subject.failure().map_or(Ok(found), Err)
 }
 

@@ -50,8 +50,8 @@ pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
 fn row(metric: &Metric, runs: &[&Run]) -> Row {
     let dots = named(runs).into_iter().filter_map(|named| {
         let first = peers(named.run, runs)[0];
-        let value = (metric.get)(named.run);
-        let ratio = value.over((metric.get)(first))?;
+        let value = metric.value(named.run);
+        let ratio = value.over(metric.value(first))?;
         let hint = format!(
             "{}: {}, {}",
             named.name,

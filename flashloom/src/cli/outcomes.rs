@@ -1,0 +1,108 @@
+//! What came of the plans of `compare`: the runs, and what could not be run.
+
+use super::experiment::Experiment;
+use super::failure::Failure;
+use report::ranking::LeftOut;
+use report::record::Run;
+use stack::Plan;
+
+/// Most names before a reason that they share.
+const NAMES: usize = 8;
+
+/// Runs with their plans, and what was left out.
+pub(crate) struct Outcomes<'a> {
+    pub(crate) runs: Vec<Run>,
+    /// Those of the runs, in their order.
+    plans: Vec<&'a Plan>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+impl<'a> Outcomes<'a> {
+    /// Runs all plans of `experiment`, `threads` at a time. So many plans in a row are `each`
+    /// of one name: if one of them cannot be run, they are left out, which costs no other.
+    pub(crate) fn of(
+        experiment: &'a Experiment,
+        threads: usize,
+        each: usize,
+        name: impl Fn(&Plan) -> String,
+    ) -> Self {
+        let mut outcomes = experiment.attempt(threads).into_iter();
+        let mut all = Self {
+            runs: Vec::new(),
+            plans: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for plans in experiment.plans.chunks(each) {
+            let of_name: Vec<_> = outcomes.by_ref().take(plans.len()).collect();
+            match of_name.into_iter().collect::<Result<Vec<Run>, String>>() {
+                Ok(runs) => {
+                    all.runs.extend(runs);
+                    all.plans.extend(plans);
+                }
+                Err(reason) => all.left_out.push(LeftOut {
+                    stack: name(&plans[0]),
+                    reason,
+                }),
+            }
+        }
+        all
+    }
+
+    /// Each run with its plan.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Run, &Plan)> {
+        self.runs.iter().zip(self.plans.iter().copied())
+    }
+
+    /// Refuses to go on where nothing could be run.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.runs.is_empty() && !self.left_out.is_empty() {
+            true => Err(Failure::new(told(&self.left_out))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// All that is left out, with each reason once. What all have in common is of the workload, and
+/// no name tells more of it.
+fn told(left_out: &[LeftOut]) -> String {
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+    for LeftOut { stack, reason } in left_out {
+        match by_reason.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(stack),
+            None => by_reason.push((reason, vec![stack])),
+        }
+    }
+    if let ([(reason, _)], [_, _, ..]) = (by_reason.as_slice(), left_out) {
+        return (*reason).to_owned();
+    }
+    let part = |(reason, names): &(&str, Vec<&str>)| {
+        let first = names[..names.len().min(NAMES)].join(", ");
+        match names.len().saturating_sub(NAMES) {
+            0 => format!("{first}: {reason}"),
+            more => format!("{first} and {more} more: {reason}"),
+        }
+    };
+    let parts: Vec<String> = by_reason.iter().map(part).collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_once_with_all_whose_it_is() {
+        let left = |stack: &str, reason: &str| LeftOut {
+            stack: stack.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let all = [left("a", "full"), left("b", "no zones"), left("c", "full")];
+        assert_eq!(told(&all), "a, c: full; b: no zones");
+        assert_eq!(told(&all[..1]), "a: full");
+        let mut many: Vec<LeftOut> = (0..10).map(|n| left(&n.to_string(), "full")).collect();
+        assert_eq!(told(&many), "full");
+        many.push(left("a", "no zones"));
+        let long = "0, 1, 2, 3, 4, 5, 6, 7 and 2 more: full; a: no zones";
+        assert_eq!(told(&many), long);
+    }
+}
