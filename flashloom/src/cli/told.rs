@@ -145,12 +145,14 @@ fn text(found: &Value, style: Style) -> String {
     )
 }
 
+/// The end of a name, and how a number of that unit is written.
+type Unit = (&'static str, fn(f64) -> String);
+
 /// What a field is called and has, with the unit that the end of its name tells behind the number.
 fn line(name: &str, value: &Value) -> (String, String) {
     let number = value.as_f64().unwrap_or_default();
-    let units: [(&str, fn(f64) -> String); 2] = [("_bytes", human::bytes), ("_ns", human::time)];
-    let of =
-        |&(end, write): &(&str, fn(f64) -> String)| Some((name.strip_suffix(end)?, write(number)));
+    let units: [Unit; 2] = [("_bytes", human::bytes), ("_ns", human::time)];
+    let of = |&(end, write): &Unit| Some((name.strip_suffix(end)?, write(number)));
     let (name, shown) = match value {
         Value::Number(_) => units.iter().find_map(of).unwrap_or_else(|| {
             let whole = number.fract() == 0.0 && !value.is_f64();

@@ -345,10 +345,7 @@ fn an_output_that_was_there_stays_when_a_run_fails() {
 #[test]
 fn what_is_read_is_not_written_over() {
     let bench = Bench::new();
-    bench.write(
-        "calls.flt",
-        include_bytes!("../../traces/sqlite.flt").to_vec(),
-    );
+    bench.write("calls.flt", include_bytes!("../../traces/sqlite.flt"));
     bench.write("blocks.csv", "0,W,0,8,p\n1,R,0,8,p\n");
     let words = &["expected another file than what is read"];
     bench.refuses("learn calls.flt -o calls.flt", words);
@@ -376,10 +373,7 @@ fn files_in_the_wrong_place_are_sent_to_the_right_one() {
         "run raw@block --workload plan.toml",
         &["plan.toml is a plan: flashloom compare runs it"],
     );
-    bench.write(
-        "calls.flt",
-        include_bytes!("../../traces/sqlite.flt").to_vec(),
-    );
+    bench.write("calls.flt", include_bytes!("../../traces/sqlite.flt"));
     bench.refuses(
         "memory base-cssd --workload calls.flt",
         &["calls.flt: expected a trace of memory accesses"],

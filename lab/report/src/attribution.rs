@@ -6,6 +6,7 @@
 
 use crate::human;
 use crate::metric::Better;
+use crate::norm::Norm;
 use crate::record::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -261,13 +262,6 @@ pub fn relative_to(runs: &[&Run]) -> String {
     }
 }
 
-/// Whether `run` did all that it was asked for. One that did less is no better for the
-/// time and the programs that this saved.
-#[must_use]
-pub fn is_whole(run: &Run) -> bool {
-    run.ops > 0 && run.errors.is_empty()
-}
-
 /// Up to three sentences for the runs of each past that did all that was asked: who is
 /// fastest, whose tail is shortest, who spares the NAND; each against the first of them.
 #[must_use]
@@ -278,9 +272,11 @@ pub fn findings(runs: &[Run]) -> Vec<String> {
         ("/nand/program_pages", "programs the fewest pages"),
     ];
     let all: Vec<&Run> = runs.iter().collect();
+    let norm = Norm::of(runs);
     let mut found = Vec::new();
     for run in runs {
-        let alike = |other: &&&Run| other.precondition == run.precondition && is_whole(other);
+        let past = |other: &Run| other.precondition == run.precondition;
+        let alike = |other: &&&Run| past(other) && norm.is_met_by(other);
         let group: Vec<&Run> = all.iter().filter(alike).copied().collect();
         if group.len() > 1 && std::ptr::eq(group[0], run) {
             let find = |(path, claim)| finding(&group, &all, path, claim);

@@ -12,6 +12,7 @@ pub mod file;
 pub mod human;
 pub mod json;
 pub mod metric;
+pub mod norm;
 pub mod page;
 pub mod papers;
 pub mod plot;

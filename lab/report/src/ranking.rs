@@ -4,8 +4,8 @@
 //! set beside the first one that did all that was asked, for the same seed; nothing is ranked
 //! by a number that one of the two does not have, nor for having done less.
 
-use crate::attribution::is_whole;
 use crate::human;
+use crate::norm::Norm;
 use crate::record::Run;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -176,10 +176,13 @@ impl Ranking {
         }
         let named = candidates.iter().filter(|c| of.contains_key(&*c.stack));
         let named: Vec<&Candidate> = named.collect();
-        let is_sound = |c: &&&Candidate| of[&*c.stack].iter().all(|run| is_whole(run));
+        let norm = Norm::of(runs);
+        let is_sound = |c: &&&Candidate| of[&*c.stack].iter().all(|run| norm.is_met_by(run));
         let first = named.iter().find(is_sound).or(named.first());
         let base = first.map_or_else(Vec::new, |c| of[&*c.stack].clone());
-        let ranked = named.iter().map(|c| ranked(c, &of[&*c.stack], &base, by));
+        let ranked = named
+            .iter()
+            .map(|c| ranked(c, (&of[&*c.stack], &base), by, &norm));
         let mut ranked: Vec<Ranked> = ranked.collect();
         // Stable, so that those alike stay in the order of the table.
         ranked.sort_by(better);
@@ -293,9 +296,14 @@ fn score(by: By, run: &Run, base: &Run) -> Option<f64> {
     }
 }
 
-fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked {
+fn ranked(
+    candidate: &Candidate,
+    (runs, base): (&[&Run], &[&Run]),
+    by: By,
+    norm: &Norm<'_>,
+) -> Ranked {
     // What did not do all that was asked with one of the seeds is compared with none.
-    let counted = match runs.iter().all(|run| is_whole(run)) {
+    let counted = match runs.iter().all(|run| norm.is_met_by(run)) {
         true => runs,
         false => &[],
     };
@@ -328,7 +336,7 @@ fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked
         precondition: first.precondition.clone(),
         why: score
             .and_then(|_| reason())
-            .unwrap_or_else(|| unscored(runs, base, by)),
+            .unwrap_or_else(|| unscored((runs, base), by, norm)),
         score,
         speed: gains(speed, false),
         tail: gains(tail, true),
@@ -347,8 +355,8 @@ fn ranked(candidate: &Candidate, runs: &[&Run], base: &[&Run], by: By) -> Ranked
 }
 
 /// Why a stack with these `runs` has no score.
-fn unscored(runs: &[&Run], base: &[&Run], by: By) -> String {
-    if let Some(short) = runs.iter().find(|run| !is_whole(run)) {
+fn unscored((runs, base): (&[&Run], &[&Run]), by: By, norm: &Norm<'_>) -> String {
+    if let Some(short) = runs.iter().find(|run| !norm.is_met_by(run)) {
         return failed(short);
     }
     let lacking = |runs: &[&Run]| runs.iter().find_map(|run| lacks(by, run));

@@ -1,8 +1,9 @@
 //! The tables of a page.
 
-use crate::attribution::{Matrix, is_whole, peers, relative_to};
+use crate::attribution::{Matrix, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric};
+use crate::norm::Norm;
 use crate::page::parts::{Named, named};
 use crate::record::Run;
 use maud::{Markup, html};
@@ -63,7 +64,8 @@ fn ratio(metric: &Metric, run: &Run, first: &Run) -> String {
 
 /// Whether `run` has the best value of those that did all that was asked.
 fn is_best(metric: &Metric, run: &Run, runs: &[&Run]) -> bool {
-    let value = |run: &Run| metric.value(run).number().filter(|_| is_whole(run));
+    let norm = Norm::of(runs.iter().copied());
+    let value = |run: &Run| metric.value(run).number().filter(|_| norm.is_met_by(run));
     let Some(own) = value(run) else { return false };
     let others = || runs.iter().filter_map(|r| value(r));
     match metric.better {

@@ -1,8 +1,9 @@
 //! Stacks side by side: metrics as rows, a stack a column.
 
-use crate::attribution::{findings, is_whole, peers, relative_to};
+use crate::attribution::{findings, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
+use crate::norm::Norm;
 use crate::record::{Comparison, Run};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
@@ -166,7 +167,8 @@ fn ratio(metric: &Metric, run: &Run, runs: &[&Run]) -> Cell {
 /// The best value of a row stands out, of those that did all that was asked, unless all
 /// are alike.
 fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
-    let number = |run: &Run| metric.value(run).number().filter(|_| is_whole(run));
+    let norm = Norm::of(runs.iter().copied());
+    let number = |run: &Run| metric.value(run).number().filter(|_| norm.is_met_by(run));
     let all = || runs.iter().filter_map(|r| number(r));
     let (least, most) = (
         all().fold(f64::INFINITY, f64::min),

@@ -153,6 +153,28 @@ fn a_ranking_says_what_could_not_be_and_why() {
 }
 
 #[test]
+fn what_fails_everywhere_is_of_the_workload() {
+    let mut runs = runs(&[
+        ("a", 100.0, 50, 3_000),
+        ("b", 200.0, 40, 3_000),
+        ("c", 900.0, 1, 0),
+    ]);
+    for (run, names, space) in [(0, 500, 0), (1, 501, 0), (2, 500, 900)] {
+        runs[run].ops = 10_000;
+        let failed = [("unlink ENOENT", names), ("pwrite ENOSPC", space)];
+        let failed = failed.into_iter().filter(|(_, count)| *count > 0);
+        let named = failed.map(|(reason, count)| (reason.to_owned(), count));
+        runs[run].errors = named.collect();
+    }
+    let ranking = ranked(&runs, By::All);
+    assert_eq!(order(&ranking), ["b", "a", "c"]);
+    let scored = ranking.ranked.iter().map(|r| r.score.is_some());
+    assert_eq!(scored.collect::<Vec<_>>(), [true, true, false]);
+    let told = report::attribution::findings(&runs).join(" ");
+    assert!(told.contains("b completes the most"), "{told}");
+}
+
+#[test]
 fn what_failed_has_no_place_and_says_why() {
     let mut runs = runs(&[
         ("a", 9_000.0, 1, 0),
@@ -160,6 +182,7 @@ fn what_failed_has_no_place_and_says_why() {
         ("c", 200.0, 40, 3_000),
         ("d", 0.0, 0, 0),
     ]);
+    runs[0].ops = 200;
     runs[0].errors = [("zone full".to_owned(), 300)].into();
     let ranking = ranked(&runs, By::All);
     assert_eq!(
