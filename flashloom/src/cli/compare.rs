@@ -151,7 +151,7 @@ impl Compare {
             seed: experiment.plans.first().map_or(1, |plan| plan.seed),
             runs,
         };
-        let page = self.write_page(&page::comparison(&comparison, &command()));
+        let page = self.write_page(&page::comparison(&comparison, &left_out, &command()));
         let printed = output::emit(&self.answer(&comparison, &left_out));
         let are_kept = lasting.tell();
         page?;

@@ -13,7 +13,7 @@ use parakeet::rules::RuleSet;
 use report::record::Run;
 use ssd::{DriveConfig, DriveMedia, Precondition};
 use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, knobs};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use units::{Bytes, Ns};
@@ -82,6 +82,29 @@ pub(super) fn asked(told: &str) -> Result<Asked, Failure> {
         Some(where_to) => Err(Failure::new(format!("{name} {where_to}"))),
         None => Ok(Asked::new(told)?),
     }
+}
+
+/// Refuses a page that cannot be written, or that would take the place of what is read: a file that
+/// `workload` names, the database, or one of `others`.
+pub(super) fn check_page(
+    page: Option<&Path>,
+    workload: &str,
+    keeping: &Keeping,
+    others: &[&str],
+) -> Result<(), Failure> {
+    let Some(page) = page else { return Ok(()) };
+    file::check_place(page)?;
+    // Several workloads are joined by & and have names, several traces of memory by +, and a colon
+    // may be part of a path: whatever may be meant is looked at.
+    let parts = workload.split(['&', '+']).chain([workload]).map(str::trim);
+    let unnamed = parts.flat_map(|part| [Some(part), part.split_once('=').map(|(_, text)| text)]);
+    let paths = unnamed.flatten().flat_map(|part| {
+        let before = [part.split_once(':'), part.rsplit_once(':')];
+        let before = before.map(|at| at.map_or(part, |(path, _)| path));
+        [part, before[0], before[1]]
+    });
+    let read = paths.chain(others.iter().copied()).map(Path::new);
+    file::check_other(page, read.chain([keeping.place().as_path()]))
 }
 
 /// Whether `workload` is a file with plans.
@@ -175,19 +198,8 @@ impl Choices {
 
     /// Refuses a page that cannot be written, or that would take the place of what is read.
     pub(crate) fn check_page(&self, page: Option<&Path>, workload: &str) -> Result<(), Failure> {
-        let Some(page) = page else { return Ok(()) };
-        file::check_place(page)?;
-        // A colon may be part of the path.
-        let before =
-            |at: Option<(&str, &str)>| PathBuf::from(at.map_or(workload, |(path, _)| path));
-        let read = [
-            PathBuf::from(workload),
-            before(workload.split_once(':')),
-            before(workload.rsplit_once(':')),
-            PathBuf::from(self.drive_name()),
-            self.keeping.place(),
-        ];
-        file::check_other(page, read.iter().map(PathBuf::as_path))
+        let others = [self.drive_name(), self.rules.as_deref().unwrap_or_default()];
+        check_page(page, workload, &self.keeping, &others)
     }
 
     /// Refuses rules that none of `stacks` goes by.
@@ -399,7 +411,7 @@ impl Experiment {
                 None => count(plan, start)?,
             };
             last = Some((plan, count));
-            total += count;
+            total = u64::checked_add(total, count)?;
         }
         Some(total)
     }

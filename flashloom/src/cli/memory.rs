@@ -2,9 +2,8 @@
 
 use super::designs::{self, percent, told};
 use super::designs_page;
-use super::experiment::command;
+use super::experiment::{check_page, command};
 use super::failure::Failure;
-use super::file;
 use super::output::{self, Shown, note};
 use super::past::Keeping;
 use clap::Args;
@@ -80,9 +79,7 @@ impl Memory {
             changes: &self.changes,
             seed: self.seed,
         };
-        if let Some(path) = &self.report {
-            file::check_place(path)?;
-        }
+        check_page(self.report.as_deref(), &self.workload, &self.keeping, &[])?;
         let (runs, lasting) = designs::run(asked, super::jobs(self.jobs), &self.keeping)?;
         let written = self.write_page(&runs);
         let printed = output::emit(&match runs.as_slice() {

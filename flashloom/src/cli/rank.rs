@@ -81,6 +81,7 @@ impl Ranked {
         let each = usize::try_from(seeds).unwrap_or(usize::MAX);
         let name = |plan: &Plan| plan.stack.to_string();
         let outcomes = Outcomes::of(&experiment, threads, each, name);
+        outcomes.check()?;
         let lasting = choices.keep(database.as_deref(), outcomes.each());
         let Outcomes { runs, left_out, .. } = outcomes;
         let candidates: Vec<Candidate> = entrants.into_iter().map(|e| e.candidate).collect();

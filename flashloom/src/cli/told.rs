@@ -161,7 +161,7 @@ fn line(name: &str, value: &Value) -> (String, String) {
                 if whole {
                     human::count(number)
                 } else {
-                    human::factor(number)
+                    human::three(number)
                 },
             )
         }),

@@ -164,6 +164,7 @@ const LINES: &[(&str, &str)] = &[
     ("compare randread:ops=9 --stacks raw@block,", "HOST@DRIVE"),
     ("compare randread:ops=9 --jobs -1", "-1"),
     ("compare randread:ops=9 --jobs 0", "a number from 1"),
+    ("soak --cuts 9 --points 0", "--points"),
     ("compare varmial:ops=9", "; did you mean varmail"),
     ("compare .", "\".\", which is a directory"),
     ("compare none/there.csv", "which is not there"),
@@ -363,6 +364,13 @@ fn what_is_read_is_not_written_over() {
     bench.done("run raw@block --workload randread:ops=9 --size 64MiB --db past.db");
     let line = format!("run raw@block --workload randread:ops=9 --db past.db {size} past.db");
     bench.refuses(&line, words);
+    let lackey = " L 1000,8\n S 2000,8\n L 3000,8\n L 1000,8\n";
+    bench.write("a.txt", lackey);
+    bench.write("b.txt", lackey);
+    bench.refuses(
+        "memory base-cssd --workload a.txt+b.txt --report b.txt",
+        words,
+    );
 }
 
 #[test]

@@ -57,6 +57,24 @@ fn a_case_can_be_repeated_as_a_command() {
     }
 }
 
+/// Waits until the process does something of its own when it is interrupted: the second bit of
+/// its mask of signals that are held or handled.
+fn await_handler(pid: &str) {
+    let is_ready = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let masks = ["SigBlk:", "SigCgt:"].map(|name| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            u64::from_str_radix(line.unwrap_or("0").trim(), 16).unwrap_or(0)
+        });
+        (masks[0] | masks[1]) & 2 != 0
+    };
+    let start = Instant::now();
+    while !is_ready() {
+        assert!(start.elapsed() < PATIENCE, "it never heeds an interrupt");
+        sleep(Duration::from_millis(5));
+    }
+}
+
 /// Its first case has thousands of cuts, and more would come.
 #[test]
 fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
@@ -67,8 +85,8 @@ fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    sleep(Duration::from_secs(1));
     let pid = child.id().to_string();
+    await_handler(&pid);
     let killed = Command::new("kill").args(["-INT", &pid]).status();
     assert!(killed.expect("kill starts").success());
     let start = Instant::now();

@@ -61,7 +61,7 @@ pub enum TraceError {
 /// What `error` is in the words of who reads a file.
 fn why(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the file ends too early".to_owned(),
+        io::ErrorKind::UnexpectedEof => format!("the file ends too early: {error}"),
         _ => error.to_string(),
     }
 }

@@ -161,7 +161,7 @@ pub struct Candidate {
 
 impl Ranking {
     /// Ranks `candidates` by the `runs` that they have, one a seed each; those of the first
-    /// one of which no request failed are what the others are set beside.
+    /// one that did all that was asked are what the others are set beside.
     #[must_use]
     pub fn new(
         workload: &str,
@@ -357,7 +357,7 @@ fn ranked(
 /// Why a stack with these `runs` has no score.
 fn unscored((runs, base): (&[&Run], &[&Run]), by: By, norm: &Norm<'_>) -> String {
     if let Some(short) = runs.iter().find(|run| !norm.is_met_by(run)) {
-        return failed(short);
+        return failed(&norm.beyond(short));
     }
     let lacking = |runs: &[&Run]| runs.iter().find_map(|run| lacks(by, run));
     match (lacking(runs), lacking(base), base.first()) {
@@ -367,25 +367,19 @@ fn unscored((runs, base): (&[&Run], &[&Run]), by: By, norm: &Norm<'_>) -> String
     }
 }
 
-/// What `run` did not do of what it was asked for.
-fn failed(run: &Run) -> String {
-    let requests = match crate::attribution::sum(run.errors.values().copied()) {
+/// What a run did not do of what it was asked for, by reason.
+fn failed(beyond: &BTreeMap<&str, u64>) -> String {
+    let count = |count: u64| human::count(count as f64);
+    let requests = match crate::attribution::sum(beyond.values().copied()) {
         0 => return "no request was completed".to_owned(),
         1 => "1 request".to_owned(),
-        more => format!("{} requests", human::count(more as f64)),
+        more => format!("{} requests", count(more)),
     };
-    let reasons = run
-        .errors
-        .iter()
-        .map(|(reason, count)| match run.errors.len() {
-            1 => human::name(reason, 40),
-            _ => format!(
-                "{} {}",
-                human::count(*count as f64),
-                human::name(reason, 40)
-            ),
-        });
-    let reasons: Vec<String> = reasons.collect();
+    let reason = |(reason, of): (&&str, &u64)| match beyond.len() {
+        1 => human::name(reason, 40),
+        _ => format!("{} {}", count(*of), human::name(reason, 40)),
+    };
+    let reasons: Vec<String> = beyond.iter().map(reason).collect();
     format!("{requests} failed: {}", reasons.join(", "))
 }
 

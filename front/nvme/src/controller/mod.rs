@@ -39,10 +39,10 @@ use std::time::Instant;
 /// Revision 2.1 of the base specification.
 //= nvme-2.1 3.1.4.2
 pub(crate) const VERSION: u32 = 0x2_0100;
-/// Half-seconds until a controller is ready, at most: it is at once, and this is the
-/// least that can be said.
+/// Half-seconds until a controller is ready or has been reset, at most: ready it is at once, and a
+/// reset waits for what is under way, which on a busy drive takes a while.
 //= nvme-2.1 3.1.4.1
-const READY_TIMEOUT: u64 = 1;
+pub(crate) const READY_TIMEOUT: u64 = 120;
 
 /// Bytes that a host has to take of a message of authentication: the longest one has a
 /// challenge and a number of the largest group.
@@ -218,7 +218,7 @@ impl<B: Backend> Scope<B> {
             Ok(command) => {
                 let running = &self.controller.running;
                 let resets = command.is_reset();
-                let _turn = matches!(command, Command::Io { .. }).then(|| running.begin());
+                let _turn = (!matches!(command, Command::Fabrics(_))).then(|| running.begin());
                 match self.dispatch(command, data, room).await {
                     Ok(_) if resets => return running.when_none(token),
                     ended => ended,

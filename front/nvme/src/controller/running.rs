@@ -1,4 +1,4 @@
-//! Commands that are on their way through the drive, and resets that wait for their end.
+//! Commands that are under way, and resets that wait for their end.
 //!
 //! Invariant: a reset is answered when nothing that came before it is under way, so that no write
 //! of before takes place after it.

@@ -5,7 +5,7 @@
 //! counted, so that none is missed although the guest has asked for the opposite since.
 
 use super::pointer::PAGE;
-use crate::controller::{VERSION, capabilities};
+use crate::controller::{READY_TIMEOUT, VERSION, capabilities};
 use crate::subsystem::QUEUES;
 use units::layout::Field;
 
@@ -22,11 +22,6 @@ pub(super) const TABLE_AT: usize = 0x2000;
 pub(super) const PENDING_AT: usize = 0x3000;
 /// Bytes of the registers, doorbells and tables.
 pub(super) const REGISTER_BYTES: usize = 0x4000;
-/// Half-seconds until a reset is complete, at most: it waits for what is under way, and
-/// simulated flash may be slow.
-//= nvme-2.1 3.1.4.1
-const READY_TIMEOUT: u64 = 120;
-
 //= nvme-2.1 3.1.4
 mod field {
     units::layout! { 64:

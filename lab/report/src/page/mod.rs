@@ -20,6 +20,7 @@ pub use sheet::{Line, Sheet, SheetCell, Stacks, sheet};
 use crate::attribution::{findings, sentences};
 use crate::human;
 use crate::json::{Document, to_json};
+use crate::ranking::LeftOut;
 use crate::record::{Comparison, Run};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -29,10 +30,10 @@ const STYLE: &str = include_str!("style.css");
 pub const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The page of a comparison. `command` is the command line that made it, for
+/// The page of a comparison, with what is `left_out` of it. `command` is the command line that made it, for
 /// the footer; empty if there is none to show.
 #[must_use]
-pub fn comparison(comparison: &Comparison, command: &str) -> String {
+pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) -> String {
     let runs: Vec<&Run> = comparison.runs.iter().collect();
     let stacks = runs.len();
     let lead = html! {
@@ -42,6 +43,9 @@ pub fn comparison(comparison: &Comparison, command: &str) -> String {
         }
         (list(&findings(&comparison.runs)))
         (failures(&runs))
+        @for LeftOut { stack, reason } in left_out {
+            p.bad { "Left out: " (human::name(stack, 80)) ": " (human::name(reason, 400)) }
+        }
     };
     let body = html! {
         h2 { "Summary" }

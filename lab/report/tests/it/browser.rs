@@ -41,7 +41,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
         ("sheet.html", sheet()),
         (
             "comparison.html",
-            page::comparison(&fixture::comparison(), ""),
+            page::comparison(&fixture::comparison(), &[], ""),
         ),
         ("run.html", page::run(&fixture::one(), "")),
         (

@@ -45,7 +45,7 @@ fn keep(name: &str, page: &str) {
 #[test]
 fn a_comparison_agrees_with_its_document() {
     let comparison = fixture::comparison();
-    let page = page::comparison(&comparison, "flashloom compare --synthetic-test-data");
+    let page = page::comparison(&comparison, &[], "flashloom compare --synthetic-test-data");
     keep("comparison.html", &page);
     let document: Value = serde_json::from_str(&to_json(&comparison)).expect("JSON");
     let runs: Vec<_> = comparison.runs.iter().collect();
@@ -107,7 +107,7 @@ fn hostile_names_are_inert() {
             .insert(hostile.to_owned(), 1);
     }
     let pages = [
-        page::comparison(&comparison, hostile),
+        page::comparison(&comparison, &[], hostile),
         page::run(&comparison.runs[0], hostile),
     ];
     keep("hostile.html", &pages[0]);
@@ -176,7 +176,7 @@ fn the_page_of_papers_has_every_claim_and_a_dot_for_each_ratio() {
 
 #[test]
 fn a_page_asks_for_nothing_from_the_network() {
-    let page = page::comparison(&fixture::comparison(), "");
+    let page = page::comparison(&fixture::comparison(), &[], "");
     for fetch in [" src=", "url(", "@import", "<link", "<iframe"] {
         assert!(!page.contains(fetch), "{fetch}");
     }
@@ -189,7 +189,7 @@ fn a_page_asks_for_nothing_from_the_network() {
 
 #[test]
 fn every_figure_has_a_name_and_a_reading_and_ids_are_unique() {
-    let page = page::comparison(&fixture::comparison(), "");
+    let page = page::comparison(&fixture::comparison(), &[], "");
     assert_eq!(
         page.matches("<figure>").count(),
         page.matches("<figcaption>").count()
@@ -245,7 +245,7 @@ fn luminance(rgb: [f64; 3]) -> f64 {
 
 #[test]
 fn colours_stand_out_from_their_card_in_light_and_dark() {
-    let page = page::comparison(&fixture::comparison(), "");
+    let page = page::comparison(&fixture::comparison(), &[], "");
     for theme in themes(&page) {
         let of = |name: &str| {
             theme
@@ -272,5 +272,5 @@ fn colours_stand_out_from_their_card_in_light_and_dark() {
 fn runs_without_data_give_a_page_without_figures() {
     let mut comparison = fixture::comparison();
     comparison.runs.clear();
-    assert!(!page::comparison(&comparison, "").contains("<figure>"));
+    assert!(!page::comparison(&comparison, &[], "").contains("<figure>"));
 }

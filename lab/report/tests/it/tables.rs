@@ -2,6 +2,7 @@
 
 use crate::fixture;
 use proptest::prelude::*;
+use report::ranking::LeftOut;
 use report::record::{Comparison, Handle, LatencySet, Run, Sample};
 use report::store::{Filter, RunMeta, Store};
 use report::table::{self, Style};
@@ -133,7 +134,12 @@ fn what_failed_is_never_the_best() {
         "{text}"
     );
     assert!(text.contains("has the lowest p99 latency"), "{text}");
-    let page = report::page::comparison(&comparison, "");
+    let left_out = LeftOut {
+        stack: "zonefs@zns".to_owned(),
+        reason: "no name fits".to_owned(),
+    };
+    let page = report::page::comparison(&comparison, &[left_out], "");
+    assert!(page.contains("Left out: zonefs@zns: no name fits"));
     assert!(page.contains("<td class=\"best\" data-run=\"2\""));
     assert!(!page.contains("<td class=\"best\" data-run=\"1\""));
 }
@@ -202,7 +208,7 @@ fn all_pages(run: &Run) -> Vec<String> {
         ..fixture::comparison()
     };
     vec![
-        report::page::comparison(&comparison, ""),
+        report::page::comparison(&comparison, &[], ""),
         report::page::run(run, ""),
     ]
 }
