@@ -202,7 +202,14 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
     let mut clients: Vec<_> = (0..clients).map(|_| memory.connected()).collect();
     for client in &mut clients {
         client.go(true);
-        ask_at_once(client, STATUS, 4 << 20, UNDER_WAY.into());
+    }
+    // The first that is held is of the first client.
+    clients[0].send(0, STATUS, 0, 4 << 20, b"");
+    while memory.with(|inner| inner.held.as_ref().is_none_or(Vec::is_empty)) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    for client in &clients {
+        ask_at_once(client, STATUS, 4 << 20, u64::from(UNDER_WAY) - 1);
     }
     // They are taken in as far as there is room for what their answers may hold.
     let begun = settled(&memory);
