@@ -207,7 +207,12 @@ impl<B: Backend> Scope<B> {
             0 => QueueKind::Admin,
             _ => QueueKind::Io,
         };
-        let ended = match command::parse(entry, kind) {
+        let command = command::parse(entry, kind);
+        let running = &self.controller.running;
+        // Until it is answered: a reset is answered behind it.
+        let _turn =
+            matches!(command, Ok(Command::Io { .. } | Command::Admin(_))).then(|| running.begin());
+        let ended = match command {
             Ok(Command::Fabrics(Fabrics::AuthenticationSend(len))) => self.hear(len, &data),
             Ok(Command::Fabrics(Fabrics::AuthenticationReceive(len))) => self.tell(len, room),
             _ if self.is_shut() => Err(Status::AuthenticationRequired),
@@ -216,9 +221,7 @@ impl<B: Backend> Scope<B> {
                 return self.controller.events.borrow_mut().wait(token);
             }
             Ok(command) => {
-                let running = &self.controller.running;
                 let resets = command.is_reset();
-                let _turn = (!matches!(command, Command::Fabrics(_))).then(|| running.begin());
                 match self.dispatch(command, data, room).await {
                     Ok(_) if resets => return running.when_none(token),
                     ended => ended,

@@ -51,6 +51,17 @@ impl Memory {
         }
     }
 
+    /// Does `work`, which changes something, as slowly as it is slow.
+    async fn slowly<T>(&self, work: impl Future<Output = T>) -> T {
+        self.writing.fetch_add(1, Ordering::SeqCst);
+        if let Some((sim, time)) = &self.slow {
+            sim.sleep(*time).await;
+        }
+        let done = work.await;
+        self.writing.fetch_sub(1, Ordering::SeqCst);
+        done
+    }
+
     /// One whose writes take so long.
     pub(crate) fn slow(self, sim: Sim, time: Ns) -> Self {
         Self {
@@ -124,17 +135,11 @@ impl Backend for Memory {
         if self.worn.get() {
             return Err(Failure::ReadOnly);
         }
-        self.writing.fetch_add(1, Ordering::SeqCst);
-        if let Some((sim, time)) = &self.slow {
-            sim.sleep(*time).await;
-        }
-        let written = self.plain.write(at, data, how).await;
-        self.writing.fetch_sub(1, Ordering::SeqCst);
-        written
+        self.slowly(self.plain.write(at, data, how)).await
     }
 
     async fn zero(&self, span: Span, how: Manner) -> Result<(), Failure> {
-        self.plain.zero(span, how).await
+        self.slowly(self.plain.zero(span, how)).await
     }
 
     async fn deallocate(&self, span: Span) -> Result<(), Failure> {

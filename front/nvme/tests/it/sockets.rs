@@ -137,6 +137,15 @@ fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
         let enabled = admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
         assert_eq!(enabled.status, 0);
     }
+    // Nor is it while something erases, which is answered first.
+    let format = admin.post(Sqe::new(0x80).nsid(1), &[], 0);
+    while writing.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let reset = admin.post(Sqe::property_set(0x14, 0), &[], 0);
+    assert_eq!(admin.reap(format, &[]).status, 0);
+    assert_eq!(admin.reap(reset, &[]).status, 0);
+    assert_eq!(writing.load(Ordering::SeqCst), 0);
 }
 
 #[test]
