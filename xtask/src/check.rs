@@ -1,4 +1,5 @@
-//! Everything that continuous integration knows, in eight steps.
+//! Everything that continuous integration knows, in eight steps. The first looks for
+//! all that the others need.
 //!
 //! A step is announced with its name and the command a person would type, and
 //! closed with its time. The first step that fails ends the check with a remedy.
@@ -26,6 +27,12 @@ enum Work {
 }
 
 const STEPS: &[Step] = &[
+    Step {
+        name: "tools",
+        work: Work::Own("tools", |_| tools::provide()),
+        slow: true,
+        remedy: "install what is missing, from Debian's packages or otherwise",
+    },
     Step {
         name: "format",
         work: Work::Cargo(&["fmt", "--all", "--check"]),
@@ -67,12 +74,6 @@ const STEPS: &[Step] = &[
         work: Work::Own("deny", deny::check),
         slow: true,
         remedy: "take another crate or version, or say in deny.toml why not",
-    },
-    Step {
-        name: "others' programs",
-        work: Work::Own("tools", |_| tools::provide()),
-        slow: true,
-        remedy: "install what is missing, from Debian's packages or otherwise",
     },
     Step {
         name: "tests",

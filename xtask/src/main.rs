@@ -9,12 +9,12 @@ use xtask::{Tree, bench, check, deny, program, python, release, sources, tools, 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-    check           everything that must hold: format, clippy, docs, house rules, crates of
-                    others, others' programs, tests, Python
+    check           everything that must hold: tools, format, clippy, docs, house rules,
+                    crates of others, tests, Python
     check --quick   format, clippy and house rules
     rules           the house rules alone
     sources         where each section of each source is built and tested
-    tools           other people's programs that tests need: installs or names them
+    tools           programs and components that the check runs: installs or names them
     tests           builds all tests and runs them, a program of them a core at a time
     deny            licences and sources of the crates of others, by cargo-deny
     bench [OPTION…] benchmarks: --save NAME, --against NAME, -p CRATE, or a part of their names

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Prints nothing if the interpreter can be used.
-const PROBE: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 9)";
+/// Arguments with which a `python3` succeeds that is 3.9 or later and has `venv`.
+pub const PYTHON_PROBE: &[&str] = &[
+    "-c",
+    "import sys, ensurepip, venv; assert sys.version_info >= (3, 9)",
+];
 
 /// What a person does where there is no Python.
 pub const PYTHON: &str = "Python 3.9 or later with venv is missing (on Debian: apt-get install \
@@ -61,7 +64,7 @@ pub fn on_path(program: &str) -> bool {
 /// # Errors
 /// What failed.
 pub fn python(folder: &Path, packages: &[&str]) -> Result<Option<PathBuf>, String> {
-    if output(Command::new("python3").args(["-c", PROBE])).is_err() {
+    if output(Command::new("python3").args(PYTHON_PROBE)).is_err() {
         return Ok(None);
     }
     let programs = folder.join("bin");

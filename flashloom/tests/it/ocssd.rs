@@ -1,13 +1,13 @@
 //! File systems on drives that their host maps: mounted, killed and looked at by others.
 
 use crate::mount::{check, check_btrfs, kill_and_look};
-use crate::serve::{Served, missing};
+use crate::serve::Served;
 use crate::{Bench, number};
 use std::fs;
 
 /// An open-channel drive with an empty file system of ours.
 fn prepared(kind: &str) -> Option<Served> {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return None;
     }
     let line = format!("mount {kind} d.flash m --background");

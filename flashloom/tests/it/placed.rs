@@ -1,7 +1,7 @@
 //! `shim` and `shim view`: a program with its files in zones, and another one without the
 //! library that reads them.
 
-use crate::serve::{missing, must, tool};
+use crate::serve::{must, tool};
 use crate::{Bench, Said};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -112,7 +112,7 @@ impl Drop for Shown {
 
 #[test]
 fn programs_without_the_library_read_placed_files_and_write_none() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let bench = prepared();
@@ -149,7 +149,7 @@ fn programs_without_the_library_read_placed_files_and_write_none() {
 
 #[test]
 fn a_view_follows_what_programs_do_and_daemons_that_die() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let bench = prepared();

@@ -1,7 +1,7 @@
 //! `serve --remap`: a drive whose addresses are remapped, for the kernel and others. Where
 //! FUSE, loop devices or fio are missing the tests say so and test less.
 
-use crate::serve::{Served, kill_and_verify, missing};
+use crate::serve::{Served, kill_and_verify};
 use crate::{Bench, Said, number};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ fn refused(bench: &Bench, line: &str, reason: &str) {
 
 #[test]
 fn a_killed_drive_has_every_flushed_write_above_a_layer_too() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     for create in ["--size 16MiB", "--size 16MiB --preset plain.toml"] {
@@ -34,7 +34,7 @@ fn a_killed_drive_has_every_flushed_write_above_a_layer_too() {
 
 #[test]
 fn a_layer_is_made_on_a_drive_that_holds_nothing_and_on_no_other() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let served = Served::prepared(
@@ -66,7 +66,7 @@ fn readable(served: &Served, units: u64) -> Vec<Option<u64>> {
 
 #[test]
 fn what_is_left_of_a_damaged_layer_is_served_to_be_read() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let served = remapped("--size 64MiB");
@@ -125,6 +125,9 @@ fn what_is_left_of_a_damaged_layer_is_served_to_be_read() {
 /// Runs the script that puts file systems of the kernel on a remapped drive, for a short
 /// while; none if something that it needs is missing.
 fn script(flashloom: &str) -> Option<Output> {
+    if !judges::has_mounts() {
+        return None;
+    }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/kernel-on-remap.sh");
     let mut command = Command::new("bash");
     command.args([script, "ext4", "device"]);
@@ -134,7 +137,7 @@ fn script(flashloom: &str) -> Option<Output> {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     for reason in ["is not installed", "need root", "there is no /dev"] {
         if said.contains(reason) {
-            eprintln!("skipped: {said}");
+            judges::skip(&said);
             return None;
         }
     }

@@ -16,14 +16,6 @@ const PIECE: usize = 4096;
 /// Pieces that each of them writes to.
 const PIECES: u64 = 600;
 
-pub(crate) fn missing(what: &str) -> bool {
-    let opened = File::options().read(true).write(true).open(what);
-    if let Err(error) = &opened {
-        eprintln!("skipped: {what}: {error}");
-    }
-    opened.is_err()
-}
-
 /// A drive that is served, and everything to be undone when its test is over.
 pub(crate) struct Served {
     pub(crate) bench: Bench,
@@ -264,21 +256,21 @@ pub(crate) fn kill_and_verify(served: &Served, protected: bool) {
 
 #[test]
 fn a_killed_protected_drive_has_every_answered_write() {
-    if !missing("/dev/fuse") {
+    if !judges::has_fuse() {
         kill_and_verify(&Served::new("--size 16MiB"), true);
     }
 }
 
 #[test]
 fn a_killed_drive_has_every_flushed_write() {
-    if !missing("/dev/fuse") {
+    if !judges::has_fuse() {
         kill_and_verify(&Served::new("--size 16MiB --preset plain.toml"), false);
     }
 }
 
 #[test]
 fn a_drive_that_is_served_belongs_to_its_process() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let served = Served::new("--size 16MiB");
@@ -327,7 +319,7 @@ fn a_drive_that_is_served_belongs_to_its_process() {
 
 #[test]
 fn a_signal_powers_the_drive_off_when_its_users_are_gone() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let served = Served::new("--size 16MiB");
@@ -357,7 +349,7 @@ fn a_signal_powers_the_drive_off_when_its_users_are_gone() {
 /// The kernel's ext4 on a loop device over the drive.
 #[test]
 fn a_file_system_of_the_kernel_lives_on_the_drive() {
-    let root = !missing("/dev/fuse") && !missing("/dev/loop-control");
+    let root = !judges::has_fuse() && !missing("/dev/loop-control");
     if !root || tool("mkfs.ext4", &["-V"]).is_err() {
         return;
     }

@@ -1,7 +1,7 @@
 //! A file system that is full says what it is full of: in a run, in its record, in `why`,
 //! and where it is mounted.
 
-use crate::serve::{Served, missing};
+use crate::serve::Served;
 use crate::{Bench, number};
 use std::fs::File;
 use std::io::Write;
@@ -35,7 +35,7 @@ fn a_run_without_space_and_why() {
 
 #[test]
 fn a_mount_without_space_says_so_once() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let served = Served::prepared(Bench::new(), "--size 64MiB", "");

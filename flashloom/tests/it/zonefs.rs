@@ -1,7 +1,7 @@
 //! zonefs: made, mounted, killed and looked at by command lines.
 
 use crate::Bench;
-use crate::serve::{Served, missing};
+use crate::serve::Served;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
@@ -125,7 +125,7 @@ fn force(served: &Served, life: usize, contents: &mut [Vec<u8>]) {
 
 #[test]
 fn a_killed_mount_has_what_was_forced_and_sizes_are_write_pointers() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let line = "mount zonefs d.flash m --background --options errors=repair,explicit-open";

@@ -1,6 +1,6 @@
 //! A drive as a file: what is written is what is read, and what is refused.
 
-use crate::support::{Shown, config, has_fuse};
+use crate::support::{Shown, config};
 use engine::Pace;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
@@ -75,7 +75,7 @@ fn play(protected: bool) {
 
 #[test]
 fn a_file_holds_what_was_written_to_it() {
-    if has_fuse() {
+    if judges::has_fuse() {
         play(true);
         play(false);
     }
@@ -83,7 +83,7 @@ fn a_file_holds_what_was_written_to_it() {
 
 #[test]
 fn neighbours_in_one_sector_do_not_lose_each_other() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(&config(true), Pace::Free);
@@ -110,7 +110,7 @@ fn neighbours_in_one_sector_do_not_lose_each_other() {
 
 #[test]
 fn direct_requests_reach_the_drive() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(&config(true), Pace::Free);
@@ -141,7 +141,7 @@ fn direct_requests_reach_the_drive() {
 
 #[test]
 fn the_file_is_as_long_as_the_drive_for_ever() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(&config(true), Pace::Free);
@@ -187,7 +187,7 @@ fn the_file_is_as_long_as_the_drive_for_ever() {
 
 #[test]
 fn holes_are_what_holds_nothing() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(&config(true), Pace::Free);
@@ -207,7 +207,7 @@ fn holes_are_what_holds_nothing() {
 
 #[test]
 fn with_the_model_a_request_takes_its_time() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let mut config = config(false);

@@ -1,7 +1,7 @@
 //! What a mount does that depends on how it was mounted, and on what the kernel keeps
 //! and leaves to us.
 
-use crate::support::{Shown, ShownVolume, config, has_fuse};
+use crate::support::{Shown, ShownVolume, config};
 use engine::Pace;
 use fuse::MountOptions;
 use nix::fcntl::{AT_FDCWD, OFlag};
@@ -28,7 +28,7 @@ fn read_noted(options: &str) -> i64 {
 
 #[test]
 fn a_read_is_noted_though_the_kernel_has_the_contents() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     assert!(read_noted("rw") > 1000);
@@ -38,7 +38,7 @@ fn a_read_is_noted_though_the_kernel_has_the_contents() {
 
 #[test]
 fn nobody_changes_what_is_mounted_to_be_read() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = ShownVolume::with("ro".parse().expect("options"));
@@ -72,7 +72,7 @@ fn writes_directly(path: &Path) -> bool {
 
 #[test]
 fn a_direct_write_by_another_user_takes_set_id_bits() {
-    if !has_fuse() || !nix::unistd::geteuid().is_root() {
+    if !judges::has_fuse() || !nix::unistd::geteuid().is_root() {
         return;
     }
     let shown = ShownVolume::with(MountOptions::default());
@@ -88,7 +88,7 @@ fn a_direct_write_by_another_user_takes_set_id_bits() {
 
 #[test]
 fn a_file_that_is_opened_directly_can_be_mapped() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = ShownVolume::with(MountOptions::default());
@@ -102,7 +102,7 @@ fn a_file_that_is_opened_directly_can_be_mapped() {
 
 #[test]
 fn a_drive_can_be_mapped_and_forced() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(&config(true), Pace::Free);
@@ -124,7 +124,7 @@ fn maps(path: &Path, flags: OFlag) -> bool {
     let mut python = Command::new("python3");
     let words = python.args(["-c", program]).arg(path);
     let Ok(status) = words.arg(flags.bits().to_string()).status() else {
-        eprintln!("skipped: python3 is not there");
+        judges::skip("python3 is not installed");
         return false;
     };
     assert!(status.success(), "it can be mapped");

@@ -14,15 +14,6 @@ use units::{Bytes, KIB, MIB};
 use vfs::mem::MemFs;
 use vfs::{CacheConfig, Clock, Compute, Vfs};
 
-/// Whether there is FUSE here. Says why a test is skipped if not.
-pub(crate) fn has_fuse() -> bool {
-    let opened = File::options().read(true).write(true).open("/dev/fuse");
-    if let Err(error) = &opened {
-        eprintln!("skipped: /dev/fuse: {error}");
-    }
-    opened.is_ok()
-}
-
 /// A drive of 32 MiB with little over-provisioning, so that garbage is collected.
 pub(crate) fn config(protected: bool) -> DriveConfig {
     let mut config = (Preset::named("block").expect("a preset").config)();

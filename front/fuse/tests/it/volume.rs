@@ -1,7 +1,7 @@
 //! A file system of ours beside one of the kernel's: the same calls are made in
 //! both, and have to end alike.
 
-use crate::support::{ShownVolume, has_fuse};
+use crate::support::ShownVolume;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, FallocateFlags, RenameFlags, copy_file_range, fallocate, renameat2};
 use nix::sys::stat::{Mode, SFlag, UtimensatFlags, mknod, utimensat};
@@ -249,7 +249,7 @@ fn whole(root: &Path) -> BTreeMap<PathBuf, String> {
 
 #[test]
 fn calls_end_as_they_do_in_the_kernels_file_system() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let kernels = tempfile::tempdir().expect("a temporary directory");
@@ -275,7 +275,7 @@ fn calls_end_as_they_do_in_the_kernels_file_system() {
 
 #[test]
 fn a_mapped_write_and_an_open_file_without_a_name_work() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = ShownVolume::new();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 fn run(name: &str, arguments: &[&str]) -> Option<Output> {
     let ran = Command::new(name).args(arguments).output();
     if let Err(error) = &ran {
-        eprintln!("skipped: {name}: {error}");
+        judges::skip(&format!("{name}: {error}"));
     }
     ran.ok()
 }

@@ -1,7 +1,7 @@
 //! Programs whose files are placed, beside the same ones without.
 
 use super::Place;
-use super::programs::installed;
+use judges::installed;
 use shim::run::{Keeper, Placer};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

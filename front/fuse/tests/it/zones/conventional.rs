@@ -1,7 +1,6 @@
 //! Conventional files: written anywhere in any way, never cut.
 
 use super::bench::{APPEND, CNV, DIRECT, Shown, told};
-use crate::support::has_fuse;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use sim::Seed;
@@ -12,7 +11,7 @@ use zonefs::Options;
 
 #[test]
 fn it_is_written_anywhere_past_the_cache_or_through_it() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -51,7 +50,7 @@ fn it_is_written_anywhere_past_the_cache_or_through_it() {
 
 #[test]
 fn it_keeps_its_size() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -79,7 +78,7 @@ fn it_keeps_its_size() {
 
 #[test]
 fn what_is_stored_through_a_mapping_arrives() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -92,7 +91,7 @@ fn what_is_stored_through_a_mapping_arrives() {
     let mut python = Command::new("python3");
     let words = python.args(["-c", program]).arg(shown.path("cnv/0"));
     let Ok(status) = words.status() else {
-        return eprintln!("skipped: python3 is not there");
+        return judges::skip("python3 is not installed");
     };
     assert!(status.success(), "it can be mapped");
     let shown = shown.again(Options::default());

@@ -1,7 +1,6 @@
 //! What becomes of files when writes fail, and zones.
 
 use super::bench::{Shown, config, told};
-use crate::support::has_fuse;
 use nix::errno::Errno;
 use ssd::{Content, ZoneAction, ZoneState};
 use std::fs::{self, File};
@@ -47,7 +46,7 @@ fn is_root() -> bool {
 //= zonefs 5
 #[test]
 fn a_zone_that_somebody_else_wrote_is_treated_as_the_mount_says() {
-    if !has_fuse() || !is_root() {
+    if !judges::has_fuse() || !is_root() {
         return;
     }
     let (ro, no) = (Err(Errno::EROFS), Err(Errno::EPERM));
@@ -100,7 +99,7 @@ fn failing(errors: OnError) -> (Shown, u64) {
 
 #[test]
 fn a_zone_of_which_flash_fails_is_read_and_not_written() {
-    if !has_fuse() || !is_root() {
+    if !judges::has_fuse() || !is_root() {
         return;
     }
     let (ro, no) = (Err(Errno::EROFS), Err(Errno::EPERM));
@@ -125,7 +124,7 @@ fn a_zone_of_which_flash_fails_is_read_and_not_written() {
 
 #[test]
 fn a_zone_that_is_gone_is_neither_read_nor_written() {
-    if !has_fuse() || !is_root() {
+    if !judges::has_fuse() || !is_root() {
         return;
     }
     let (ro, no) = (Err(Errno::EROFS), Err(Errno::EPERM));

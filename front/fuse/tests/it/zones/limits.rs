@@ -1,7 +1,6 @@
 //! Open and active zones, and what is told of them.
 
 use super::bench::{DIRECT, MOST, SEQUENTIAL, Shown, told};
-use crate::support::has_fuse;
 use nix::errno::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -37,7 +36,7 @@ impl Shown {
 
 #[test]
 fn who_opens_is_counted_and_zones_are_left_alone() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options {
@@ -77,7 +76,7 @@ fn who_opens_is_counted_and_zones_are_left_alone() {
 //= zonefs 6
 #[test]
 fn with_explicit_open_who_opens_has_a_zone() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(EXPLICIT);

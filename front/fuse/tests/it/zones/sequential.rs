@@ -1,7 +1,6 @@
 //! Sequential files: written past the cache, at their ends, and cut.
 
 use super::bench::{APPEND, DIRECT, MOST, Shown, told};
-use crate::support::has_fuse;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +11,7 @@ use zonefs::Options;
 //= zonefs 3
 #[test]
 fn a_write_is_direct_at_the_end_and_of_whole_blocks() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -53,7 +52,7 @@ fn a_write_is_direct_at_the_end_and_of_whole_blocks() {
 
 #[test]
 fn what_is_appended_follows_what_was_written_by_anyone() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -84,7 +83,7 @@ fn what_is_appended_follows_what_was_written_by_anyone() {
 
 #[test]
 fn a_large_write_arrives_in_order_and_is_cut_at_the_end_of_the_zone() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -111,7 +110,7 @@ fn a_large_write_arrives_in_order_and_is_cut_at_the_end_of_the_zone() {
 
 #[test]
 fn it_is_read_in_any_way_and_no_further_than_it_is_written() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -142,7 +141,7 @@ fn it_is_read_in_any_way_and_no_further_than_it_is_written() {
 
 #[test]
 fn what_was_cut_and_written_anew_is_not_read_from_a_cache() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -164,7 +163,7 @@ fn what_was_cut_and_written_anew_is_not_read_from_a_cache() {
 //= zonefs 4
 #[test]
 fn it_is_cut_to_nothing_or_made_full() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -210,13 +209,13 @@ fn maps(shown: &Shown, access: &str, protection: &str) -> Option<i32> {
 
 #[test]
 fn it_is_mapped_to_be_read_alone() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
     shown.append("seq/0", 6, 4).expect("written");
     let Some(read) = maps(&shown, "O_RDONLY", "mmap.PROT_READ") else {
-        return eprintln!("skipped: python3 is not there");
+        return judges::skip("python3 is not installed");
     };
     assert_eq!(read, 0);
     let both = "mmap.PROT_READ | mmap.PROT_WRITE";
@@ -230,7 +229,7 @@ fn it_is_mapped_to_be_read_alone() {
 
 #[test]
 fn what_is_forced_or_written_to_be_durable_is_there_again() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());

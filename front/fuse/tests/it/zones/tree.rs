@@ -1,7 +1,6 @@
 //! Names, numbers and attributes.
 
 use super::bench::{APPEND, CNV, MOST, SEQUENTIAL, Shown, config, told};
-use crate::support::has_fuse;
 use nix::errno::Errno;
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{Mode, SFlag, UtimensatFlags, mknod, utimensat};
@@ -24,7 +23,7 @@ fn names(path: &std::path::Path) -> Vec<(String, u64)> {
 //= zonefs 2
 #[test]
 fn zones_are_named_numbered_and_sized_as_linux_has_it() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -59,7 +58,7 @@ fn zones_are_named_numbered_and_sized_as_linux_has_it() {
 
 #[test]
 fn the_format_says_who_owns_files_and_whether_zones_are_one() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let superblock = Superblock {
@@ -88,7 +87,7 @@ fn the_format_says_who_owns_files_and_whether_zones_are_one() {
 
 #[test]
 fn nothing_is_made_removed_or_renamed() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -122,7 +121,7 @@ fn nothing_is_made_removed_or_renamed() {
 
 #[test]
 fn attributes_are_kept_until_it_is_unmounted() {
-    if !has_fuse() || !nix::unistd::geteuid().is_root() {
+    if !judges::has_fuse() || !nix::unistd::geteuid().is_root() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -171,7 +170,7 @@ fn attributes_are_kept_until_it_is_unmounted() {
 
 #[test]
 fn the_document_is_there_to_be_read_alone() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
@@ -198,7 +197,7 @@ fn the_document_is_there_to_be_read_alone() {
 
 #[test]
 fn nothing_is_written_to_what_is_mounted_to_be_read() {
-    if !has_fuse() {
+    if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
