@@ -1,26 +1,18 @@
-//! Cleaning: what is in use in a section is moved, so that the section becomes free.
+//! Cleaning: when to clean, and which section; `relocate` moves the blocks.
 //!
 //! In the foreground, when free sections are so few that what is dirty might not find
 //! room, the section with the least in use is cleaned, and whoever is about to change
 //! something waits for it; in the background, while nobody changes anything, the one with
 //! the best ratio of cost and benefit. Which one is a pure function of a view.
 //!
-//! Other calls go on meanwhile. Each block is moved within an operation of its own, that
-//! of a file under the turn of the file; only the checkpoint that frees sections is alone.
-//!
-//! Invariants: one section is cleaned at a time, and no log goes on in it; so a block in
-//! it that is in use has the owner that it had when cleaning began. One whose owner does
-//! not lead to it is about to be led to, or damage, and is not moved.
+//! Invariant: one section is cleaned at a time, and no log goes on in it; so a valid block
+//! of the section has the owner that it had when cleaning began.
 
-use crate::format::{BLOCK, SEG_BLOCKS, node, path};
+use crate::format::{BLOCK, SEG_BLOCKS};
 use crate::fs::Core;
-use crate::nodes::NodeBuf;
-use crate::persist::{Log, MainArea, Persist};
-use host::Purpose;
-use nand::Payload;
-use std::rc::Rc;
+use crate::persist::{Log, Persist};
 use units::Ns;
-use vfs::{Cleaning, DirtyPage, Errno, FileKind, Result};
+use vfs::{Cleaning, LogStats, Result};
 
 /// Sections that one round of cleaning in the foreground takes at most before it makes
 /// them free by a checkpoint: a choice of ours.
@@ -62,12 +54,6 @@ pub(crate) fn cost_benefit(candidates: &[Candidate]) -> Option<u32> {
     let gain = candidates.iter().filter(|c| c.valid < c.blocks);
     let best = gain.max_by_key(|c| (benefit(c), std::cmp::Reverse(c.section)));
     best.map(|c| c.section)
-}
-
-/// Counts a section that was cleaned.
-const fn note(cleaning: &mut Cleaning, blocks: u64) {
-    cleaning.calls += 1;
-    cleaning.moved_bytes += blocks * BLOCK as u64;
 }
 
 impl<P: Persist> Core<P> {
@@ -159,8 +145,7 @@ impl<P: Persist> Core<P> {
                 .filter(|c| c.section == section)
                 .map(|c| c.valid)
                 .sum();
-            let moved_blocks = self.clean(section).await?;
-            self.tally(|stats| note(&mut stats.foreground, moved_blocks));
+            self.clean(section, |stats| &mut stats.foreground).await?;
             gained += section_blocks - valid;
             moved = true;
         }
@@ -221,146 +206,25 @@ impl<P: Persist> Core<P> {
         let Some(section) = cost_benefit(&self.candidates()) else {
             return Ok(false);
         };
-        let moved = self.clean(section).await?;
-        self.tally(|stats| note(&mut stats.background, moved));
+        self.clean(section, |stats| &mut stats.background).await?;
         Ok(true)
     }
 
-    /// Moves all that is in use in a section, and says how many blocks that were. The
-    /// caller is the cleaner, and sees to it that there is a checkpoint afterwards.
-    async fn clean(&self, section: u32) -> Result<u64> {
+    /// Relocates a section, and counts that where `tally` says. The caller holds the
+    /// cleaner's lock, and sees to it that a checkpoint follows.
+    async fn clean(&self, section: u32, tally: fn(&mut LogStats) -> &mut Cleaning) -> Result<()> {
+        let begun = self.sim.now();
         self.segments.borrow_mut().cleaning = Some(section);
-        let done = self.empty(section).await;
+        let moved = self.relocate(section).await;
         self.segments.borrow_mut().cleaning = None;
-        done
-    }
-
-    async fn empty(&self, section: u32) -> Result<u64> {
-        let mut moved = 0;
-        let segments = self.segments.borrow().segments_of(section);
-        for segment in segments {
-            let entry = *self.segments.borrow().entry(segment);
-            if entry.valid == 0 {
-                continue;
-            }
-            let owners = {
-                let _operation = self.look().await;
-                self.owners_of(segment).await?
-            };
-            let mut nodes = Vec::new();
-            for at in 0..SEG_BLOCKS {
-                let addr = self.geometry.addr_of(segment, at);
-                let _operation = self.look().await;
-                self.ensure_sound()?;
-                if !self.segments.borrow().is_valid(addr) {
-                    continue;
-                }
-                let owner = owners[at as usize];
-                if entry.log >= Log::HotNode as u8 {
-                    nodes.extend(self.take_node(owner.nid, addr).await?);
-                } else {
-                    let is_moved = self.move_page(owner.nid, usize::from(owner.at), addr);
-                    moved += u64::from(is_moved.await?);
-                }
-            }
-            moved += nodes.len() as u64;
-            self.write_moved(nodes).await?;
-        }
-        Ok(moved)
-    }
-
-    /// What there is of `found`, unless the block at `addr` was freed meanwhile.
-    fn unless_freed<T>(&self, addr: u32, found: Result<T>) -> Result<Option<T>> {
-        match self.segments.borrow().is_valid(addr) {
-            true => found.map(Some),
-            false => Ok(None),
-        }
-    }
-
-    /// The node at `addr`, made dirty so that it goes elsewhere.
-    async fn take_node(&self, nid: u32, addr: u32) -> Result<Option<Rc<NodeBuf>>> {
-        let entry = self.nat_entry(nid).await?;
-        if entry.addr != addr {
-            return Ok(None);
-        }
-        let found = self.node(nid).await;
-        let found = self.unless_freed(addr, found)?;
-        if let Some(buf) = &found {
-            self.soil(buf);
-        }
-        Ok(found)
-    }
-
-    /// Writes nodes that were taken and that nobody has written or freed since.
-    async fn write_moved(&self, nodes: Vec<Rc<NodeBuf>>) -> Result<()> {
-        let _operation = self.look().await;
-        let _chain = self.chain.acquire(1).await;
-        let mut inodes = Vec::new();
-        for buf in &nodes {
-            inodes.push(self.node(buf.ino).await);
-        }
-        // From here on there is no wait before all have their places.
-        let known = |nid: u32| self.nodes.borrow().get(nid).is_some();
-        let left = nodes.into_iter().zip(&inodes);
-        let left = left.filter(|(buf, inode)| inode.is_ok() && buf.dirty.get() && known(buf.nid));
-        let left: Vec<Rc<NodeBuf>> = left.map(|(buf, _)| buf).collect();
-        self.ensure_sound()?;
-        self.write_nodes(&left, None).await
-    }
-
-    /// Moves the page at `addr`, if it still is the one that node `nid` leads to.
-    async fn move_page(&self, nid: u32, at: usize, addr: u32) -> Result<bool> {
-        let found = self.node(nid).await;
-        let Some(buf) = self.unless_freed(addr, found)? else {
-            return Ok(false);
-        };
-        let found = self.node(buf.ino).await;
-        let Some(inode) = self.unless_freed(addr, found)? else {
-            return Ok(false);
-        };
-        let turn = inode.turn(&self.sim).clone();
-        let _turn = turn.acquire(1).await;
-        let (kind, addrs) = {
-            let bytes = inode.bytes();
-            (
-                FileKind::of_mode(node::MODE.get(&bytes[..])),
-                node::addrs(&bytes),
-            )
-        };
-        let leads = || self.segments.borrow().is_valid(addr) && buf.addr(at) == addr;
-        if !leads() {
-            return Ok(false);
-        }
-        if kind == Some(FileKind::Directory) {
-            let first = path::first_page(node::offset_of(&buf.bytes()), addrs);
-            let index = first.ok_or(Errno::EUCLEAN)? + at as u64;
-            let block = self.dir_block_of(&inode, index).await?;
-            let Some(block) = block.filter(|_| leads()) else {
-                return Ok(false);
-            };
-            self.soil_block(inode.ino, index, &block);
-            return Ok(true);
-        }
-        let mut page = [Payload::Zero];
-        let who = self.who(Purpose::Data);
-        self.persist.main().read(addr, &mut page, who).await?;
-        let [now] = page;
-        let page = DirtyPage {
-            index: 0,
-            now,
-            before: None,
-        };
-        let places = [(Rc::clone(&buf), at, &page)];
-        let addrs = self.write_new(&places, Log::ColdData, who).await?;
-        // To remove a file takes no turn.
-        if !leads() {
-            self.segments.borrow_mut().free_block(addrs[0]);
-            return Ok(false);
-        }
-        self.segments.borrow_mut().free_block(addr);
-        buf.edit(|bytes| node::set_addr(bytes, at, addrs[0]));
-        self.soil(&buf);
-        Ok(true)
+        let (blocks, time) = (moved?, self.sim.now().0 - begun.0);
+        self.tally(|stats| {
+            let cleaning = tally(stats);
+            cleaning.calls += 1;
+            cleaning.moved_bytes += blocks * BLOCK as u64;
+            cleaning.time.0 += time;
+        });
+        Ok(())
     }
 }
 

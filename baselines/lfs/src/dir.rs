@@ -39,7 +39,8 @@ impl DirCache {
         self.blocks.get(&(ino, index)).cloned()
     }
 
-    fn insert(&mut self, ino: u32, index: u64, bytes: Box<Block>) -> Rc<DirBlock> {
+    /// Puts a block in; one that is there stays. Returns the one that is there then.
+    pub(crate) fn insert(&mut self, ino: u32, index: u64, bytes: Box<Block>) -> Rc<DirBlock> {
         if self.blocks.len() > MOST {
             self.blocks
                 .retain(|_, block| block.dirty.get() || Rc::strong_count(block) > 1);
@@ -109,15 +110,7 @@ impl<P: Persist> Core<P> {
 
     /// A block of entries; none in a gap.
     pub(crate) async fn dir_block(&self, dir: &File, index: u64) -> Result<Option<Rc<DirBlock>>> {
-        self.dir_block_of(&dir.private.buf, index).await
-    }
-
-    /// The same, of the directory of an inode's node.
-    pub(crate) async fn dir_block_of(
-        &self,
-        inode: &Rc<crate::nodes::NodeBuf>,
-        index: u64,
-    ) -> Result<Option<Rc<DirBlock>>> {
+        let inode = &dir.private.buf;
         let known = self.dirs.borrow().get(inode.ino, index);
         if known.is_some() {
             return Ok(known);

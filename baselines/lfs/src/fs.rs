@@ -1,7 +1,8 @@
 //! A mounted file system: what all verbs share.
 //!
-//! Invariants: a verb that changes or reads anything is within an *operation*, and a
-//! checkpoint or cleaning within none; so a checkpoint is of one instant. Whoever needs
+//! Invariants: a verb that changes or reads anything is within an *operation*, as is the
+//! relocation of each segment, and a checkpoint within none; so a checkpoint is of one
+//! instant. Whoever needs
 //! both begins an operation first and then waits for the turn of a file. The cleaner is
 //! waited for before either.
 

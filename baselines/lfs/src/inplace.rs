@@ -24,7 +24,7 @@ const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
 /// Most blocks of one command: 1 MiB, as Linux sends at most to a drive that names no
 /// limit of its own.
-const COMMAND_BLOCKS: usize = 256;
+pub(crate) const COMMAND_BLOCKS: usize = 256;
 
 /// Why there is no state to begin with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -40,17 +40,19 @@
 //! zones a mount knows which contents are there, and leaves such a force out.
 //!
 //! Otherwise than in Linux, only the last node of a force has its mark; blocks are
-//! never written in place, not around the cache either; cleaning moves one block after
-//! the other; a removed file's blocks are freed at once; the extent in an inode that caches
-//! its largest piece is left empty; and blocks of a directory that have become empty stay.
+//! never written in place, not around the cache either; cleaning reads contents from the
+//! drive and writes them itself, where Linux looks into the page cache first, and leaves
+//! what it moves in the background dirty there; a removed file's blocks are freed at once;
+//! the extent in an inode that caches its largest piece is left empty; and blocks of a
+//! directory that have become empty stay.
 //!
 //! # Where to start reading
 //!
 //! [`format`](self) has one home per byte layout; `fs` what all verbs share; `segments`
 //! logs and what is free; `nat` and `nodes` where nodes are, and pages; `dir` and `names`
-//! directories; `file` contents; `checkpoint` what makes them durable; `clean` cleaning;
-//! `recover` what follows a power cut; `inplace` and `zones` the strategies, `turns` which
-//! version of a table counts; `check` the checker.
+//! directories; `file` contents; `checkpoint` what makes them durable; `clean` when
+//! sections are cleaned and `relocate` how; `recover` what follows a power cut; `inplace`
+//! and `zones` the strategies, `turns` which version of a table counts; `check` the checker.
 
 mod body;
 mod check;
@@ -70,6 +72,7 @@ mod nodes;
 mod persist;
 mod recover;
 mod refusals;
+mod relocate;
 mod segments;
 mod turns;
 mod xattrs;

@@ -150,8 +150,16 @@ impl<P: Persist> Core<P> {
             .main()
             .read(entry.addr, &mut payload, self.who(purpose));
         read.await?;
+        Self::checked_node(nid, entry, &payload[0])
+    }
+
+    /// The node that was read where `entry` leads.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if it is not the node that it should be; `EIO`.
+    pub(crate) fn checked_node(nid: u32, entry: NatEntry, payload: &Payload) -> Result<Box<Block>> {
         let mut bytes = crate::format::blank();
-        if !payload[0].copy_to(0, &mut bytes[..]) {
+        if !payload.copy_to(0, &mut bytes[..]) {
             return Err(Errno::EIO);
         }
         let says = (node::NID.get(&bytes[..]), node::INO.get(&bytes[..]));

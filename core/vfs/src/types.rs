@@ -1,5 +1,7 @@
 //! The nouns of the file API.
 
+use units::Ns;
+
 /// Bytes of a page of the cache, the unit of file contents: 4096.
 pub const PAGE: u64 = 4096;
 
@@ -259,6 +261,8 @@ pub struct Cleaning {
     pub calls: u64,
     /// Bytes that were moved out of them.
     pub moved_bytes: u64,
+    /// Time that it took to move them, waits for running calls included.
+    pub time: Ns,
 }
 
 impl Cleaning {
@@ -268,6 +272,7 @@ impl Cleaning {
         Self {
             calls: self.calls - before.calls,
             moved_bytes: self.moved_bytes - before.moved_bytes,
+            time: Ns(self.time.0 - before.time.0),
         }
     }
 }

@@ -492,6 +492,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
             background: Cleaning {
                 calls: volume.resets.get(),
                 moved_bytes: counts.moved,
+                ..Cleaning::default()
             },
             checkpoints: counts.epochs,
             ..LogStats::default()

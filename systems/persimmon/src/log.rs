@@ -429,15 +429,19 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(())
     }
 
-    /// Reads blocks with these numbers and addresses, those that lie side by side at once.
+    /// Reads blocks with these numbers and addresses, those side by side in one command, and
+    /// all commands of the batch together.
     async fn read_batch(&self, batch: &[(u32, u32)]) -> Result<Blocks> {
         let mut by_addr = batch.to_vec();
         by_addr.sort_by_key(|(_, addr)| *addr);
+        let runs = by_addr.chunk_by(|one, next| one.1 + 1 == next.1);
+        let who = self.who(Purpose::Metadata);
+        let reads = runs
+            .clone()
+            .map(|run| read_blocks(&self.linear, run[0].1, run.len(), who));
         let mut blocks = Blocks::new();
-        for run in by_addr.chunk_by(|one, next| one.1 + 1 == next.1) {
-            let who = self.who(Purpose::Metadata);
-            let read = read_blocks(&self.linear, run[0].1, run.len(), who).await?;
-            blocks.extend(run.iter().map(|(index, _)| *index).zip(read));
+        for (run, read) in runs.zip(sim::join_all(reads.collect()).await) {
+            blocks.extend(run.iter().map(|(index, _)| *index).zip(read?));
         }
         blocks.sort_by_key(|(index, _)| *index);
         self.count(|metrics| metrics.blocks_moved += blocks.len() as u64);

@@ -85,6 +85,7 @@ impl<Z: ZonedPort> Persist for Appended<Z> {
         Cleaning {
             calls: metrics.zones_cleaned,
             moved_bytes: metrics.blocks_moved * BLOCK as u64,
+            ..Cleaning::default()
         }
     }
 }

@@ -7,5 +7,6 @@ mod fuzz;
 mod hostile;
 mod mkfs;
 mod model;
+mod relocation;
 mod tools;
 mod zones;

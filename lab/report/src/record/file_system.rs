@@ -129,4 +129,7 @@ pub struct Cleaning {
     pub calls: u64,
     /// Bytes that were moved out of them.
     pub moved_bytes: u64,
+    /// Virtual time that moving them took; 0 where it is not measured, and in older records.
+    #[serde(default)]
+    pub time_ns: u64,
 }

@@ -61,8 +61,12 @@ pub(super) fn file_system<B: Body>(
 
 fn log(now: LogStats, before: LogStats) -> LogFacts {
     let cleaning = |now: vfs::Cleaning, before: vfs::Cleaning| {
-        let vfs::Cleaning { calls, moved_bytes } = now.since(before);
-        Cleaning { calls, moved_bytes }
+        let since = now.since(before);
+        Cleaning {
+            calls: since.calls,
+            moved_bytes: since.moved_bytes,
+            time_ns: since.time.0,
+        }
     };
     LogFacts {
         memory_bytes: now.memory,
