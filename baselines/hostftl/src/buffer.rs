@@ -5,6 +5,10 @@
 //! nothing. A deallocation is a version without contents that is on its way from the start.
 //! What one stands for that was overtaken lasts only when the newer one does: it is handed on.
 //! How many versions stand for each oldest one is counted, so that a flush need not look at all.
+//!
+//! An exchange gives a version in flight to another sector, or makes it obsolete. Its program
+//! goes on with the address of the sector that the version was issued for; [`Buffer::owner`]
+//! says which sector the block belongs to once the program has ended.
 
 use host::RawMark;
 use nand::Payload;
@@ -49,6 +53,8 @@ pub(crate) struct Buffer {
     trims: BTreeMap<u64, u32>,
     /// Numbers of the oldest versions that any stands for, and how many do.
     sinces: BTreeMap<u64, u32>,
+    /// Numbers of versions in flight that an exchange gave to another sector, and that sector.
+    renamed: BTreeMap<u64, u32>,
 }
 
 impl Buffer {
@@ -98,10 +104,23 @@ impl Buffer {
         self.sectors.contains_key(&sector)
     }
 
-    /// Whether any version of a sector is on its way.
-    pub(crate) fn flies(&self, sector: u32) -> bool {
+    /// Whether an exchange has to wait for this sector: a deallocation of it is in flight, or
+    /// the table is being told where a version of it is.
+    pub(crate) fn is_landing(&self, sector: u32) -> bool {
         let newer = self.sectors.get(&sector);
-        newer.is_some_and(|newer| !newer.flying.is_empty())
+        newer.is_some_and(|newer| {
+            let mut flying = newer.flying.iter();
+            flying.any(|flying| flying.payload.is_none() || flying.number == newer.applied)
+        })
+    }
+
+    /// The sector to which a version in flight belongs that was issued for `sector`; none if
+    /// an exchange has made it obsolete.
+    pub(crate) fn owner(&self, sector: u32, number: u64) -> Option<u32> {
+        let sector = self.renamed.get(&number).copied().unwrap_or(sector);
+        let flying = &self.sectors.get(&sector)?.flying;
+        let found = flying.iter().any(|flying| flying.number == number);
+        found.then_some(sector)
     }
 
     /// Sectors of which a version waits, and the numbers of these.
@@ -113,13 +132,46 @@ impl Buffer {
         self.sectors.iter().filter_map(waits)
     }
 
-    /// Forgets the version of a sector that waits, and of which none is on its way.
-    pub(crate) fn forget(&mut self, sector: u32) -> Option<Waiting> {
-        debug_assert!(!self.flies(sector), "sector {sector} is on its way");
-        let (since, waiting) = self.sectors.remove(&sector)?.waiting?;
+    /// Drops all versions of a sector, which an exchange has overtaken; whether one waited.
+    /// The programs of those in flight change nothing when they end.
+    pub(crate) fn forget(&mut self, sector: u32) -> bool {
+        debug_assert!(!self.is_landing(sector), "sector {sector} is not pinned");
+        let Some(newer) = self.sectors.remove(&sector) else {
+            return false;
+        };
+        newer.flying.iter().for_each(|flying| self.drop_flying(flying));
+        if let Some((since, _)) = &newer.waiting {
+            self.held -= 1;
+            self.fall(*since);
+        }
+        newer.waiting.is_some()
+    }
+
+    /// A version in flight is obsolete.
+    fn drop_flying(&mut self, flying: &Flying) {
         self.held -= 1;
-        self.fall(since);
-        Some(waiting)
+        self.renamed.remove(&flying.number);
+        self.fall(flying.since);
+    }
+
+    /// Gives the newest version of sector `from` to `sector`, whose own are dropped, and drops
+    /// all others of `from`; whether that version waits.
+    pub(crate) fn rename(&mut self, from: u32, sector: u32) -> bool {
+        self.forget(sector);
+        let Some(mut newer) = self.sectors.remove(&from) else {
+            return false;
+        };
+        let waits = newer.waiting.is_some();
+        newer.flying.sort_by_key(|flying| flying.number);
+        let newest = if waits { None } else { newer.flying.pop() };
+        newer.flying.iter().for_each(|flying| self.drop_flying(flying));
+        if let Some(flying) = &newest {
+            self.renamed.insert(flying.number, sector);
+        }
+        newer.flying = newest.into_iter().collect();
+        newer.applied = 0;
+        self.sectors.insert(sector, newer);
+        waits
     }
 
     /// Takes in a version; whether the sector has to be queued for it.
@@ -195,6 +247,7 @@ impl Buffer {
             .position(|flying| flying.number == number);
         let Some(found) = found else { return };
         let ended = newer.flying.remove(found);
+        self.renamed.remove(&number);
         let applied = newer.applied;
         let mut handed = None;
         if applied > number {
@@ -251,6 +304,10 @@ impl Buffer {
         assert_eq!((held, gone), (self.held, self.gone));
         assert_eq!(sinces, self.sinces);
         assert_eq!(trims, self.trims);
+        for (&number, &sector) in &self.renamed {
+            let owner = self.owner(sector, number);
+            assert_eq!(owner, Some(sector), "version {number} has landed");
+        }
     }
 }
 

@@ -111,7 +111,10 @@ impl<P: RawPort> Inner<P> {
         let mut versions = Vec::new();
         for item in &unit.items {
             match &item.what {
-                What::Data(sector) => versions.push((*sector, item.number)),
+                What::Data(sector) => {
+                    let owner = self.state.borrow().buffer.owner(*sector, item.number);
+                    versions.extend(owner.map(|sector| (sector, item.number)));
+                }
                 What::Trims(ranges) => {
                     for range in ranges {
                         let sectors = range.first..range.first + range.count;
@@ -152,23 +155,23 @@ pub(crate) fn take_in(state: &mut State, sector: u32, waiting: Waiting) {
     state.stats.written += 1;
 }
 
-/// A version of a pinned sector that waits is nobody's any more, at once; gives its slot.
+/// Drops the versions of a pinned sector, waiting or in flight; gives the slot that it had.
 pub(crate) fn forget(state: &mut State, sector: u32) -> Option<u32> {
-    let slot = state.slots.as_mut()?.forget(sector)?;
-    state.buffer.forget(sector);
-    let queue = &mut state.frontiers[USER].queue;
-    queue.retain(|queued| !matches!(queued, Queued::Sector(of) if *of == sector));
-    Some(slot)
+    if state.buffer.forget(sector) {
+        let queue = &mut state.frontiers[USER].queue;
+        queue.retain(|queued| !matches!(queued, Queued::Sector(of) if *of == sector));
+    }
+    state.slots.as_mut()?.forget(sector)
 }
 
-/// A version that waits in a slot is of another sector, at once, whose own was forgotten.
+/// Gives the version in a slot, waiting or in flight, to a sector whose own were dropped.
 pub(crate) fn rename(state: &mut State, slot: u32, sector: u32) {
     let Some(from) = state.slots.as_mut().and_then(|s| s.retag(slot, sector)) else {
         debug_assert!(false, "slot {slot} is free");
         return;
     };
-    if let Some(waiting) = state.buffer.forget(from) {
-        state.buffer.write(sector, waiting);
+    if from == sector || !state.buffer.rename(from, sector) {
+        return;
     }
     let queue = &mut state.frontiers[USER].queue;
     for queued in queue.iter_mut() {

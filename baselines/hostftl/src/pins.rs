@@ -1,9 +1,10 @@
 //! Sectors that somebody has for himself for a while.
 //!
-//! Invariants: one that is pinned, because it is about to be remapped, is neither moved nor
-//! written nor deallocated, and nothing of it is on its way, or waits but in a slot of a buffer
-//! in persistent memory; and no slot is written out meanwhile. One of which a part is being
-//! written is changed by nobody else until then.
+//! Invariants: a pinned sector, which is about to be remapped, is neither moved nor written nor
+//! deallocated. Without a buffer in persistent memory no version of it waits or is in flight.
+//! With one, versions may do both: a slot keeps its version while its sector is pinned, since
+//! a program that ends meanwhile is entered into the table after the sector is unpinned. A
+//! sector of which a part is being written is changed by no other writer until then.
 
 use crate::lasting::{forget, rename};
 use crate::state::{HostFtl, Inner, State};
@@ -71,9 +72,9 @@ impl Pins {
 }
 
 impl<P: RawPort> HostFtl<P> {
-    /// Pins sectors, once nothing of them is on its way to flash: from then on they stay
-    /// where they are. What waits in the buffer of them is written out first, unless the
-    /// buffer lasts.
+    /// Pins sectors: from then on they stay where they are. Versions in memory that the power
+    /// takes are written out first. With a buffer in persistent memory, versions may wait and
+    /// be in flight; deallocations in flight and changes of the table are waited for.
     ///
     /// # Errors
     /// If nothing can be written any more.
@@ -82,7 +83,7 @@ impl<P: RawPort> HostFtl<P> {
             {
                 let state = &mut *self.inner.state.borrow_mut();
                 let newer = |sector: u32| match &state.slots {
-                    Some(_) => state.buffer.flies(sector),
+                    Some(_) => state.buffer.is_landing(sector),
                     None => state.buffer.has(sector),
                 };
                 let busy = |sector: &u32| {
@@ -95,7 +96,6 @@ impl<P: RawPort> HostFtl<P> {
                     return Ok(());
                 }
             }
-            // What is on its way from slots comes to its end by itself.
             if self.inner.has_newer(sectors) && !self.inner.is_durable() {
                 self.inner.flush().await?;
             } else {

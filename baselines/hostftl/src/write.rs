@@ -218,9 +218,7 @@ impl<P: RawPort> Inner<P> {
         }
         let Frontier { queue, forced, .. } = &state.frontiers[frontier];
         let enough = queue.len() >= step || (*forced > 0 && !queue.is_empty());
-        // Slots that a record of exchanges names stay as they are.
-        let named = frontier == USER && state.slots.is_some() && state.pins.has_pinned();
-        if !enough || named || self.failure.get().is_some() {
+        if !enough || self.failure.get().is_some() {
             return None;
         }
         let line = self.open_line(state, frontier)?;
@@ -298,7 +296,11 @@ impl<P: RawPort> Inner<P> {
 
     /// A unit of new data is on flash: the table is told, and then what was there before is
     /// invalid.
-    async fn end_unit(&self, unit: Unit, first: u32) {
+    async fn end_unit(&self, mut unit: Unit, first: u32) {
+        while self.is_pinned(&unit) {
+            self.progress.wait(&self.sim).await;
+        }
+        self.hand_over(&mut unit);
         let changes = self.apply(&unit, first);
         self.settle_changes(changes).await;
         self.leave_unit(&unit).await;
@@ -316,6 +318,32 @@ impl<P: RawPort> Inner<P> {
             }
         }
         release(state, &unit);
+    }
+
+    /// Whether a version of a unit belongs to a pinned sector: a record of exchanges may name
+    /// its slot, which stays as it is until the sector is unpinned.
+    fn is_pinned(&self, unit: &Unit) -> bool {
+        let state = self.state.borrow();
+        state.pins.has_pinned()
+            && unit.items.iter().any(|item| match item.what {
+                What::Data(sector) => {
+                    let owner = state.buffer.owner(sector, item.number);
+                    owner.is_some_and(|sector| state.pins.is_pinned(sector))
+                }
+                What::Trims(_) | What::Moved(..) | What::Records(_) => false,
+            })
+    }
+
+    /// Gives each block of a unit to the sector to which its version belongs by now.
+    fn hand_over(&self, unit: &mut Unit) {
+        let buffer = &self.state.borrow().buffer;
+        for item in &mut unit.items {
+            if let What::Data(sector) = &mut item.what
+                && let Some(owner) = buffer.owner(*sector, item.number)
+            {
+                *sector = owner;
+            }
+        }
     }
 
     /// Puts what a unit of new data brings into the table.
@@ -438,9 +466,12 @@ impl<P: RawPort> Inner<P> {
         let member = &mut state.lines.lines[unit.line].members[unit.member];
         (member.good, member.doomed, member.given) = (false, true, unit.block);
         release(state, &unit);
-        let frontier = &mut state.frontiers[unit.frontier];
         for item in unit.items.into_iter().rev() {
-            frontier.put_first(item);
+            let obsolete = matches!(item.what, What::Data(sector)
+                if state.buffer.owner(sector, item.number).is_none());
+            if !obsolete {
+                state.frontiers[unit.frontier].put_first(item);
+            }
         }
     }
 

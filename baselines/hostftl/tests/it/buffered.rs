@@ -459,3 +459,58 @@ fn a_buffer_of_another_mapping_or_too_small_a_one_is_refused() {
     smaller.capacity = Bytes(600 * 4096);
     assert!(refused(&smaller, SLOTS).contains("of another mapping"));
 }
+
+/// A unit of four sectors is on its way to flash when two of them are pinned, and their versions
+/// change hands before its program ends.
+#[test]
+fn sectors_in_flight_are_pinned_and_exchanged_before_their_program_ends() {
+    let config = tiny();
+    for cut in [false, true] {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, Left::buffered(&config, true));
+        let (on, ftl) = (rig.clone(), ftl_config(&config));
+        kernel.block_on(async move {
+            let ftl = on.mount(ftl).await.expect("a new drive");
+            // Sector 5 has an older version on flash, and 6 one in flight beside that of 20.
+            for sector in [5, 1, 2, 3] {
+                force(&ftl, sector, 40).await.expect("there is room");
+            }
+            on.sim.sleep(Ns::ms(10)).await;
+            for sector in [6, 20, 21, 22] {
+                let value = u64::from(sector);
+                force(&ftl, sector, value).await.expect("there is room");
+            }
+            on.sim.sleep(Ns(1_000)).await;
+            let (begun, data) = (on.sim.now(), ftl.stats().data);
+            ftl.pin(&[5, 6, 20, 21]).await.expect("it can be written");
+            assert_eq!(on.sim.now(), begun, "nothing is waited for");
+            let [first, second] = [20, 21].map(|spare| ftl.place(spare));
+            ftl.remap(&[(5, first), (6, second), (20, None), (21, None)])
+                .await;
+            assert_eq!(ftl.stats().data, data, "the unit is in flight still");
+            ftl.check();
+            // The unit ends, and is not entered into the table before they are let go.
+            on.sim.sleep(Ns::ms(10)).await;
+            assert_eq!([5, 6].map(|sector| ftl.place(sector)), [first, second]);
+            ftl.unpin(&[5, 6, 20, 21]);
+            if !cut {
+                on.sim.sleep(Ns::ms(10)).await;
+                let stats = ftl.stats();
+                assert_eq!((stats.data, stats.written), (data + 4, 8));
+            }
+            ftl.check();
+        });
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, rig.cut(&mut Seed(1).stream("none")));
+        let ftl = ftl_config(&config);
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl).await.expect("what was left");
+            assert_eq!(ftl.stats().replayed, if cut { 3 } else { 0 });
+            for (sector, wanted) in [(5, 20), (6, 21), (20, 0), (21, 0), (22, 22), (1, 40)] {
+                let held = read(&ftl, sector, 1).await.expect("it can be read");
+                assert_eq!(value(&held[0]), Some(wanted), "sector {sector}");
+            }
+            ftl.check();
+        });
+    }
+}
