@@ -364,12 +364,14 @@ pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
     Ok(blocks)
 }
 
-/// Makes an empty file system on `port`.
+/// Makes an empty file system on `port`. All of the drive is deallocated first, as by
+/// `mkfs.btrfs` without `--nodiscard`.
 ///
 /// # Errors
 /// What cannot be made, or why the drive failed.
 pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), MkfsError> {
     let blocks = mkfs(options)?;
+    host::deallocate(port).await?;
     let who = Who {
         origin: Origin(0),
         purpose: Purpose::Metadata,

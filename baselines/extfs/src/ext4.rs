@@ -80,13 +80,7 @@ pub enum Ext4Error {
 /// What cannot be made of it, or why the drive failed.
 pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), Ext4Error> {
     let blocks = mkfs(options)?;
-    let mut start = 0;
-    let end = port.capacity().0 / SECTOR;
-    while start < end {
-        let sectors = (end - start).min(u64::from(u32::MAX) / SECTORS * SECTORS);
-        port.trim(Extent::new(start, sectors as u32)).await?;
-        start += sectors;
-    }
+    host::deallocate(port).await?;
     for run in runs(&blocks) {
         write(port, run, &blocks).await?;
     }

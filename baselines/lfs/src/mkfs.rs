@@ -519,13 +519,8 @@ fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
 /// What cannot be made of it, or why the drive failed.
 pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), MkfsError> {
     let blocks = mkfs(options)?;
-    let (mut start, end) = (0, port.capacity().0 / SECTOR);
+    host::deallocate(port).await?;
     let sectors = BLOCK as u64 / SECTOR;
-    while start < end {
-        let most = (end - start).min(u64::from(u32::MAX) / sectors * sectors);
-        port.trim(Extent::new(start, most as u32)).await?;
-        start += most;
-    }
     let who = Who {
         origin: Origin(0),
         purpose: Purpose::Metadata,

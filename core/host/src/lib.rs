@@ -48,7 +48,7 @@ pub use linear::Linear;
 pub use link::{Direction, Link};
 pub use packing::Packing;
 pub use pm::{Pm, PmConfig, PmError, PmMedia, PmWatch, Region, Regions};
-pub use port::BlockPort;
+pub use port::{BlockPort, deallocate};
 pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use raw::{RawDevice, RawMark, RawPort};
 pub use swap::{PageChange, SwapPort};

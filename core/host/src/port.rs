@@ -57,6 +57,22 @@ pub trait BlockPort: Clone + 'static {
     fn compute(&self, span: Ns) -> Computing;
 }
 
+/// Deallocates all of `port`, as makers of file systems do by default before they write.
+///
+/// # Errors
+/// If the port refuses it.
+pub async fn deallocate(port: &impl BlockPort) -> Result<(), IoError> {
+    // Sectors of one command: as many as an extent can have, in whole blocks of 4,096 bytes.
+    const MOST: u64 = u32::MAX as u64 & !7;
+    let (mut start, end) = (0, port.capacity().0 / SECTOR);
+    while start < end {
+        let sectors = (end - start).min(MOST);
+        port.trim(Extent::new(start, sectors as u32)).await?;
+        start += sectors;
+    }
+    Ok(())
+}
+
 impl BlockDevice {
     /// The queue pair of the core that the current task runs on. Tasks are
     /// spread over the cores by their numbers.

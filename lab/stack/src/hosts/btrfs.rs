@@ -73,10 +73,6 @@ impl Host for Btrfs {
         self.memory
     }
 
-    fn deallocates(&self) -> bool {
-        false
-    }
-
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let options = MkfsOptions {
             now,

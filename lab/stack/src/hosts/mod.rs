@@ -15,6 +15,8 @@ mod memory;
 mod nova;
 mod persimmon;
 mod shimmer;
+#[cfg(test)]
+mod tests;
 mod undo;
 mod zonefs;
 

@@ -23,6 +23,11 @@ impl Host for Nova {
         }
     }
 
+    /// NOVA is made by a mount with `init`, which deallocates nothing.
+    fn deallocates(&self) -> bool {
+        false
+    }
+
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let options = MkfsOptions {
             now,
