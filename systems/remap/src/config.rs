@@ -44,7 +44,8 @@ pub struct FormatOptions {
     /// which is 20 for a log that has to hold all data once.
     //= remap 3.5
     pub log_per_10000: u32,
-    /// Whether the data area is deallocated on the medium, as makers of file systems do.
+    /// Whether tables and data of an older layer are deallocated on the medium, as makers of
+    /// file systems do.
     pub discard: bool,
 }
 

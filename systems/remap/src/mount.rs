@@ -86,8 +86,9 @@ pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(
         zeros.await?;
         at += units;
     }
+    // What an older layer had of tables and data.
     let mut at = if options.discard {
-        layout.data
+        layout.tables
     } else {
         layout.units
     };
