@@ -52,6 +52,34 @@ fn a_recorded_program_executes_the_same_on_every_design() {
     }
 }
 
+/// One thread loads, the other computes and is through its preparation long before: without a
+/// meeting behind it, it goes on meanwhile, and how far depends on the design.
+#[test]
+fn recorded_threads_that_are_uneven_measure_the_same_on_every_design() {
+    let folder = tempfile::tempdir().unwrap();
+    let computes = |load: u64| {
+        let rest = std::iter::repeat_n(instruction(None), 40);
+        [instruction(Some(load * 64))].into_iter().chain(rest)
+    };
+    let paths = ["loads", "computes"].map(|name| folder.path().join(name));
+    std::fs::write(&paths[0], phases(40)).unwrap();
+    std::fs::write(
+        &paths[1],
+        (1..400).flat_map(computes).collect::<Vec<_>>().concat(),
+    )
+    .unwrap();
+    let text = format!("{}+{}:warm=50", paths[0].display(), paths[1].display());
+    let mut program = Workload::parse(&text).unwrap().program(Seed(1)).unwrap();
+    let wanted = characterise(&mut *program).instructions;
+    for (design, profile) in DESIGNS
+        .iter()
+        .flat_map(|d| Profile::ALL.map(|p| (d.name, p)))
+    {
+        let found = ran(design, profile, &text).instructions;
+        assert_eq!(found, wanted, "{design} {}", profile.name());
+    }
+}
+
 /// Of a trace that touches so many pages.
 fn divided(pages: u64, params: &str) -> (u64, Bytes) {
     let folder = tempfile::tempdir().unwrap();

@@ -5,6 +5,9 @@
 //! large as what was touched; they are found by reading every file once before any
 //! program starts. A file that gives something else when it is read again ends the run:
 //! as many lines or records are asked for, on pages that are known.
+//!
+//! All threads meet where measuring begins, so that the measured part is the same
+//! instructions on every machine, however unevenly the threads have come there.
 
 use super::{Format, Reader, TraceError};
 use crate::mem::{PAGE, Space};
@@ -90,6 +93,8 @@ struct Thread {
     taken: Vec<Op>,
     /// Accesses after which measuring begins, unless the trace says it itself.
     begin: Option<u64>,
+    /// Whether a meeting has to be added where measuring begins.
+    meets: bool,
     done: u64,
     /// Lines or records of the first reading.
     places: u64,
@@ -99,14 +104,16 @@ impl Thread {
     /// Takes what comes next, up to a meeting; whether there is more.
     fn take(&mut self) -> Result<bool, TraceError> {
         self.taken.clear();
-        let Some(reader) = &mut self.reader else {
-            return Ok(false);
-        };
         while self.taken.len() < BATCH && self.taken.last() != Some(&Op::Meet) {
             if self.begin.is_some_and(|begin| self.done >= begin) {
                 self.begin = None;
                 self.taken.push(Op::Begin);
+                self.add_meeting();
+                continue;
             }
+            let Some(reader) = &mut self.reader else {
+                return Ok(false);
+            };
             let before = self.taken.len();
             let more = reader.step(&mut self.taken)?;
             // The end takes a step of its own.
@@ -119,8 +126,17 @@ impl Thread {
             }
             let taken = &self.taken[before..];
             self.done += taken.iter().filter(|op| is_access(op)).count() as u64;
+            self.add_meeting();
         }
         Ok(true)
+    }
+
+    /// Lets all threads meet behind a beginning that was taken last, if the trace does not.
+    fn add_meeting(&mut self) {
+        if self.meets && self.taken.last() == Some(&Op::Begin) {
+            self.meets = false;
+            self.taken.push(Op::Meet);
+        }
     }
 }
 
@@ -179,6 +195,7 @@ impl Recording {
                 reader: Some(file.reader()?),
                 taken: Vec::new(),
                 begin: (!found.begins).then_some(found.accesses * warm / 100),
+                meets: self.files.len() > 1 && !found.meets,
                 done: 0,
                 places: found.places,
             });
@@ -210,6 +227,8 @@ const fn is_access(op: &Op) -> bool {
 struct Found {
     accesses: u64,
     begins: bool,
+    /// Whether a meeting follows where measuring begins.
+    meets: bool,
     /// Steps of the reader, the last of which met the end.
     places: u64,
 }
@@ -217,12 +236,13 @@ struct Found {
 fn scan(file: &File, seen: &mut Seen) -> Result<Found, TraceError> {
     let mut reader = file.reader()?;
     let (mut found, mut ops) = (Found::default(), Vec::new());
-    let mut nothing = true;
+    let (mut nothing, mut last) = (true, None);
     while reader.step(&mut ops)? {
         for op in ops.drain(..) {
             nothing = false;
             found.accesses += u64::from(is_access(&op));
             found.begins |= op == Op::Begin;
+            found.meets |= last.replace(op) == Some(Op::Begin) && op == Op::Meet;
             if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op
                 && !seen.note(at / PAGE)
             {
