@@ -1,7 +1,9 @@
 """What the tests share: the command line, and runs that take well under a second."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -41,6 +43,33 @@ def command_line(tmp_path):
         return done.returncode, done.stdout, done.stderr
 
     return answer
+
+
+def heed_interrupts():
+    """Handles SIGINT in a new process by default, also where these tests ignore it.
+
+    A shell starts a job in the background of a script so, and what it starts inherits that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def start():
+    """Starts programs that heed interrupts, and kills with their children those that still run."""
+    children = []
+
+    def begin(words, **streams):
+        child = subprocess.Popen(
+            words, preexec_fn=heed_interrupts, start_new_session=True, text=True, **streams
+        )
+        children.append(child)
+        return child
+
+    yield begin
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 @pytest.fixture

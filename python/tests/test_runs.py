@@ -125,19 +125,15 @@ def test_other_threads_run_while_a_simulation_does():
 
 
 @pytest.mark.parametrize("call", ["fl.run('raw@block', W)", "fl.compare(W, ['raw@block'])"])
-def test_an_interrupt_ends_a_run(call):
+def test_an_interrupt_ends_a_run(call, start):
     script = (
         "import flashloom as fl, os, signal\n"
         "W = 'randread:ops=1000000000'\n"
         "print('ready', flush=True)\n"
         f"{call}\n"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = [sys.executable, "-c", script]
+    child = start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout.readline() == "ready\n"
     time.sleep(2)
     os.kill(child.pid, signal.SIGINT)

@@ -144,11 +144,11 @@ if __name__ == "__main__":
 """
 
 
-def test_an_interrupt_ends_a_sweep_and_leaves_what_is_done(tmp_path, sweep_file):
+def test_an_interrupt_ends_a_sweep_and_leaves_what_is_done(tmp_path, sweep_file, start):
     script, out = tmp_path / "script.py", tmp_path / "out"
     script.write_text(INTERRUPTED)
     words = [sys.executable, str(script), str(sweep_file), str(out)]
-    child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    child = start(words, stderr=subprocess.PIPE)
     patience = time.monotonic() + 120
     while not list(out.glob("*.json")):
         assert child.poll() is None and time.monotonic() < patience

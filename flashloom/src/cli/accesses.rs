@@ -62,7 +62,7 @@ pub(super) fn record(command: &[OsString], out: &Path) -> Result<ExitStatus, Fai
             "nothing was recorded; see what valgrind says above",
         ));
     }
-    file.persist(out).map_err(|e| Failure::at(out, e.error))?;
+    file.finish()?;
     note(&format!(
         "flashloom: {}: {} operations; the threads of the program are one stream, in the order in \
          which Valgrind ran them, and what an address depends on is not known",

@@ -176,14 +176,13 @@ struct Converted {
 /// Writes `trace` in another form.
 pub(crate) fn convert(trace: FileTrace, to: Form, out: &Path, shown: Shown) -> Answer {
     let from = trace.form().name();
-    let fault = |e: std::io::Error| Failure::at(out, e);
     let mut file = beside(out)?;
     let written = BufWriter::new(&mut file);
     let calls = match to {
         Form::Flt => as_binary(trace, written)?,
         Form::Text => as_text(trace, written)?,
     };
-    file.persist(out).map_err(|e| fault(e.error))?;
+    file.finish()?;
     let done = Converted {
         from,
         to: to.name(),

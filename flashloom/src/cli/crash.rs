@@ -2,7 +2,7 @@
 
 use super::experiment::{asked, of_options};
 use super::failure::Failure;
-use super::output::{self, Shown};
+use super::output::{self, Shown, note};
 use super::progress::Meter;
 use clap::Args;
 use crash::{Cut, Exploration, Points, Progress};
@@ -39,7 +39,8 @@ pub(crate) struct Crash {
     /// as the units of 4 KiB that they touch
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
-    /// Before how many events of a run the power is cut: a number, or all
+    /// Before how many events of a run the power is cut: a number, or all. A run with fewer
+    /// events has its power cut before each of them and after the last, and says so
     #[arg(long, default_value = "1000", value_parser = points)]
     points: Points,
     /// The first seed
@@ -94,6 +95,19 @@ fn points(text: &str) -> Result<Points, String> {
     number.map(Points::Some).ok_or_else(wrong)
 }
 
+/// Refuses a cut after the last event of the run, or of the recovery from it.
+fn check_reach(cut: Cut, found: &Exploration) -> Result<(), Failure> {
+    let recovery = cut.recovery.unwrap_or(0);
+    let (of, last) = match cut.event > found.events {
+        true => ("the run", found.events),
+        false if recovery > found.recovery_events => ("that recovery", found.recovery_events),
+        false => return Ok(()),
+    };
+    Err(Failure::new(format!(
+        "--at {cut}: expected an event up to {last}, the last of {of}"
+    )))
+}
+
 /// The document of `crash`.
 #[derive(Serialize)]
 struct Found {
@@ -130,15 +144,22 @@ impl Crash {
         });
         meter.finish();
         let (all, failures) = explored?;
-        if let Some(cut) = self.at.filter(|cut| cut.event > all.events) {
-            let reason = format!("expected an event up to {}", all.events);
-            return Err(Failure::new(format!(
-                "--at {cut}: {reason}, the last of the run"
-            )));
+        if let Some(cut) = self.at {
+            check_reach(cut, &all)?;
         }
         let found = self.found(&all, failures);
         let text = |style| found.told(style);
         let answer = self.shown.answer("flashloom.crash/1", &found, text)?;
+        if let Points::Some(asked) = self.points
+            && all.points < asked.saturating_mul(self.seeds)
+            && self.at.is_none()
+        {
+            note(&format!(
+                "flashloom: {} power cuts are all that there are: {asked} were asked for each run, \
+                 and all runs together have {} events",
+                all.points, all.events
+            ));
+        }
         let shown = output::emit(&answer);
         Ok(if all.holds() {
             shown

@@ -21,7 +21,8 @@ use sim::Seed;
 use ssd::{Content, DriveConfig, LineState, Precondition};
 use stack::Attached;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};
 
@@ -399,11 +400,10 @@ impl Export {
     fn run(&self) -> Answer {
         let bench = Bench::open(&self.path)?;
         let port = bench.attach_as_is(&self.path)?;
-        let fault = |e| Failure::at(&self.out, e);
         file::check_other(&self.out, [self.path.as_path()])?;
-        let mut out = file::beside(&self.out)?;
-        let data_bytes = export((&bench, &port), &self.path, out.as_file_mut(), &self.out)?;
-        out.persist(&self.out).map_err(|e| fault(e.error))?;
+        let out = file::beside(&self.out)?;
+        let data_bytes = export((&bench, &port), &self.path, out.file(), &self.out)?;
+        out.finish()?;
         let moved = Moved {
             file: self.path.display().to_string(),
             image: self.out.display().to_string(),
@@ -419,7 +419,7 @@ impl Export {
 fn export(
     (bench, port): (&Bench, &Attached),
     path: &Path,
-    out: &mut File,
+    out: &File,
     name: &Path,
 ) -> Result<u64, Failure> {
     let (capacity, mut at, mut data) = (bench.config.address_space().0, 0, 0);
@@ -428,8 +428,7 @@ fn export(
     while at < capacity {
         let bytes = read((bench, port), path, at, CHUNK.min(capacity - at))?;
         for (from, piece) in pieces(&bytes) {
-            out.seek(SeekFrom::Start(at + from)).map_err(fault)?;
-            out.write_all(piece).map_err(fault)?;
+            out.write_all_at(piece, at + from).map_err(fault)?;
             data += piece.len() as u64;
         }
         at += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all; drives in them.
+//! Output files that appear complete or not at all, and drives in files.
 
 use super::failure::Failure;
 use super::output::note;
@@ -6,13 +6,51 @@ use engine::{Access, DriveFile};
 use ssd::image::Opened;
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-use tempfile::NamedTempFile;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use whole::Unfinished;
 
-/// A temporary file in the directory of `path`, to be renamed to it when whole.
-pub(crate) fn beside(path: &Path) -> Result<NamedTempFile, Failure> {
-    engine::beside(path).map_err(|e| Failure::at(path, e))
+/// An output file that appears at its path once it is finished. Errors of writing to it name that
+/// path.
+pub(crate) struct Out {
+    file: Unfinished,
+    path: PathBuf,
+}
+
+impl Out {
+    /// The file itself, whose errors name nothing.
+    pub(crate) const fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    /// Forces the contents to the disk and gives them their name.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let finished = self.file().sync_all();
+        let finished = finished.and_then(|()| self.file.finish());
+        finished.map(drop).map_err(|e| Failure::at(&self.path, e))
+    }
+
+    fn named(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        written.map_err(|e| self.named(&e))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An empty output file that is to be at `path`.
+pub(crate) fn beside(path: &Path) -> Result<Out, Failure> {
+    let file = Unfinished::new(path).map_err(|e| Failure::at(path, e))?;
+    let path = path.to_owned();
+    Ok(Out { file, path })
 }
 
 /// Refuses a path where no file can be written, before work is done for it.

@@ -4,6 +4,7 @@ use super::Answer;
 use super::bench::{AT_REST, Bench, Beside};
 use super::failure::Failure;
 use super::file;
+use super::found::{self, Named};
 use super::output::{self, Shown};
 use super::recover::{
     recover, recover_lines, recover_logs, replay, replay_exchanges, roll_forward,
@@ -27,7 +28,7 @@ use units::Bytes;
 use vfs::Timestamp;
 
 /// File systems that can be made and mounted.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// ext4 with its block journal
     Ext4,
@@ -272,7 +273,11 @@ impl Mkfs {
         // What was in memory beside the drive is lost as well.
         let beside = (hosts::memory(self.kind.name(), &[]), hosts::Memory::Blank);
         let port = bench.attach(&self.path, beside)?;
-        let format = make(self.kind, bench.kernel.sim(), port.clone(), options);
+        let (kind, sim, made_on) = (self.kind, bench.kernel.sim(), port.clone());
+        let format = async move {
+            make(kind, sim, made_on.clone(), options).await?;
+            found::write_mark(&made_on, kind).await
+        };
         finish(&bench, &self.path, format)?.map_err(|e| Failure::at(&self.path, e))?;
         bench.save(&self.path, &mut file, Some(&port))?;
         let text = |_| made.told();
@@ -395,10 +400,11 @@ impl Made {
 /// A journal that has to be replayed is replayed in memory first. The status is 1
 /// if anything is wrong.
 #[derive(Args)]
+#[command(override_usage = "flashloom fsck [OPTIONS] [FILESYSTEM] <DRIVE>")]
 pub(crate) struct Fsck {
-    /// The file system
+    /// The file system; if it is not named, it is found by its superblock
     #[arg(value_enum, value_name = "FILESYSTEM")]
-    kind: Kind,
+    kind: Named,
     /// The drive file
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
@@ -410,6 +416,10 @@ pub(crate) struct Fsck {
 #[derive(Serialize)]
 struct Checked {
     file: String,
+    filesystem: &'static str,
+    /// Whether the user named it.
+    #[serde(skip)]
+    named: bool,
     sound: bool,
     /// Transactions that were replayed in memory.
     replayed: u64,
@@ -419,9 +429,10 @@ struct Checked {
 impl Fsck {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let bench = Bench::open(&self.path)?;
-        let port = attach(&bench, &self.path, self.kind)?;
+        let kind = self.kind.on(&bench, &self.path)?;
+        let port = attach(&bench, &self.path, kind)?;
         let (sim, device) = (bench.kernel.sim(), port.device().clone());
-        let recovery = match self.kind {
+        let recovery = match kind {
             Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
             Kind::Btrfs | Kind::BtrfsNocow => finish(&bench, &self.path, replay(sim, port))?,
@@ -437,10 +448,12 @@ impl Fsck {
             Err(error) => (0, vec![format!("the file system: {error}")]),
         };
         if findings.is_empty() {
-            findings = self.find(&DriveImage::new(&bench.drive));
+            findings = find(kind, &DriveImage::new(&bench.drive));
         }
         let checked = Checked {
             file: self.path.display().to_string(),
+            filesystem: kind.name(),
+            named: !self.kind.is_found(),
             sound: findings.is_empty(),
             replayed,
             findings,
@@ -457,25 +470,24 @@ impl Fsck {
     }
 }
 
-impl Fsck {
-    fn find(&self, image: &DriveImage<'_>) -> Vec<String> {
-        match self.kind {
-            Kind::F2fs => {
-                let found = lfs::check(image);
-                found.iter().map(ToString::to_string).collect()
-            }
-            Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim => {
-                let found = cowfs::check(image);
-                found.iter().map(ToString::to_string).collect()
-            }
-            Kind::Nova => {
-                let found = novafs::check(image);
-                found.iter().map(ToString::to_string).collect()
-            }
-            Kind::Persimmon => persimmon::check(image),
-            Kind::ZoneFs => Vec::new(),
-            _ => check(image).iter().map(Finding::to_string).collect(),
+/// What is wrong with the file system in `image`.
+fn find(kind: Kind, image: &DriveImage<'_>) -> Vec<String> {
+    match kind {
+        Kind::F2fs => {
+            let found = lfs::check(image);
+            found.iter().map(ToString::to_string).collect()
         }
+        Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim => {
+            let found = cowfs::check(image);
+            found.iter().map(ToString::to_string).collect()
+        }
+        Kind::Nova => {
+            let found = novafs::check(image);
+            found.iter().map(ToString::to_string).collect()
+        }
+        Kind::Persimmon => persimmon::check(image),
+        Kind::ZoneFs => Vec::new(),
+        _ => check(image).iter().map(Finding::to_string).collect(),
     }
 }
 
@@ -493,7 +505,11 @@ impl Checked {
             out += &format!("{file}: {finding}\n");
         }
         if self.sound {
-            out += &format!("{file} holds a sound file system\n");
+            let kind = match self.named {
+                true => String::new(),
+                false => format!(", {}", self.filesystem),
+            };
+            out += &format!("{file} holds a sound file system{kind}\n");
         }
         out
     }

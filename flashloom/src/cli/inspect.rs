@@ -4,6 +4,7 @@ use super::Answer;
 use super::bench::Bench;
 use super::failure::Failure;
 use super::filesystem::{Kind, attach, finish};
+use super::found::Named;
 use super::output::note;
 use super::recover::{replay, replay_exchanges};
 use clap::{Args, ValueEnum};
@@ -14,10 +15,11 @@ use std::path::PathBuf;
 
 /// Print what a file system has written on a drive
 #[derive(Args)]
+#[command(override_usage = "flashloom inspect [FILESYSTEM] <DRIVE> [WHAT] [INODE]")]
 pub(crate) struct Inspect {
-    /// The file system
+    /// The file system; if it is not named, it is found by its superblock
     #[arg(value_enum, value_name = "FILESYSTEM")]
-    kind: Kind,
+    kind: Named,
     /// The drive file
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
@@ -45,19 +47,20 @@ enum What {
 
 impl Inspect {
     pub(crate) fn run(&self) -> Answer {
-        let has_trees = matches!(self.kind, Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim);
-        if !has_trees && !self.kind.is_ext4() {
-            let reason = format!("what {} has written cannot be printed", self.kind.name());
-            return Err(Failure::new(reason));
-        }
         if let (What::Superblock | What::Groups, Some(number)) = (self.what, self.inode) {
             let reason = format!("expected no number after what is one of a drive, found {number}");
             return Err(Failure::new(reason));
         }
         let bench = Bench::open(&self.path)?;
-        let port = attach(&bench, &self.path, self.kind)?;
+        let kind = self.kind.on(&bench, &self.path)?;
+        let has_trees = matches!(kind, Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim);
+        if !has_trees && !kind.is_ext4() {
+            let reason = format!("what {} has written cannot be printed", kind.name());
+            return Err(Failure::new(reason));
+        }
+        let port = attach(&bench, &self.path, kind)?;
         let sim = bench.kernel.sim();
-        let text = match self.kind {
+        let text = match kind {
             Kind::Btrfs | Kind::BtrfsNocow => {
                 self.trees(&bench, finish(&bench, &self.path, replay(sim, port))?)?
             }

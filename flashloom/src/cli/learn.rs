@@ -262,10 +262,8 @@ fn stem(path: &Path) -> String {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let mut file = beside(path)?;
-    let wrote = file.write_all(text.as_bytes());
-    wrote.map_err(|e| Failure::at(path, e))?;
-    file.persist(path).map_err(|e| Failure::at(path, e.error))?;
-    Ok(())
+    file.write_all(text.as_bytes())?;
+    file.finish()
 }
 
 fn page(found: &Found, style: Style) -> String {

@@ -1,6 +1,6 @@
-//! A drive that is served right now: what it can be asked, and told to do.
+//! A drive that is served or mounted right now: what it can be asked, and told to do.
 //!
-//! Invariants: whoever serves a drive listens at a socket beside its file, which only its
+//! Invariants: whoever has a drive under power listens at a socket beside its file, which only its
 //! owner may use; an answer is about the drive as it is at one instant; nobody who asks can
 //! make the clients of the drive wait for longer than the answer takes to be made.
 
@@ -68,6 +68,30 @@ pub(crate) enum Event {
     Signal,
     /// The power was cut; takes word of the drive being back.
     Cut(Sender<()>),
+}
+
+/// How a drive under power is used, which decides what can be done to it.
+pub(crate) enum Use {
+    /// Clients connect to it, and connect again after a cut, which is sent here.
+    Clients(Sender<Event>),
+    /// The kernel has it open as a file.
+    File,
+    /// A file system is mounted on it, in this process.
+    Mounted,
+}
+
+impl Use {
+    /// Why a cut is refused, if it is.
+    fn no_cut(&self) -> String {
+        let shown = match self {
+            Self::Mounted => "mounted",
+            Self::Clients(_) | Self::File => "shown as a file",
+        };
+        let process = std::process::id();
+        format!(
+            "a drive that is {shown} loses its power with its process; `kill -9 {process}` cuts it"
+        )
+    }
 }
 
 /// How late answers are, as a document.
@@ -265,14 +289,9 @@ fn socket(path: &Path) -> PathBuf {
 }
 
 impl Live {
-    /// Answers questions about the drive in the file at `path`, which is under a lock. A cut
-    /// is told to `tell`, if there is anyone to give the drive its power back. A drive
-    /// that cannot be asked is served all the same.
-    pub(crate) fn start(
-        path: &Path,
-        powered: &Powered,
-        tell: Option<Sender<Event>>,
-    ) -> Option<Self> {
+    /// Answers questions about the drive in the file at `path`, which is under a lock. A drive
+    /// that cannot be asked is used all the same.
+    pub(crate) fn start(path: &Path, powered: &Powered, used: Use) -> Option<Self> {
         let at = socket(path);
         // Who serves the drive has its lock: a socket that lies there is left by the dead.
         if engine::is_socket(&at) {
@@ -284,7 +303,7 @@ impl Live {
             let body = move || {
                 for stream in listener.incoming().flatten() {
                     // Who does not listen to the answer does not want it.
-                    let _ = answer(&stream, &powered, tell.as_ref());
+                    let _ = answer(&stream, &powered, &used);
                 }
             };
             thread::Builder::new().name("live".to_owned()).spawn(body)
@@ -302,13 +321,13 @@ impl Live {
     }
 }
 
-fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) -> io::Result<()> {
+fn answer(stream: &UnixStream, powered: &Powered, used: &Use) -> io::Result<()> {
     let asking = Until::new(stream, PATIENCE);
     let mut line = String::new();
     BufReader::new(asking.take(QUESTION_MAX)).read_line(&mut line)?;
     let told = serde_json::from_str(&line)
         .map_err(|error| error.to_string())
-        .and_then(|ask| carry_out(&ask, powered, tell));
+        .and_then(|ask| carry_out(&ask, powered, used));
     let told = match told {
         Ok(answer) => Told::Answer(answer),
         Err(why) => Told::Refusal(why),
@@ -318,16 +337,17 @@ fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) 
     Until::new(stream, PATIENCE).write_all(&answer)
 }
 
-fn carry_out(
-    ask: &Ask,
-    powered: &Powered,
-    tell: Option<&Sender<Event>>,
-) -> Result<serde_json::Value, String> {
+fn carry_out(ask: &Ask, powered: &Powered, used: &Use) -> Result<serde_json::Value, String> {
     let fault = match *ask {
         Ask::Stats => return document(powered.stats()),
         Ask::Smart => return document(powered.stats().map(|stats| stats.life)),
         Ask::Why => return document(powered.ask(|device| why(device).map_err(|f| f.to_string()))?),
-        Ask::Cut => return document(cut(powered, tell)),
+        Ask::Cut => return document(cut(powered, used)),
+        _ if matches!(used, Use::Mounted) => {
+            return Err("a mounted file system sees no injected faults; \
+                        `flashloom serve` lets requests of clients fail"
+                .to_owned());
+        }
         Ask::Heal => return document(powered.ask(Device::heal)),
         Ask::Unreadable(from, to) => Injected::Unreadable(from..to),
         Ask::Unwritable(from, to) => Injected::Unwritable(from..to),
@@ -358,8 +378,10 @@ pub(crate) struct Back {
     pub(crate) off_ns: u64,
 }
 
-fn cut(powered: &Powered, tell: Option<&Sender<Event>>) -> Result<Back, String> {
-    let tell = tell.ok_or("a drive that is shown as a file loses its power with its process")?;
+fn cut(powered: &Powered, used: &Use) -> Result<Back, String> {
+    let Use::Clients(tell) = used else {
+        return Err(used.no_cut());
+    };
     let begun = Instant::now();
     powered.ask(Device::cut)?;
     let (reply, back) = channel();
@@ -378,7 +400,8 @@ fn cut(powered: &Powered, tell: Option<&Sender<Event>>) -> Result<Back, String> 
 /// # Errors
 /// If nobody does, or if it cannot be done.
 pub(crate) fn ask(path: &Path, ask: &Ask) -> Result<serde_json::Value, Failure> {
-    let nobody = "nobody serves the drive; `flashloom serve` does";
+    let nobody = "nobody serves the drive or has it mounted; `flashloom serve` and `flashloom \
+                  mount` do";
     ask_if_served(path, ask)?.ok_or_else(|| Failure::at(path, nobody))
 }
 
@@ -423,7 +446,7 @@ mod tests {
             ("nonsense\n", "expected"),
         ] {
             (&ours).write_all(question.as_bytes()).expect("asked");
-            answer(&theirs, &Powered::default(), None).expect("answered");
+            answer(&theirs, &Powered::default(), &Use::File).expect("answered");
             let mut line = String::new();
             BufReader::new(&ours)
                 .read_line(&mut line)

@@ -15,6 +15,7 @@ mod failure;
 mod fdp;
 mod file;
 mod filesystem;
+mod found;
 mod http;
 mod inspect;
 mod kept;
@@ -52,6 +53,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use output::Shown;
 use progress::during;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
@@ -110,6 +112,7 @@ impl Command {
             Self::Shim(shim) => shim.run(),
             Self::Fsck(fsck) => fsck.run(),
             Self::Crash(crash) => crash.run(),
+            Self::Play(play) => play.run(),
             Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
             Self::Run(run) => run.run(),
@@ -127,12 +130,12 @@ impl Command {
             | Self::Shim(_)
             | Self::Fsck(_)
             | Self::Crash(_)
+            | Self::Play(_)
             | Self::Soak(_)
             | Self::Reproduce(_)
             | Self::Run(_)
             | Self::Compare(_)
             | Self::Memory(_) => Ok(String::new()),
-            Self::Play(play) => play.run(),
             Self::Why(why) => why.run(),
             Self::History(history) => history.run(),
             Self::Diff(diff) => diff.run(),
@@ -169,13 +172,22 @@ pub(crate) fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
         return output::emit(&Cli::command().render_help().to_string());
     }
-    let cli = with_negative_numbers(Cli::command()).try_get_matches();
-    let cli = match cli.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let cli = parse(&words).or_else(|error| match found::with_found(&words, &error) {
+        Some(words) => parse(&words).map_err(|again| found::told(error, again)),
+        None => Err(error),
+    });
+    let cli = match cli {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return output::emit(&help(&error)),
         Err(error) => return Failure::usage(&error).report(),
     };
     cli.command.run().unwrap_or_else(|failure| failure.report())
+}
+
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words);
+    matches.and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
 /// Lets `-1` be a value, and a wrong one where that is so: the hint for an unknown option would make

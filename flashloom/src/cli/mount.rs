@@ -5,6 +5,8 @@ use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
 use super::filesystem::Kind;
+use super::found::Named;
+use super::live::{Live, Powered, Use};
 use super::output::note;
 use super::zonefs;
 use clap::{Args, ValueEnum};
@@ -28,11 +30,15 @@ const CACHE: Bytes = Bytes(256 * MIB);
 /// Mount a file system on a drive
 ///
 /// It is Flashloom's own implementation that runs, on the emulated drive.
+///
+/// An interrupt, SIGTERM or SIGHUP unmounts it and writes the drive to its file; the status is 0
+/// then. `flashloom drive stats` and `smart` show meanwhile what the drive does.
 #[derive(Args)]
+#[command(override_usage = "flashloom mount [OPTIONS] [FILESYSTEM] <DRIVE> <DIR>")]
 pub(crate) struct Mount {
-    /// The file system
+    /// The file system; if it is not named, it is found by its superblock
     #[arg(value_enum, value_name = "FILESYSTEM")]
-    kind: Kind,
+    kind: Named,
     /// The drive file
     #[arg(value_name = "DRIVE")]
     pub(super) path: PathBuf,
@@ -119,26 +125,27 @@ impl Mount {
 
     fn mount(&self, signals: Signals) -> Result<(), Failure> {
         file::wait_for_others(&self.path)?;
-        let switches = self.switches()?;
-        if matches!(self.kind, Kind::ZoneFs) {
+        let kind = self.kind.at(&self.path)?;
+        let switches = self.switches(kind)?;
+        if matches!(kind, Kind::ZoneFs) {
             return zonefs::mount(self, self.options.zones, signals);
         }
         if let Some(word) = &self.options.alone {
-            let kind = self.kind.name();
+            let kind = kind.name();
             return Err(Failure::new(format!("{kind} has no option {word}")));
         }
         let behaviour = Behaviour {
             read_only: self.options.all.read_only,
             ..Behaviour::default()
         };
-        let host = hosts::named(self.kind.name(), &switches, &behaviour);
+        let host = hosts::named(kind.name(), &switches, &behaviour);
         let host = host.ok_or_else(|| Failure::new("there is no such file system"))?;
-        self.mount_host(host, signals)
+        self.mount_host((kind, host), signals)
     }
 
-    fn mount_host(&self, host: AnyHost, signals: Signals) -> Result<(), Failure> {
+    fn mount_host(&self, (kind, host): (Kind, AnyHost), signals: Signals) -> Result<(), Failure> {
         let at = |e: &dyn std::fmt::Display| Failure::at(&self.path, e);
-        let (path, options, kind) = (self.path.clone(), self.options.all, self.kind);
+        let (path, options) = (self.path.clone(), self.options.all);
         // Who is refused has not had the drive under power.
         let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
         kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
@@ -148,22 +155,31 @@ impl Mount {
             |kernel, volume: Rc<Volume<AnyBody>>| volume.close(kernel),
         );
         let (engine, volume): (Engine<Result<(), CloseError>>, _) = started.map_err(|e| at(&e))?;
+        let live = self.live(volume.part(Volume::device));
         let shown = self.show(volume.clone(), signals);
+        drop(live);
         // Who still uses a file gets errors from here on.
         volume.stop();
         engine.join()?.map_err(|e| at(&e))?;
         shown
     }
 
+    /// Answers questions about the drive until this is dropped.
+    pub(super) fn live(&self, drive: Handle<Device>) -> Option<Live> {
+        let powered = Powered::default();
+        powered.set(Some(drive));
+        Live::start(&self.path, &powered, Use::Mounted)
+    }
+
     /// The switches of the host.
-    fn switches(&self) -> Result<Vec<String>, Failure> {
+    fn switches(&self, kind: Kind) -> Result<Vec<String>, Failure> {
         let mut switches = vec!["discard".to_owned()];
         let data = match self.data {
             Data::Ordered => return Ok(switches),
             Data::Writeback => "writeback",
             Data::Journal => "journal",
         };
-        let kind = self.kind.name();
+        let kind = kind.name();
         if !hosts::switches(kind).iter().any(|(name, _)| *name == data) {
             return Err(Failure::new(format!(
                 "{kind} cannot be mounted with --data {data}"

@@ -3,14 +3,18 @@
 use super::Answer;
 use super::experiment::asked;
 use super::failure::Failure;
-use super::output::Shown;
+use super::output::{self, Shown, note};
 use clap::Args;
+use engine::Signals;
 use play::{Kind, Options, Outcome, Place};
 use report::table::{Side, facts, listing};
 use report::{Style, human};
 use serde::Serialize;
 use sim::Seed;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use workload::files::{FileWorkload, Source};
 
 /// Play a workload of files as real system calls in a directory
@@ -18,6 +22,9 @@ use workload::files::{FileWorkload, Source};
 /// The directory may be on any file system, so the same program runs on the
 /// kernel's and on a simulated one (see `flashloom run`). Nothing outside it is
 /// touched.
+///
+/// On an interrupt, SIGTERM or SIGHUP each thread finishes its call, the answer covers what was
+/// played, and the status is 128 and the number of the signal; a second signal does not wait.
 #[derive(Args)]
 pub(crate) struct Play {
     /// A preset of files with parameters (see `flashloom workloads`), a filebench
@@ -45,6 +52,32 @@ pub(crate) struct Play {
     shown: Shown,
 }
 
+/// The end of playing by a signal.
+#[derive(Clone, Default)]
+struct End {
+    stop: Arc<AtomicBool>,
+    /// That of the process; 0 if no signal came.
+    status: Arc<AtomicU8>,
+}
+
+impl End {
+    /// Has the first signal stop playing, and the second one the process.
+    fn watch() -> Result<Self, Failure> {
+        let end = Self::default();
+        let heard = end.clone();
+        Signals::hold()?.watch(move |signal| {
+            let status = Signals::status(signal);
+            heard.status.store(status, Ordering::Relaxed);
+            if heard.stop.swap(true, Ordering::Relaxed) {
+                std::process::exit(status.into());
+            }
+            note("flashloom: stops after the calls under way");
+            true
+        })?;
+        Ok(end)
+    }
+}
+
 /// The document of `play`.
 #[derive(Serialize)]
 struct Played<'a> {
@@ -63,7 +96,7 @@ struct Prepared<'a> {
 }
 
 impl Play {
-    pub(crate) fn run(&self) -> Answer {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let asked = asked(&self.workload)?;
         let workload = FileWorkload::parse(&asked.text);
         let workload = workload.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
@@ -73,11 +106,21 @@ impl Play {
             self.prepare(&place, &*source)?;
         }
         if self.setup_only {
-            return self.prepared(&*source);
+            return self.prepared(&*source).map(|text| output::emit(&text));
         }
+        let end = End::watch()?;
         let options = Options { think: self.think };
-        let outcome = play::play(&place, &mut *source, options)?;
-        self.played(&outcome)
+        let mut outcome = play::play(&place, &mut *source, options, &end.stop)?;
+        let status = end.status.load(Ordering::Relaxed);
+        if status != 0 {
+            let early = "a signal ended it before the workload did".to_owned();
+            outcome.notes.push(early);
+        }
+        let printed = output::emit(&self.played(&outcome)?);
+        Ok(match status {
+            0 => printed,
+            status => ExitCode::from(status),
+        })
     }
 
     fn prepare(&self, place: &Place, source: &dyn Source) -> Result<(), Failure> {

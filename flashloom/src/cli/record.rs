@@ -117,18 +117,17 @@ impl<'a> Recording<'a> {
 
     /// Makes the trace, and says what is in it.
     pub(super) fn keep(&self) -> Result<(), Failure> {
-        let mut file = beside(self.out)?;
+        let file = beside(self.out)?;
         let outcome = convert(
             &self.spool.folders(),
             &self.options,
-            BufWriter::new(&mut file),
+            BufWriter::new(file.file()),
         );
         let outcome = outcome.map_err(|error| match error {
             ConvertError::Nothing => Failure::at(self.program, error),
             error => Failure::at(self.out, error),
         })?;
-        file.persist(self.out)
-            .map_err(|e| Failure::at(self.out, e.error))?;
+        file.finish()?;
         told(self.out, &outcome);
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
-use super::live::{Event, Live, Powered};
+use super::live::{Event, Live, Powered, Use};
 use super::metrics;
 use super::output::note;
 use super::secrets;
@@ -199,7 +199,7 @@ impl Serve {
             let (engine, drive) = started.map_err(|e| Failure::at(&self.path, e))?;
             powered.set(Some(drive.part(Subsystem::device)));
             if signals.is_some() {
-                live = Live::start(&self.path, &powered, self.cuts(&tell));
+                live = Live::start(&self.path, &powered, self.used(&tell));
             }
             let listening = self.listen(listener, tls.as_ref(), &drive);
             let served = listening.and_then(|listeners| {
@@ -333,10 +333,13 @@ impl Serve {
         target.chain(virtual_machines).chain(servers).collect()
     }
 
-    /// Who is told of a cut. A drive that is shown as a file cannot come back: the kernel
-    /// has it open.
-    fn cuts(&self, tell: &Sender<Event>) -> Option<Sender<Event>> {
-        self.file.is_none().then(|| tell.clone())
+    /// How the drive is used, and the receiver of cuts. A drive that is shown as a file cannot
+    /// come back: the kernel has it open.
+    fn used(&self, tell: &Sender<Event>) -> Use {
+        match self.file {
+            None => Use::Clients(tell.clone()),
+            Some(_) => Use::File,
+        }
     }
 
     /// Shows the drive where that was asked for, and waits for the end: none, or who waits

@@ -137,10 +137,10 @@ impl Soak {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let signals = Signals::hold().map_err(|e| Failure::new(format!("signals: {e}")))?;
-        let heard = signals.watch(move |_| {
+        let heard = signals.watch(move |signal| {
             // The second one does not wait for the cuts under way.
             if told.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
+                std::process::exit(Signals::status(signal).into());
             }
             note("flashloom: stops after the cuts under way");
             true

@@ -1,4 +1,4 @@
-//! Commands for a drive that is served right now.
+//! Commands for a drive that is served or mounted right now.
 
 use super::Answer;
 use super::failure::Failure;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use units::{Bytes, Ns};
 
-/// Show what a drive does that is served right now
+/// Show what a drive does that is served or mounted right now
 #[derive(Args)]
 pub(crate) struct Stats {
     #[command(flatten)]
@@ -29,7 +29,9 @@ impl Stats {
 /// Cut the power of a drive that is served right now, and give it back
 ///
 /// What was promised is there afterwards; what was not is there in its old or its new form.
-/// Clients lose their connections, as if the server had been killed, and may connect again.
+/// Clients lose their connections, as if the server had been killed, and may connect again. A
+/// drive that is mounted, or shown as a file, loses its power with its process alone: this names
+/// the command that kills it.
 #[derive(Args)]
 pub(crate) struct Cut {
     #[command(flatten)]

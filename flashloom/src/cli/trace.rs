@@ -381,12 +381,11 @@ impl Convert {
         let trace = self.input.open()?;
         let from = trace.format().name();
         let loaded = trace.load()?;
-        let fault = |e: io::Error| Failure::at(&self.out, e);
         let mut file = beside(&self.out)?;
-        let mut sink = Sink::new(&self.out, BufWriter::new(&mut file)).map_err(fault)?;
+        let mut sink = Sink::new(&self.out, BufWriter::new(&mut file))?;
         let written = write(to, &loaded.labels, loaded.requests, sink.as_write())?;
-        sink.finish().map_err(fault)?;
-        file.persist(&self.out).map_err(|e| fault(e.error))?;
+        sink.finish()?;
+        file.finish()?;
         loaded.notes.sentences().iter().for_each(|said| note(said));
         let done = Converted {
             from,

@@ -191,7 +191,7 @@ impl Page {
         let seen = Arc::clone(&shown);
         Signals::hold()?.watch(move |signal| {
             if held(&seen).report.is_none() {
-                std::process::exit(128 + signal as i32);
+                std::process::exit(Signals::status(signal).into());
             }
             tell.send(()).is_ok()
         })?;

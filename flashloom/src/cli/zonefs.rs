@@ -152,10 +152,12 @@ pub(super) fn mount(mount: &Mount, options: Options, signals: Signals) -> Result
     let (engine, zones): (Engine<Result<(), FileError>>, _) = started.map_err(|e| at(&e))?;
     let name = mount.path.display().to_string();
     let show = Show::FileSystem(&name, mount.options.all);
+    let live = mount.live(zones.part(Zones::device));
     let shown = fuse::mount(ZonesFs::new(zones.clone()), &mount.dir, show, signals);
     let shown = shown
         .map_err(Failure::from)
         .and_then(|mounted| mount.wait(mounted));
+    drop(live);
     // Who still uses a file gets errors from here on.
     zones.stop();
     engine.join()?.map_err(|e| at(&e))?;

@@ -3,13 +3,13 @@
 
 use crate::listeners::{Client, FLUSH, WRITE};
 use crate::serve::Served;
-use crate::{Bench, PATIENCE, number};
+use crate::{Bench, Guarded, PATIENCE, number};
 use ::browser::{Browser, Key};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,16 +39,8 @@ fn write_four_mib(served: &Served) {
 /// A run with a page, which ends with the value.
 struct Running {
     bench: Bench,
-    child: Child,
+    child: Guarded,
     port: u16,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Running {
@@ -86,6 +78,7 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .expect("the program starts");
+        let child = Guarded(child);
         let running = Self { bench, child, port };
         running.until(|picture| !picture.is_null());
         running
@@ -106,23 +99,10 @@ impl Running {
         panic!("it was not so after {PATIENCE:?}");
     }
 
-    fn kill(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args([signal, &pid]).status();
-        assert!(status.expect("kill starts").success());
-    }
-
     /// How it ends after a signal.
     fn signal(&mut self, signal: &str) -> Option<i32> {
-        self.kill(signal);
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
-                return status.code();
-            }
-            sleep(Duration::from_millis(10));
-        }
-        panic!("{signal} did not end it within {PATIENCE:?}");
+        self.child.signal(signal);
+        self.child.ended().code()
     }
 }
 
@@ -207,7 +187,7 @@ fn a_run_outlives_its_terminal_if_it_is_told_to() {
     let mut running = Running::start_heeding("HUP", line);
     assert_eq!(running.signal("-HUP"), Some(129));
     let mut running = Running::start_ignoring("HUP INT", line);
-    running.kill("-HUP");
+    running.child.signal("-HUP");
     let ops = |picture: &Value| {
         let moments = picture["run"]["moments"].as_array().expect("a list");
         number(moments.last().expect("a moment"), "/ops")

@@ -4,6 +4,7 @@ mod book;
 mod compare;
 mod designs;
 mod drives;
+mod ends;
 mod filesystems;
 mod learn;
 mod listeners;
@@ -30,12 +31,44 @@ mod zonefs;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longest that any command here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that ends with its test, also if that fails.
+struct Guarded(Child);
+
+impl Guarded {
+    /// Sends it a signal, such as `-TERM`.
+    fn signal(&self, signal: &str) {
+        let pid = self.0.id().to_string();
+        let status = Command::new("kill").args([signal, &pid]).status();
+        assert!(status.expect("kill starts").success());
+    }
+
+    /// Waits for its end, no longer than [`PATIENCE`].
+    fn ended(&mut self) -> std::process::ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("it can be waited for") {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it has not ended");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A directory of its own for one test, in which the program is run.
 struct Bench {
@@ -104,7 +137,7 @@ impl Bench {
             let file = fs::File::create(streams.path().join(name));
             Stdio::from(file.expect("it can be written"))
         };
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
             .args(words)
             .current_dir(self.folder.path())
             .env_remove("FLASHLOOM_DB")
@@ -114,15 +147,16 @@ impl Bench {
             .stderr(stream("err"))
             .spawn()
             .expect("the program starts");
+        let mut child = Guarded(child);
         let start = Instant::now();
         let status = loop {
-            if let Some(status) = child.try_wait().expect("it can be waited for") {
+            if let Some(status) = child.0.try_wait().expect("it can be waited for") {
                 break status;
             }
-            if start.elapsed() > PATIENCE {
-                child.kill().expect("it can be ended");
-                panic!("flashloom {command}: it has not ended after {PATIENCE:?}");
-            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "flashloom {command}: it has not ended after {PATIENCE:?}"
+            );
             std::thread::sleep(Duration::from_millis(2));
         };
         let read = |name: &str| {

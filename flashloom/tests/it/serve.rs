@@ -124,9 +124,11 @@ impl Drop for Served {
             let _ = tool("losetup", &["-d", device]);
         }
         self.sweep();
-        for _ in 0..400 {
-            if self.pid().is_none() {
-                return;
+        for round in 0..800 {
+            let Some(pid) = self.pid() else { return };
+            // A test that failed has not ended a process that shows no file.
+            if round >= 400 {
+                let _ = tool("kill", &["-KILL", &pid]);
             }
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -1,6 +1,6 @@
 //! Power cuts of random stacks.
 
-use crate::{Bench, PATIENCE};
+use crate::{Bench, Guarded, PATIENCE};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -78,24 +78,23 @@ fn await_handler(pid: &str) {
 /// Its first case has thousands of cuts, and more would come.
 #[test]
 fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
+    let bench = Bench::new();
+    let stream = |name: &str| std::fs::File::create(bench.path(name)).expect("made");
     let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
         .args(["soak", "--jobs", "1", "--points", "1000000", "--json"])
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(stream("out"))
+        .stderr(stream("err"))
         .spawn()
         .expect("the program starts");
-    let pid = child.id().to_string();
-    await_handler(&pid);
-    let killed = Command::new("kill").args(["-INT", &pid]).status();
-    assert!(killed.expect("kill starts").success());
-    let start = Instant::now();
-    let said = child.wait_with_output().expect("it ends");
-    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
-    assert_eq!(said.status.code(), Some(0), "{said:?}");
-    let covered: Value = serde_json::from_slice(&said.stdout).expect("a document");
+    let mut child = Guarded(child);
+    await_handler(&child.0.id().to_string());
+    child.signal("-INT");
+    let status = child.ended();
+    let told = bench.text("err");
+    assert_eq!(status.code(), Some(0), "{told}");
+    let covered: Value = serde_json::from_slice(&bench.read("out")).expect("a document");
     assert!(covered["cases"].as_u64() < Some(16), "{covered:#}");
     assert_eq!(covered["cases"], covered["next"], "{covered:#}");
-    let told = String::from_utf8_lossy(&said.stderr);
     assert_eq!(told, "flashloom: stops after the cuts under way\n");
 }

@@ -2,7 +2,7 @@
 //! and where it is mounted.
 
 use crate::serve::Served;
-use crate::{Bench, number};
+use crate::{Bench, Guarded, number};
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -41,14 +41,15 @@ fn a_mount_without_space_says_so_once() {
     let served = Served::prepared(Bench::new(), "--size 64MiB", "");
     served.bench.done("mkfs ext4 d.flash");
     let errors = File::create(served.at("errors")).expect("made");
-    let mut mount = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+    let mount = Command::new(env!("CARGO_BIN_EXE_flashloom"))
         .args(["mount", "ext4", "d.flash", "m"])
         .current_dir(served.bench.path(""))
         .stderr(Stdio::from(errors))
         .spawn()
         .expect("the program starts");
+    let mut mount = Guarded(mount);
     while !served.bench.text("errors").contains("is there until") {
-        assert!(mount.try_wait().expect("it can be asked").is_none());
+        assert!(mount.0.try_wait().expect("it can be asked").is_none());
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     for name in ["m/a", "m/b"] {
@@ -60,7 +61,7 @@ fn a_mount_without_space_says_so_once() {
         }
     }
     served.unmount();
-    assert!(mount.wait().expect("it has ended").success());
+    assert!(mount.ended().success());
     let said = served.bench.text("errors");
     let lines: Vec<&str> = said.lines().filter(|l| l.contains("no space")).collect();
     assert_eq!(lines.len(), 1, "{said}");

@@ -1,29 +1,30 @@
 //! `serve --nvme-tcp`: a drive to hosts elsewhere.
 
-use crate::Bench;
+use crate::{Bench, Guarded};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A process that serves a drive, ended with its test.
 struct Serving {
-    child: Child,
+    child: Guarded,
     address: SocketAddr,
     told: String,
 }
 
 impl Serving {
     fn new(bench: &Bench, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
             .args(["serve", "d.flash", "--nvme-tcp", "0"])
             .args(options)
             .current_dir(bench.path(""))
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
+        let mut child = Guarded(child);
         let mut told = String::new();
-        let err = child.stderr.as_mut().expect("it is piped");
+        let err = child.0.stderr.as_mut().expect("it is piped");
         BufReader::new(err).read_line(&mut told).expect("a line");
         let address = told.split_whitespace().find_map(|word| word.parse().ok());
         let address = address.unwrap_or_else(|| panic!("no address in {told}"));
@@ -36,18 +37,8 @@ impl Serving {
 
     /// Ends it in good order.
     fn end(mut self) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(status.expect("kill starts").success());
-        assert!(self.child.wait().expect("it ends").success());
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.signal("-TERM");
+        assert!(self.child.ended().success());
     }
 }
 

@@ -6,14 +6,14 @@
 
 use ssd::image::{self, ImageError, Memory, Opened};
 use ssd::{DriveConfig, DriveMedia};
-use std::fs::{File, Permissions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
+use whole::Unfinished;
 
 /// How long a lock is waited for. Who serves a drive lets go of it a moment after
 /// its last user has.
@@ -38,12 +38,6 @@ pub enum FileError {
     /// Another process has the drive under power, or is writing it.
     #[error("the drive is in use by another process; stop what serves or mounts it first")]
     InUse,
-    /// There is no directory for it.
-    #[error("expected a directory {0}, found none")]
-    NoDirectory(PathBuf),
-    /// It is a directory.
-    #[error("expected a file, found a directory")]
-    Directory,
     /// There is no layer on the drive that remaps its addresses, nor room or leave for one.
     #[error(transparent)]
     Layer(#[from] remap::OpenError),
@@ -158,8 +152,8 @@ impl DriveFile {
     pub fn create(path: &Path, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
         let over = AtomicBool::new(false);
         let (whole, _) = write_beside(path, config, media, None, &over)?;
-        whole.as_file().sync_all()?;
-        whole.persist(path).map_err(|e| e.error)?;
+        whole.file().sync_all()?;
+        whole.finish()?;
         Ok(sync_folder(path)?)
     }
 
@@ -189,17 +183,15 @@ impl DriveFile {
     }
 
     /// Puts `whole` in the place of the file, and keeps the lock; all of it is on the disk then.
-    pub(crate) fn save_whole(&mut self, whole: NamedTempFile) -> Result<(), FileError> {
-        whole.as_file().sync_all()?;
+    pub(crate) fn save_whole(&mut self, whole: Unfinished) -> Result<(), FileError> {
+        whole.file().sync_all()?;
         self.replace(whole)
     }
 
-    /// Puts `whole` in the place of the file, and keeps the lock. Its data are on the disk
+    /// Puts `whole`, which is locked, in the place of the file. Its data are on the disk
     /// before, so that the death of the machine leaves one file or the other.
-    pub(crate) fn replace(&mut self, whole: NamedTempFile) -> Result<(), FileError> {
-        // Nobody knows the name of the temporary file: it is free.
-        whole.as_file().try_lock().map_err(io::Error::from)?;
-        self.file = whole.persist(&self.path).map_err(|e| e.error)?;
+    pub(crate) fn replace(&mut self, whole: Unfinished) -> Result<(), FileError> {
+        self.file = whole.finish()?;
         Ok(sync_folder(&self.path)?)
     }
 
@@ -260,41 +252,16 @@ pub(crate) fn write_beside(
     media: &DriveMedia,
     memory: Option<&Memory>,
     over: &AtomicBool,
-) -> Result<(NamedTempFile, image::Mark), FileError> {
-    let file = beside(path)?;
+) -> Result<(Unfinished, image::Mark), FileError> {
+    let file = Unfinished::new(path)?;
     let mut out = BufWriter::new(Wanted {
-        file: file.as_file(),
+        file: file.file(),
         over,
     });
     let mark = image::write_with(config, media, memory, &mut out)?;
     out.flush()?;
     drop(out);
     Ok((file, mark))
-}
-
-/// A temporary file in the directory of `path`, to be renamed to it when whole.
-///
-/// # Errors
-/// If no file can be made there, or what is there is none.
-pub fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
-    let parent = folder(path);
-    if !parent.is_dir() {
-        return Err(FileError::NoDirectory(parent.to_owned()));
-    }
-    if path.is_dir() {
-        return Err(FileError::Directory);
-    }
-    // What is renamed to the place of a device or a pipe would be instead of it.
-    if path.metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(FileError::Device);
-    }
-    // A temporary file is private by default; this one is as open as any file.
-    let file = tempfile::Builder::new()
-        .prefix(".flashloom-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent);
-    // The error of the library names the temporary file.
-    Ok(file.map_err(|e| io::Error::from(e.kind()))?)
 }
 
 /// The directory of `path`.

@@ -26,9 +26,8 @@
 //! changed without one. When the log has become longer than the rest, a thread
 //! writes the drive anew beside the file, while requests go on; what changed
 //! meanwhile is put behind it, by that thread as long as it is much, and it takes the file's
-//! name. A shutdown does the same at once. At every instant the name stands for a whole file. A process that
-//! is killed while it writes a new one leaves that behind, as `.flashloom-` and
-//! some letters; it may be removed.
+//! name. A shutdown does the same at once. At every instant the name stands for a whole file. A new
+//! file has no name before, so a process that is killed leaves none behind (see [`Unfinished`]).
 //!
 //! A record that cannot be written, for want of room say, is kept until it can be: nothing is
 //! promised before that, and nothing is lost. A new file that takes the room is given up for
@@ -44,8 +43,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use tempfile::NamedTempFile;
 use units::MIB;
+use whole::Unfinished;
 
 /// Bytes that the flash may program before they are noted without being asked
 /// for: what a record takes of memory, and of the time of the request that it
@@ -61,7 +60,7 @@ const RECORD_KEPT: usize = 2 * UNNOTED_MAX as usize;
 /// What is written to a new file at once by who takes it; more is written by its thread.
 const ROUND_MAX: usize = MIB as usize;
 
-type Written = Result<(NamedTempFile, Mark), FileError>;
+type Written = Result<(Unfinished, Mark), FileError>;
 
 /// Keeps the file of a drive.
 pub struct Keeper {
@@ -286,7 +285,7 @@ impl Keeper {
         let told = Arc::clone(&over);
         let write = move || {
             let (whole, mark) = write_beside(&path, &config, &media, memory.as_ref(), &told)?;
-            whole.as_file().sync_data()?;
+            whole.file().sync_data()?;
             Ok((whole, mark))
         };
         self.write_round(write, Since { over, log, watch })
@@ -341,13 +340,13 @@ impl Keeper {
         since.log.append(&mut record, true)?;
         if record.len() > ROUND_MAX {
             let write = move || {
-                whole.as_file().write_all(&record)?;
-                whole.as_file().sync_data()?;
+                whole.file().write_all(&record)?;
+                whole.file().sync_data()?;
                 Ok((whole, mark))
             };
             return self.write_round(write, since);
         }
-        let replaced = whole.as_file().write_all(&record);
+        let replaced = whole.file().write_all(&record);
         let replaced = replaced.and_then(|()| self.file.replace(whole).map_err(io::Error::other));
         if replaced.is_err() {
             self.renew_later();

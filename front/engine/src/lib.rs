@@ -34,7 +34,7 @@ mod turnstile;
 
 pub use device::{Device, DeviceEngine, Fault, Medium};
 pub use faults::Injected;
-pub use file::{Access, DriveFile, FileError, beside};
+pub use file::{Access, DriveFile, FileError};
 pub use keeper::Keeper;
 pub use lateness::Late;
 pub use output::Output;

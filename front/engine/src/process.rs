@@ -30,6 +30,12 @@ impl Signals {
         Ok(Self { set })
     }
 
+    /// The exit status of a process that `signal` has ended, as shells report it.
+    #[must_use]
+    pub fn status(signal: Signal) -> u8 {
+        128 + signal as u8
+    }
+
     /// Calls `tell` with each signal that comes, until it says that nobody listens.
     ///
     /// # Errors

@@ -8,13 +8,14 @@ use engine::{Device, FileError, Service, finish};
 use sim::Kernel;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use units::NoSpace;
 use vfs::{Body, Errno, Handle, Result, Vfs};
 
 /// A file system under power, and the drive below it if there is one.
 pub struct Volume<B: Body> {
     vfs: Vfs<B>,
-    device: Option<Device>,
+    device: Option<Rc<Device>>,
     open: RefCell<BTreeMap<u64, Handle>>,
     /// Who is told why there is no space, and of which limit last.
     tell: Box<dyn Fn(&NoSpace)>,
@@ -41,7 +42,7 @@ impl<B: Body> Volume<B> {
     pub fn new(vfs: Vfs<B>, device: Option<Device>) -> Self {
         Self {
             vfs,
-            device,
+            device: device.map(Rc::new),
             open: RefCell::default(),
             tell: Box::new(|_| ()),
             told: Cell::new(None),
@@ -63,6 +64,15 @@ impl<B: Body> Volume<B> {
         if self.told.replace(Some(why.limit)) != Some(why.limit) {
             (self.tell)(why);
         }
+    }
+
+    /// The drive below it, for [`engine::Handle::part`].
+    ///
+    /// # Panics
+    /// If the file system is in memory.
+    #[must_use]
+    pub fn device(&self) -> Rc<Device> {
+        Rc::clone(self.device.as_ref().expect("it lies on a drive"))
     }
 
     /// The calls of the file system.

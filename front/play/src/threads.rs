@@ -4,11 +4,13 @@
 //! - The source is asked and told under one lock, and no call is made under it.
 //! - A thread whose turn is to park waits until the source gives it back; if all
 //!   that live are parked, nothing can happen any more, and playing ends.
+//! - Told to stop, each thread finishes the call that it is in and makes no other.
 
 use crate::open::OpenFiles;
 use crate::outcome::{Asked, Outcome, Tally};
 use crate::player::Player;
 use crate::{Failure, Place};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -30,14 +32,21 @@ pub struct Options {
     pub think: bool,
 }
 
-/// Plays `source` in `place`, where what it needs is there already.
+/// Plays `source` in `place`, where what it needs is there already, to its end or until `stop`
+/// is set: the outcome is of the calls that were made by then.
 ///
 /// # Errors
 /// If the source comes to an early end, if its threads wait for each other, or
 /// if the system does not give enough of them.
-pub fn play(place: &Place, source: &mut dyn Source, options: Options) -> Result<Outcome, Failure> {
+pub fn play(
+    place: &Place,
+    source: &mut dyn Source,
+    options: Options,
+    stop: &AtomicBool,
+) -> Result<Outcome, Failure> {
     let stage = Stage {
         place,
+        stop,
         open: OpenFiles::default(),
         options,
         began: Instant::now(),
@@ -50,6 +59,7 @@ pub fn play(place: &Place, source: &mut dyn Source, options: Options) -> Result<
 /// What the threads share.
 struct Stage<'a> {
     place: &'a Place,
+    stop: &'a AtomicBool,
     open: OpenFiles,
     options: Options,
     began: Instant,
@@ -62,7 +72,8 @@ struct State<'a> {
     threads: Vec<Member>,
     /// Threads that are neither parked nor done.
     active: u32,
-    /// Why playing ends early, once it does.
+    /// Whether playing ends early, and why if that is a failure.
+    over: bool,
     failure: Option<Failure>,
     tally: Tally,
 }
@@ -82,7 +93,7 @@ impl<'a> Stage<'a> {
     /// Starts the threads that the source has met since, and gives back those
     /// that it wakes.
     fn settle<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'a>) {
-        while (state.threads.len() as u32) < state.source.threads() && state.failure.is_none() {
+        while (state.threads.len() as u32) < state.source.threads() && !state.over {
             let id = ThreadId(state.threads.len() as u32);
             let builder = thread::Builder::new().stack_size(STACK);
             match builder.spawn_scoped(scope, move || self.run(scope, id)) {
@@ -101,7 +112,11 @@ impl<'a> Stage<'a> {
         let mut player = Player::new(self.place, &self.open, id.0);
         let mut tally = Tally::default();
         let mut state = self.lock();
-        while state.failure.is_none() {
+        while !state.over {
+            if self.stop.load(Ordering::Relaxed) {
+                state.end();
+                break;
+            }
             let now = Ns(self.began.elapsed().as_nanos() as u64);
             let turn = state.source.next(id, now);
             self.settle(scope, &mut state);
@@ -203,6 +218,7 @@ impl<'a> State<'a> {
             source,
             threads: Vec::new(),
             active: 0,
+            over: false,
             failure: None,
             tally: Tally::default(),
         }
@@ -229,9 +245,14 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Ends playing early, for parked threads too.
     fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
+        self.end();
+    }
+
+    /// Ends playing early, for parked threads too.
+    fn end(&mut self) {
+        self.over = true;
         (0..self.threads.len()).for_each(|index| self.release(index));
     }
 

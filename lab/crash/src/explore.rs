@@ -116,6 +116,8 @@ pub struct Exploration {
     pub points: u64,
     /// Recoveries that were cut as well, each judged besides.
     pub recoveries: u64,
+    /// Events of the last recovery that was not cut.
+    pub recovery_events: u64,
     /// States that a checker from outside looked at.
     pub outside: u64,
     /// Judgements that found something lost.
@@ -140,6 +142,7 @@ impl Exploration {
         self.events += other.events;
         self.points += other.points;
         self.recoveries += other.recoveries;
+        self.recovery_events = other.recovery_events;
         self.outside += other.outside;
         self.lost += other.lost;
         self.corrupt += other.corrupt;
@@ -251,6 +254,7 @@ fn try_cut<S: Subject>(
     let left = subject.cut(live);
     found.meet(subject.meets(live));
     let (events, verdict) = recover(subject, live, left.clone(), event);
+    found.recovery_events = events;
     let wanted = points.recovery(event, events, seed);
     if wanted.is_none() || !matches!(points, Points::One(_)) {
         let recovery = None;

@@ -1,9 +1,10 @@
 //! Checkers that others wrote.
 
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tempfile::NamedTempFile;
+use whole::Scratch;
 
 /// Why a checker gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +34,14 @@ fn image<'a>(
     program: &'static str,
     bytes: u64,
     pieces: impl Iterator<Item = (u64, &'a [u8])>,
-) -> Result<NamedTempFile, OutsideError> {
+) -> Result<Scratch, OutsideError> {
     let wrong = |source| OutsideError::Image { program, source };
-    let mut file = NamedTempFile::new().map_err(wrong)?;
-    file.as_file().set_len(bytes).map_err(wrong)?;
+    let scratch = Scratch::new().map_err(wrong)?;
+    scratch.file().set_len(bytes).map_err(wrong)?;
     for (offset, piece) in pieces {
-        file.seek(SeekFrom::Start(offset)).map_err(wrong)?;
-        file.write_all(piece).map_err(wrong)?;
+        scratch.file().write_all_at(piece, offset).map_err(wrong)?;
     }
-    Ok(file)
+    Ok(scratch)
 }
 
 /// Asks `e2fsck -fn` about an image of `bytes`, given as pieces with the offset of

@@ -1,12 +1,10 @@
 //! Files that are there as a whole or not at all.
 
-use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use whole::Unfinished;
 
-/// Writes `text` to `path`: into a temporary file beside it, which is then
-/// renamed, so that a reader never sees half a page.
+/// Writes `text` to `path`, whose old contents a reader sees until the new ones are on the disk.
 ///
 /// # Errors
 /// If the directory is missing or cannot be written, with the path in the text.
@@ -15,14 +13,8 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    // A temporary file is private by default; a report is as open as any file.
-    let mut file = tempfile::Builder::new()
-        .prefix(".report-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+    let mut file = Unfinished::new(path)?;
     file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    file.file().sync_all()?;
+    file.finish().map(drop)
 }

@@ -1,15 +1,15 @@
 //! What comes along to be replayed, and workloads as they were asked for.
 //!
-//! Invariant: what is shipped lies in a file for as long as the [`Asked`] lives that
-//! names it, and no sentence tells of that file's name.
+//! Invariant: what is shipped lies in a scratch file for as long as the [`Asked`] lives that
+//! names it, and no sentence tells of that file's path.
 
 use crate::describe::{Preset, TRACE};
 use crate::files::CALLS;
 use crate::files::beside::{BETWEEN, Part, parts};
 use std::io::{self, Write};
 use std::path::Path;
-use tempfile::NamedTempFile;
 use units::{Bytes, MIB};
+use whole::Scratch;
 
 /// A recording or a trace that comes along, which a workload can name like a preset.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub struct Asked {
 #[derive(Debug)]
 struct Unpacked {
     shipped: &'static Shipped,
-    file: NamedTempFile,
+    file: Scratch,
     /// Whether its name was put before it, which nobody had asked for.
     names: bool,
 }
@@ -117,7 +117,10 @@ impl Asked {
             };
             text.replace(&path, name)
         };
-        self.files.iter().fold(workload.to_owned(), named)
+        // The path of one may be the beginning of another's, which is replaced first.
+        let mut files: Vec<&Unpacked> = self.files.iter().collect();
+        files.sort_by_key(|one| std::cmp::Reverse(one.file.path().as_os_str().len()));
+        files.into_iter().fold(workload.to_owned(), named)
     }
 
     /// The workload `told`: a preset, a name of what is shipped or a file, with
@@ -181,11 +184,10 @@ impl Asked {
     }
 }
 
-fn unpacked(shipped: &Shipped) -> io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new().prefix("flashloom-").tempfile()?;
-    file.write_all(shipped.contents)?;
-    file.flush()?;
-    Ok(file)
+fn unpacked(shipped: &Shipped) -> io::Result<Scratch> {
+    let scratch = Scratch::new()?;
+    scratch.file().write_all(shipped.contents)?;
+    Ok(scratch)
 }
 
 /// `workload` with one more parameter.

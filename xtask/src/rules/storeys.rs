@@ -87,7 +87,7 @@ fn allowed_within(storey: &str, user: &str, used: &str) -> bool {
     let rung = |room| CORE.iter().position(|&name| name == room);
     match storey {
         "core" => rung(user) > rung(used),
-        "lab" if used == "input" => user != "input",
+        "lab" if ["input", "whole"].contains(&used) => !["input", "whole"].contains(&user),
         "lab" => match user {
             "stack" => ["workload", "report", "crash", "placed"].contains(&used),
             "machine" => ["programs", "report"].contains(&used),
@@ -107,7 +107,7 @@ fn remedy(storey: &str, sideways: bool) -> &'static str {
         ("front", true) => "of the fronts, all may know front/engine and no other",
         ("lab", true) => {
             "only lab/stack and, of memory systems, lab/machine know other rooms of the lab than \
-             lab/input: connect them there"
+             lab/input and lab/whole: connect them there"
         }
         (_, true) => {
             "rooms of one storey do not know each other: move what both need down a storey"
@@ -148,6 +148,7 @@ mod tests {
             ("lab/machine", "lab/programs"),
             ("lab/machine", "lab/report"),
             ("lab/workload", "lab/input"),
+            ("lab/crash", "lab/whole"),
             ("front/fuse", "front/engine"),
             ("python", "lab/stack"),
             ("lab/report", "testing/browser"),
@@ -182,6 +183,7 @@ mod tests {
             ("lab/report", "lab/stack"),
             ("lab/machine", "lab/stack"),
             ("lab/input", "lab/report"),
+            ("lab/whole", "lab/input"),
             ("lab/stack", "lab/machine"),
             ("lab/programs", "lab/machine"),
             ("lab/crash", "lab/stack"),

@@ -12,6 +12,7 @@ use sim::Kernel;
 use ssd::Drive;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::SystemTime;
 use units::SECTOR;
 use vfs::{Errno, OpenFlags, Result};
@@ -86,7 +87,7 @@ struct Looks {
 /// A mounted zonefs and the drive below it, on the engine's thread.
 pub struct Zones {
     fs: ZoneFs<ZonedDevice>,
-    device: Device,
+    device: Rc<Device>,
     mounted: SystemTime,
     /// By number, of what was changed.
     looks: RefCell<BTreeMap<u64, Looks>>,
@@ -100,7 +101,7 @@ impl Zones {
     pub fn new(fs: ZoneFs<ZonedDevice>, device: Device) -> Self {
         Self {
             fs,
-            device,
+            device: Rc::new(device),
             mounted: SystemTime::now(),
             looks: RefCell::default(),
             tables: RefCell::default(),
@@ -111,6 +112,12 @@ impl Zones {
     #[must_use]
     pub fn drive(&self) -> &Drive {
         self.device.drive()
+    }
+
+    /// The drive below and its file, for [`engine::Handle::part`].
+    #[must_use]
+    pub fn device(&self) -> Rc<Device> {
+        Rc::clone(&self.device)
     }
 
     /// Powers the drive off.

@@ -4,6 +4,8 @@
 use play::{Options, Outcome, Place, play, prepare};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::Ns;
 use workload::files::{
     Call, Entry, EntryKind, Errno, Fd, FieldSource, Mode, Name, Names, Setup, Source, ThreadId,
@@ -29,6 +31,9 @@ pub(crate) struct Script {
     parked: Vec<ThreadId>,
     /// Calls in the order in which they ended: thread and line.
     pub(crate) order: Vec<(u32, usize)>,
+    /// Playing is told to stop once so many have ended; never if none.
+    pub(crate) stop_after: Option<u32>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Script {
@@ -78,7 +83,8 @@ impl Script {
     pub(crate) fn play(&mut self, dir: &Path) -> Outcome {
         let place = Place::new(dir).unwrap();
         prepare(&place, &self.setup, &self.names).unwrap();
-        play(&place, self, Options::default()).unwrap()
+        let stop = Arc::clone(&self.stop);
+        play(&place, self, Options::default(), &stop).unwrap()
     }
 
     /// Plays it in `dir`; every call answers as expected.
@@ -163,6 +169,9 @@ impl Source for Script {
         self.order.push((thread.0, *at));
         *at += 1;
         self.ended += 1;
+        if self.stop_after == Some(self.ended) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
     }
 
     fn wake(&mut self) -> Option<ThreadId> {

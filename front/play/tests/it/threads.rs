@@ -2,6 +2,7 @@
 
 use crate::script::{Line, Script};
 use play::{Failure, Options, Place, play};
+use std::sync::atomic::AtomicBool;
 use workload::files::{Call, Name, Target};
 
 /// A call that touches nothing.
@@ -47,6 +48,23 @@ fn a_workload_that_stands_still_ends() {
     let mut s = Script::default();
     s.threads = vec![vec![line(0), line(9)], vec![line(9)], vec![]];
     let place = Place::new(dir.path()).unwrap();
-    let error = play(&place, &mut s, Options::default()).unwrap_err();
+    let error = play(&place, &mut s, Options::default(), &AtomicBool::new(false));
+    let error = error.unwrap_err();
     assert!(matches!(error, Failure::StandsStill));
+}
+
+/// One thread plays and the others are parked: all of them end.
+#[test]
+fn playing_told_to_stop_ends_after_the_call_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut s = Script::default();
+    s.threads = vec![
+        (0..1_000).map(|_| line(0)).collect(),
+        vec![line(1_000)],
+        vec![line(1_000)],
+    ];
+    s.stop_after = Some(10);
+    let outcome = s.play(dir.path());
+    assert_eq!((outcome.threads, outcome.ops), (3, 10));
+    assert_eq!(s.order.len(), 10);
 }

@@ -1,0 +1,72 @@
+//! Scratch files for readers that want a path.
+
+use crate::descriptor_path;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::TempPath;
+
+/// Start of the name that a scratch file has where there is no `/proc`.
+const PREFIX: &str = "flashloom-";
+
+/// A temporary file without a name, which this process and its children can open by a path of
+/// `/proc` for as long as this lives. Without `/proc` it has a name, which goes with this.
+#[derive(Debug)]
+pub struct Scratch {
+    file: File,
+    path: PathBuf,
+    /// Removes the name, if there is one.
+    _named: Option<TempPath>,
+}
+
+impl Scratch {
+    /// An empty file in the system's directory for temporary files.
+    ///
+    /// # Errors
+    /// If no file can be made there.
+    pub fn new() -> io::Result<Self> {
+        let file = tempfile::tempfile()?;
+        if let Some(path) = descriptor_path(&file) {
+            let _named = None;
+            return Ok(Self { file, path, _named });
+        }
+        let named = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
+        let (file, path) = named.into_parts();
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            _named: Some(path),
+        })
+    }
+
+    /// The file, to be written.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The path by which it is opened. Each open has a position of its own.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::Command;
+
+    #[test]
+    fn scratch_file_is_read_by_path_here_and_in_a_child_and_has_no_name() {
+        let scratch = Scratch::new().expect("made");
+        scratch.file().write_all(b"seen").expect("written");
+        assert_eq!(std::fs::read(scratch.path()).expect("read"), b"seen");
+        assert!(scratch.path().is_file(), "{scratch:?}");
+        let cat = Command::new("cat").arg(scratch.path()).output();
+        assert_eq!(cat.expect("cat starts").stdout, b"seen");
+        let link = std::fs::read_link(scratch.path()).expect("a link");
+        assert!(!link.exists(), "{link:?} would outlive a kill");
+    }
+}
