@@ -74,19 +74,24 @@ impl Named {
 /// `words` of a command line with the hidden word before the operands, if `error` says that the
 /// first operand names no file system.
 pub(crate) fn with_found(words: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
-    let argument = error.get(ContextKind::InvalidArg);
-    let is_wanted = error.kind() == ErrorKind::InvalidValue
-        && argument == Some(&ContextValue::String("<FILESYSTEM>".to_owned()));
-    let (before, after) = words.split_at_checked(2).filter(|_| is_wanted)?;
+    let (before, after) = words.split_at_checked(2).filter(|_| names_none(error))?;
     Some([before, &[FOUND.into()], after].concat())
 }
 
+/// Whether `error` is of an operand that should name a file system and does not.
+fn names_none(error: &clap::Error) -> bool {
+    let argument = error.get(ContextKind::InvalidArg);
+    error.kind() == ErrorKind::InvalidValue
+        && argument == Some(&ContextValue::String("<FILESYSTEM>".to_owned()))
+}
+
 /// The error to report of a command line, where `found` is that of the same line with the hidden
-/// word: what the user meant has no more words than there are operands.
+/// word. With too many operands for that, or where a file system has to be named, the user meant
+/// to name one.
 pub(crate) fn told(named: clap::Error, found: clap::Error) -> clap::Error {
-    match found.kind() {
-        ErrorKind::UnknownArgument => named,
-        _ => found,
+    match found.kind() == ErrorKind::UnknownArgument || names_none(&found) {
+        true => named,
+        false => found,
     }
 }
 
@@ -165,7 +170,16 @@ fn find(bench: &Bench, path: &Path) -> Result<Kind, Failure> {
     }
     let front = bench.config.front.as_ref();
     let has_log = front.is_some_and(|front| front.log.bytes.0 > 0);
-    let kinds = Head(DriveImage::new(&bench.drive)).kinds(has_log);
+    let kinds = match bench.config.raw {
+        None => Head(DriveImage::new(&bench.drive)).kinds(has_log),
+        // Addresses are those of a host's mapping, which has to be recovered; that of the file
+        // system, which comes later, is another one.
+        Some(_) => {
+            let bench = Bench::open(path)?;
+            bench.attach_as_is(path)?;
+            Head(DriveImage::new(&bench.drive)).kinds(has_log)
+        }
+    };
     match kinds[..] {
         [kind] => Ok(kind),
         [] => Err(Failure::at(

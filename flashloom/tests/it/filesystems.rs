@@ -321,3 +321,118 @@ fn what_cannot_be_cut_is_refused() {
         assert!(said.err.contains(why), "{line}: {}", said.err);
     }
 }
+
+/// Each file system that `mkfs` makes, with a drive that takes it.
+const EVERY: [(&str, &str, &str); 12] = [
+    ("ext4", "block", "64MiB"),
+    ("f2fs", "block", "64MiB"),
+    ("btrfs", "block", "128MiB"),
+    ("btrfs-nocow", "block", "128MiB"),
+    ("ext4", "byte", "64MiB"),
+    ("bytefs", "byte", "64MiB"),
+    ("bytefs-dual", "byte", "64MiB"),
+    ("pmfs", "byte", "64MiB"),
+    ("nova", "byte", "64MiB"),
+    ("hyfim", "ocssd", "128MiB"),
+    ("ext4", "ocssd", "128MiB"),
+    ("persimmon", "zns", "512MiB"),
+];
+
+#[test]
+fn every_file_system_is_found_by_its_superblock() {
+    let bench = Bench::new();
+    for (kind, preset, size) in EVERY {
+        bench.done(&format!(
+            "drive create d.flash --preset {preset} --size {size} --force"
+        ));
+        bench.done(&format!("mkfs {kind} d.flash"));
+        let checked = bench.json("fsck d.flash", "flashloom.fsck/1");
+        let found = (&checked["filesystem"], &checked["sound"]);
+        assert_eq!(found, (&kind.into(), &true.into()), "{preset}: {checked:#}");
+        let said = bench.done("fsck d.flash");
+        assert!(said.ends_with(&format!("file system, {kind}\n")), "{said}");
+    }
+}
+
+/// What the file system before has left on the drive is not taken for the new one's.
+#[test]
+fn file_system_made_over_another_one_is_found_alone() {
+    let bench = Bench::new();
+    let kinds_of = |preset: &str, kinds: &[&str]| {
+        bench.done(&format!(
+            "drive create d.flash --preset {preset} --size 128MiB --force"
+        ));
+        for kind in kinds {
+            bench.done(&format!("mkfs {kind} d.flash"));
+            let checked = bench.json("fsck d.flash", "flashloom.fsck/1");
+            assert_eq!(checked["filesystem"], *kind, "{kinds:?}");
+        }
+    };
+    kinds_of("block", &["btrfs-nocow", "ext4", "f2fs", "ext4"]);
+    kinds_of(
+        "byte",
+        &[
+            "pmfs",
+            "bytefs",
+            "bytefs-dual",
+            "ext4",
+            "nova",
+            "pmfs",
+            "bytefs",
+        ],
+    );
+}
+
+#[test]
+fn drive_without_one_file_system_has_to_be_told_its_name() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    let none = "d.flash: no file system was found by its superblock";
+    bench.refuses("fsck d.flash", &[none]);
+    bench.refuses("inspect d.flash", &[none]);
+    std::fs::create_dir(bench.path("m")).expect("a directory");
+    bench.refuses("mount d.flash m", &[none]);
+    bench.refuses("mount d.flash", &["required arguments", "<DIR>"]);
+    bench.refuses("mount fat d.flash m", &["invalid value", "fat", "ext4"]);
+    bench.refuses("fsck fat d.flash", &["invalid value", "fat", "ext4"]);
+    bench.refuses("mkfs d.flash", &["invalid value", "d.flash", "ext4"]);
+    bench.done("mkfs ext4 d.flash");
+    assert!(bench.done("inspect d.flash").contains("metadata_csum"));
+    assert!(
+        bench
+            .done("inspect d.flash directory")
+            .contains("lost+found")
+    );
+    bench.refuses("inspect d.flash superblok", &["superblok", "superblock"]);
+    // A superblock of Btrfs in a free block of it.
+    bench.done("drive export d.flash out.img");
+    let mut image = bench.read("out.img");
+    image[65_600..65_608].copy_from_slice(b"_BHRfS_M");
+    bench.write("out.img", image);
+    bench.done("drive import d.flash out.img");
+    bench.refuses(
+        "fsck d.flash",
+        &["superblocks of btrfs and ext4", "name one"],
+    );
+}
+
+#[test]
+fn power_cuts_beyond_the_end_are_said() {
+    let bench = Bench::new();
+    let line = "crash raw@block --workload randwrite:ops=2 --size 16MiB --outside 0";
+    let said = bench.run(&format!("{line} --points 100000 --json"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let found: Value = serde_json::from_str(&said.out).expect("a document");
+    let (events, points) = (number(&found, "/events"), number(&found, "/points"));
+    assert_eq!(points, events + 1, "before each event, and after the last");
+    let told = format!("{points} power cuts are all that there are");
+    assert!(said.err.contains(&told), "{}", said.err);
+    let few = bench.run(&format!("{line} --points 2"));
+    assert_eq!((few.code, few.err.as_str()), (Some(0), ""));
+    for at in ["1000000", "1:1000000"] {
+        bench.refuses(
+            &format!("{line} --at {at}"),
+            &["--at", "expected an event up to"],
+        );
+    }
+}

@@ -209,6 +209,52 @@ pub(crate) fn kill_and_look(served: &Served) {
     served.ended();
 }
 
+/// It is found by its superblock, asked while it is mounted, and ended by each signal as by
+/// `umount`: all that was written is in the drive's file, and no socket is left.
+#[test]
+fn mounted_drive_is_asked_and_ends_clean_on_every_signal() {
+    if missing("/dev/fuse") {
+        return;
+    }
+    let served = Served::prepared(Bench::new(), "--size 64MiB", "mount d.flash m --background");
+    let bench = &served.bench;
+    bench.done("mkfs ext4 d.flash");
+    bench.refuses(
+        "drive stats d.flash",
+        &["nobody serves the drive or has it mounted"],
+    );
+    for (round, signal) in ["-TERM", "-HUP", "-INT"].into_iter().enumerate() {
+        served.start();
+        let path = bench.path(&format!("m/{round}"));
+        fs::write(path, vec![7; 1 << 20]).expect("written");
+        let file = fs::File::open(bench.path(&format!("m/{round}"))).expect("it is there");
+        file.sync_all().expect("forced");
+        drop(file);
+        let stats = bench.json("drive stats d.flash", "flashloom.drive-stats/1");
+        assert!(number(&stats, "/host_write_bytes") > 1 << 20, "{stats:#}");
+        let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
+        assert!(number(&smart, "/host_write_bytes") > 1 << 20, "{smart:#}");
+        bench.refuses("drive cut d.flash", &["mounted", "kill -9 "]);
+        bench.refuses(
+            "drive fault d.flash --fail-reads 2",
+            &["mounted", "flashloom serve"],
+        );
+        served.signal(signal);
+        served.ended();
+        assert!(!bench.path("d.flash.live").exists(), "{signal}");
+        assert_eq!(
+            bench.json("fsck d.flash", "flashloom.fsck/1")["replayed"],
+            0
+        );
+    }
+    let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
+    assert_eq!(number(&smart, "/unsafe_shutdowns"), 0);
+    let said = bench.done("inspect d.flash directory");
+    for round in 0..3 {
+        assert!(said.contains(&format!(" Regular {round}\n")), "{said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_mounted_is_refused_in_a_sentence() {
     let bench = Bench::new();

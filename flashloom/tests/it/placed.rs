@@ -2,11 +2,11 @@
 //! library that reads them.
 
 use crate::serve::{must, tool};
-use crate::{Bench, Said};
+use crate::{Bench, Guarded, Said};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const RULES: &str = "name = \"t\"\n[[stream]]\nname = \"s\"\nlife = \"short\"\n\
@@ -18,7 +18,7 @@ const TRIES: u32 = 1_000;
 /// Zones, rules for files that end with `.log`, and a mount of what is placed.
 struct Shown {
     bench: Bench,
-    view: Child,
+    view: Guarded,
 }
 
 fn prepared() -> Bench {
@@ -63,7 +63,7 @@ impl Shown {
             .stderr(Stdio::null())
             .spawn();
         let shown = Self {
-            view: view.expect("it starts"),
+            view: Guarded(view.expect("it starts")),
             bench,
         };
         until("it is not mounted", || shown.is_mounted());
@@ -106,7 +106,13 @@ impl Drop for Shown {
     fn drop(&mut self) {
         let m = self.bench.path("m").display().to_string();
         let _ = tool("fusermount3", &["-u", "-z", &m]);
-        let _ = self.view.wait();
+        // Unless it was never mounted, it ends by itself, with its daemon.
+        for _ in 0..TRIES {
+            if self.view.0.try_wait().is_ok_and(|ended| ended.is_some()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

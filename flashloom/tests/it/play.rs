@@ -1,9 +1,11 @@
 //! Playing workloads of files in a directory.
 
-use crate::Bench;
+use crate::{Bench, Guarded};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The calls of each kind by name.
 fn counts(played: &Value) -> Vec<(String, u64)> {
@@ -93,4 +95,35 @@ fn what_cannot_be_played_is_refused() {
         "play varmail --on . --setup-only --no-setup",
         &["--no-setup"],
     );
+}
+
+/// Its answer is of the calls until then.
+#[test]
+fn playing_ended_by_a_signal_answers_with_what_was_played() {
+    for (signal, status) in [("-TERM", 143), ("-INT", 130)] {
+        let bench = Bench::new();
+        fs::create_dir(bench.path("dir")).expect("it can be made");
+        let line = "play varmail:files=20,threads=4,ops=1000000000 --on dir --json";
+        let out = fs::File::create(bench.path("out")).expect("made");
+        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+            .args(line.split_whitespace())
+            .current_dir(bench.folder.path())
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = Guarded(child.expect("the program starts"));
+        crate::soak::await_handler(&child.0.id().to_string());
+        std::thread::sleep(Duration::from_millis(50));
+        child.signal(signal);
+        assert_eq!(child.ended().code(), Some(status));
+        let played: Value = serde_json::from_slice(&bench.read("out")).expect("a document");
+        assert_eq!(played["threads"], 4);
+        let ops = played["ops"].as_u64().expect("a number");
+        assert!(ops > 0 && ops < 1_000_000_000, "{ops}");
+        assert!(
+            played["notes"].to_string().contains("a signal ended it"),
+            "{played:#}"
+        );
+    }
 }

@@ -59,7 +59,7 @@ fn a_case_can_be_repeated_as_a_command() {
 
 /// Waits until the process does something of its own when it is interrupted: the second bit of
 /// its mask of signals that are held or handled.
-fn await_handler(pid: &str) {
+pub(crate) fn await_handler(pid: &str) {
     let is_ready = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let masks = ["SigBlk:", "SigCgt:"].map(|name| {

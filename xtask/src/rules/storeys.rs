@@ -5,8 +5,8 @@
 //! crate may use any crate of a storey below its own. Within a storey crates do not
 //! know each other, with four exceptions: `core` is a ladder of its own, `lab/stack`
 //! puts the other rooms of the lab together and `lab/machine` those that memory
-//! systems need, every room of the lab may use `lab/input`, by which it reads files, and
-//! every room of `front` may use `front/engine`, which holds what they share and the
+//! systems need, every room of the lab may use `lab/input` and `lab/whole`, by which it reads
+//! and writes files, and every room of `front` may use `front/engine`, which holds what they share and the
 //! storeys below must not have: threads, a clock, files. `xtask` stands beside the house:
 //! it uses nothing of it and nothing uses it. Dependencies of tests obey too.
 
