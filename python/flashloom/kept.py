@@ -7,7 +7,6 @@ import inspect
 import json
 import os
 import sys
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -47,15 +46,8 @@ class Kept:
     def keep(self, plan: AnyPlan, run: Union[Run, MemoryRun]) -> None:
         """Keeps ``run``: under its name it is there as a whole or not at all."""
         path = self.path(plan)
-        if path is None:
-            return
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8"
-        ) as file:
-            file.write(run.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(file.name, path)
+        if path is not None:
+            _native.write(str(path), run.to_json())
 
 
 def digest(plan: AnyPlan) -> str:

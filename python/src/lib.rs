@@ -7,6 +7,7 @@
 //!
 //! What Python programs see is in `flashloom/`, which is written in Python.
 
+mod files;
 mod lists;
 mod memory;
 mod plans;
@@ -36,6 +37,8 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 mod _native {
     #[pymodule_export]
     use super::Error;
+    #[pymodule_export]
+    use crate::files::write;
     #[pymodule_export]
     use crate::lists::{designs, drives, metrics, programs, stacks, workloads};
     #[pymodule_export]

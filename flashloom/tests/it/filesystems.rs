@@ -419,7 +419,7 @@ fn drive_without_one_file_system_has_to_be_told_its_name() {
 #[test]
 fn power_cuts_beyond_the_end_are_said() {
     let bench = Bench::new();
-    let line = "crash raw@block --workload randwrite:ops=2 --size 16MiB --outside 0";
+    let line = "crash raw@block --workload randwrite:ops=2 --size 1MiB --outside 0";
     let said = bench.run(&format!("{line} --points 100000 --json"));
     assert_eq!(said.code, Some(0), "{}", said.err);
     let found: Value = serde_json::from_str(&said.out).expect("a document");

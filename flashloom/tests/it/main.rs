@@ -38,6 +38,9 @@ use tempfile::TempDir;
 /// Longest that any command here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Longest that a process may take to end: its drive has to get to a disk that others use too.
+const END: Duration = Duration::from_secs(300);
+
 /// A process that ends with its test, also if that fails.
 struct Guarded(Child);
 
@@ -49,14 +52,14 @@ impl Guarded {
         assert!(status.expect("kill starts").success());
     }
 
-    /// Waits for its end, no longer than [`PATIENCE`].
+    /// Waits for its end, no longer than [`END`].
     fn ended(&mut self) -> std::process::ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait().expect("it can be waited for") {
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "it has not ended");
+            assert!(start.elapsed() < END, "it has not ended");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
