@@ -27,8 +27,11 @@ impl Scratch {
     pub fn new() -> io::Result<Self> {
         let file = tempfile::tempfile()?;
         if let Some(path) = descriptor_path(&file) {
-            let _named = None;
-            return Ok(Self { file, path, _named });
+            return Ok(Self {
+                file,
+                path,
+                _named: None,
+            });
         }
         let named = tempfile::Builder::new().prefix(PREFIX).tempfile()?;
         let (file, path) = named.into_parts();
