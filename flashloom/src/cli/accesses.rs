@@ -10,6 +10,7 @@ use report::human;
 use report::table::facts;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use serde::Serialize;
+use shim::ends::Ends;
 use sim::Seed;
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,8 +23,9 @@ use std::time::Duration;
 /// How often a reader is woken that Valgrind has left alone.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Runs `command` under Valgrind's lackey and writes its accesses to `out`, as they come.
-pub(super) fn record(command: &[OsString], out: &Path) -> Result<ExitStatus, Failure> {
+/// Runs `command` under Valgrind's lackey and writes its accesses to `out`, as they come. What
+/// `ends` this process is the program's.
+pub(super) fn record(ends: &Ends, command: &[OsString], out: &Path) -> Result<ExitStatus, Failure> {
     let folder = tempfile::tempdir()?;
     let pipe = folder.path().join("accesses");
     let own = Mode::RUSR | Mode::WUSR;
@@ -31,17 +33,11 @@ pub(super) fn record(command: &[OsString], out: &Path) -> Result<ExitStatus, Fai
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=lackey", "--trace-mem=yes"]);
     valgrind.arg(format!("--log-file={}", pipe.display()));
-    let child = valgrind.arg("--").args(command).spawn();
-    let mut child = child.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Failure::new(
-            "expected valgrind, which records memory accesses: install the package valgrind",
-        ),
-        _ => Failure::at(Path::new("valgrind"), e),
-    })?;
+    valgrind.arg("--").args(command);
     let mut file = beside(out)?;
-    let written = thread::scope(|scope| {
+    let (status, count) = thread::scope(|scope| {
         let reader = scope.spawn(|| convert(&pipe, BufWriter::new(&mut file)));
-        let status = child.wait();
+        let status = ends.run(valgrind);
         // If Valgrind never opened the pipe, the reader still waits for a writer.
         while !reader.is_finished() {
             drop(open(
@@ -51,10 +47,15 @@ pub(super) fn record(command: &[OsString], out: &Path) -> Result<ExitStatus, Fai
             ));
             thread::sleep(PATIENCE);
         }
-        let count = reader.join().expect("the reader does not panic")?;
-        Ok::<_, Failure>((status?, count))
+        (status, reader.join().expect("the reader does not panic"))
     });
-    let (status, count) = written?;
+    let status = status.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Failure::new(
+            "expected valgrind, which records memory accesses: install the package valgrind",
+        ),
+        _ => Failure::at(Path::new("valgrind"), e),
+    })?;
+    let count = count?;
     if count == 0 {
         let program = Path::new(&command[0]);
         return Err(Failure::at(

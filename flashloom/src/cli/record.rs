@@ -7,6 +7,7 @@ use super::output::note;
 use clap::Args;
 use report::human;
 use shim::convert::{ConvertError, Options, Outcome, convert};
+use shim::ends::Ends;
 use shim::run::Spool;
 use std::ffi::OsString;
 use std::io::BufWriter;
@@ -22,7 +23,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// thread did what, when, how long it took and what it answered. When the
 /// program has ended, a trace is made of the notes, and a summary goes to
 /// standard error. The exit status is that of the program; 128 and the number
-/// of the signal if one ended it; 2 if nothing could be recorded.
+/// of the signal if one ended it; 2 if nothing could be recorded. SIGTERM and SIGHUP
+/// go on to the program, and the trace is written once it has ended.
 ///
 /// The trace keeps what happened under the working directory and under every
 /// directory in which the program changed something. What it only read
@@ -60,9 +62,10 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let ends = Ends::begin();
         if self.memory {
             check_place(&self.out)?;
-            return accesses::record(&self.command, &self.out).map(code);
+            return accesses::record(&ends, &self.command, &self.out).map(code);
         }
         let real = |path: &Path| path.canonicalize().map_err(|e| Failure::at(path, e));
         let under = self.under.as_deref().map(real).transpose()?;
@@ -71,7 +74,7 @@ impl Record {
         let (program, arguments) = self.command.split_first().expect("it is required");
         let mut command = Command::new(program);
         command.args(arguments);
-        let status = recording.run(command)?;
+        let status = recording.run(&ends, command)?;
         recording.keep()?;
         Ok(code(status))
     }
@@ -110,8 +113,9 @@ impl<'a> Recording<'a> {
     }
 
     /// Runs it to its end.
-    pub(super) fn run(&self, command: Command) -> Result<ExitStatus, Failure> {
-        let status = self.spool.run(command);
+    pub(super) fn run(&self, ends: &Ends, mut command: Command) -> Result<ExitStatus, Failure> {
+        self.spool.watch(&mut command);
+        let status = ends.run(command);
         status.map_err(|e| Failure::at(self.program, e))
     }
 

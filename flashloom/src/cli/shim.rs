@@ -6,7 +6,8 @@ use super::record::{Recording, code};
 use clap::{Args, Subcommand};
 use engine::Signals;
 use fuse::{MountOptions, Show, TreeFs};
-use shim::run::{Keeper, Placer, READY, check, run, unseen};
+use shim::ends::Ends;
+use shim::run::{Keeper, Placer, READY, check, unseen};
 use shim::view::View;
 use std::ffi::OsString;
 use std::io;
@@ -26,9 +27,20 @@ use std::process::{Command, ExitCode};
 /// A daemon has the zones, for all programs that use them. It is started if there is none,
 /// and again if it dies; it ends with the last who uses it. What was forced is there after
 /// the program, the daemon or the drive has been killed, and what was written after the
-/// program has. Programs without the library see placed files as zeros, or by `shim view`.
+/// program has. When the daemon is killed, calls wait up to 5 s for the next one and go on.
+/// One file answers EIO then, until all have closed it: that of which something was written
+/// and not yet forced, since its end is lost. Room that is asked for (fallocate) is granted
+/// and changes nothing, not the length either.
+///
+/// Programs without the library find a sentence and zeros in place of a placed file's bytes;
+/// so they do in a copy of that (cp -a), which is refused with EIO under the library. They
+/// read placed files by `shim view`. A placed file's length is theirs to see once it was
+/// closed or forced, or the last program that has it open has ended.
 /// Programs that are linked statically, written in Go, or gain rights when they start are not
-/// seen. What is placed stays so under other rules, which say only where new files go.
+/// seen, nor what the libraries of a program do before its own code runs. What is placed stays
+/// so under other rules, which say only where new files go.
+///
+/// SIGTERM and SIGHUP go on to the program, and this ends as that does.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Shim {
@@ -117,6 +129,7 @@ impl Shim {
         let (program, arguments) = self.command.split_first().expect("it is required");
         let rules = self.rules.as_deref().expect("they are required");
         check(rules).map_err(Failure::new)?;
+        let ends = Ends::begin();
         if let Some(why) = unseen(program) {
             note(&format!(
                 "flashloom: {}: {why}",
@@ -133,9 +146,9 @@ impl Shim {
         let command = placer.command((program, arguments), rules, zones.as_deref());
         let command = command.map_err(failed)?;
         let Some(recording) = recording else {
-            return Ok(code(run(command).map_err(failed)?));
+            return Ok(code(ends.run(command).map_err(failed)?));
         };
-        let status = recording.run(command)?;
+        let status = recording.run(&ends, command)?;
         recording.keep()?;
         Ok(code(status))
     }

@@ -121,3 +121,48 @@ fn a_trace_of_calls_is_not_taken_for_one_of_blocks() {
         said.err
     );
 }
+
+/// Starts `words` in the background, sends a signal to this once `started` is there, and waits.
+fn interrupted(bench: &Bench, words: &[&str], signal: &str) -> std::process::ExitStatus {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        .args(words)
+        .current_dir(bench.path(""))
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..3_000 {
+        if bench.path("started").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    crate::serve::must("kill", &[signal, &child.id().to_string()]);
+    child.wait().unwrap()
+}
+
+#[test]
+fn recording_that_is_asked_to_end_is_whole_and_its_program_gone() {
+    for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
+        let bench = Bench::new();
+        let script = "echo $$ > pid; echo hello > a; echo > started; exec sleep 1000";
+        let words = ["record", "-o", "t.flt", "--", "sh", "-c", script];
+        let status = interrupted(&bench, &words, signal);
+        assert_eq!(status.code(), Some(code));
+        let info = bench.json("trace info t.flt", "flashloom.file-trace-info/1");
+        assert!(info["write_bytes"].as_u64().unwrap() > 6, "{info}");
+        let pid = bench.text("pid");
+        let process = std::path::Path::new("/proc").join(pid.trim());
+        assert!(!process.exists(), "the program goes on");
+    }
+}
+
+#[test]
+fn recording_ends_as_a_program_that_takes_the_signal_for_itself() {
+    let bench = Bench::new();
+    let script = "trap 'echo asked > asked; exit 7' TERM; echo > started; \
+                  while :; do sleep 0.05; done";
+    let words = ["record", "-o", "t.flt", "--", "sh", "-c", script];
+    assert_eq!(interrupted(&bench, &words, "-TERM").code(), Some(7));
+    assert_eq!(bench.text("asked"), "asked\n");
+    assert!(bench.path("t.flt").exists());
+}

@@ -26,6 +26,8 @@ pub mod convert;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod daemon;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
+pub mod ends;
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod library;
 #[cfg(not(flashloom_preload))]
 pub mod place;

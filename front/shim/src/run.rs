@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -72,16 +72,12 @@ impl Spool {
         self.disk.path().join(LIBRARY)
     }
 
-    /// Runs a program to its end, as [`run`] does, and notes what it asks of the system and
-    /// of libraries that are preloaded into it.
-    ///
-    /// # Errors
-    /// If the program cannot be started.
-    pub fn run(&self, mut command: Command) -> io::Result<ExitStatus> {
-        preload(&mut command, self.library());
+    /// Has a program note what it asks of the system and of libraries that are preloaded into
+    /// it, and be run to its end by [`Ends::run`].
+    pub fn watch(&self, command: &mut Command) {
+        preload(command, self.library());
         let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();
         command.env(SPOOL, folders.join(OsStr::new(":")));
-        run(command)
     }
 }
 
@@ -371,34 +367,6 @@ fn preload(command: &mut Command, library: PathBuf) {
         all.push(others);
     }
     command.env("LD_PRELOAD", all);
-}
-
-/// Runs a program to its end. Meanwhile this process ignores the signals by which a terminal
-/// ends programs, so that it outlives one that is interrupted.
-///
-/// # Errors
-/// If the program cannot be started.
-pub fn run(mut command: Command) -> io::Result<ExitStatus> {
-    let mut child = command.spawn()?;
-    let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, ignore(signal)));
-    let status = child.wait();
-    for (signal, handler) in before {
-        restore(signal, handler);
-    }
-    status
-}
-
-/// Ignores a signal, and says what it did before.
-fn ignore(signal: libc::c_int) -> libc::sighandler_t {
-    // SAFETY: ignoring runs no code of ours.
-    unsafe { libc::signal(signal, libc::SIG_IGN) }
-}
-
-fn restore(signal: libc::c_int, handler: libc::sighandler_t) {
-    if handler != libc::SIG_ERR {
-        // SAFETY: the handler is the one that was there.
-        unsafe { libc::signal(signal, handler) };
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! placed RULES ZONES CMD ARGS…
 //! ```
 
+use shim::ends::Ends;
 use shim::run::{Keeper, Placer, READY, check};
 use std::ffi::OsString;
 use std::path::Path;
@@ -35,7 +36,7 @@ fn run(rules: &Path, zones: &Path, command: &[OsString]) -> Result<ExitCode, Str
     let (program, arguments) = command.split_first().ok_or("no program is given")?;
     let placer = Placer::new().map_err(error)?;
     let command = placer.command((program, arguments), rules, Some(&zones));
-    let status = command.and_then(shim::run::run);
+    let status = command.and_then(|command| Ends::begin().run(command));
     let code = status.map_err(error)?.code().unwrap_or(1);
     Ok(ExitCode::from(code as u8))
 }

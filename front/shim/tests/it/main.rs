@@ -79,7 +79,8 @@ impl Place {
         let spool = Spool::new().unwrap();
         let mut command = Command::new("/bin/sh");
         command.args(&words);
-        let status = spool.run(command).unwrap();
+        spool.watch(&mut command);
+        let status = command.status().unwrap();
         assert!(status.success(), "{program:?}: {status}");
         let options = Options {
             under: Some(folder.canonicalize().unwrap()),
