@@ -128,7 +128,9 @@ fn programs_without_the_library_read_placed_files_and_write_none() {
         "head -c 3000001 /dev/urandom > x; cat x > d/a.log; echo b > d/b.log; chmod 600 d/b.log",
     );
     let bytes = bench.read("x");
-    assert_eq!(bench.read("d/a.log"), vec![0; bytes.len()]);
+    let bare = bench.read("d/a.log");
+    assert!(bare.starts_with(b"flashloom: the bytes of this file are in zones"));
+    assert_eq!(bare.len(), bytes.len());
     let shown = Shown::new(bench);
     assert!(fs::read(shown.at("d/a.log")).expect("it is read") == bytes);
     let file = File::open(shown.at("d/a.log")).expect("it is opened");
@@ -210,4 +212,59 @@ fn what_is_placed_can_be_recorded_meanwhile() {
     let placed = record(&shim, "placed.flt");
     assert_eq!(placed.0, 3_000_003);
     assert_eq!(placed, record(&["record", "-o"], "plain.flt"));
+}
+
+#[test]
+fn placing_that_is_asked_to_end_ends_with_its_program() {
+    for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
+        let bench = prepared();
+        let script = "echo $$ > pid; echo kept > a.log; echo > started; exec sleep 1000";
+        let words = [
+            "shim", "--rules", "rules", "--zones", "zones", "--", "sh", "-c", script,
+        ];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+            .args(words)
+            .current_dir(bench.path(""))
+            .spawn()
+            .expect("it starts");
+        until("it does not begin", || bench.path("started").exists());
+        must("kill", &[signal, &child.id().to_string()]);
+        assert_eq!(child.wait().expect("it ends").code(), Some(code));
+        let process = Path::new("/proc").join(bench.text("pid").trim());
+        assert!(!process.exists(), "the program goes on");
+        assert_eq!(placed(&bench, "cat a.log").out, "kept\n");
+    }
+}
+
+/// Redis has jemalloc, which opens files under a lock of its own when it begins.
+#[test]
+fn program_with_jemalloc_begins_and_ends_under_the_libraries() {
+    if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join("redis-server").is_file())
+    {
+        assert!(std::env::var_os("CI").is_none(), "CI installs redis-server");
+        println!("skipped: redis-server is not installed");
+        return;
+    }
+    let bench = prepared();
+    for words in [
+        &["shim", "--rules", "rocksdb"][..],
+        &["shim", "--rules", "rocksdb", "--zones", "zones"],
+        &["record", "-o", "t.flt"],
+    ] {
+        let said = tool_in(&bench, words);
+        assert!(said.contains("Redis server"), "{words:?}: {said}");
+    }
+}
+
+/// What redis-server says of its version under a command, within a minute.
+fn tool_in(bench: &Bench, words: &[&str]) -> String {
+    let said = Command::new("timeout")
+        .args(["60", env!("CARGO_BIN_EXE_flashloom")])
+        .args(words)
+        .args(["--", "redis-server", "--version"])
+        .current_dir(bench.path(""))
+        .output()
+        .expect("it runs");
+    String::from_utf8_lossy(&said.stdout).into_owned()
 }

@@ -31,6 +31,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use volume::Volume;
 
+/// What a file that stands for a placed one begins with, if that is as long.
+pub const STANDS: &[u8] = stands::TEXT;
+
 /// Threads that bring to the zones what was written. One is enough for a drive that does
 /// one thing at a time; with two, an emptied zone delays nobody.
 const WORKERS: usize = 2;

@@ -7,6 +7,7 @@
 //! it is the file.
 
 use super::clients::Client;
+use super::stands;
 use super::volume::{Fault, Volume};
 use crate::place::Mark;
 use crate::share::memory::{LeaseId, Record};
@@ -279,13 +280,26 @@ impl Sharing {
         drop(table);
         // What stands for it may be in any file system: nobody else waits for that one.
         if let Some(status) = self.volume.status(id)
-            && sys::stat(fd).is_ok_and(|stat| stat.st_size as u64 != status.size)
+            && let Ok(stat) = sys::stat(fd)
+            && stat.st_size as u64 != status.size
         {
-            let _ = sys::truncate(fd, status.size);
+            stands::resize(fd, stat.st_size as u64, status.size);
         }
         self.table().standing.remove(&id);
         self.settled.notify_all();
         Ok(())
+    }
+
+    /// As above, of a file that nobody closed who wrote to it.
+    fn stands_by_path(&'static self, id: FileId) {
+        let path = self.volume.lock().core.path(id).map(<[u8]>::to_vec);
+        let own = Mark {
+            volume: self.volume.number,
+            id,
+        };
+        if let Some(stand) = path.and_then(|path| stands::at(&path, own)) {
+            let _ = self.stands(id, stand.as_raw_fd());
+        }
     }
 
     /// Another number for a file of which nobody knows the number: it was never forced.
@@ -361,13 +375,15 @@ impl Sharing {
         table.leases.retain(|_, token| *token != who.token);
         self.settled.notify_all();
         let held = std::mem::take(&mut *who.held());
+        drop(table);
         for (id, count) in held.opens {
+            self.stands_by_path(id);
+            let mut table = self.table();
             for _ in 0..count {
                 self.volume.closed(id);
             }
             self.forget(&mut table, id);
         }
-        drop(table);
         for parts in held.pins.into_values() {
             self.volume.release(&parts);
         }

@@ -1,4 +1,8 @@
-//! What stands for placed files: whether it is still there, wherever it is called now.
+//! What stands for placed files: how long it is and what is in it; whether it is still there,
+//! wherever it is called now.
+//!
+//! What reads it without the library, or a copy of it, finds a sentence in place of the first
+//! bytes, so that no program takes it for the file.
 //!
 //! Files are found by what their file system calls them for good (`name_to_handle_at`): the
 //! zones note that, and the file system it is of. To look for one so takes a right that root
@@ -10,6 +14,36 @@ use crate::sys::{self, Errno};
 use core::ffi::c_int;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The first bytes of what stands for a file, as far as that is long enough.
+pub(super) const TEXT: &[u8] =
+    b"flashloom: the bytes of this file are in zones. Programs see them under `flashloom \
+shim`, and others by `flashloom shim view`; what was copied otherwise is not the file.\n";
+
+/// Makes what stands for a file as long as that, from another length. Its file system may be
+/// full, or let this process write no byte: then it is as long all the same.
+pub(super) fn resize(fd: c_int, from: u64, size: u64) {
+    if sys::truncate(fd, size).is_err() || from >= TEXT.len() as u64 {
+        return;
+    }
+    // It may be open to be appended to, or past the cache.
+    if let Ok(own) = sys::open(&sys::of(fd), libc::O_WRONLY) {
+        let len = TEXT.len().min(size as usize);
+        let _ = sys::pwrite_all(own, &TEXT[..len], 0);
+        sys::close(own);
+    }
+}
+
+/// What stands for a file by its path, open to be written to, if it has the mark of that.
+pub(super) fn at(path: &[u8], own: Mark) -> Option<OwnedFd> {
+    let path = CString::new(path).ok()?;
+    let flags = libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let fd = sys::open(&path, flags).ok()?;
+    // SAFETY: it was just opened, and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let marked = Mark::read(fd.as_raw_fd()) == Ok(Some(own));
+    marked.then_some(fd)
+}
 
 /// Bytes before the handle: the file system, and the handle's kind.
 const HEAD: usize = 12;

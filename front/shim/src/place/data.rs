@@ -337,28 +337,25 @@ fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
     on(fd, cut, next)
 }
 
-/// Room that is asked for beforehand: a zone gives none, but what lies within the file is
-/// there, and what leaves its length as it is promises little.
+/// Room that is asked for beforehand: nothing is done, and the answer is 0. A file that is only
+/// appended to gains nothing from room elsewhere, so its length stays what was written.
+//= dissertation 5.4.3.1
 fn allocates(
     fd: c_int,
     mode: c_int,
     (at, len): (off_t, off_t),
     next: impl FnOnce() -> c_int,
 ) -> c_int {
-    let within = |open: &Open, volume: &'static Volume| {
+    let ask = |open: &Open, _: &'static Volume| {
         may_write(open)?;
-        if at < 0 || len <= 0 {
-            return Err(Fault::Errno(libc::EINVAL));
-        }
-        let size = volume.size(&open.file)?;
         match mode {
-            libc::FALLOC_FL_KEEP_SIZE => Ok(0),
-            0 if at as u64 + len as u64 <= size => Ok(0),
-            0 => Err(Fault::Demote),
+            _ if at < 0 || len <= 0 => Err(Fault::Errno(libc::EINVAL)),
+            _ if at.checked_add(len).is_none() => Err(Fault::Errno(libc::EFBIG)),
+            0 | libc::FALLOC_FL_KEEP_SIZE => Ok(0),
             _ => Err(Fault::Errno(libc::EOPNOTSUPP)),
         }
     };
-    on(fd, within, next)
+    on(fd, ask, next)
 }
 
 /// As above, for a call that answers with the error.

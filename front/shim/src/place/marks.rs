@@ -1,8 +1,9 @@
 //! The files that stand for placed ones: an extended attribute says so.
 //!
 //! They are real files of the ordinary file system, so that names, folders, permissions,
-//! renames and removals are what they always were. Their length is that of the placed
-//! file when it was last closed or forced.
+//! renames and removals are what they always were. Their length is that of the placed file when
+//! it was last closed or forced, or when the last process ended that had it open. They begin with
+//! a sentence that says what they are.
 //!
 //! Tools copy attributes. So a mark says for which file it was made, by the number and the
 //! birth that a file system gives it, which renames and links leave as they are and no tool

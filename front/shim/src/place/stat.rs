@@ -13,6 +13,7 @@ use crate::preload::raw::{self, Text, bytes};
 use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::{stat as Stat, statx as Statx};
+use shimmer::BLOCK;
 use std::ffi::CStr;
 
 const SECOND: u64 = 1_000_000_000;
@@ -53,10 +54,10 @@ struct Shape {
 
 impl Shape {
     /// Whether it may stand for a placed one, though no rule names the path: a link may lead to
-    /// it. It has fewer blocks than bytes, or neither yet.
+    /// it. It has fewer blocks than bytes, or one at most.
     fn may_stand(&self) -> bool {
-        let holds_nothing = self.size == 0 || self.blocks.saturating_mul(512) < self.size;
-        holds_nothing && start::state() == State::Zones
+        let holds_little = self.blocks.saturating_mul(512) < self.size.max(BLOCK + 1);
+        holds_little && start::state() == State::Zones
     }
 
     fn is_regular(&self) -> bool {

@@ -487,15 +487,17 @@ impl Volume {
         self.link.ask_along(begins, Some(fd))?;
         let moved = self.copy_out(file, fd, mark);
         self.ask_with(Op::MoveEnd, file.id, (moved.is_ok().into(), 0))?;
+        if moved.is_err() {
+            let _ = self.stand(file, fd);
+        }
         moved
     }
 
     fn copy_out(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
-        let before = sys::stat(fd)?.st_size as u64;
         let copied = self.copy_bytes(file, fd);
         if let Err(fault) = copied.and_then(|()| Ok(mark.remove(fd)?)) {
             // What stands for a file holds nothing, and its file system may be full of it.
-            let _ = sys::truncate(fd, 0).and_then(|()| sys::truncate(fd, before));
+            let _ = sys::truncate(fd, 0);
             return Err(fault);
         }
         Ok(sys::force(fd)?)

@@ -2,6 +2,7 @@
 
 use super::Place;
 use judges::installed;
+use shim::daemon::STANDS;
 use shim::run::{Keeper, Placer};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -230,9 +231,90 @@ fn tools_under_the_library_see_what_others_have_placed() {
         text(&said.stderr)
     );
     assert!(written(&zones) >= 3_000_000);
-    // Without the library the file is as long, and empty.
-    let bare = std::fs::read(place.path("work/c.log")).unwrap();
-    assert_eq!(bare, vec![0; 3_000_000]);
+    assert_eq!(bare(&place.path("work/c.log")), 3_000_000);
+}
+
+/// How long a placed file is without the library, which finds a sentence and nothing else there.
+#[track_caller]
+pub(super) fn bare(path: &Path) -> usize {
+    let bytes = std::fs::read(path).unwrap();
+    let (text, rest) = bytes.split_at(STANDS.len().min(bytes.len()));
+    assert_eq!(text, &STANDS[..text.len()]);
+    assert!(rest.iter().all(|byte| *byte == 0));
+    bytes.len()
+}
+
+#[test]
+fn copy_of_a_placed_file_made_without_the_library_is_refused_with_it_and_no_zeros_without() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let make = "mkdir d; head -c 9000 /dev/urandom > d/a.log; echo ab > d/b.log; \
+                LD_PRELOAD= cp -a d e; for f in e/*; do cat $f; echo $?; done";
+    let said = script(&place, make, &rules, &zones);
+    assert_eq!(text(&said.stdout), "1\n1\n");
+    let error = text(&said.stderr);
+    assert!(
+        error.contains("a copy of a placed file, made without its bytes"),
+        "{error}"
+    );
+    for (name, len) in [("a", 9000), ("b", 3)] {
+        for folder in ["d", "e"] {
+            assert_eq!(bare(&place.path(&format!("work/{folder}/{name}.log"))), len);
+        }
+    }
+}
+
+#[test]
+fn file_that_is_cut_written_and_never_closed_shows_its_length() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            int fd = open(argv[1], O_CREAT | O_TRUNC | O_WRONLY, 0644);
+            if (write(fd, calloc(1, 12345), 12345) != 12345) return 1;
+            if (argc > 2) kill(getpid(), SIGKILL);
+            _exit(0);
+        }"#;
+    let program = place.build(source, "leaves").display().to_string();
+    let make =
+        format!("echo before > a.log; cp a.log b.log; {program} a.log; {program} b.log kill");
+    script(&place, &make, &rules, &zones);
+    for name in ["a", "b"] {
+        assert_eq!(bare(&place.path(&format!("work/{name}.log"))), 12_345);
+    }
+}
+
+#[test]
+fn room_that_is_asked_for_beforehand_leaves_a_file_in_its_zones() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        int main(void) {
+            struct stat of;
+            int fd = open("a.log", O_CREAT | O_RDWR, 0644);
+            printf("%d ", fallocate(fd, 0, 0, 1 << 20));
+            printf("%d ", posix_fallocate(fd, 4096, 1 << 20));
+            printf("%d ", posix_fallocate(fd, 1, 0x7fffffffffffffff) == EFBIG);
+            printf("%zd ", write(fd, "appended", 8));
+            printf("%d ", fstat(fd, &of));
+            printf("%d\n", (int)of.st_size);
+            return 0;
+        }"#;
+    let program = place.build(source, "asks").display().to_string();
+    let said = script(&place, &format!("{program}; cat a.log"), &rules, &zones);
+    assert_eq!(text(&said.stdout), "0 0 1 8 0 8\nappended");
+    assert_eq!(bare(&place.path("work/a.log")), 8, "it is placed");
 }
 
 #[test]
@@ -246,8 +328,7 @@ fn streams_and_shells_write_to_zones() {
     let said = script(&place, words, &rules, &zones);
     let expected = "first\n/\nthird\none\ntwo\nthree\none\ntwo\nthree\n/\n4\nTwo\nThree\none\n/\n";
     assert_eq!(text(&said.stdout), expected, "{}", text(&said.stderr));
-    let bare = std::fs::read(place.path("work/a.log")).unwrap();
-    assert_eq!(bare, [0; 16], "the bytes are in zones");
+    assert_eq!(bare(&place.path("work/a.log")), 16);
 }
 
 #[test]
