@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Programs with their files in zones, killed with what is below them: db_bench, WiredTiger,
-# SQLite, nginx's cache. The program, the daemon of the zones, or the drive is killed with
+# SQLite, nginx's cache, Redis, a RocksDB of PyPI. The program, the daemon of the zones, or the drive is killed with
 # signal 9 at a random moment; what was forced must be there, and the program's own check
 # must find nothing.
 #
@@ -8,7 +8,10 @@
 #
 # ROUNDS (3) is how often each part is killed with each victim. PARTS are rocksdb
 # (fillrandom, overwrite, readwhilewriting and readrandom, and forced writes that are
-# counted), wiredtiger, sqlite, nginx, and suites: pjdfstest and fsx under the library, on
+# counted), allocators (forced writes of db_bench over each of jemalloc, tcmalloc, mimalloc and
+# the C library's), redis (its file that is appended to, forced before each answer, over the
+# same), rocksdict (PyPI's, with a RocksDB of its own), wiredtiger, sqlite, nginx, and suites:
+# pjdfstest and fsx under the library, on
 # files that no rule names, if PJDFSTEST and FSX say where they are. All that can run do
 # by default. The zones are a mounted zonefs of ours; with EMULATED set they are a plain
 # folder, which cannot be killed. FLASHLOOM names another flashloom than target/release's,
@@ -19,7 +22,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 rounds=${1:-3}
 shift || true
-parts=${*:-rocksdb wiredtiger sqlite nginx suites}
+parts=${*:-rocksdb allocators redis rocksdict wiredtiger sqlite nginx suites}
 RANDOM=${SEED:-1}
 
 # shellcheck source=suites/common.sh
@@ -33,7 +36,7 @@ work=$(mktemp -d)
 chmod 755 "$work"
 zones=$work/zones
 mkdir "$zones"
-mounted= shim= victims="program daemon drive"
+mounted= shim= over= victims="program daemon drive"
 [ -z "${EMULATED:-}" ] || victims="program daemon"
 
 # What serves the zones of this script alone.
@@ -85,11 +88,11 @@ released() {
   stop "the daemon does not end"
 }
 
-placed() { "$flashloom" shim --rules "$rules" --zones "$zones" -- "$@"; }
+placed() { LD_PRELOAD=$over "$flashloom" shim --rules "$rules" --zones "$zones" -- "$@"; }
 
 # Starts a program with its files placed, in the background.
 begin() {
-  "$flashloom" shim --rules "$rules" --zones "$zones" -- "$@" >"$work/said" 2>"$work/error" &
+  LD_PRELOAD=$over "$flashloom" shim --rules "$rules" --zones "$zones" -- "$@" >"$work/said" 2>"$work/error" &
   shim=$!
 }
 
@@ -163,6 +166,13 @@ rocksdb() {
     done
   done
   echo "RocksDB: killed $total times ($victims; four workloads), every check passed"
+  forced_writes "RocksDB"
+}
+
+# forced_writes NAME: db_bench forces each write, and is killed; what it was answered is there.
+forced_writes() {
+  local victim round least said count
+  rules=rocksdb
   for victim in $victims; do
     fresh
     for round in $(seq "$rounds"); do
@@ -171,13 +181,126 @@ rocksdb() {
       kill_after "$victim" 5 "finished [0-9]" "$work/error"
       least=$(forced "$victim")
       said=$(placed db_bench --db="$work/db" --use_existing_db=1 --num=10000000 \
-        --benchmarks=readseq --verify_checksum=true 2>&1) || stop "RocksDB: $said"
+        --benchmarks=readseq --verify_checksum=true 2>&1) || stop "$1: $said"
       count=$(grep -o '[0-9]* operations' <<<"$said" | head -1 | grep -o '[0-9]*')
-      echo "RocksDB, forced writes, $victim killed: at least $least answered, $count found"
+      echo "$1, forced writes, $victim killed: at least $least answered, $count found"
       [ "$count" -ge "$least" ] || stop "records are gone"
       released
     done
   done
+}
+
+# over_each WORK NAME: does WORK with a name for each allocator that is installed.
+over_each() {
+  local library
+  for library in "" jemalloc.so.2 tcmalloc_minimal.so.4 mimalloc.so.2; do
+    over=
+    if [ -n "$library" ]; then
+      over=/usr/lib/$(uname -m)-linux-gnu/lib$library
+      [ -e "$over" ] || { echo "$library: not installed"; continue; }
+    fi
+    "$1" "$2 over ${library:-its own allocator}"
+  done
+  over=
+}
+
+allocators() { over_each forced_writes RocksDB; }
+
+# Redis forces what it appends before it answers, and is killed and started again.
+redis() {
+  command -v redis-server redis-cli >/dev/null || { echo "Redis: not installed"; return; }
+  cat > "$work/rules.redis" <<'R'
+name = "redis"
+[[stream]]
+name = "commands"
+life = "medium"
+[[rule]]
+path = "*.aof"
+stream = "commands"
+R
+  over_each redis_killed Redis
+}
+
+redis_begins() {
+  rm -f "$work/redis.sock"
+  begin redis-server --port 0 --unixsocket "$work/redis.sock" --dir "$work/redis" --save "" \
+    --appendonly yes --appendfsync always --logfile "$work/redis.log"
+  for _ in $(seq 600); do
+    [ "$(redis-cli -s "$work/redis.sock" ping 2>/dev/null)" = PONG ] && return
+    kill -0 "$shim" 2>/dev/null || stop "Redis does not begin: $(tail -3 "$work/redis.log" "$work/error")"
+    sleep 0.1
+  done
+  stop "Redis does not answer"
+}
+
+redis_killed() {
+  local victim round found answered
+  rules=$work/rules.redis
+  for victim in $victims; do
+    fresh
+    rm -rf "$work/redis" && mkdir "$work/redis"
+    found=0
+    for round in $(seq "$rounds"); do
+      redis_begins
+      (for n in $(seq 1000000); do echo "set $round.$n 0123456789"; done) 2>/dev/null |
+        redis-cli -s "$work/redis.sock" >"$work/answers" 2>/dev/null &
+      local client=$!
+      kill_after "$victim" 3 "^OK" "$work/answers"
+      wait "$client" 2>/dev/null || true
+      answered=$((found + $(grep -c "^OK" "$work/answers")))
+      redis_begins
+      found=$(redis-cli -s "$work/redis.sock" dbsize)
+      kill -9 $(program)
+      wait "$shim" 2>/dev/null || true
+      shim=
+      released
+      echo "$1, $victim killed: $answered answered, $found found"
+      [ "$found" -ge "$answered" ] || stop "keys are gone"
+    done
+  done
+}
+
+# A RocksDB that its package brings along, with an allocator of its own.
+rocksdict() {
+  local victim round answered found
+  python3 -m pip install -q --target "$work/python" rocksdict 2>"$work/error" ||
+    { echo "rocksdict: not installed: $(tail -n 1 "$work/error")"; return; }
+  cat > "$work/rd.py" <<'P'
+import sys
+from rocksdict import Options, Rdict, WriteOptions
+path, writes = sys.argv[1], sys.argv[2] == "write"
+options = Options(raw_mode=True)
+options.create_if_missing(True)
+options.set_write_buffer_size(1 << 20)
+db = Rdict(path, options)
+forced = WriteOptions()
+forced.sync = True
+if writes:
+    for n in range(10**9):
+        db.put(b"%09d" % n, b"v" * 400, forced)
+        print(n + 1, flush=True)
+count = 0
+for key, value in db.items():
+    assert key == b"%09d" % count and value == b"v" * 400, key
+    count += 1
+print(count)
+P
+  rules=rocksdb
+  export PYTHONPATH=$work/python
+  for victim in $victims; do
+    fresh
+    for round in $(seq "$rounds"); do
+      rm -rf "$work/rd"
+      begin python3 "$work/rd.py" "$work/rd" write
+      kill_after "$victim" 4 "^[0-9]" "$work/said"
+      answered=$(grep -x '[0-9][0-9]*' "$work/said" | tail -1)
+      found=$(placed python3 "$work/rd.py" "$work/rd" count) || stop "rocksdict does not open it"
+      echo "rocksdict, $victim killed: $answered answered, $found found"
+      [ "$found" -ge "$answered" ] || stop "records are gone"
+      released
+    done
+  done
+  unset PYTHONPATH
 }
 
 # Writes numbered records in transactions that are forced, and says each.

@@ -6,9 +6,10 @@
 
 use crate::program::{self, PYTHON_PROBE, on_path, strict};
 use crate::tree;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program, the Debian package that has it, and its use.
+/// A program or a shared library, the Debian package that has it, and its use.
 struct Tool {
     program: &'static str,
     package: &'static str,
@@ -82,6 +83,30 @@ const TOOLS: &[Tool] = &[
         program: "db_bench",
         package: "rocksdb-tools",
         purpose: "is recorded",
+        proof: &[],
+    },
+    Tool {
+        program: "redis-server",
+        package: "redis-server",
+        purpose: "is killed with its files placed",
+        proof: &[],
+    },
+    Tool {
+        program: "libjemalloc.so.2",
+        package: "libjemalloc2",
+        purpose: "allocates for programs whose files are placed",
+        proof: &[],
+    },
+    Tool {
+        program: "libtcmalloc_minimal.so.4",
+        package: "libtcmalloc-minimal4",
+        purpose: "allocates for programs whose files are placed",
+        proof: &[],
+    },
+    Tool {
+        program: "libmimalloc.so.2",
+        package: "libmimalloc2.0",
+        purpose: "allocates for programs whose files are placed",
         proof: &[],
     },
     Tool {
@@ -167,8 +192,15 @@ fn missing() -> Vec<&'static Tool> {
 impl Tool {
     fn is_there(&self) -> bool {
         let works = || program::output(Command::new(self.program).args(self.proof)).is_ok();
-        on_path(self.program) && (self.proof.is_empty() || works())
+        let there = on_path(self.program) || is_library(self.program);
+        there && (self.proof.is_empty() || works())
     }
+}
+
+/// Whether a shared library is where Debian has them.
+fn is_library(name: &str) -> bool {
+    let folder = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    Path::new(&folder).join(name).exists()
 }
 
 fn is_root() -> bool {

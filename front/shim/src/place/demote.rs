@@ -43,12 +43,18 @@ impl Answer for i64 {
     }
 }
 
+/// Whether a descriptor is no placed file's. Whoever calls may be an allocator, or a handler
+/// that has come upon one: so what has no mark is found to have none without more than asking
+/// for it.
+#[inline]
+pub(super) fn is_others(fd: c_int) -> bool {
+    table::is_plain(fd) || (table::is_unknown(fd) && has_no_mark(fd))
+}
+
 /// The placed file behind a descriptor.
 #[inline]
 pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
-    // A handler of a signal may have come upon the allocator, and upon nothing here yet: so
-    // what has no mark is found to have none without more than asking for it.
-    if table::is_plain(fd) || (table::is_unknown(fd) && has_no_mark(fd)) {
+    if is_others(fd) {
         return None;
     }
     let _within = gate::enter();
@@ -75,10 +81,10 @@ fn is_open_question(fd: c_int) -> bool {
     let empty = |stat: libc::stat| {
         stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size == 0 && stat.st_nlink > 0
     };
-    // Where nothing was opened yet, nobody has read the rules.
     sys::stat(fd).is_ok_and(empty)
         && sys::flags(fd).is_ok_and(reads)
-        && (!start::has_begun() || (start::state() == State::Zones && is_named(fd)))
+        && start::state() == State::Zones
+        && is_named(fd)
 }
 
 /// Whether rules name an open file, or its path is longer than what fits the stack of a
@@ -157,7 +163,7 @@ pub(super) fn on<R: Answer>(
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
-    if table::is_plain(fd) {
+    if is_others(fd) {
         return next();
     }
     // A handler of a signal that comes upon its own thread in here could wait for itself:

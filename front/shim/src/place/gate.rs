@@ -7,14 +7,15 @@
 //! counted its handlers are told that it is within, and they never wait: they may have come
 //! upon any instruction, and what they wait for may wait for whom they have come upon. No
 //! thread writes to where another one does, unless they are many: being within costs two
-//! exchanges. No handler leaves by a jump what it came upon in here.
+//! exchanges. No handler leaves by a jump what it came upon in here. An allocator that holds a lock
+//! of its own never waits here, for a fork waits for that lock: calls on what is no placed file do
+//! not come within.
 
 use super::image;
-use crate::preload::{raw, start};
+use crate::preload::{raw, start, thread};
 use crate::sys;
-use core::cell::Cell;
 use libc::pid_t;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
 /// Places at which threads are counted.
 const PLACES: usize = 64;
@@ -23,16 +24,10 @@ const PLACES: usize = 64;
 struct Place(AtomicU32);
 
 static WITHIN: [Place; PLACES] = [const { Place(AtomicU32::new(0)) }; PLACES];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// 1 while somebody forks.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
-
-thread_local! {
-    /// How deep this thread is within.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
-}
 
 /// Longest that somebody waits for a fork, ns. It may wait itself for a lock of the C library
 /// that who waits here holds, as of all streams or of the allocator: nobody can tell, and a
@@ -104,17 +99,39 @@ pub(super) struct Within {
 }
 
 fn own() -> &'static AtomicU32 {
-    let mut own = OWN.get();
-    if own == usize::MAX {
-        own = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES;
-        OWN.set(own);
+    let place = &thread::own().place;
+    if place.get() == 0 {
+        place.set(NEXT.fetch_add(1, Ordering::Relaxed) % PLACES as u32 + 1);
     }
-    &WITHIN[own].0
+    &WITHIN[place.get() as usize - 1].0
+}
+
+/// How deep this thread is within.
+#[inline]
+fn depth() -> u32 {
+    thread::own().depth.get()
+}
+
+#[inline]
+fn set_depth(depth: u32) {
+    thread::own().depth.set(depth);
+}
+
+/// Does `work`, upon which no handler does anything with a placed file: it is told that it
+/// has come upon its own thread in here. Nobody waits, and nobody is waited for.
+#[inline]
+pub(super) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    set_depth(depth() + 1);
+    compiler_fence(Ordering::SeqCst);
+    let done = work();
+    compiler_fence(Ordering::SeqCst);
+    set_depth(depth() - 1);
+    done
 }
 
 #[inline]
 pub(super) fn is_inside() -> bool {
-    DEPTH.get() > 0
+    depth() > 0
 }
 
 #[inline]
@@ -122,7 +139,7 @@ pub(super) fn enter() -> Within {
     let outer = !is_inside();
     let signals = outer.then(Signals::hold);
     if !outer {
-        DEPTH.set(DEPTH.get() + 1);
+        set_depth(depth() + 1);
     } else if !is_let_in(false) {
         waits();
     }
@@ -147,12 +164,12 @@ fn waits() {
 #[inline]
 fn is_let_in(all_the_same: bool) -> bool {
     let own = own();
-    DEPTH.set(1);
+    set_depth(1);
     own.fetch_add(1, Ordering::SeqCst);
     let goes_in = all_the_same || CLOSED.load(Ordering::SeqCst) == 0;
     if !goes_in {
         own.fetch_sub(1, Ordering::SeqCst);
-        DEPTH.set(0);
+        set_depth(0);
     }
     goes_in
 }
@@ -160,11 +177,11 @@ fn is_let_in(all_the_same: bool) -> bool {
 impl Drop for Within {
     #[inline]
     fn drop(&mut self) {
-        let depth = DEPTH.get() - 1;
+        let depth = depth() - 1;
         if depth == 0 {
             own().fetch_sub(1, Ordering::AcqRel);
         }
-        DEPTH.set(depth);
+        set_depth(depth);
     }
 }
 
@@ -199,7 +216,7 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
     let _signals = Signals::hold();
     // A handler that comes upon this thread from now on is told that it is in here, and so is
     // what the program does when it forks.
-    DEPTH.set(DEPTH.get() + 1);
+    set_depth(depth() + 1);
     let mut turn = TURN;
     let had = loop {
         let had = first();
@@ -217,7 +234,7 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
         forgets_others();
     }
     opens();
-    DEPTH.set(DEPTH.get() - 1);
+    set_depth(depth() - 1);
     child
 }
 

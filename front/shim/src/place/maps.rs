@@ -5,9 +5,9 @@
 //! in it. So a mapping that is shared, while this process can write to the file, moves that
 //! away first: then the system sees to it that all see what is written.
 //!
-//! Invariants: while the list of mappings is held, nothing is allocated or given back, since an
-//! allocator may unmap; what is unmapped is not in the list any more, since another thread may
-//! be given the same addresses at once.
+//! Invariants: an allocator that unmaps memory of its own takes no lock here, for none of these
+//! mappings is in it; what is unmapped is not in the list any more, since another thread may be
+//! given the same addresses at once.
 
 use super::demote::{again, asked, demote, refused};
 use super::fault::Fault;
@@ -23,10 +23,54 @@ use shimmer::{BLOCK, Piece};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Mappings at a time: as many as the daemon lets a process pin.
+const ROOM: usize = 4096;
+
+/// Where mappings begin and end, for those who unmap and wait for nobody; an end of 0 is free.
+static SPANS: [[AtomicUsize; 2]; ROOM] = [const { [const { AtomicUsize::new(0) }; 2] }; ROOM];
+
+/// How many of these were ever taken.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, for as long as this is there.
+struct Span(&'static [AtomicUsize; 2]);
+
+impl Span {
+    fn new(start: usize, end: usize) -> Option<Self> {
+        let free = |span: &&[AtomicUsize; 2]| {
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            // Nothing is within from there to there.
+            let taken = span[1].compare_exchange(0, 1, order.0, order.1);
+            taken.is_ok()
+        };
+        let at = SPANS.iter().position(|span| free(&span))?;
+        TAKEN.fetch_max(at + 1, Ordering::AcqRel);
+        SPANS[at][0].store(start, Ordering::Release);
+        SPANS[at][1].store(end, Ordering::Release);
+        Some(Self(&SPANS[at]))
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        self.0[1].store(0, Ordering::Release);
+    }
+}
+
+/// Whether a mapping is as a whole within a range.
+fn any_within(start: usize, end: usize) -> bool {
+    let taken = &SPANS[..TAKEN.load(Ordering::Acquire)];
+    taken.iter().any(|span| {
+        let [from, to] = [&span[0], &span[1]].map(|it| it.load(Ordering::Acquire));
+        to > from && start <= from && to <= end
+    })
+}
+
 /// A mapping, and what it keeps from being reset.
 struct Mapping {
     start: usize,
     len: usize,
+    _span: Span,
     pinned: Pinned,
     /// With whom it is pinned: nobody, in a child that has no way of its own.
     volume: Option<&'static Volume>,
@@ -36,9 +80,6 @@ struct Mapping {
 type List = Option<Box<Mapping>>;
 
 static MAPPINGS: Mutex<List> = Mutex::new(None);
-
-/// How many there are, by which programs without any unmap as ever.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn mappings() -> MutexGuard<'static, List> {
     MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,10 +223,15 @@ fn map_parts(
         }
         reached += piece.len as usize;
     }
-    COUNT.fetch_add(1, Ordering::SeqCst);
+    let Some(span) = Span::new(start, start + len) else {
+        sys::unmap(start, len);
+        volume.unpin(&pinned);
+        return Err(Fault::Errno(libc::ENOMEM));
+    };
     let mapping = Box::new(Mapping {
         start,
         len,
+        _span: span,
         pinned,
         volume: Some(volume),
         behind: None,
@@ -196,12 +242,11 @@ fn map_parts(
 
 /// Unmaps, and gives back the zones of mappings that are unmapped as a whole.
 fn unmaps(start: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
-    // What an allocator unmaps that is asked in here is none of these.
-    if COUNT.load(Ordering::SeqCst) == 0 || gate::is_inside() {
-        return next();
-    }
     // The system unmaps whole pages.
     let end = start.saturating_add(len).saturating_add(BLOCK as usize - 1) & !(BLOCK as usize - 1);
+    if gate::is_inside() || !any_within(start, end) {
+        return next();
+    }
     let gone = raw::keeping_errno(|| quiet(|| take(&mut mappings(), start, end)));
     let done = next();
     if gone.is_some() {
@@ -216,7 +261,6 @@ fn let_go(mut gone: List, unmapped: bool) {
         gone = mapping.behind.take();
         match unmapped {
             true => {
-                COUNT.fetch_sub(1, Ordering::SeqCst);
                 let pinned = &mapping.pinned;
                 mapping.volume.inspect(|volume| volume.unpin(pinned));
             }

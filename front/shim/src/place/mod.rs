@@ -10,7 +10,11 @@
 //!
 //! What holds:
 //! - Calls on files that no rule names go to the C library after one look at a byte; the
-//!   first one on a descriptor asks for a mark.
+//!   first one on a descriptor asks for a mark. Nothing else is done in between: no memory is
+//!   asked for, no lock is taken, nobody is waited for. Allocators make such calls under locks
+//!   of their own. What calls on placed files need is memory of the library's own (`heap`).
+//! - Before the library has begun, which is after the libraries of the program and before its
+//!   own code, calls are the C library's. What a library makes then is placed no more.
 //! - Rules say where new files go. What is placed is served from the zones whatever they say,
 //!   also where they cannot be read, and is never taken for what stands for it: without a way
 //!   to the zones each call on it answers `EIO`.
@@ -34,7 +38,7 @@
 //! What is not covered: programs that are linked statically or make system calls on their
 //! own, descriptors above 65535, an offset that a program shares with one to which it has
 //! sent a descriptor by a socket, files with several names that a tool without the library
-//! reads (it sees zeros), a file without a name that a program leaves open to the one that
+//! reads (it sees what stands for them), a file without a name that a program leaves open to the one that
 //! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
 //! more, and a mapping that is there when another process, or this one later, opens the file
 //! to be written. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
@@ -46,6 +50,7 @@ mod durable;
 mod fault;
 mod files;
 mod gate;
+mod heap;
 mod image;
 mod link;
 mod maps;

@@ -302,16 +302,11 @@ pub(super) fn lengthen(fd: c_int, open: &table::Open) {
     }
 }
 
-fn known(fd: c_int) -> Kind {
-    let _within = gate::enter();
-    table::kind(fd)
-}
-
 fn closes(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     if is_too_deep(fd) {
         return refused(libc::EDEADLK);
     }
-    match known(fd) {
+    match table::kind(fd) {
         Kind::Ours => return refused(libc::EBADF),
         Kind::Unknown => return next(),
         Kind::Plain => table::disown(fd),
@@ -363,7 +358,7 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
         return refused(libc::EDEADLK);
     }
     let open = placed(from);
-    let over = to.filter(|to| *to != from).map(|to| (to, known(to)));
+    let over = to.filter(|to| *to != from).map(|to| (to, table::kind(to)));
     if matches!(over, Some((_, Kind::Ours))) {
         return refused(libc::EBADF);
     }

@@ -8,7 +8,7 @@ use super::gate::quiet;
 use super::start::State;
 use super::streams::List;
 use super::volume::Volume;
-use super::{gate, image, maps, start, table};
+use super::{gate, heap, image, maps, start, table};
 use crate::preload::next::{Next, Refusal, hooks};
 use crate::preload::raw;
 use crate::sys;
@@ -37,7 +37,7 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
         let volume = start::opened();
         let mut heir = raw::keeping_errno(|| quiet(|| volume.and_then(|it| it.heir().ok())));
         table::share_all();
-        let child = next();
+        let child = heap::still(next);
         if gate::is_child(child, me) {
             streams.forget();
             inherits(volume, &mut heir);
@@ -235,9 +235,4 @@ hooks! {
         let _ = stay;
         anew(forks(next), keep == 0)
     };
-    // A function cannot stand in front of `vfork` and return twice on one stack, and what
-    // the child opens here must not be the parent's: `fork` keeps every promise of it.
-    fn [vfork]() -> pid_t, |_next|
-        // SAFETY: it takes nothing.
-        unsafe { fork() };
 }

@@ -1,7 +1,5 @@
-//! What a process has once: rules, and the volume when the first file needs it.
-//!
-//! But for the streams of the C library, which are prepared at the start, nothing happens
-//! before a program opens a file, or uses one that it was started with.
+//! What a process has once: rules, which are read before its own code runs, and the volume when
+//! the first file needs it.
 
 use super::demote::again;
 use super::fault::Fault;
@@ -22,6 +20,7 @@ pub const ZONES: &str = "FLASHLOOM_ZONES";
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
+    /// Nobody has looked for rules: hooks do nothing yet.
     New,
     /// They get hints. Files that are placed already cannot be reached.
     Hints,
@@ -44,23 +43,16 @@ const PAUSE: u32 = 25;
 #[inline]
 pub(super) fn state() -> State {
     match STATE.load(Ordering::Acquire) {
-        0 => start(),
+        0 => State::New,
         1 => State::Hints,
         _ => State::Zones,
     }
 }
 
-/// Whether rules have been looked for.
-pub(super) fn has_begun() -> bool {
-    STATE.load(Ordering::Acquire) != State::New as u8
-}
-
-#[cold]
-fn start() -> State {
-    // Two look for rules at once, but no handler does so upon its own thread.
+/// Reads the rules. The program has one thread, and no handler comes.
+pub(super) fn begin() {
     let state = gate::quiet(look);
     STATE.store(state as u8, Ordering::Release);
-    state
 }
 
 /// Without rules nothing is placed anew; what is placed stays so, whatever rules say.

@@ -8,7 +8,7 @@
 use super::demote::{demote_at, placed, refused};
 use super::gate::quiet;
 use super::{open, start, table};
-use crate::preload::next::{Next, hooks};
+use crate::preload::next::{self, Next, hooks};
 use crate::preload::raw::{self, bytes};
 use crate::preload::stdio::{self, Entry};
 use crate::sys;
@@ -41,7 +41,7 @@ unsafe extern "C" {
     fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int;
 }
 
-/// Run by the dynamic linker before a program's own code. It allocates nothing.
+/// Run by the dynamic linker before a program's own code.
 #[cfg_attr(flashloom_place, used)]
 #[cfg_attr(flashloom_place, unsafe(link_section = ".init_array"))]
 pub static CONSTRUCTOR: extern "C" fn() = constructor;
@@ -50,7 +50,13 @@ extern "C" fn constructor() {
     raw::keeping_errno(|| {
         let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
         SEEN.store(seen, Ordering::Release);
+        // Some C libraries have none of these, and to look for what is not there is for now.
+        for rare in [&VERSION, &ALONE, &LOCK, &UNLOCK] {
+            rare.get();
+        }
+        start::begin();
     });
+    next::begin();
 }
 
 static VERSION: Next = Next::new(b"gnu_get_libc_version\0");

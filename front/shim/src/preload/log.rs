@@ -294,7 +294,7 @@ unsafe fn write(place: *mut u8, head: &Head, more: &More<'_>) {
 /// The log of this thread; `None` where nothing is recorded.
 #[inline]
 fn mine() -> Option<*mut Log> {
-    if start::state() == State::Off {
+    if start::state() != State::On {
         return None;
     }
     let log = start::log();
@@ -314,12 +314,6 @@ pub(super) fn wake() {
 /// Makes the log of this thread, or takes over the one that a fork copied.
 #[cold]
 fn begin(log: *mut Log) -> Option<*mut Log> {
-    if start::state() == State::New {
-        start::start();
-    }
-    if start::state() == State::Off {
-        return None;
-    }
     let started = start::log();
     // SAFETY: as in `mine`. Signals are blocked; a handler may have begun it before.
     if !started.is_null() && unsafe { (*started).image } == start::image() {

@@ -6,8 +6,12 @@
 //! interest, and not those of `/proc`, `/sys` and `/dev`.
 //!
 //! How it stays out of the way:
-//! - A hook allocates nothing, takes no lock and keeps `errno`. The log is a
-//!   shared mapping of a file without a descriptor, so a program may close or
+//! - A hook allocates nothing, takes no lock and keeps `errno`, its first call
+//!   included: the functions behind hooks are looked up without the dynamic
+//!   linker (`lookup`), and a thread's state is static memory of it (`thread`).
+//!   Allocators call hooks under locks of their own, and before any constructor
+//!   has run: until then a hook is the C library's function and nothing else.
+//!   The log is a shared mapping of a file without a descriptor, so a program may close or
 //!   replace every descriptor it has, and a crash loses nothing that was
 //!   finished.
 //! - A signal handler may call hooks at any point: a record's place is taken by one
@@ -31,6 +35,7 @@ mod attributes;
 mod data;
 mod directories;
 mod log;
+pub(crate) mod lookup;
 mod maps;
 mod names;
 pub(crate) mod next;
@@ -39,6 +44,7 @@ mod process;
 pub(crate) mod raw;
 pub(crate) mod start;
 pub(crate) mod stdio;
+pub(crate) mod thread;
 mod unseen;
 mod watch;
 

@@ -1,10 +1,29 @@
 //! Declaring a hook, and calling what it stands in front of.
+//!
+//! Invariant: until the library's constructor has run, a hook is the C library's function and
+//! nothing else. An allocator may call it then, from within its own start, while the C library
+//! has not begun either.
 
+use super::lookup;
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// The next function of a name, looked up when it is first needed.
+/// Whether the library's constructor has run.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Hooks do their work from now on.
+pub(crate) fn begin() {
+    BEGUN.store(true, Ordering::Release);
+}
+
+#[inline]
+pub(crate) fn has_begun() -> bool {
+    BEGUN.load(Ordering::Acquire)
+}
+
+/// The next function of a name, looked up when it is first needed. Looking takes no lock and
+/// allocates nothing.
 pub(crate) struct Next {
     name: &'static [u8],
     found: AtomicPtr<c_void>,
@@ -28,11 +47,25 @@ impl Next {
 
     #[cold]
     fn look(&self) -> *mut c_void {
-        // SAFETY: the name ends with a zero byte.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
+        let name = self.name.split_last().map_or(&[][..], |(_, name)| name);
+        let found = lookup::next(name);
         self.found.store(found, Ordering::Relaxed);
         found
     }
+}
+
+#[cfg(any(flashloom_preload, flashloom_place))]
+unsafe extern "C" {
+    fn fork() -> libc::pid_t;
+}
+
+/// A function cannot stand in front of `vfork` and return twice on one stack, and a child must
+/// have state of its own: `fork`, which is our hook, keeps every promise of `vfork`.
+#[cfg(any(flashloom_preload, flashloom_place))]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vfork() -> libc::pid_t {
+    // SAFETY: it takes nothing.
+    unsafe { fork() }
 }
 
 /// What a hook answers when there is nothing behind it.
@@ -62,8 +95,8 @@ impl Refusal for () {
 }
 
 /// Declares hooks of the library that is built with a configuration. `fn [a b](x: T) -> R, |next|
-/// body` declares `a` and `b`, which do `body`; `next()` calls the function that stands behind with
-/// the arguments as they came.
+/// body` declares `a` and `b`, which do `body` once the library has begun; `next()` calls the
+/// function that stands behind with the arguments as they came.
 macro_rules! hooks {
     (
         in $library:ident:
@@ -98,6 +131,9 @@ macro_rules! hook {
                     >(found)($($arg),*)
                 }
             };
+            if !$crate::preload::next::has_begun() {
+                return $next();
+            }
             $body
         }
     };

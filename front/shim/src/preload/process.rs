@@ -270,11 +270,6 @@ fn changes_root() {
 hooks! {
     in flashloom_preload:
     fn [fork]() -> pid_t, |next| forks(next);
-    // A function cannot stand in front of `vfork` and return twice on one
-    // stack; `fork` keeps every promise of `vfork`.
-    fn [vfork]() -> pid_t, |_next|
-        // SAFETY: it takes nothing.
-        unsafe { fork() };
     fn [execve](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
         // SAFETY: as the caller vouches for the call.
         |_next| unsafe { exec(&EXECVE, program, arguments, environment) };

@@ -6,7 +6,7 @@
 
 use super::log::{self, Log, More};
 use super::raw::{self, Text};
-use super::{process, stdio, watch};
+use super::{next, process, stdio, thread, watch};
 use crate::wire::{Head, Op};
 use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
@@ -42,8 +42,12 @@ static PID: AtomicU32 = AtomicU32::new(0);
 /// When the latest fork of this process began.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
-/// Where the logs of the threads are kept.
+/// By which the C library tells of a thread with a log that it ends.
 static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Keys for which each thread has room from its beginning (`PTHREAD_KEY_2NDLEVEL_SIZE` of glibc).
+/// For others the C library allocates.
+const KEYS: u32 = 32;
 
 /// The folders of the spool: their length, and its bytes, which are written once,
 /// before the state is on.
@@ -85,21 +89,21 @@ pub(super) fn spool() -> &'static [u8] {
 /// What is kept for this thread.
 #[inline]
 pub(super) fn log() -> *mut Log {
-    if state() == State::On {
-        // SAFETY: recording is on, so the key was made.
-        unsafe { libc::pthread_getspecific(KEY.load(Ordering::Relaxed)).cast() }
-    } else {
-        null_mut()
+    thread::own().log.get().cast()
+}
+
+/// Keeps `log` for this thread. Without one of the first keys it stays when the thread ends.
+pub(super) fn keep(log: *mut Log) {
+    thread::own().log.set(log.cast());
+    let key = KEY.load(Ordering::Relaxed);
+    if key < KEYS {
+        // SAFETY: the key exists once a log does.
+        unsafe { libc::pthread_setspecific(key, log.cast()) };
     }
 }
 
-/// Keeps `log` for this thread.
-pub(super) fn keep(log: *mut Log) {
-    // SAFETY: the key exists once a log does.
-    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Relaxed), log.cast()) };
-}
-
 unsafe extern "C" fn thread_ends(log: *mut c_void) {
+    thread::own().log.set(null_mut());
     // SAFETY: the C library hands over what was kept.
     unsafe { log::end(log.cast()) };
 }
@@ -120,8 +124,7 @@ pub(crate) fn quiet<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Looks for the spool and starts recording, once in the life of an image.
-#[cold]
-pub(super) fn start() {
+fn start() {
     let on = find_spool() && make_page() && make_key();
     let state = if on { State::On } else { State::Off };
     if on {
@@ -219,9 +222,8 @@ pub(crate) fn environment() -> *const *const c_char {
 
 /// Starts recording before the program's own code runs.
 extern "C" fn constructor() {
-    if state() == State::New {
-        raw::keeping_errno(|| quiet(start));
-    }
+    raw::keeping_errno(|| quiet(start));
+    next::begin();
 }
 
 /// Run by the dynamic linker before a program's own code.

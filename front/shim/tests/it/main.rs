@@ -1,5 +1,6 @@
 //! Programs under the library: what they do, and what the trace says they did.
 
+mod allocators;
 mod edges;
 mod every;
 mod hostile;

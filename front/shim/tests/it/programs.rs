@@ -42,6 +42,15 @@ fn threads_signals_forks_and_violence_lose_nothing() {
 }
 
 #[test]
+fn allocator_that_makes_calls_under_its_lock_is_recorded_and_asked_for_no_memory() {
+    let place = Place::new();
+    let program = place.build(include_str!("within.c"), "within");
+    let recorded = place.record("work", &program, &[]);
+    let placed = |call: &Call| matches!(call, Call::Write { len: 6, .. });
+    assert_eq!(count(&recorded, placed), 12 * 25);
+}
+
+#[test]
 fn a_database_is_as_large_as_its_writes_say() {
     let Some(program) = installed("sqlite3") else {
         return;

@@ -1,7 +1,7 @@
 //! What must hold whatever is wrong around a program: its rules, its signals, its forks.
 
 use super::Place;
-use super::place::{rule, rules, run, script, serve, text, written, zones};
+use super::place::{bare, rule, rules, run, script, serve, text, written, zones};
 use shim::run::{Placer, check};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -78,8 +78,8 @@ fn what_is_placed_stays_so_whatever_rules_say_and_nothing_else_is_placed() {
     }
     let said = script(&place, "cat a.log c.log", &good, &zones);
     assert_eq!(text(&said.stdout), format!("{kept}c6\n"));
-    let bare = std::fs::read(place.path("work/a.log")).unwrap();
-    assert_eq!(bare, vec![0; kept.len()], "it was placed all the time");
+    let len = bare(&place.path("work/a.log"));
+    assert_eq!(len, kept.len(), "it was placed all the time");
 }
 
 /// A shell under the library without zones.
@@ -183,6 +183,11 @@ fn a_handler_upon_a_placed_call_makes_every_call_and_waits_for_none() {
 #[test]
 fn files_that_no_rule_names_are_asked_for_and_read_without_allocating() {
     same(&Place::new(), include_str!("alloc.c"), "alloc");
+}
+
+#[test]
+fn allocator_that_makes_calls_under_its_lock_is_asked_for_no_memory() {
+    same(&Place::new(), include_str!("within.c"), "within");
 }
 
 #[test]

@@ -1,0 +1,203 @@
+//! The memory of this library, apart from the program's allocator.
+//!
+//! Programs call hooks from within their allocators, and bring allocators with rules of their
+//! own. So nothing here is ever asked of them: the placing library has its memory from the
+//! kernel.
+//!
+//! Invariants: the lock is held for some instructions, or over a fork, and nothing is waited for
+//! meanwhile; a handler that comes upon that is told that it is within (see `gate`); a child
+//! finds memory as its parent left it between two calls.
+
+use super::gate;
+use crate::sys;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::ptr::{self, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg_attr(flashloom_place, global_allocator)]
+static HEAP: Heap = Heap::new();
+
+/// Bytes of the smallest block, as a power of two.
+const FIRST: u32 = 4;
+/// Bytes of the largest one. What is larger is mapped by itself.
+const LAST: u32 = 15;
+/// Bytes that are asked of the kernel at once.
+const CHUNK: usize = 256 << 10;
+const PAGE: usize = 4096;
+
+/// Blocks that are free, each with the address of the next one in its first word, by their
+/// sizes; and what is left of the latest chunk.
+struct Free {
+    blocks: [*mut u8; (LAST - FIRST + 1) as usize],
+    rest: (usize, usize),
+}
+
+pub(super) struct Heap {
+    locked: AtomicBool,
+    free: UnsafeCell<Free>,
+}
+
+// SAFETY: what is free is touched only under the lock.
+unsafe impl Sync for Heap {}
+
+/// What a block is for: one of a size, or pages of its own.
+enum Kind {
+    Block(usize),
+    Pages(usize),
+}
+
+fn kind(layout: Layout) -> Kind {
+    let size = layout.size().max(layout.align()).max(1 << FIRST);
+    if size > 1 << LAST {
+        return Kind::Pages(size.next_multiple_of(PAGE));
+    }
+    Kind::Block((size.next_power_of_two().trailing_zeros() - FIRST) as usize)
+}
+
+fn pages(len: usize) -> Option<usize> {
+    let how = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    sys::map(0, len, how, (-1, 0)).ok()
+}
+
+impl Free {
+    /// A block of a size.
+    ///
+    /// # Safety
+    /// The lock is held.
+    unsafe fn take(&mut self, at: usize) -> *mut u8 {
+        let first = self.blocks[at];
+        if !first.is_null() {
+            // SAFETY: a free block holds the address of the next one.
+            self.blocks[at] = unsafe { first.cast::<*mut u8>().read() };
+            return first;
+        }
+        let size = 1 << (at as u32 + FIRST);
+        let start = self.rest.0.next_multiple_of(size);
+        if start + size <= self.rest.1 {
+            self.rest.0 = start + size;
+            return ptr::with_exposed_provenance_mut(start);
+        }
+        let Some(chunk) = pages(CHUNK) else {
+            return null_mut();
+        };
+        self.rest = (chunk + size, chunk + CHUNK);
+        ptr::with_exposed_provenance_mut(chunk)
+    }
+}
+
+/// The lock, for as long as this is there.
+struct Lock<'a>(&'a AtomicBool);
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Heap {
+    const fn new() -> Self {
+        Self {
+            locked: AtomicBool::new(false),
+            free: UnsafeCell::new(Free {
+                blocks: [null_mut(); (LAST - FIRST + 1) as usize],
+                rest: (0, 0),
+            }),
+        }
+    }
+
+    fn lock(&self) -> Lock<'_> {
+        while self.locked.swap(true, Ordering::Acquire) {
+            sys::yields();
+        }
+        Lock(&self.locked)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Free) -> T) -> T {
+        gate::undisturbed(|| {
+            let _lock = self.lock();
+            // SAFETY: the lock is held, and a handler asks for no memory meanwhile.
+            work(unsafe { &mut *self.free.get() })
+        })
+    }
+}
+
+// SAFETY: blocks are as large as asked for and aligned to their sizes, which are powers of two
+// and as large as an alignment; chunks and pages are aligned to pages, more than which is refused.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match kind(layout) {
+            // SAFETY: the lock is held.
+            Kind::Block(at) => self.with(|free| unsafe { free.take(at) }),
+            Kind::Pages(_) if layout.align() > PAGE => null_mut(),
+            Kind::Pages(len) => pages(len).map_or(null_mut(), ptr::with_exposed_provenance_mut),
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        match kind(layout) {
+            Kind::Block(at) => self.with(|free| {
+                // SAFETY: nobody has the block any more, and it has room for an address.
+                unsafe { block.cast::<*mut u8>().write(free.blocks[at]) };
+                free.blocks[at] = block;
+            }),
+            Kind::Pages(len) => sys::unmap(block.addr(), len),
+        }
+    }
+}
+
+/// Forks by `work` while nobody takes or gives memory here; nor does `work`.
+pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
+    let _lock = HEAP.lock();
+    work()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_apart_and_used_again() {
+        let heap = Heap::new();
+        let layouts = [
+            (1, 1),
+            (16, 8),
+            (17, 1),
+            (100, 64),
+            (4096, 4096),
+            (40_000, 16),
+            (1 << 20, 8),
+        ];
+        let layouts = layouts.map(|(size, align)| Layout::from_size_align(size, align).unwrap());
+        let mut held = Vec::new();
+        for round in 0..50_u8 {
+            for layout in layouts {
+                // SAFETY: the layout is not empty.
+                let block = unsafe { heap.alloc(layout) };
+                assert!(!block.is_null() && block.addr().is_multiple_of(layout.align()));
+                // SAFETY: it is as large.
+                unsafe { block.write_bytes(round, layout.size()) };
+                held.push((block, layout, round));
+            }
+        }
+        for (block, layout, round) in &held {
+            // SAFETY: it is as large, and was written.
+            let bytes = unsafe { core::slice::from_raw_parts(*block, layout.size()) };
+            assert!(bytes.iter().all(|byte| byte == round));
+            // SAFETY: it is given back once.
+            unsafe { heap.dealloc(*block, *layout) };
+        }
+        // SAFETY: the layout is not empty.
+        let again = unsafe { heap.alloc(layouts[3]) };
+        assert!(
+            held.iter()
+                .any(|(block, layout, _)| *block == again && *layout == layouts[3])
+        );
+        let large = Layout::from_size_align(1 << 20, 2 * PAGE).unwrap();
+        // SAFETY: the layout is not empty.
+        assert!(unsafe { heap.alloc(large) }.is_null());
+    }
+}
