@@ -363,9 +363,8 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     ) -> Result<()> {
         let (state, size) = (&self.state, inode.attr.get().size);
         if state.kept(inode.ino).is_some() {
-            let keeps = matches!(mode, FallocateMode::Allocate { keep_size } if keep_size || range.end <= size);
-            if keeps {
-                // Room is taken when data are written (5.4.3.1).
+            if matches!(mode, FallocateMode::Allocate { .. }) {
+                // Room is taken when data are written, and the file is as long as these (5.4.3.1).
                 let directive = state
                     .chooser
                     .allocated(state.sim.now(), inode.ino, range.end);
