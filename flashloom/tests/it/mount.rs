@@ -213,7 +213,7 @@ pub(crate) fn kill_and_look(served: &Served) {
 /// `umount`: all that was written is in the drive's file, and no socket is left.
 #[test]
 fn mounted_drive_is_asked_and_ends_clean_on_every_signal() {
-    if missing("/dev/fuse") {
+    if !judges::has_fuse() {
         return;
     }
     let served = Served::prepared(Bench::new(), "--size 64MiB", "mount d.flash m --background");

@@ -90,6 +90,17 @@ pub fn has_mounts() -> bool {
     why.is_none()
 }
 
+/// Whether root may mount files through loop devices here; skips if not.
+#[must_use]
+pub fn has_loops() -> bool {
+    let path = "/dev/loop-control";
+    if let Err(error) = File::options().read(true).write(true).open(path) {
+        skip(&format!("{path}: {error}"));
+        return false;
+    }
+    has_mounts()
+}
+
 /// The kernel's reason for refusing a mount to root.
 fn cannot_mount() -> Option<String> {
     let folder = tempfile::tempdir().expect("a temporary directory");

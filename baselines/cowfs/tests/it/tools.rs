@@ -34,7 +34,7 @@ pub(crate) fn can_mount() -> bool {
     if !knows {
         judges::skip("the kernel has no Btrfs");
     }
-    knows && judges::has_mounts() && has("losetup")
+    knows && judges::has_loops() && has("losetup")
 }
 
 /// Has the kernel mount an image, runs a shell script in it, and unmounts it; gives what
