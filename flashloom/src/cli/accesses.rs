@@ -101,7 +101,7 @@ pub(super) fn told(path: &Path) -> bool {
     let reader = File::open(path)
         .ok()
         .and_then(|file| Reader::new(&name, file, None).ok());
-    reader.is_some_and(|reader| matches!(reader.format(), Format::Flm | Format::Lackey))
+    reader.is_some_and(|reader| !matches!(reader.format(), Format::ChampSim | Format::MacSim))
 }
 
 /// The document of `trace info`.

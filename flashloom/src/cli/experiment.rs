@@ -45,8 +45,8 @@ pub(crate) struct Choices {
     /// name of a set that comes along [default: those of the stack's switches, or rocksdb]
     #[arg(long, value_name = "RULES")]
     rules: Option<String>,
-    /// Format of a trace whose contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace
-    #[arg(long)]
+    // Its help is made of the list of formats.
+    #[arg(long, help = format!("Format of a trace whose contents do not tell: {}", Format::list()))]
     format: Option<Format>,
     /// Seed of everything that is random [default: 1]
     #[arg(long, value_name = "N")]

@@ -18,7 +18,7 @@ use units::Ns;
 use workload::files::trace::{FileTrace, Form};
 use workload::shipped::Asked;
 use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
-use workload::{Labels, Op, Request};
+use workload::{Labels, Request};
 
 /// Look into traces of block requests, file calls or memory accesses, or convert them
 #[derive(Subcommand)]
@@ -44,13 +44,21 @@ struct Input {
     /// The trace, plain or compressed by gzip or zstd, or the name of one that comes along
     #[arg(value_name = "TRACE")]
     path: PathBuf,
-    /// Its format, if the contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace;
-    /// traces of file calls are always told
-    #[arg(long)]
+    // Its help is made of the list of formats.
+    #[arg(long, help = format_help())]
     format: Option<Format>,
-    /// Which devices: together, one (3 or 8,0), or apart:64GiB
-    #[arg(long, default_value = "together")]
+    /// Which devices: together as they stand, packed behind each other, one (3 or 8,0), or
+    /// apart:64GiB; auto packs volumes of clouds
+    #[arg(long, default_value = "auto")]
     devices: Devices,
+}
+
+fn format_help() -> String {
+    let list = Format::list();
+    format!(
+        "Its format, if the contents do not tell: {list}; traces of file calls and of memory \
+         accesses are always told"
+    )
 }
 
 impl Input {
@@ -68,7 +76,17 @@ impl Input {
         Ok(Some(FileTrace::open(&asked.text)?))
     }
 
+    /// Whether it tells by itself that it holds memory accesses.
+    fn holds_accesses(&self) -> bool {
+        self.format.is_none() && accesses::told(&self.path)
+    }
+
+    /// Its requests.
     fn open(&self) -> Result<Trace, Failure> {
+        if self.holds_accesses() {
+            let reason = "it holds memory accesses, which flashloom trace info sums up";
+            return Err(Failure::at(&self.path, reason));
+        }
         let options = Options {
             devices: self.devices,
             ..Options::default()
@@ -102,7 +120,7 @@ impl Info {
         if let Some(trace) = self.input.calls()? {
             return calls::info(trace, &self.input.path, self.shown);
         }
-        if self.input.format.is_none() && accesses::told(&self.input.path) {
+        if self.input.holds_accesses() {
             return accesses::info(&self.input.path, self.shown);
         }
         let mut trace = self.input.open()?;
@@ -146,7 +164,9 @@ fn overview(found: &Facts) -> Vec<(&'static str, String)> {
         )
     };
     let at_least = if s.footprint_exact { "" } else { "at least " };
-    vec![
+    let counted =
+        |n: u64, bytes: u64| format!("{}, {}", human::count(n as f64), human::bytes(bytes as f64));
+    let mut rows = vec![
         ("file", found.file.clone()),
         ("format", found.format.to_owned()),
         ("requests", human::count(s.requests as f64)),
@@ -157,15 +177,25 @@ fn overview(found: &Facts) -> Vec<(&'static str, String)> {
             moved(s.writes, s.write_bytes, s.sequential_writes),
         ),
         ("forced writes", human::count(s.fua_writes as f64)),
-        (
-            "trims",
-            format!(
-                "{}, {}",
-                human::count(s.trims as f64),
-                human::bytes(s.trim_bytes as f64)
-            ),
-        ),
+        ("trims", counted(s.trims, s.trim_bytes)),
         ("flushes", human::count(s.flushes as f64)),
+    ];
+    let of_zones = [
+        (s.appends, "appends", counted(s.appends, s.append_bytes)),
+        (
+            s.zeroes,
+            "writes of zeroes",
+            counted(s.zeroes, s.zeroes_bytes),
+        ),
+        (
+            s.zone_commands,
+            "zone commands",
+            human::count(s.zone_commands as f64),
+        ),
+    ];
+    let met = of_zones.into_iter().filter(|(count, ..)| *count > 0);
+    rows.extend(met.map(|(_, name, told)| (name, told)));
+    rows.extend([
         (
             "footprint",
             format!("{at_least}{}", human::bytes(s.footprint_bytes as f64)),
@@ -179,7 +209,8 @@ fn overview(found: &Facts) -> Vec<(&'static str, String)> {
             ),
         ),
         ("needs a drive of", human::bytes(s.span_bytes as f64)),
-    ]
+    ]);
+    rows
 }
 
 fn sizes(summary: &Summary, style: Style) -> String {
@@ -250,12 +281,9 @@ impl Head {
         if let Some(trace) = self.input.calls()? {
             return calls::head(trace, self.count, self.shown);
         }
-        if self.input.format.is_none() && accesses::told(&self.input.path) {
-            let reason = "it holds memory accesses, which flashloom trace info sums up";
-            return Err(Failure::at(&self.input.path, reason));
-        }
         let mut trace = self.input.open()?;
         let requests: Result<Vec<_>, _> = trace.by_ref().take(self.count).collect();
+        trace.notes().sentences().iter().for_each(|said| note(said));
         let line = |request: &Request| line(request, trace.labels());
         let lines = Lines {
             format: trace.format().name(),
@@ -269,12 +297,7 @@ impl Head {
 fn line(request: &Request, labels: &Labels) -> Line {
     Line {
         at_ns: request.at.0,
-        op: match request.op {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Trim => "trim",
-            Op::Flush => "flush",
-        },
+        op: request.op.name(),
         sector: request.extent.start.0,
         sectors: request.extent.sectors,
         fua: request.fua,

@@ -26,6 +26,7 @@ mod serve;
 mod soak;
 mod space;
 mod tcp;
+mod traces;
 mod zonefs;
 
 use serde_json::Value;

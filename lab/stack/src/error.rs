@@ -90,6 +90,16 @@ pub enum StackError {
         /// Its capacity.
         capacity: Bytes,
     },
+    /// A request that the drive has no command for.
+    #[error("request {number} is a {op}, for which {needed}")]
+    Command {
+        /// Which one, from 1.
+        number: u64,
+        /// What it asks for.
+        op: &'static str,
+        /// What would have to be so.
+        needed: &'static str,
+    },
     /// The tree that a workload of files needs cannot be made.
     #[error("{path:?}, which the workload needs at first, cannot be made: {problem}")]
     Tree {

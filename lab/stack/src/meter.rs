@@ -11,14 +11,6 @@ use std::collections::BTreeMap;
 use units::Ns;
 use workload::Op;
 
-/// Kinds of requests, in the order in which they are kept.
-pub(crate) const OPS: [(Op, &str); 4] = [
-    (Op::Read, "read"),
-    (Op::Write, "write"),
-    (Op::Trim, "trim"),
-    (Op::Flush, "flush"),
-];
-
 /// Latencies of one kind of request.
 #[derive(Clone)]
 pub(crate) struct Tally {
@@ -128,7 +120,7 @@ fn steps(count: u64) -> impl Iterator<Item = u64> {
 /// Everything that completed.
 #[derive(Default)]
 pub(crate) struct Meter {
-    tallies: [Tally; OPS.len()],
+    tallies: [Tally; Op::ALL.len()],
     /// Since the last sample, where a timeline is wanted.
     pub(crate) interval: Option<Tally>,
     pub(crate) errors: BTreeMap<&'static str, u64>,
@@ -160,7 +152,7 @@ impl Meter {
     }
 
     pub(crate) fn latencies(&self) -> record::LatencySet {
-        let names = OPS.iter().map(|(_, name)| Cow::Borrowed(*name));
+        let names = Op::ALL.iter().map(|op| Cow::Borrowed(op.name()));
         latencies(names.zip(&self.tallies))
     }
 }
@@ -197,7 +189,7 @@ mod tests {
 
     #[test]
     fn kinds_are_kept_by_their_number() {
-        assert!(OPS.iter().enumerate().all(|(i, (op, _))| *op as usize == i));
+        assert!(Op::ALL.iter().enumerate().all(|(i, op)| *op as usize == i));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use crate::attached::Attached;
 use crate::error::StackError;
 use crate::meter::{Meter, Tally};
 use crate::timeline::Sampled;
-use host::{BlockDevice, BlockPort, Linear, Purpose, QueuePair, Who, ZonedDevice};
+use host::{BlockDevice, BlockPort, Linear, Purpose, QueuePair, Who, ZonedDevice, ZonedPort};
 use sim::{Semaphore, Sim};
-use ssd::{Content, IoError};
+use ssd::{Content, IoError, ZoneAction, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Ns, SECTOR};
@@ -154,7 +154,7 @@ impl Replay {
             return None;
         }
         self.taken.set(self.taken.get() + 1);
-        if let Some(error) = self.past_end(&request) {
+        if let Some(error) = self.unfit(&request).or_else(|| self.past_end(&request)) {
             return self.fail(error);
         }
         let who = Who {
@@ -167,6 +167,15 @@ impl Replay {
     fn fail<T>(&self, error: StackError) -> Option<T> {
         self.stop(error);
         None
+    }
+
+    fn unfit(&self, request: &Request) -> Option<StackError> {
+        let needed = lacks(request.op, self.zones.is_some())?;
+        Some(StackError::Command {
+            number: self.taken.get(),
+            op: request.op.name(),
+            needed,
+        })
     }
 
     fn past_end(&self, request: &Request) -> Option<StackError> {
@@ -189,6 +198,9 @@ impl Replay {
     async fn serve(&self, queue: &QueuePair, request: &Request, who: Who, arrival: Ns) {
         let result = match &self.zones {
             // Boxed, so that the future of a request stays small.
+            Some(zones) if request.op.needs_zones() => {
+                Box::pin(in_zones(zones, request, who)).await
+            }
             Some(zones) => Box::pin(execute_on(zones, request, who)).await,
             None => match &self.mapped {
                 Some(mapped) => Box::pin(execute_on(mapped, request, who)).await,
@@ -215,6 +227,21 @@ impl Sampled for Replay {
     }
 }
 
+/// What a drive with zones or without them would need for requests that it has no command
+/// for; none for others.
+pub(crate) const fn lacks(op: Op, has_zones: bool) -> Option<&'static str> {
+    match op {
+        _ if op.needs_zones() && !has_zones => {
+            Some("a drive with zones is expected, such as that of raw@zns")
+        }
+        Op::Zeroes if has_zones => Some(
+            "a drive without zones is expected, such as that of raw@block, because zones are filled \
+             by writes and appends alone",
+        ),
+        _ => None,
+    }
+}
+
 async fn execute(queue: &QueuePair, request: &Request, who: Who) -> Result<(), IoError> {
     let extent = request.extent;
     match request.op {
@@ -224,8 +251,9 @@ async fn execute(queue: &QueuePair, request: &Request, who: Who) -> Result<(), I
             let (placement, fua) = (request.placement, request.fua);
             queue.write(extent, content, placement, who, fua).await
         }
-        Op::Trim => queue.trim(extent).await,
+        Op::Trim | Op::Zeroes => queue.trim(extent).await,
         Op::Flush => queue.flush().await,
+        _ => Err(ZoneStatus::InvalidZoneOperation.into()),
     }
 }
 
@@ -238,9 +266,40 @@ async fn execute_on(port: &impl BlockPort, request: &Request, who: Who) -> Resul
             port.write(extent, content, placement, who, request.fua)
                 .await
         }
-        Op::Trim => port.trim(extent).await,
+        Op::Trim | Op::Zeroes => port.trim(extent).await,
         Op::Flush => port.flush().await,
+        _ => Err(ZoneStatus::InvalidZoneOperation.into()),
     }
+}
+
+/// An append or a command of zones. It goes to the zone of this drive in which its address
+/// lies; zones of the drive that was recorded may have been of another size.
+async fn in_zones(zones: &Linear<ZonedDevice>, request: &Request, who: Who) -> Result<(), IoError> {
+    let port = zones.port();
+    let (zone, _) = zones.packing().place(request.extent.start.0);
+    let action = match request.op {
+        Op::Append => {
+            let (sectors, content) = (request.extent.sectors, Content::Nothing);
+            let appended = port.append(zone, sectors, content, who, request.fua);
+            return Ok(appended.await.map(|_| ())?);
+        }
+        Op::ZoneResetAll => {
+            for zone in port.limits().conventional..port.limits().zones {
+                let state = port
+                    .zone(zone)
+                    .map_or(ZoneState::Offline, |info| info.state);
+                if state != ZoneState::Empty && !state.is_lost() {
+                    port.manage(zone, ZoneAction::Reset).await?;
+                }
+            }
+            return Ok(());
+        }
+        Op::ZoneOpen => ZoneAction::Open,
+        Op::ZoneClose => ZoneAction::Close,
+        Op::ZoneFinish => ZoneAction::Finish,
+        _ => ZoneAction::Reset,
+    };
+    Ok(port.manage(zone, action).await?)
 }
 
 const fn purpose(purpose: workload::Purpose) -> Purpose {

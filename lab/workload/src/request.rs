@@ -14,6 +14,74 @@ pub enum Op {
     Trim,
     /// Makes every completed write durable; the extent is empty.
     Flush,
+    /// Appends as much as the extent is long to the zone in which the extent begins.
+    Append,
+    /// Makes the extent read as zeroes without sending data; the drive may deallocate it.
+    Zeroes,
+    /// Opens the zone in which the extent begins.
+    ZoneOpen,
+    /// Closes the zone in which the extent begins.
+    ZoneClose,
+    /// Makes the zone full in which the extent begins.
+    ZoneFinish,
+    /// Makes the zone empty in which the extent begins.
+    ZoneReset,
+    /// Makes all zones empty; the extent is empty.
+    ZoneResetAll,
+}
+
+impl Op {
+    /// All operations, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::Read,
+        Self::Write,
+        Self::Trim,
+        Self::Flush,
+        Self::Append,
+        Self::Zeroes,
+        Self::ZoneOpen,
+        Self::ZoneClose,
+        Self::ZoneFinish,
+        Self::ZoneReset,
+        Self::ZoneResetAll,
+    ];
+
+    /// Name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Trim => "trim",
+            Self::Flush => "flush",
+            Self::Append => "append",
+            Self::Zeroes => "write-zeroes",
+            Self::ZoneOpen => "zone-open",
+            Self::ZoneClose => "zone-close",
+            Self::ZoneFinish => "zone-finish",
+            Self::ZoneReset => "zone-reset",
+            Self::ZoneResetAll => "zone-reset-all",
+        }
+    }
+
+    /// Whether it changes the state of zones and moves no data.
+    #[must_use]
+    pub const fn manages_zones(self) -> bool {
+        matches!(
+            self,
+            Self::ZoneOpen
+                | Self::ZoneClose
+                | Self::ZoneFinish
+                | Self::ZoneReset
+                | Self::ZoneResetAll
+        )
+    }
+
+    /// Whether only a drive of zones can do it.
+    #[must_use]
+    pub const fn needs_zones(self) -> bool {
+        matches!(self, Self::Append) || self.manages_zones()
+    }
 }
 
 /// One block request.

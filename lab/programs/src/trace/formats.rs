@@ -124,6 +124,57 @@ pub(super) fn pin(input: &mut Input, ops: &mut Vec<Op>) -> Result<bool, Fault> {
     Ok(true)
 }
 
+/// Whether contents that begin with `head` are accesses of `pinatrace`, as text or as
+/// records.
+pub(super) fn is_pin(head: &[u8]) -> bool {
+    let record = |record: &[u8]| {
+        let size = u64::from(record[17]);
+        // Programs have addresses below 2^48, and text has no zeroes.
+        let at = word(record, 8);
+        matches!(record[16], b'R' | b'W') && at < 1 << 48 && put::check(at, size).is_ok()
+    };
+    let records = head.chunks_exact(18);
+    is_pin_text(head) || (records.len() > 0 && records.into_iter().all(record))
+}
+
+/// Whether the first line of `head` that is no comment is an access as text.
+pub(super) fn is_pin_text(head: &[u8]) -> bool {
+    let mut lines = head.split(|&byte| byte == b'\n');
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
+    first.is_some_and(|line| pin_access(line).is_some())
+}
+
+/// A line of the text of `pinatrace`, `0x4006b0: R 0x7fff5e8`: the address of the
+/// instruction, what it does, and the address that it does it to. Sizes are not recorded:
+/// each access counts as 8 bytes, or up to the end of its line. The tool ends its file
+/// with `#eof`.
+pub(super) fn pin_text(line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
+    if line.is_empty() || line.starts_with(b"#") {
+        return Ok(());
+    }
+    let Some((store, at)) = pin_access(line) else {
+        return expected("an instruction, R or W and an address, such as '0x4006b0: R 0x7fff5e8'");
+    };
+    let size = 8.min(64 - at % 64);
+    put::check(at, size)?;
+    put::access(ops, at, size, store, |_| 0);
+    Ok(())
+}
+
+/// Whether a line of text stores, and where.
+fn pin_access(line: &[u8]) -> Option<(bool, u64)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let (instruction, access) = text.trim().split_once(": ")?;
+    hexadecimal(instruction.strip_prefix("0x")?)?;
+    let (kind, at) = access.split_once(' ')?;
+    let at = hexadecimal(at.trim().strip_prefix("0x")?)?;
+    match kind {
+        "R" => Some((false, at)),
+        "W" => Some((true, at)),
+        _ => None,
+    }
+}
+
 /// What lackey's lines have said so far.
 #[derive(Default)]
 pub(super) struct Lackey {

@@ -40,7 +40,8 @@ pub enum Format {
     ChampSim,
     /// MacSim's instructions for x86, version 1.3.
     MacSim,
-    /// Accesses of Pin's `pinatrace`, as SkyByte's warm-up traces hold them.
+    /// Accesses of Pin's `pinatrace`: records, as SkyByte's warm-up traces hold them, or the
+    /// text that the tool of Pin's manual writes.
     Pin,
     /// Text of Valgrind's lackey with `--trace-mem=yes`.
     Lackey,
@@ -65,7 +66,7 @@ impl Format {
         (
             Self::Pin,
             "pinatrace",
-            "accesses of 18 bytes, as SkyByte's warm-up traces hold them",
+            "accesses of Pin's pinatrace, as text or as the 18 bytes of SkyByte's warm-up traces",
         ),
         (
             Self::Lackey,
@@ -92,20 +93,13 @@ impl Format {
         all.map_or("", |(_, name, _)| name)
     }
 
-    /// What the beginning of a file tells, or its name where its bytes cannot.
-    fn detect(name: &str, head: &[u8]) -> Option<Self> {
+    /// What the beginning of a file tells.
+    fn of_contents(head: &[u8]) -> Option<Self> {
         if head.starts_with(&compact::MAGIC) {
             return Some(Self::Flm);
         }
-        let file = name.rsplit('/').next().unwrap_or(name);
-        if file.starts_with("pinatrace.out") {
+        if formats::is_pin(head) {
             return Some(Self::Pin);
-        }
-        if file.ends_with(".raw") {
-            return Some(Self::MacSim);
-        }
-        if file.contains("champsim") {
-            return Some(Self::ChampSim);
         }
         let lines = head.split(|&byte| byte == b'\n');
         let mut told = lines.filter_map(|line| match line {
@@ -116,6 +110,15 @@ impl Format {
             _ => None,
         });
         told.next()
+    }
+
+    /// What the name of a file tells whose bytes look like any others.
+    fn of_name(name: &str) -> Option<Self> {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        if file.ends_with(".raw") {
+            return Some(Self::MacSim);
+        }
+        file.contains("champsim").then_some(Self::ChampSim)
     }
 }
 
@@ -144,6 +147,7 @@ enum Decoder {
     ChampSim(Input, Box<Registers>),
     MacSim(Input, Box<Registers>),
     Pin(Input),
+    PinText(Input),
     Lackey(Input, Lackey),
     Cache(Input),
 }
@@ -178,7 +182,8 @@ impl Reader {
             ))
         };
         let format = format
-            .or_else(|| Format::detect(name, &head))
+            .or_else(|| Format::of_contents(&head))
+            .or_else(|| Format::of_name(name))
             .ok_or_else(unknown)?;
         let registers = || Box::new(Registers::new());
         let decoder = match format {
@@ -186,6 +191,7 @@ impl Reader {
             Format::Flm => Decoder::Compact(Compact::new(input).map_err(begin())?),
             Format::ChampSim => Decoder::ChampSim(input, registers()),
             Format::MacSim => Decoder::MacSim(input, registers()),
+            Format::Pin if formats::is_pin_text(&head) => Decoder::PinText(input),
             Format::Pin => Decoder::Pin(input),
             Format::Lackey => Decoder::Lackey(input, Lackey::default()),
             Format::CacheTrace => Decoder::Cache(input),
@@ -218,6 +224,9 @@ impl Reader {
             Decoder::ChampSim(input, registers) => formats::champsim(input, registers, ops),
             Decoder::MacSim(input, registers) => formats::macsim(input, registers, ops),
             Decoder::Pin(input) => formats::pin(input, ops),
+            Decoder::PinText(input) => {
+                formats::each_line(input, line, |line| formats::pin_text(line, ops))
+            }
             Decoder::Lackey(input, lackey) => {
                 formats::each_line(input, line, |line| lackey.line(line, ops))
             }
@@ -230,7 +239,10 @@ impl Reader {
 
     fn refuse(&self, fault: Fault) -> TraceError {
         let name = self.name.clone();
-        let text = matches!(self.decoder, Decoder::Lackey(..) | Decoder::Cache(_));
+        let text = matches!(
+            self.decoder,
+            Decoder::Lackey(..) | Decoder::Cache(_) | Decoder::PinText(_)
+        );
         match fault {
             Fault::Expected(Expected(expected)) if text => TraceError::Line {
                 name,

@@ -147,6 +147,27 @@ fn pin_accesses_are_cut_at_lines() {
     assert!(refused(&pin(1 << 63, b'R', 1), Format::Pin).contains("below 2^63"));
 }
 
+#[test]
+fn pin_text_is_told_from_records_by_its_contents() {
+    let text = b"# made by hand\n0x4006b0: R 0x7fff5e8\n0x4006b4: W 0x103c\n\n#eof\n";
+    let expected = [load(0x7ff_f5e8, 8, 0), store(0x103c, 4, 0)];
+    assert_eq!(read(text, None).unwrap(), expected);
+    assert_eq!(read(text, Some(Format::Pin)).unwrap(), expected);
+    assert_eq!(
+        refused(b"0x1: R 0x8\n0x4: Q 0x10\n", Format::Pin),
+        "t:2: expected an instruction, R or W and an address, such as '0x4006b0: R 0x7fff5e8', \
+         found \"0x4: Q 0x10\""
+    );
+    // Neither a name nor a letter in the right place makes records of other contents.
+    for contents in [
+        &b"12,4096,8192,512,R "[..],
+        b"once upon a time, R and W were friends",
+    ] {
+        let reader = Reader::new("pinatrace.out", Cursor::new(contents.to_vec()), None);
+        assert!(reader.is_err());
+    }
+}
+
 const LACKEY: &str = "==7== Lackey\nI  0401ab70,3\nI  0401ab73,5\n S 1fff000748,8\nI  04,1\n M 100,4\nI  05,1\nI  06,1\n L 200,4\n L 300,4\n";
 
 #[test]

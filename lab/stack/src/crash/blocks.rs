@@ -11,6 +11,7 @@ use crate::error::StackError;
 use crate::files::ready;
 use crate::hosts::Memory;
 use crate::plan::Plan;
+use crate::replay::lacks;
 use crate::run;
 use crash::{Cut, Fault, Recovering, Subject, Units, Verdict};
 use host::{BlockDevice, BlockPort, Who};
@@ -53,7 +54,7 @@ struct Work {
     /// Requests so far, and tasks that have not ended.
     number: Cell<u64>,
     tasks: Cell<u32>,
-    failed: RefCell<Option<IoError>>,
+    failed: RefCell<Option<String>>,
 }
 
 /// A run.
@@ -150,15 +151,42 @@ impl Work {
     async fn task(self: Rc<Self>) {
         loop {
             let next = self.stream.borrow_mut().next();
-            let Some(Ok(request)) = next else {
+            let Some(request) = next else {
                 break;
+            };
+            let request = match request.map_err(StackError::from).and_then(|r| self.able(r)) {
+                Ok(request) => request,
+                Err(error) => {
+                    let mut failed = self.failed.borrow_mut();
+                    failed.get_or_insert_with(|| error.to_string());
+                    break;
+                }
             };
             let done = self.serve(&request).await;
             if let Err(error) = done {
-                self.failed.borrow_mut().get_or_insert(error);
+                let mut failed = self.failed.borrow_mut();
+                failed.get_or_insert_with(|| error.to_string());
             }
         }
         self.tasks.set(self.tasks.get() - 1);
+    }
+
+    /// `request`, unless the drive has no command for it.
+    fn able(&self, request: Request) -> Result<Request, StackError> {
+        let has_zones = self.port.device().drive().zones().is_some();
+        let unjudged = || {
+            let needed = "a run without power cuts is expected, because units are judged by the \
+                          addresses that requests name";
+            request.op.needs_zones().then_some(needed)
+        };
+        match lacks(request.op, has_zones).or_else(unjudged) {
+            None => Ok(request),
+            Some(needed) => Err(StackError::Command {
+                number: self.number.get() + 1,
+                op: request.op.name(),
+                needed,
+            }),
+        }
     }
 
     async fn serve(&self, request: &Request) -> Result<(), IoError> {
@@ -179,7 +207,7 @@ impl Work {
                 past.borrow_mut().flushed(&answered);
             }
             Op::Read => self.port.read(extent, &mut (), who).await?,
-            Op::Write | Op::Trim => {
+            _ => {
                 self.enter(&wanted).await;
                 let done = self.change(request, extent, (number, who)).await;
                 self.leave(&wanted);
@@ -196,7 +224,7 @@ impl Work {
         (pattern, who): (u64, Who),
     ) -> Result<(), IoError> {
         let wanted = units(extent);
-        if request.op == Op::Trim {
+        if request.op != Op::Write {
             self.past.borrow_mut().begin(wanted.clone(), 0);
             self.port.trim(extent).await?;
             self.past.borrow_mut().end(wanted, false);

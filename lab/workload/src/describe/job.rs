@@ -2,10 +2,14 @@
 //!
 //! A section is a job; `[global]` sets what the jobs after it begin with.
 //! Jobs run side by side until one says `stonewall`. All address the one
-//! drive, whatever their files are called.
+//! drive and share one queue, so a file whose jobs would need more than that
+//! is refused (see [`super::side_by_side`]), with all that is wrong at once.
 
 use super::options::{Options, Set};
+use super::side_by_side;
 use super::{Pacing, Part};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use units::Ns;
@@ -15,6 +19,20 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Jobs of a file, clones counted.
 const MAX_JOBS: usize = 1024;
+
+/// Faults of a file that are told.
+const FAULTS_MAX: usize = 12;
+
+/// What is wrong with a job file at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The line, from 1; 0 for the file as a whole.
+    pub line: usize,
+    /// What should stand there.
+    pub expected: String,
+    /// What stands there.
+    pub found: String,
+}
 
 /// A job file that is refused.
 #[derive(Debug, thiserror::Error)]
@@ -27,26 +45,38 @@ pub enum JobError {
         /// What the system said.
         source: io::Error,
     },
-    /// A line is not what it should be.
-    #[error("{name}:{line}: expected {expected}, found {found:?}")]
-    Line {
+    /// It asks for what cannot be had.
+    #[error("{}", Told(name, faults))]
+    Faults {
         /// The file.
         name: String,
-        /// The line, from 1.
-        line: usize,
-        /// What should stand there.
-        expected: String,
-        /// What stands there.
-        found: String,
+        /// All that is wrong, by line.
+        faults: Vec<Fault>,
     },
-    /// Its jobs do not go together.
-    #[error("{name}: expected {expected}")]
-    Whole {
-        /// The file.
-        name: String,
-        /// What should hold for all jobs.
-        expected: String,
-    },
+}
+
+/// Faults of the file of this name, as one sentence.
+struct Told<'a>(&'a str, &'a [Fault]);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, faults) = self;
+        for (index, fault) in faults.iter().take(FAULTS_MAX).enumerate() {
+            let between = if index > 0 { "; " } else { "" };
+            write!(f, "{between}{name}")?;
+            if fault.line > 0 {
+                write!(f, ":{}", fault.line)?;
+            }
+            write!(f, ": expected {}", fault.expected)?;
+            if !fault.found.is_empty() {
+                write!(f, ", found {}", fault.found)?;
+            }
+        }
+        match faults.len().saturating_sub(FAULTS_MAX) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 /// What a job file asks for.
@@ -92,19 +122,52 @@ impl Job {
     /// Reads `text`, called `name` in errors.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, JobError> {
         let mut file = Sections::default();
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            file.line(line).map_err(|expected| JobError::Line {
-                name: name.to_owned(),
-                line: number + 1,
-                expected,
-                found: line.chars().take(60).collect(),
-            })?;
+        let mut faults = Vec::new();
+        for (line, text) in (1..).zip(text.lines().map(str::trim)) {
+            if let Err(expected) = file.line(line, text) {
+                let found: String = text.chars().take(60).collect();
+                faults.push(Fault {
+                    line,
+                    expected,
+                    found: format!("{found:?}"),
+                });
+            }
         }
-        file.finish().map_err(|expected| JobError::Whole {
-            name: name.to_owned(),
-            expected,
-        })
+        if faults.is_empty() || !file.jobs.is_empty() {
+            faults.extend(file.faults());
+        }
+        faults.sort_by_key(|fault| fault.line);
+        match faults.is_empty() {
+            true => Ok(file.job()),
+            false => Err(JobError::Faults {
+                name: name.to_owned(),
+                faults,
+            }),
+        }
+    }
+}
+
+/// A job before clones are made of it.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) name: String,
+    /// The line of its name.
+    pub(super) line: usize,
+    pub(super) options: Options,
+    /// Options that were set, with their lines.
+    lines: BTreeMap<String, usize>,
+}
+
+impl Section {
+    /// The line that sets the first of `options` that is set, or that of the job.
+    pub(super) fn line_of(&self, options: &[&str]) -> usize {
+        let set = options.iter().find_map(|option| self.lines.get(*option));
+        set.copied().unwrap_or(self.line)
+    }
+
+    /// Requests that it keeps in flight with all its clones.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.options.iodepth * self.options.numjobs
     }
 }
 
@@ -112,7 +175,8 @@ impl Job {
 #[derive(Default)]
 struct Sections {
     global: Options,
-    jobs: Vec<(String, Options)>,
+    global_lines: BTreeMap<String, usize>,
+    jobs: Vec<Section>,
     place: Place,
     ignored: Vec<String>,
 }
@@ -127,30 +191,35 @@ enum Place {
 }
 
 impl Sections {
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
         if is_comment(line) {
             return Ok(());
         }
         if let Some(name) = line.strip_prefix('[') {
-            return self.section(name.strip_suffix(']'));
+            return self.section(number, name.strip_suffix(']'));
         }
         if line.starts_with("include") {
             return Err("one file that holds all jobs".to_owned());
         }
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        let options = match self.place {
+        let (options, lines) = match self.place {
             Place::Outside => return Err("a section such as [job] first".to_owned()),
-            Place::Global => &mut self.global,
-            Place::Job => &mut self.jobs.last_mut().expect("its section opened it").1,
+            Place::Global => (&mut self.global, &mut self.global_lines),
+            Place::Job => {
+                let job = self.jobs.last_mut().expect("its section opened it");
+                (&mut job.options, &mut job.lines)
+            }
         };
-        if matches!(options.set(name, value)?, Set::Ignored) {
+        let set = options.set(name, value)?;
+        lines.insert(name.to_owned(), number);
+        if matches!(set, Set::Ignored) {
             self.ignore(name);
         }
         Ok(())
     }
 
-    fn section(&mut self, name: Option<&str>) -> Result<(), String> {
+    fn section(&mut self, line: usize, name: Option<&str>) -> Result<(), String> {
         self.place = match name {
             None => return Err("a ] that closes the section's name".to_owned()),
             Some("global") => Place::Global,
@@ -158,7 +227,12 @@ impl Sections {
                 return Err(format!("at most {MAX_JOBS} jobs"));
             }
             Some(job) => {
-                self.jobs.push((job.to_owned(), self.global.clone()));
+                self.jobs.push(Section {
+                    name: job.to_owned(),
+                    line,
+                    options: self.global.clone(),
+                    lines: self.global_lines.clone(),
+                });
                 Place::Job
             }
         };
@@ -172,36 +246,63 @@ impl Sections {
         }
     }
 
-    fn finish(self) -> Result<Job, String> {
-        let jobs: Vec<&Options> = self.jobs.iter().map(|j| &j.1).collect();
-        let phases = self.phases()?;
-        Ok(Job {
-            pacing: pacing(&jobs, &phases)?,
-            until: until(&jobs, phases.len())?,
-            phases,
-            notes: self.ignored,
-        })
+    /// What is wrong with the jobs together.
+    fn faults(&self) -> Vec<Fault> {
+        let whole = |expected: String| Fault {
+            line: 0,
+            expected,
+            found: String::new(),
+        };
+        if self.jobs.is_empty() {
+            let job = "at least one job, a section such as [job]";
+            return vec![whole(job.to_owned())];
+        }
+        let clones = self.jobs.iter().map(|job| job.options.numjobs as usize);
+        if clones.sum::<usize>() > MAX_JOBS {
+            return vec![whole(format!("at most {MAX_JOBS} jobs, counting numjobs"))];
+        }
+        side_by_side::faults(&self.phases())
     }
 
-    fn phases(&self) -> Result<Vec<Vec<Part>>, String> {
-        let mut phases = vec![Vec::new()];
-        let mut index = 0;
-        for (name, options) in &self.jobs {
-            if options.stonewall && index > 0 {
-                phases.push(Vec::new());
-            }
-            for _ in 0..options.numjobs {
-                index += 1;
-                let phase = phases.last_mut().expect("there is a first one");
-                phase.push(part(name, options, index));
-            }
-            if index > MAX_JOBS as u64 {
-                return Err(format!("at most {MAX_JOBS} jobs, counting numjobs"));
-            }
+    /// Jobs that run side by side, one phase after the other.
+    fn phases(&self) -> Vec<&[Section]> {
+        let begins =
+            |(index, job): (usize, &Section)| (index > 0 && job.options.stonewall).then_some(index);
+        let begins = self.jobs.iter().enumerate().filter_map(begins);
+        let mut phases = Vec::new();
+        let mut first = 0;
+        for end in begins.chain([self.jobs.len()]) {
+            phases.push(&self.jobs[first..end]);
+            first = end;
         }
-        match index {
-            0 => Err("at least one job, a section such as [job]".to_owned()),
-            _ => Ok(phases),
+        phases
+    }
+
+    /// The jobs, of which nothing is wrong.
+    fn job(self) -> Job {
+        let mut index = 0;
+        let mut clones = |job: &Section| {
+            let clones = (0..job.options.numjobs).map(|_| {
+                index += 1;
+                part(&job.name, &job.options, index)
+            });
+            clones.collect::<Vec<_>>()
+        };
+        let phases = self.phases();
+        let first = &phases[0][0].options;
+        let (rate, think, until) = (first.rate, first.think, first.runtime);
+        let depth = phases[0].iter().map(Section::in_flight).sum();
+        let phases = phases
+            .iter()
+            .map(|phase| phase.iter().flat_map(&mut clones).collect());
+        Job {
+            phases: phases.collect(),
+            pacing: match rate {
+                0 => Pacing::Closed { depth, think },
+                _ => Pacing::Open,
+            },
+            until,
+            notes: self.ignored,
         }
     }
 }
@@ -215,47 +316,6 @@ fn part(name: &str, options: &Options, index: u64) -> Part {
     }
 }
 
-/// One pacing for all jobs: the drive has one queue here.
-fn pacing(jobs: &[&Options], phases: &[Vec<Part>]) -> Result<Pacing, String> {
-    if jobs.iter().all(|j| j.rate > 0) {
-        return Ok(Pacing::Open);
-    }
-    if jobs.iter().any(|j| j.rate > 0) {
-        return Err("rate_iops in all jobs or in none".to_owned());
-    }
-    let think = jobs[0].think;
-    if jobs.iter().any(|j| j.think != think) {
-        return Err("the same thinktime in all jobs".to_owned());
-    }
-    let depths = |phase: &Vec<Part>| phase.iter().map(depth).sum();
-    let depth = phases.iter().map(depths).max().unwrap_or(1);
-    Ok(Pacing::Closed { depth, think })
-}
-
-const fn depth(part: &Part) -> u32 {
-    match part {
-        Part::Synthetic { depth, .. } => *depth,
-        Part::Logs(_) => 1,
-    }
-}
-
-/// When all jobs end by the clock, if they do.
-fn until(jobs: &[&Options], phases: usize) -> Result<Option<Ns>, String> {
-    let runtime = jobs[0].runtime;
-    match runtime {
-        _ if jobs.iter().any(|j| j.runtime != runtime) => {
-            Err("the same runtime in all jobs".to_owned())
-        }
-        Some(_) if phases > 1 => {
-            Err("no runtime where jobs wait for others (stonewall)".to_owned())
-        }
-        None if jobs.iter().any(|j| j.time_based) => {
-            Err("a runtime where a job is time_based".to_owned())
-        }
-        _ => Ok(runtime),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,13 +326,13 @@ mod tests {
 
     #[test]
     fn global_options_reach_the_jobs_after_them() {
-        let text = "; a comment\n[global]\nioengine=libaio\ndirect=1\nbs=8k\n[one]\nrw=randwrite\n\
-                    iodepth=4\nnumjobs=2\n[two]\nstonewall\niodepth=16\n";
+        let text = "; a comment\n[global]\nioengine=libaio\ndirect=1\nfilename=/dev/x\nbs=8k\n\
+                    [one]\nrw=randwrite\niodepth=4\nnumjobs=2\n[two]\nstonewall\niodepth=8\n";
         let job = Job::parse("a.fio", text).unwrap();
         let sizes: Vec<usize> = job.phases.iter().map(Vec::len).collect();
         assert_eq!(sizes, [2, 1]);
         let closed = Pacing::Closed {
-            depth: 16,
+            depth: 8,
             think: Ns::ZERO,
         };
         assert_eq!(job.pacing, closed);
@@ -280,7 +340,8 @@ mod tests {
             job.notes,
             [
                 "ioengine changes nothing on a simulated drive",
-                "direct changes nothing on a simulated drive"
+                "direct changes nothing on a simulated drive",
+                "filename changes nothing on a simulated drive"
             ]
         );
     }
@@ -310,11 +371,18 @@ mod tests {
         );
         assert_eq!(
             told("[a]\ntime_based\n"),
-            "a.fio: expected a runtime where a job is time_based"
+            "a.fio:2: expected a runtime where a job is time_based, found [a] without one"
         );
         assert_eq!(
-            told("[a]\nrate_iops=5\n[b]\n"),
-            "a.fio: expected rate_iops in all jobs or in none"
+            told("[global]\nfilename=d\n[a]\nrate_iops=5\n[b]\n"),
+            "a.fio:5: expected rate_iops in all jobs or in none, found [b] without it"
+        );
+        assert_eq!(
+            told("[a]\nfilename=/a:/b\nzonemode=zbd\nnumber_ios=18446744073709551615\n"),
+            "a.fio:2: expected one file or device, on which all jobs are, found \
+             \"filename=/a:/b\"; a.fio:3: expected an option that means something to a simulated \
+             drive, found \"zonemode=zbd\"; a.fio:4: expected a number from 1 to 100000000000, \
+             which takes more than a day to simulate, found \"number_ios=18446744073709551615\""
         );
     }
 }

@@ -6,12 +6,13 @@
 
 mod job;
 mod options;
+mod side_by_side;
 pub(crate) mod spec;
 mod stream;
 pub(crate) mod table;
 pub(crate) mod unit;
 
-pub use job::JobError;
+pub use job::{Fault, JobError};
 pub use stream::Stream;
 pub use table::{JOB, PRESETS, Param, Preset, TRACE};
 pub use unit::Unit;

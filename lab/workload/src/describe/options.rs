@@ -3,21 +3,23 @@
 //! Every option is one of three: honoured, accepted because it changes nothing
 //! here (with a note), or refused.
 
-use super::unit::{part, percent, size, sizes, theta};
+use super::unit::{OPS_MAX, part, percent, size, sizes, theta};
 use crate::generate::{Arrivals, Limit, Order, Part, Sizes, Synthetic, Theta};
 use crate::request::Op;
 use units::did_you_mean;
-use units::{Bytes, Ns};
+use units::{Bytes, Ns, SECTOR};
 
 /// What one job asks for.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
+    /// The file or device, if one is named.
+    pub(super) file: Option<String>,
     access: Access,
     sizes: Sizes,
-    size: Part,
+    pub(super) size: Part,
     io_size: Option<Bytes>,
     number_ios: u64,
-    offset: Part,
+    pub(super) offset: Part,
     pub(super) iodepth: u32,
     pub(super) numjobs: u32,
     read_percent: u64,
@@ -35,7 +37,7 @@ pub(super) struct Options {
 }
 
 /// The value of `rw`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Access {
     random: bool,
     mixed: bool,
@@ -47,6 +49,7 @@ impl Default for Options {
     /// fio's own defaults.
     fn default() -> Self {
         Self {
+            file: None,
             access: access("read").expect("it is one of the words"),
             sizes: Sizes::one(Bytes(4096)).expect("it is a multiple of a sector"),
             size: Part::Percent(100),
@@ -159,6 +162,9 @@ pub(super) enum Set {
 impl Options {
     /// Sets one option. An error is what was expected.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<Set, String> {
+        if name == "filename" {
+            self.file = Some(file(value)?);
+        }
         if IGNORED.contains(&name) {
             return Ok(Set::Ignored);
         }
@@ -188,7 +194,10 @@ impl Options {
 
     fn amount(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
-            "io_size" => self.io_size = Some(read(size(&binary(value)), "a size such as 1g")?),
+            "io_size" => {
+                let bytes = size(&binary(value)).filter(|b| b.0 / SECTOR <= OPS_MAX);
+                self.io_size = Some(read(bytes, "a size up to 44 TiB such as 1g")?);
+            }
             "number_ios" => self.number_ios = count(value)?,
             "iodepth" => self.iodepth = small(value)?,
             "numjobs" => self.numjobs = small(value)?,
@@ -266,6 +275,24 @@ impl Options {
         }
     }
 
+    /// Options that set the pace of this job apart from that of `other`.
+    pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let amount = |of: &Self| (of.size, of.io_size, of.number_ios);
+        let order = |of: &Self| (of.in_order(), of.random_percent);
+        let access = |of: &Self| (of.access, of.access.mixed.then_some(of.read_percent));
+        let all = [
+            ("iodepth", self.iodepth != other.iodepth),
+            ("rw", access(self) != access(other)),
+            ("bs", self.sizes != other.sizes),
+            ("size", amount(self) != amount(other)),
+            ("order", order(self) != order(other)),
+            ("fsync", self.flush_every != other.flush_every),
+            ("time_based", self.time_based != other.time_based),
+        ];
+        let differing = all.into_iter().filter(|(_, differs)| *differs);
+        differing.map(|(name, _)| name).collect()
+    }
+
     const fn arrivals(&self) -> Arrivals {
         let per_second = self.rate;
         match (per_second, self.poisson) {
@@ -282,6 +309,7 @@ const SIZES: &str = "multiples of 512 up to 256m, alike for reads and writes, \
 const PART: &str = "a size such as 1g or a percentage such as 50%";
 const PERCENT: &str = "a percentage from 0 to 100";
 const NUMBER: &str = "a whole number";
+const COUNT: &str = "a number from 1 to 100000000000, which takes more than a day to simulate";
 const TIME: &str = "a time such as 10, 500us or 30s";
 
 fn read<T>(value: Option<T>, what: &str) -> Result<T, String> {
@@ -310,9 +338,16 @@ fn binary(value: &str) -> String {
     lower.replace("ib", "").replace('b', "")
 }
 
+/// The name of one file; fio divides several at colons.
+fn file(value: &str) -> Result<String, String> {
+    let several = value.replace("\\:", "").contains(':');
+    let one = (!several).then(|| value.to_owned());
+    read(one, "one file or device, on which all jobs are")
+}
+
 fn count(value: &str) -> Result<u64, String> {
-    let number = value.parse().ok().filter(|&n| n > 0);
-    read(number, "a whole number above 0")
+    let number = value.parse().ok().filter(|n| (1..=OPS_MAX).contains(n));
+    read(number, COUNT)
 }
 
 fn small(value: &str) -> Result<u32, String> {

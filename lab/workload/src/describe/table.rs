@@ -219,9 +219,9 @@ pub static TRACE: Preset = Preset {
         ),
         param(
             "devices",
-            "together",
+            "auto",
             Unit::Devices,
-            "all as they stand, one (3 or 8,0), or apart:64GiB",
+            "together as they stand, packed behind each other, one (3 or 8,0), or apart:64GiB; auto packs volumes of clouds",
         ),
         param(
             "action",

@@ -6,6 +6,10 @@ use crate::trace::{Action, Devices, Format};
 use input::named::decimal;
 use units::{Bytes, GIB, Ns, SECTOR};
 
+/// Most requests or calls of a workload. Some millions are simulated a second, so these
+/// take longer than a day.
+pub(crate) const OPS_MAX: u64 = 100_000_000_000;
+
 /// What the value of a parameter looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -27,8 +31,10 @@ pub enum Unit {
     Records,
     /// How many threads.
     Threads,
-    /// A whole number that is not 0.
+    /// How many requests or calls, from 1 to [`OPS_MAX`].
     Count,
+    /// The same, or 0 for no limit.
+    Limit,
     /// Requests in flight.
     Depth,
     /// 0 to 100.
@@ -75,7 +81,12 @@ impl Unit {
             Self::Files => "a number from 1 to 16777216",
             Self::Records => "a number from 1 to 1073741824",
             Self::Threads => "a number from 1 to 4096",
-            Self::Count => "a whole number above 0",
+            Self::Count => {
+                "a number from 1 to 100000000000, which takes more than a day to simulate"
+            }
+            Self::Limit => {
+                "a number up to 100000000000, which takes more than a day to simulate, or 0"
+            }
             Self::Depth | Self::Handles => "a number from 1 to 65535",
             Self::Percent => "a percentage from 0 to 100",
             Self::Share => "a percentage from 1 to 99",
@@ -85,7 +96,7 @@ impl Unit {
             Self::PositiveRate => "requests per second from 1 to 1000000000",
             Self::Exponent => "a decimal above 0 and up to 3 such as 0.99",
             Self::Trim => "a multiple of 512 up to 1GiB, or 0",
-            Self::Devices => "together, a device such as 3 or 8,0, or apart:64GiB",
+            Self::Devices => "auto, together, packed, a device such as 3 or 8,0, or apart:64GiB",
             Self::Action => "auto, queued, issued or completed",
             Self::Benchmarks => {
                 "up to 8 of fillseq, fillrandom, overwrite, updaterandom, readrandom and readseq, those that fill first and alone, such as fillseq:overwrite/1000"
@@ -117,7 +128,8 @@ impl input::named::Unit for Unit {
             Self::Files => within(1, 1 << 24),
             Self::Records => within(1, 1 << 30),
             Self::Threads => within(1, 4_096),
-            Self::Count => within(1, u64::MAX),
+            Self::Count => within(1, OPS_MAX),
+            Self::Limit => within(0, OPS_MAX),
             Self::Depth | Self::Handles => within(1, u64::from(u16::MAX)),
             Self::Percent => percent(text).is_some(),
             Self::Share => percent(text).is_some_and(|p| (1..=99).contains(&p)),

@@ -12,7 +12,7 @@ use crate::describe::unit::Unit;
 const OPS: Param = param(
     "ops",
     "100000",
-    Unit::Number,
+    Unit::Limit,
     "calls in all; 0 for as many as there are",
 );
 const TIME: Param = param(
@@ -63,7 +63,7 @@ const MICRO: [Param; 5] = [
     param(
         "ops",
         "0",
-        Unit::Number,
+        Unit::Limit,
         "calls in all; 0 for until all is done",
     ),
     TIME,
@@ -509,7 +509,7 @@ pub static SCRIPT: Preset = of_files(
     "a path to a filebench script",
     &[],
     &[
-        param("ops", "0", Unit::Number, OPS.help),
+        param("ops", "0", Unit::Limit, OPS.help),
         param(
             "time",
             "0",
@@ -541,7 +541,7 @@ pub static CALLS: Preset = of_files(
         param(
             "ops",
             "0",
-            Unit::Number,
+            Unit::Limit,
             "how many calls are made, of the first ones; 0 for all",
         ),
     ],

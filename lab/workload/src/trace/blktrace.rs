@@ -126,6 +126,21 @@ fn number(bytes: &[u8], big: bool) -> u64 {
     }
 }
 
+/// The actions of the records that `head` holds.
+pub(super) fn letters(mut head: &[u8]) -> impl Iterator<Item = &'static str> {
+    std::iter::from_fn(move || {
+        let record = Record::read(head.first_chunk()?).ok()?;
+        head = head.get(RECORD + usize::from(record.payload)..)?;
+        let notice = record.category() & NOTIFY != 0;
+        Some(if notice {
+            None
+        } else {
+            letter(record.action & ACTION_MASK)
+        })
+    })
+    .flatten()
+}
+
 /// Reads records in the order of the file.
 pub(super) struct Blktrace {
     action: Action,

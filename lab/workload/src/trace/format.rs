@@ -1,6 +1,5 @@
-//! The formats by name, and which of them some contents are in.
+//! The formats by name.
 
-use super::{blktrace, rwbs};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,11 +20,17 @@ pub enum Format {
     Blkparse,
     /// The kernel's text of the `block_rq_issue` tracepoint.
     Ftrace,
+    /// The block traces of Alibaba Cloud.
+    Alibaba,
+    /// The traces of Tencent's cloud block storage.
+    Tencent,
+    /// The format of the Storage Performance Council.
+    Spc,
 }
 
 impl Format {
     /// All formats, in the order in which they are listed to people.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Csv,
         Self::Msr,
         Self::Mqsim,
@@ -33,6 +38,9 @@ impl Format {
         Self::Blktrace,
         Self::Blkparse,
         Self::Ftrace,
+        Self::Alibaba,
+        Self::Tencent,
+        Self::Spc,
     ];
 
     /// The name by which it is chosen.
@@ -46,6 +54,9 @@ impl Format {
             Self::Blktrace => "blktrace",
             Self::Blkparse => "blkparse",
             Self::Ftrace => "ftrace",
+            Self::Alibaba => "alibaba",
+            Self::Tencent => "tencent",
+            Self::Spc => "spc",
         }
     }
 
@@ -55,49 +66,11 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// The format of contents that begin with `head`, if it is known. The
-    /// first line that is neither empty nor a comment decides.
+    /// Whether its traces hold many volumes, each with addresses of its own.
     #[must_use]
-    pub fn detect(head: &[u8]) -> Option<Self> {
-        if blktrace::magic(head).is_some() {
-            return Some(Self::Blktrace);
-        }
-        let text = String::from_utf8_lossy(head);
-        if text.contains(": block_rq_") {
-            return Some(Self::Ftrace);
-        }
-        let mut lines = text.lines().map(str::trim);
-        let line = lines.find(|l| !l.is_empty() && !l.starts_with('#'))?;
-        of_line(line)
+    pub const fn has_volumes(self) -> bool {
+        matches!(self, Self::Alibaba | Self::Tencent | Self::Spc)
     }
-}
-
-fn of_line(line: &str) -> Option<Format> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let columns: Vec<&str> = line.split(',').collect();
-    Some(match () {
-        () if line.starts_with("fio version ") => Format::Fio,
-        () if is_msr(&columns) => Format::Msr,
-        () if is_csv(&columns) => Format::Csv,
-        () if words.len() == 5 && words.iter().all(|w| is_number(w)) => Format::Mqsim,
-        () if words.len() >= 6 && rwbs::device(words[0]).is_some() => Format::Blkparse,
-        () => return None,
-    })
-}
-
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn is_csv(columns: &[&str]) -> bool {
-    columns.len() >= 5
-        && (columns[0] == "time_ns" || columns[..4].iter().all(|c| !c.contains(' ')))
-        && (columns[1] == "flags" || rwbs::parse(columns[1]).is_ok())
-}
-
-fn is_msr(columns: &[&str]) -> bool {
-    let kind = |c: &str| ["type", "read", "write"].contains(&c.to_ascii_lowercase().as_str());
-    columns.len() == 7 && kind(columns[3])
 }
 
 impl fmt::Display for Format {
@@ -129,44 +102,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_tell_the_format() {
-        let detect = |text: &str| Format::detect(text.as_bytes());
-        assert_eq!(
-            detect("time_ns,flags,sector,sectors,process\n"),
-            Some(Format::Csv)
-        );
-        assert_eq!(detect("0,RM,69896,8,db_bench\n"), Some(Format::Csv));
-        assert_eq!(
-            detect("128166372003061629,hm,0,Read,383496192,32768,113736\n"),
-            Some(Format::Msr)
-        );
-        assert_eq!(
-            detect("\n938513000 4 264719034 16 0\n"),
-            Some(Format::Mqsim)
-        );
-        assert_eq!(detect("fio version 3 iolog\n"), Some(Format::Fio));
-        assert_eq!(detect("\x07taexxxx"), Some(Format::Blktrace));
-        assert_eq!(
-            detect("  8,0 1 1 0.000000000 697 Q W 223490 + 8 [kjournald]\n"),
-            Some(Format::Blkparse)
-        );
-        assert_eq!(
-            detect("# tracer: nop\n x-1 [0] ... 1.0: block_rq_issue: "),
-            Some(Format::Ftrace)
-        );
-        assert_eq!(detect("#!/bin/sh\necho hello, world\n"), None);
-        assert_eq!(detect(""), None);
-    }
-
-    #[test]
     fn names_are_read_back() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }
         assert_eq!(
             "xml".parse::<Format>().unwrap_err().to_string(),
-            "expected a trace format (csv, msr, mqsim, fio, blktrace, blkparse, ftrace), \
-             found \"xml\""
+            "expected a trace format (csv, msr, mqsim, fio, blktrace, blkparse, ftrace, alibaba, \
+             tencent, spc), found \"xml\""
         );
     }
 }

@@ -1,31 +1,39 @@
 //! Traces: files of requests that someone recorded, read as a stream.
 //!
-//! Invariants: a reader holds one line or record at a time, whatever the file
-//! says; times of the requests start at 0 and never go back. A request whose
-//! time lies before its predecessor's (per-CPU buffers are merged only nearly
-//! in order) is given its predecessor's, and [`Notes`] counts it: a stream can
-//! not sort. The order of the file is kept.
+//! Invariants: a reader holds one line or record at a time and a bounded number of
+//! requests, whatever the file says; times of the requests start at 0 and never go
+//! back. Requests that are nearly in order (per-CPU buffers are merged no better, and
+//! some traces are written when requests complete) are sorted, and [`Notes`] counts
+//! them; what is further out of order is refused.
 
 mod blktrace;
+mod detect;
+mod devices;
 mod event;
 mod fio;
 mod format;
 mod options;
+mod order;
 mod rwbs;
 mod summary;
 mod text;
+mod volumes;
 mod write;
 
+pub use devices::{BadDevices, Devices};
 pub use format::{Format, UnknownFormat};
 pub use input::TraceError;
-pub use options::{Action, BadDevices, Devices, Notes, Options};
+pub use options::{Action, Notes, Options};
 pub use summary::{OriginSummary, SizeBucket, Summarizer, Summary};
 pub use write::{WriteError, Written, write};
 
 use crate::request::{Labels, Op, Purpose, Request};
 use blktrace::Blktrace;
+use detect::{Flaw, Undecided, detect};
+use devices::Layout;
 use event::{Event, Kind, Line, Parser};
 use input::{Expected, Fault, Input, excerpt, expected};
+use order::Window;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -40,6 +48,9 @@ pub const MAX_SECTORS: u64 = 256 * MIB / SECTOR;
 
 /// Sectors that an address may reach: 2^54, which is 8 EiB.
 pub const MAX_ADDRESS: u64 = 1 << 54;
+
+/// Sectors that an address of one device may reach: 16 PiB.
+const RECORDED_MAX: u64 = 1 << 45;
 
 /// A trace that is being read.
 pub struct Trace {
@@ -99,23 +110,24 @@ impl Trace {
     ) -> Result<Self, TraceError> {
         let opened = input::open(reader);
         let opened = opened.map_err(TraceError::unreadable(name, "the beginning"))?;
-        let Some(format) = format.or_else(|| Format::detect(&opened.head)) else {
-            let reason = format!(
-                "expected a trace in one of the formats {}, found none of them; \
-                 name the format if it is one",
-                Format::list()
-            );
-            let name = name.to_owned();
-            return Err(TraceError::Format { name, reason });
+        let found = || detect(&opened.head).map_err(|undecided| refuse(name, undecided));
+        let format = format.map_or_else(found, Ok)?;
+        let action = match format {
+            Format::Blktrace => options.action.in_trace(blktrace::letters(&opened.head)),
+            Format::Blkparse => {
+                let head = String::from_utf8_lossy(&opened.head);
+                options.action.in_trace(text::letters(&head))
+            }
+            _ => options.action,
         };
         Ok(Self {
             name: name.to_owned(),
             format,
             input: opened.input,
-            decoder: decoder(format, options.action),
+            decoder: decoder(format, action),
             line: Vec::new(),
             lines: 0,
-            reader: Reader::new(options.devices),
+            reader: Reader::new(options.devices, format),
             ended: false,
         })
     }
@@ -214,53 +226,106 @@ fn decoder(format: Format, action: Action) -> Decoder {
         Format::Fio => Box::<fio::Fio>::default(),
         Format::Blkparse => Box::new(text::Blkparse::new(action)),
         Format::Ftrace => Box::new(text::Ftrace),
+        Format::Alibaba => Box::new(volumes::Alibaba),
+        Format::Tencent => Box::new(volumes::Tencent),
+        Format::Spc => Box::new(volumes::Spc),
         Format::Blktrace => return Decoder::Binary(Blktrace::new(action)),
     })
+}
+
+/// Why the contents of `name` are not read without a format that is named.
+fn refuse(name: &str, undecided: Undecided) -> TraceError {
+    let name = name.to_owned();
+    match undecided {
+        Undecided::Doubtful(format, flaw) => TraceError::Line {
+            name,
+            line: flaw.line,
+            expected: format!(
+                "{}, as the format {format} has them (--format {format} reads them so all the same)",
+                flaw.expected
+            ),
+            found: flaw.found,
+        },
+        Undecided::Several(formats) => {
+            let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+            let reason = format!(
+                "expected contents of one format, found such as fit {}; --format says which it is",
+                names.join(" and ")
+            );
+            TraceError::Format { name, reason }
+        }
+        Undecided::None(nearest, first) => {
+            let list = Format::list();
+            let mut reason = format!("expected a trace in one of the formats {list}, found ");
+            reason += &match nearest.as_slice() {
+                [] if !first.is_empty() && !first.contains(char::is_control) => {
+                    format!("none of them in {:?}", excerpt(&first))
+                }
+                [] => "none of them".to_owned(),
+                nearest => {
+                    let reasons: Vec<String> = nearest.iter().map(unfit).collect();
+                    format!("none of them: {}", reasons.join("; "))
+                }
+            };
+            reason += "; name the format if it is one";
+            TraceError::Format { name, reason }
+        }
+    }
+}
+
+fn unfit((format, flaw): &(Format, Flaw)) -> String {
+    let Flaw {
+        line,
+        expected,
+        found,
+    } = flaw;
+    format!("{format} expects {expected} in line {line}, which is {found:?}")
 }
 
 impl Iterator for Trace {
     type Item = Result<Request, TraceError>;
 
-    /// The next request. The first error ends the trace.
+    /// The next request by time. The first error ends the trace.
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.ended {
-            if let Some(request) = self.reader.ready.pop() {
+        loop {
+            if let Some(request) = self.reader.window.pop(self.ended) {
                 return Some(Ok(request));
+            }
+            if self.ended {
+                return None;
             }
             match self.step() {
                 Ok(more) => self.ended = !more,
                 Err(e) => {
                     self.ended = true;
+                    self.reader.window = Window::default();
                     return Some(Err(e));
                 }
             }
         }
-        None
     }
 }
 
 /// Turns events into requests.
 struct Reader {
-    devices: Devices,
-    seen: Vec<u64>,
+    layout: Layout,
     labels: Labels,
     notes: Notes,
-    first: Option<u64>,
-    last: u64,
-    /// Requests to yield, the next one last.
-    ready: Vec<Request>,
+    window: Window,
 }
 
 impl Reader {
-    fn new(devices: Devices) -> Self {
+    fn new(devices: Devices, format: Format) -> Self {
+        let layout = Layout::new(devices, format);
         Self {
-            devices,
-            seen: Vec::new(),
+            notes: Notes {
+                shares_addresses: layout.is_shared(),
+                packed: layout.is_packed(),
+                ..Notes::default()
+            },
+            layout,
             labels: Labels::default(),
-            notes: Notes::default(),
-            first: None,
-            last: 0,
-            ready: Vec::new(),
+            window: Window::default(),
         }
     }
 
@@ -275,31 +340,33 @@ impl Reader {
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), Expected> {
-        let Some(base) = self.devices.base(event.device, &mut self.seen)? else {
+        let Some(((start, sectors), rest)) = self.layout.place(event)? else {
             self.notes.other_devices += 1;
             return Ok(());
         };
+        self.notes.devices = self.layout.devices();
         let Kind::Data(op) = event.kind else {
             let flush = self.request(event, Op::Flush, Extent::default());
-            self.ready.push(flush);
-            return Ok(());
+            return self.put(flush);
         };
-        if event.sectors == 0 {
+        if event.sectors == 0 && !op.manages_zones() {
             self.notes.skipped += 1;
             return Ok(());
         }
-        self.devices.check(event)?;
-        let extent = extent(op, base.saturating_add(event.start), event.sectors)?;
         self.notes.widened += u64::from(event.widened);
-        let data = self.request(event, op, extent);
-        self.ready.push(data);
+        let data = self.request(event, op, extent(op, start, sectors)?);
         if event.preflush {
-            self.ready.push(Request {
+            self.put(Request {
                 op: Op::Flush,
                 extent: Extent::default(),
                 fua: false,
                 ..data
-            });
+            })?;
+        }
+        self.put(data)?;
+        if let Some((start, sectors)) = rest {
+            let extent = extent(op, start, sectors)?;
+            self.put(Request { extent, ..data })?;
         }
         Ok(())
     }
@@ -307,7 +374,7 @@ impl Reader {
     fn request(&mut self, event: &Event<'_>, op: Op, extent: Extent) -> Request {
         let purpose = Purpose::of(event.name, event.metadata);
         Request {
-            at: self.time(event.at),
+            at: Ns(event.at),
             op,
             extent,
             placement: Placement(0),
@@ -319,18 +386,19 @@ impl Reader {
         }
     }
 
-    fn time(&mut self, at: u64) -> Ns {
-        let since = at.saturating_sub(*self.first.get_or_insert(at));
-        let before = self.first.is_some_and(|first| at < first);
-        self.notes.clock_went_back += u64::from(before || since < self.last);
-        self.last = self.last.max(since);
-        Ns(self.last)
+    /// Puts a request among those that are sorted.
+    fn put(&mut self, request: Request) -> Result<(), Expected> {
+        let back = self.window.push(request)?;
+        self.notes.clock_went_back += u64::from(back > Ns::ZERO);
+        self.notes.clock_went_back_ns = self.notes.clock_went_back_ns.max(back.0);
+        Ok(())
     }
 }
 
 fn extent(op: Op, start: u64, sectors: u64) -> Result<Extent, Expected> {
     let most = match op {
-        Op::Trim => u64::from(u32::MAX),
+        Op::Trim | Op::Zeroes => u64::from(u32::MAX),
+        _ if op.manages_zones() => u64::from(u32::MAX),
         _ => MAX_SECTORS,
     };
     if sectors > most {

@@ -1,8 +1,8 @@
 //! What the kernel's request flags, device numbers and decimal times mean.
 //!
 //! Flags are written as `blk_fill_rwbs` writes them: an optional `F` for a
-//! flush before the request, one letter for the operation, then one letter
-//! for each further flag, of which `F` is force unit access.
+//! flush before the request, one to three letters for the operation, then one
+//! letter for each further flag, of which `F` is force unit access.
 
 use super::event::{Event, Kind};
 use crate::request::Op;
@@ -18,8 +18,30 @@ pub(super) struct Flags {
 }
 
 /// The letters that may follow the operation: secure erase, force unit access,
-/// read-ahead, synchronous, metadata, atomic, zeroes.
-const FURTHER: &str = "EFASMUZ";
+/// read-ahead, synchronous, metadata, atomic.
+const FURTHER: &str = "EFASMU";
+
+/// Operations by what the kernel writes for them; `N` is anything else. A word
+/// comes before those that it begins with.
+const OPERATIONS: [(&str, Option<Op>); 11] = [
+    ("ZRA", Some(Op::ZoneResetAll)),
+    ("ZR", Some(Op::ZoneReset)),
+    ("ZA", Some(Op::Append)),
+    ("ZO", Some(Op::ZoneOpen)),
+    ("ZC", Some(Op::ZoneClose)),
+    ("ZF", Some(Op::ZoneFinish)),
+    ("WZ", Some(Op::Zeroes)),
+    ("R", Some(Op::Read)),
+    ("W", Some(Op::Write)),
+    ("D", Some(Op::Trim)),
+    ("N", None),
+];
+
+/// What the kernel writes for `op`.
+pub(super) fn letters(op: Op) -> &'static str {
+    let known = OPERATIONS.iter().find(|(_, known)| *known == Some(op));
+    known.map_or("FF", |(letters, _)| letters)
+}
 
 /// Reads a word of flags.
 pub(super) fn parse(word: &str) -> Result<Flags, Expected> {
@@ -27,26 +49,23 @@ pub(super) fn parse(word: &str) -> Result<Flags, Expected> {
         Some(rest) => (true, rest),
         None => (false, word),
     };
-    let mut letters = rest.chars();
-    let operation = letters.next();
-    let further = letters.as_str();
-    // Zone commands are words of their own (ZO, ZRA) and are skipped whole.
-    let known = operation == Some('Z') || further.chars().all(|c| FURTHER.contains(c));
-    let kind = match operation {
-        _ if !known => return refuse(),
-        Some('R') => Some(Kind::Data(Op::Read)),
-        Some('W') => Some(Kind::Data(Op::Write)),
-        Some('D') => Some(Kind::Data(Op::Trim)),
-        Some('F' | 'S' | 'M') if preflush => Some(Kind::Flush),
-        None if preflush => Some(Kind::Flush),
-        Some('N' | 'Z') => None,
-        _ => return refuse(),
+    let operation = OPERATIONS.iter().find_map(|&(letters, op)| {
+        let further = rest.strip_prefix(letters)?;
+        Some((op.map(Kind::Data), further))
+    });
+    let (kind, further) = match operation {
+        Some(found) => found,
+        None if preflush && !rest.starts_with(['E', 'A', 'U']) => (Some(Kind::Flush), rest),
+        None => return refuse(),
     };
+    if !further.chars().all(|c| FURTHER.contains(c)) {
+        return refuse();
+    }
     Ok(Flags {
         kind,
         preflush,
         fua: further.contains('F'),
-        metadata: rest.contains('M'),
+        metadata: further.contains('M'),
     })
 }
 
@@ -67,7 +86,7 @@ impl Flags {
             start: if kind == Kind::Flush { 0 } else { start },
             sectors: if kind == Kind::Flush { 0 } else { sectors },
             preflush: self.preflush && kind != Kind::Flush,
-            fua: self.fua && kind == Kind::Data(Op::Write),
+            fua: self.fua && matches!(kind, Kind::Data(Op::Write | Op::Append)),
             metadata: self.metadata,
             ..Event::new(kind)
         })
@@ -120,12 +139,29 @@ mod tests {
         assert_eq!(event("FF", 0).unwrap().kind, Kind::Flush);
         assert_eq!(event("FWS", 0).unwrap().kind, Kind::Flush);
         assert_eq!(event("NS", 0), None);
-        assert_eq!(event("ZRA", 0), None);
+    }
+
+    #[test]
+    fn zone_commands_and_zeroes_keep_their_operation() {
+        for (word, op) in [
+            ("ZAS", Op::Append),
+            ("WZS", Op::Zeroes),
+            ("ZRS", Op::ZoneReset),
+            ("ZRAS", Op::ZoneResetAll),
+            ("ZO", Op::ZoneOpen),
+            ("ZC", Op::ZoneClose),
+            ("ZFS", Op::ZoneFinish),
+        ] {
+            assert_eq!(event(word, 8).unwrap().kind, Kind::Data(op), "{word}");
+            assert!(word.starts_with(letters(op)), "{word}");
+        }
+        assert!(event("ZAFS", 8).unwrap().fua);
+        assert!(!event("ZFS", 0).unwrap().fua);
     }
 
     #[test]
     fn other_words_are_refused() {
-        for word in ["", "X", "Wq", "S", "8", "WR"] {
+        for word in ["", "X", "Wq", "S", "8", "WR", "Z", "ZX", "WSZ"] {
             let Expected(what) = parse(word).unwrap_err();
             assert_eq!(
                 what, "kernel request flags such as R, WS, D or FF",

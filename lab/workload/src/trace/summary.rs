@@ -30,6 +30,12 @@ pub struct Summary {
     pub writes: u64,
     /// Deallocations.
     pub trims: u64,
+    /// Appends to zones.
+    pub appends: u64,
+    /// Writes of zeroes, which send no data.
+    pub zeroes: u64,
+    /// Commands that change the state of zones.
+    pub zone_commands: u64,
     /// Flushes.
     pub flushes: u64,
     /// Writes with forced unit access.
@@ -40,6 +46,11 @@ pub struct Summary {
     pub write_bytes: u64,
     /// Bytes deallocated.
     pub trim_bytes: u64,
+    /// Bytes appended. Where they come to lie is not known, so that no footprint
+    /// counts them.
+    pub append_bytes: u64,
+    /// Bytes that become zeroes.
+    pub zeroes_bytes: u64,
     /// Distinct bytes read or written, in whole units of 4 KiB.
     pub footprint_bytes: u64,
     /// Distinct bytes written, in whole units of 4 KiB.
@@ -70,7 +81,7 @@ pub struct SizeBucket {
     pub up_to_bytes: u64,
     /// How many reads.
     pub reads: u64,
-    /// How many writes.
+    /// How many writes and appends.
     pub writes: u64,
 }
 
@@ -85,7 +96,7 @@ pub struct OriginSummary {
     pub requests: u64,
     /// Bytes that it read.
     pub read_bytes: u64,
-    /// Bytes that it wrote.
+    /// Bytes that it wrote or appended.
     pub write_bytes: u64,
 }
 
@@ -127,6 +138,16 @@ impl Summarizer {
                 self.summary.trim_bytes += bytes;
             }
             Op::Flush => self.summary.flushes += 1,
+            Op::Append => {
+                self.summary.appends += 1;
+                self.summary.append_bytes += bytes;
+                self.size(request.extent).1 += 1;
+            }
+            Op::Zeroes => {
+                self.summary.zeroes += 1;
+                self.summary.zeroes_bytes += bytes;
+            }
+            _ => self.summary.zone_commands += 1,
         }
     }
 
@@ -135,8 +156,8 @@ impl Summarizer {
         *requests += 1;
         match request.op {
             Op::Read => *read += bytes,
-            Op::Write => *written += bytes,
-            Op::Trim | Op::Flush => {}
+            Op::Write | Op::Append => *written += bytes,
+            _ => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! The formats of one line a request: Flashloom's CSV, MSR's, `MQSim`'s,
+//! The formats of one line a request on a machine: Flashloom's CSV, MSR's, `MQSim`'s,
 //! blkparse's and ftrace's.
 //!
 //! Each parser holds only what its format's header or footer made it remember.
@@ -105,7 +105,7 @@ impl Parser for Mqsim {
 }
 
 /// blkparse's default output: `maj,min cpu sequence seconds pid action rwbs
-/// sector + count [process]`. The summary that it appends ends the trace.
+/// [priority] sector + count [process]`. The summary that it appends ends the trace.
 pub(super) struct Blkparse {
     action: Action,
     ended: bool,
@@ -153,21 +153,27 @@ impl Parser for Blkparse {
     }
 }
 
-/// `sector + count` at the beginning of `words`; both are 0 where the kernel
-/// leaves them out, as it does for a flush.
-fn place<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<(u64, u64), Expected> {
-    let first = words.next();
-    if first.is_none_or(|w| w.starts_with('[')) {
-        return Ok((0, 0));
-    }
-    let start = number(first, "a first sector")?;
-    if words.next() != Some("+") {
-        return expected("sector + count");
-    }
-    Ok((
-        start,
-        number(words.next(), "a number of sectors after the +")?,
-    ))
+/// The actions of the lines that `head` holds.
+pub(super) fn letters(head: &str) -> impl Iterator<Item = &str> {
+    head.lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(5))
+}
+
+/// `sector + count` at the beginning of `words`, behind the priority that newer
+/// versions of blkparse print; both are 0 where the kernel leaves them out, as it
+/// does for a flush.
+fn place<'a>(words: impl Iterator<Item = &'a str>) -> Result<(u64, u64), Expected> {
+    let mut words = words.take_while(|word| !word.starts_with('['));
+    let words: [Option<&str>; 4] = std::array::from_fn(|_| words.next());
+    let (start, sectors) = match words {
+        [None, ..] => return Ok((0, 0)),
+        [Some(priority), None, ..] if priority.parse::<u64>().is_err() => return Ok((0, 0)),
+        [start, Some("+"), sectors, _] | [_, start, Some("+"), sectors] => (start, sectors),
+        _ => return expected("sector + count"),
+    };
+    let start = number(start, "a first sector")?;
+    let sectors = number(sectors, "a number of sectors after the +")?;
+    Ok((start, sectors))
 }
 
 /// What stands in the brackets that end `text`, from the first one on: a

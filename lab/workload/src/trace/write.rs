@@ -2,11 +2,10 @@
 //!
 //! Invariant: what is written is read back the same by this crate's reader,
 //! as far as the format can carry it: `csv` and `blkparse` all but the
-//! placement, `fio` whole microseconds and no
-//! forced unit access, `msr` units of 100 ns and neither trims nor flushes,
-//! `mqsim` reads and writes without who asked.
+//! placement, `fio` whole microseconds, no forced unit access and no commands of zones,
+//! `msr` units of 100 ns, reads and writes, `mqsim` the same without who asked.
 
-use super::Format;
+use super::{Format, rwbs};
 use crate::request::{Labels, METADATA, Op, Purpose, Request};
 use std::io::{self, Write};
 use units::{Extent, SECTOR};
@@ -70,13 +69,17 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(format: Format, labels: &'a Labels) -> Result<Self, WriteError> {
         match format {
-            Format::Blktrace | Format::Ftrace => Err(WriteError::Format(format)),
-            _ => Ok(Self {
-                format,
-                labels,
-                sequence: 0,
-                open: vec![false; Labels::MAX],
-            }),
+            Format::Blktrace | Format::Ftrace | Format::Alibaba | Format::Tencent | Format::Spc => {
+                Err(WriteError::Format(format))
+            }
+            Format::Csv | Format::Msr | Format::Mqsim | Format::Fio | Format::Blkparse => {
+                Ok(Self {
+                    format,
+                    labels,
+                    sequence: 0,
+                    open: vec![false; Labels::MAX],
+                })
+            }
         }
     }
 
@@ -94,7 +97,7 @@ impl<'a> Writer<'a> {
         match self.format {
             Format::Csv => self.csv(request, out)?,
             Format::Blkparse => self.blkparse(request, out)?,
-            Format::Fio => self.fio(request, out)?,
+            Format::Fio => return self.fio(request, out),
             Format::Msr if data => self.msr(request, out)?,
             Format::Mqsim if data => mqsim(request, out)?,
             _ => return Ok(false),
@@ -113,12 +116,7 @@ impl<'a> Writer<'a> {
 
     fn flags(&self, request: &Request) -> String {
         let metadata = self.labels.purpose(request.origin) != Purpose::Data;
-        let operation = match request.op {
-            Op::Read => "R",
-            Op::Write => "W",
-            Op::Trim => "D",
-            Op::Flush => "FF",
-        };
+        let operation = rwbs::letters(request.op);
         let fua = if request.fua { "F" } else { "" };
         let metadata = if metadata { "M" } else { "" };
         format!("{operation}{fua}{metadata}")
@@ -155,7 +153,14 @@ impl<'a> Writer<'a> {
         writeln!(out, "{at},{name},0,{kind},{offset},{size},0")
     }
 
-    fn fio(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+    fn fio(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<bool> {
+        let action = match request.op {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Trim => "trim",
+            Op::Flush => "sync",
+            _ => return Ok(false),
+        };
         let at = request.at.0 / 1_000;
         let file = self
             .labels
@@ -165,14 +170,9 @@ impl<'a> Writer<'a> {
         if !std::mem::replace(open, true) {
             writeln!(out, "{at} {file} add\n{at} {file} open")?;
         }
-        let action = match request.op {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Trim => "trim",
-            Op::Flush => "sync",
-        };
         let (offset, length) = (request.extent.start.0 * SECTOR, request.extent.bytes());
-        writeln!(out, "{at} {file} {action} {offset} {length}")
+        writeln!(out, "{at} {file} {action} {offset} {length}")?;
+        Ok(true)
     }
 }
 

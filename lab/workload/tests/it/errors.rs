@@ -42,7 +42,7 @@ fn csv() {
         ),
         (
             "0,D,18014398509481984,1,p",
-            "t:1: expected an address below 8 EiB, found \"0,D,18014398509481984,1,p\"",
+            "t:1: expected an address below 16 PiB, found \"0,D,18014398509481984,1,p\"",
         ),
     ];
     for (text, told) in cases {
@@ -145,7 +145,8 @@ fn what_is_no_trace() {
     assert_eq!(
         told(b"hello"),
         "t: expected a trace in one of the formats csv, msr, mqsim, fio, blktrace, blkparse, \
-         ftrace, found none of them; name the format if it is one"
+         ftrace, alibaba, tencent, spc, found none of them in \"hello\"; name the format if it \
+         is one"
     );
     let long = [b"0,R,0,8,".to_vec(), vec![b'x'; 70_000]].concat();
     assert_eq!(

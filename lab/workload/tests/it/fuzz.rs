@@ -10,7 +10,7 @@ use workload::trace::{Format, MAX_ADDRESS, Options, Summary};
 
 /// Words of which the formats are made, so that random input gets past the
 /// first column.
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 48] = [
     "0",
     "1",
     "8",
@@ -51,6 +51,14 @@ const WORDS: [&str; 40] = [
     "# x",
     "\r\n",
     "time_ns,flags",
+    "ZAS",
+    "WZ",
+    "ZRA",
+    "1600000000",
+    "1600000000000100",
+    "7,W,4096,512,99\n",
+    "1600000000,8,8,1,7\n",
+    "0,8,512,r,0.5\n",
 ];
 
 #[derive(Debug, TypeGenerator)]

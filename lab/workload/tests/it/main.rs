@@ -3,7 +3,9 @@
 mod calls;
 mod errors;
 mod files;
+mod foreign;
 mod fuzz;
+mod jobs;
 mod placed;
 mod readers;
 mod round_trip;

@@ -45,16 +45,16 @@ fn the_csv_keeps_flags_and_who_asked() {
             (20, Op::Write, 4456448, 8, false),
             (30, Op::Write, 3932160, 8, false),
             (40, Op::Flush, 0, 0, false),
+            (55, Op::Trim, 0, 4096, false),
             (60, Op::Flush, 0, 0, false),
             (60, Op::Write, 16, 8, true),
-            (60, Op::Trim, 0, 4096, false),
         ]
     );
     let name = |i: usize| loaded.labels.name(loaded.requests[i].origin);
     assert_eq!(name(0), "db_bench (metadata)");
     assert_eq!(name(1), "db_bench");
     assert_eq!(name(2), "jbd2/loop0-8");
-    assert_eq!(name(5), "a,b");
+    assert_eq!(name(6), "a,b");
     let journal = loaded.requests[2].origin;
     assert_eq!(loaded.labels.purpose(journal), Purpose::Journal);
     assert_eq!((loaded.notes.skipped, loaded.notes.clock_went_back), (1, 1));
@@ -62,10 +62,9 @@ fn the_csv_keeps_flags_and_who_asked() {
 
 #[test]
 fn msr_times_are_file_times_and_bounds_are_bytes() {
-    let loaded = read(
-        "128166372003061629,hm,0,Read,383496192,32768,113736\n\
-         128166372016382155,hm,1,Write,2822144,4097,151\n",
-    );
+    let text = "128166372003061629,hm,0,Read,383496192,32768,113736\n\
+                128166372016382155,hm,1,Write,2822144,4097,151\n";
+    let loaded = load(text, Some(Format::Msr), Options::default()).unwrap();
     assert_eq!(
         shorts(&loaded),
         [

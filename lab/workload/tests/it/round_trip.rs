@@ -15,7 +15,7 @@ fn labels() -> Labels {
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let ops = prop::sample::select(vec![Op::Read, Op::Write, Op::Trim, Op::Flush]);
+    let ops = prop::sample::select(Op::ALL.to_vec());
     let one = (
         ops,
         0..1_u64 << 40,
@@ -30,14 +30,14 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
             let request = Request {
                 at: Ns(at),
                 op,
-                extent: if op == Op::Flush {
+                extent: if matches!(op, Op::Flush | Op::ZoneResetAll) {
                     Extent::default()
                 } else {
                     Extent::new(start, sectors)
                 },
                 placement: Placement(0),
                 origin: Origin(origin),
-                fua: fua && op == Op::Write,
+                fua: fua && matches!(op, Op::Write | Op::Append),
             };
             at += gap;
             request
@@ -75,6 +75,7 @@ fn kept(format: Format, request: &Request, first: Ns) -> Option<(Request, String
     let full = labels.name(request.origin);
     let (at, fua, name) = match format {
         Format::Csv | Format::Blkparse => (since(1), request.fua, full.to_owned()),
+        Format::Fio if request.op.needs_zones() || request.op == Op::Zeroes => return None,
         Format::Fio => (since(1_000), false, full.replace(' ', "_")),
         Format::Msr if data => {
             // MSR has columns, so no commas in names, and no metadata.

@@ -175,6 +175,11 @@ fn what_is_unknown_is_told_with_what_is_near() {
         "zipfwrite: theta: expected a decimal above 0 and up to 3 such as 0.99, found \"9\""
     );
     assert_eq!(
+        told("randwrite:ops=18446744073709551615"),
+        "randwrite: ops: expected a number from 1 to 100000000000, which takes more than a day \
+         to simulate, found \"18446744073709551615\""
+    );
+    assert_eq!(
         told("logs:logs=65"),
         "logs: logs: expected a number from 1 to 64, found \"65\""
     );
@@ -233,8 +238,8 @@ fn a_trace_is_a_workload_with_parameters() {
 fn a_fio_job_runs_its_phases() {
     let (_dir, path) = file(
         "x.fio",
-        "[global]\nbs=4k\nsize=64k\n[fill]\nrw=write\n[hammer]\nstonewall\nrw=randwrite\n\
-         numjobs=2\nfsync=8\n[trims]\nrw=randtrim\n",
+        "[global]\nbs=4k\nsize=64k\nfilename=/dev/x\n[fill]\nrw=write\niodepth=2\n[hammer]\n\
+         stonewall\nrw=randwrite\nnumjobs=2\nfsync=8\n[trims]\nstonewall\nrw=randtrim\niodepth=2\n",
     );
     let requests = run(&path);
     let sum = summary(&requests);
@@ -254,15 +259,19 @@ fn a_fio_job_runs_its_phases() {
 fn jobs_with_a_rate_are_merged_by_time() {
     let (_dir, path) = file(
         "r.fio",
-        "[a]\nrate_iops=1000\nnumber_ios=3\n[b]\nrate_iops=2000\nnumber_ios=4\nrw=randread\nruntime=5\n",
+        "[a]\nfilename=d\nrate_iops=1000\nnumber_ios=3\n[b]\nfilename=d\nrate_iops=2000\n\
+         number_ios=4\nrw=randread\nruntime=5\n",
     );
     assert_eq!(
         told(&path),
-        format!("{path}: expected the same runtime in all jobs")
+        format!(
+            "{path}:10: expected the same runtime in all jobs, found [b] with another one than [a]"
+        )
     );
     let (_dir, path) = file(
         "r.fio",
-        "[a]\nrate_iops=1000\nnumber_ios=3\n[b]\nrate_iops=2000\nnumber_ios=4\nrw=randread\n",
+        "[global]\nfilename=d\n[a]\nrate_iops=1000\nnumber_ios=3\n[b]\nrate_iops=2000\n\
+         number_ios=4\nrw=randread\n",
     );
     let us: Vec<u64> = run(&path).iter().map(|r| r.at.0 / 1_000).collect();
     assert_eq!(us, [0, 0, 500, 1_000, 1_000, 1_500, 2_000]);

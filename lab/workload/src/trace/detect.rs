@@ -1,0 +1,345 @@
+//! Which format some contents are in.
+//!
+//! A format is taken only if the beginning of the contents reads as that format and
+//! what it says is plausible; and only if no second format is. Columns of numbers say
+//! nothing of their units, so sizes and times decide: no trace of sectors has sizes of
+//! nothing but multiples of 512, which is how sizes in bytes look, and no trace of
+//! nanoseconds has twenty million requests a second.
+
+use super::event::{Event, Kind, Line};
+use super::{Decoder, Devices, Format, Reader, blktrace, decoder, rwbs};
+use crate::request::Op;
+use crate::trace::Action;
+use input::{Expected, excerpt};
+use units::Ns;
+
+/// Lines that are looked at.
+const LINES: usize = 256;
+
+/// Shortest time between requests, on average, of a trace in nanoseconds.
+const GAP: u64 = 50;
+
+/// Digits of a number that no process is called by: microseconds since 1970 have 16.
+const DIGITS: usize = 13;
+
+/// Seconds from 1970 to 2001 and to 2103.
+const EPOCH: std::ops::Range<u64> = 1_000_000_000..4_200_000_000;
+
+/// First lines that name their format, or its columns.
+const HEADINGS: [(&str, Format); 5] = [
+    ("fio version ", Format::Fio),
+    ("time_ns,", Format::Csv),
+    ("timestamp,hostname,", Format::Msr),
+    ("device_id,opcode,", Format::Alibaba),
+    ("timestamp,offset,size,", Format::Tencent),
+];
+
+/// Why a format does not fit, or not for certain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flaw {
+    /// The line, from 1.
+    pub(super) line: u64,
+    pub(super) expected: String,
+    pub(super) found: String,
+}
+
+/// Why no format is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Undecided {
+    /// One would fit, but its values are not plausible.
+    Doubtful(Format, Flaw),
+    /// Contents that could be of any of these.
+    Several(Vec<Format>),
+    /// None fits: the nearest, each with a reason, and the first line.
+    None(Vec<(Format, Flaw)>, String),
+}
+
+/// How well a format fits.
+enum Fit {
+    Good,
+    /// It reads well, and its values are unusual.
+    Doubtful(Flaw),
+    /// It reads well, and its values cannot be.
+    Implausible(Flaw),
+    /// It does not read.
+    Bad(Flaw),
+}
+
+/// The format of contents that begin with `head`.
+pub(super) fn detect(head: &[u8]) -> Result<Format, Undecided> {
+    if blktrace::magic(head).is_some() {
+        return Ok(Format::Blktrace);
+    }
+    let text = String::from_utf8_lossy(head);
+    if text.contains(": block_rq_") {
+        return Ok(Format::Ftrace);
+    }
+    let lines = lines(&text);
+    let Some((_, first)) = lines.first() else {
+        return Err(Undecided::None(Vec::new(), String::new()));
+    };
+    let heading = first.to_ascii_lowercase();
+    let headed = HEADINGS
+        .iter()
+        .find(|(begins, _)| heading.starts_with(begins));
+    if let Some((_, format)) = headed {
+        return Ok(*format);
+    }
+    let alike = Format::ALL.into_iter().filter(|f| resembles(*f, first));
+    let fits = alike.map(|format| (format, fit(format, &lines)));
+    decide(fits.collect(), lines[0].1)
+}
+
+fn decide(fits: Vec<(Format, Fit)>, first: &str) -> Result<Format, Undecided> {
+    let able = |fit: &Fit| matches!(fit, Fit::Good | Fit::Doubtful(_));
+    let able = fits.iter().filter(|(_, fit)| able(fit));
+    let able: Vec<Format> = able.map(|(format, _)| *format).collect();
+    match (able.as_slice(), fits.as_slice()) {
+        // Its reader says what is wrong, and where.
+        ([], [(only, Fit::Bad(_))]) => Ok(*only),
+        ([], [(only, Fit::Implausible(flaw))]) => Err(Undecided::Doubtful(*only, flaw.clone())),
+        ([], _) => {
+            let reasons = fits.into_iter().filter_map(|(format, fit)| match fit {
+                Fit::Bad(flaw) | Fit::Implausible(flaw) | Fit::Doubtful(flaw) => {
+                    Some((format, flaw))
+                }
+                Fit::Good => None,
+            });
+            Err(Undecided::None(reasons.collect(), first.to_owned()))
+        }
+        ([only], _) => {
+            let fit = fits.into_iter().find(|(format, _)| format == only);
+            match fit {
+                Some((_, Fit::Doubtful(flaw))) => Err(Undecided::Doubtful(*only, flaw)),
+                _ => Ok(*only),
+            }
+        }
+        (several, _) => Err(Undecided::Several(several.to_vec())),
+    }
+}
+
+/// Whole lines that are neither empty nor a comment, with their numbers.
+fn lines(text: &str) -> Vec<(u64, &str)> {
+    // The last line may be cut off, unless it is the only one.
+    let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
+    let numbered = (1..).zip(whole.lines().map(str::trim));
+    let said = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    said.take(LINES).collect()
+}
+
+/// Whether a line has the columns of `format`, whatever is in them.
+fn resembles(format: Format, line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let columns: Vec<&str> = line.split(',').map(str::trim).collect();
+    let five = columns.len() == 5;
+    match format {
+        Format::Csv => {
+            columns.len() >= 5
+                && columns[..4].iter().all(|c| !c.contains(' '))
+                && rwbs::parse(columns[1]).is_ok()
+        }
+        Format::Msr => {
+            let kind =
+                |c: &str| ["type", "read", "write"].contains(&c.to_ascii_lowercase().as_str());
+            columns.len() == 7 && kind(columns[3])
+        }
+        Format::Mqsim => words.len() == 5 && words.iter().all(|word| is_number(word)),
+        Format::Blkparse => words.len() >= 6 && rwbs::device(words[0]).is_some(),
+        Format::Alibaba => five && is_letter(columns[1]) && is_number(columns[4]),
+        Format::Tencent => five && columns.iter().all(|column| is_number(column)),
+        Format::Spc => columns.len() >= 5 && is_letter(columns[3]) && is_number(columns[1]),
+        Format::Fio | Format::Blktrace | Format::Ftrace => false,
+    }
+}
+
+/// Whether a word is a decimal number, with a sign and a fraction or without.
+fn is_number(word: &str) -> bool {
+    let digits = word.trim_start_matches('-').replacen('.', "", 1);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_letter(word: &str) -> bool {
+    ["R", "r", "W", "w"].contains(&word)
+}
+
+/// Reads `lines` as `format`.
+fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
+    let Decoder::Text(mut parser) = decoder(format, Action::Auto) else {
+        unreachable!("binary contents have no lines");
+    };
+    let mut reader = Reader::new(Devices::Together, format);
+    let mut sample = Sample::default();
+    for &(number, line) in lines {
+        let flaw = |expected: String| Flaw {
+            line: number,
+            expected,
+            found: excerpt(line),
+        };
+        let taken = parser.line(line).and_then(|said| {
+            reader.take(&said)?;
+            Ok(said)
+        });
+        match taken {
+            Err(Expected(expected)) => return Fit::Bad(flaw(expected)),
+            Ok(Line::Event(event)) => {
+                if let Some(expected) = implausible(format, &event) {
+                    return Fit::Implausible(flaw(expected));
+                }
+                sample.add(format, &event, flaw);
+            }
+            Ok(_) => {}
+        }
+    }
+    match sample.doubt(format) {
+        Some(flaw) => Fit::Doubtful(flaw),
+        None => Fit::Good,
+    }
+}
+
+/// What a request of `format` cannot say.
+fn implausible(format: Format, event: &Event<'_>) -> Option<String> {
+    let digits = event.name.len() >= DIGITS && event.name.bytes().all(|b| b.is_ascii_digit());
+    match format {
+        Format::Csv if digits => Some("a process in column 5, and no time".to_owned()),
+        Format::Alibaba if event.widened => {
+            Some("an offset and a length in multiples of 512 bytes".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// What lines that were read have in common.
+#[derive(Default)]
+struct Sample {
+    first: Option<Flaw>,
+    widened: Option<Flaw>,
+    outside: Option<Flaw>,
+    /// Reads and writes, and how many of them have a size that bytes could have.
+    sized: u64,
+    bytes_alike: u64,
+    earliest: Option<u64>,
+    latest: u64,
+    count: u64,
+}
+
+impl Sample {
+    fn add(&mut self, format: Format, event: &Event<'_>, flaw: impl Fn(String) -> Flaw) {
+        let here = || Some(flaw(String::new()));
+        if self.first.is_none() {
+            self.first = here();
+        }
+        if event.widened && self.widened.is_none() {
+            self.widened = here();
+        }
+        let outside = format == Format::Tencent && !EPOCH.contains(&(event.at / Ns::secs(1).0));
+        if outside && self.outside.is_none() {
+            self.outside = here();
+        }
+        if matches!(event.kind, Kind::Data(Op::Read | Op::Write)) && event.sectors > 0 {
+            self.sized += 1;
+            self.bytes_alike += u64::from(event.sectors.is_multiple_of(512));
+        }
+        self.count += 1;
+        self.earliest = Some(self.earliest.unwrap_or(event.at).min(event.at));
+        self.latest = self.latest.max(event.at);
+    }
+
+    /// What speaks against `format`, if anything does.
+    fn doubt(self, format: Format) -> Option<Flaw> {
+        let said =
+            |flaw: Option<Flaw>, expected: String| flaw.map(|flaw| Flaw { expected, ..flaw });
+        let in_sectors = matches!(format, Format::Csv | Format::Mqsim | Format::Tencent);
+        if in_sectors && self.sized > 0 && self.bytes_alike == self.sized {
+            let expected = "sizes in sectors of 512 bytes, not multiples of 512 alone, which look \
+                            like bytes";
+            return said(self.first, expected.to_owned());
+        }
+        let span = self.latest - self.earliest.unwrap_or_default();
+        let gaps = self.count.saturating_sub(1);
+        if format == Format::Mqsim && span > 0 && span < gaps * GAP {
+            let expected = format!(
+                "times in nanoseconds, of which these would be {gaps} requests within {}",
+                Ns(span)
+            );
+            return said(self.first, expected);
+        }
+        let outside = "a time in seconds since 1970 in column 1".to_owned();
+        let widened = "addresses and sizes in multiples of 512 bytes".to_owned();
+        match format {
+            Format::Tencent => said(self.outside, outside),
+            Format::Msr | Format::Spc => said(self.widened, widened),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Format, Undecided> {
+        detect(text.as_bytes())
+    }
+
+    #[test]
+    fn contents_tell_the_format() {
+        for (text, format) in [
+            ("time_ns,flags,sector,sectors,process\n", Format::Csv),
+            ("0,RM,69896,8,db_bench\n", Format::Csv),
+            (
+                "128166372003061629,hm,0,Read,383496192,32768,113736\n",
+                Format::Msr,
+            ),
+            ("\n938513000 4 264719034 16 0\n", Format::Mqsim),
+            ("fio version 3 iolog\n", Format::Fio),
+            ("\x07taexxxx", Format::Blktrace),
+            (
+                "  8,0 1 1 0.000000000 697 Q W 223490 + 8 [kjournald]\n",
+                Format::Blkparse,
+            ),
+            (
+                "# tracer: nop\n x-1 [0] ... 1.0: block_rq_issue: ",
+                Format::Ftrace,
+            ),
+            ("3,R,8192,4096,1577808000000046\n", Format::Alibaba),
+            ("1538323200,12910952,128,0,1063\n", Format::Tencent),
+            ("0,20941264,8192,W,0.551706\n", Format::Spc),
+            (
+                "device_id,opcode,offset,length,timestamp\n7,R,1024,2048,10\n",
+                Format::Alibaba,
+            ),
+        ] {
+            assert_eq!(of(text), Ok(format), "{text}");
+        }
+        for text in ["#!/bin/sh\necho hello, world\n", ""] {
+            assert!(matches!(of(text), Err(Undecided::None(..))), "{text}");
+        }
+    }
+
+    #[test]
+    fn contents_of_two_formats_are_named_by_both() {
+        let both = Err(Undecided::Several(vec![Format::Csv, Format::Alibaba]));
+        assert_eq!(of("10,W,4096,1024,77\n20,R,8192,512,78\n"), both);
+        // A length of 8 bytes is none of a block device.
+        assert_eq!(of("10,W,4096,8,77\n20,R,8192,16,78\n"), Ok(Format::Csv));
+    }
+
+    #[test]
+    fn numbers_of_other_units_are_doubted() {
+        for text in [
+            // Milliseconds and bytes.
+            "12 0 409600 4096 1\n40 0 8192 65536 0\n",
+            "1200000 0 409600 4096 1\n",
+            // Milliseconds and sectors.
+            "1 0 409600 8 1\n3 0 8192 16 0\n9 0 0 8 1\n",
+            // Seconds, bytes and the name of a host.
+            "1600000000,W,409600,4096,web1\n1600000001,R,8192,8192,web1\n",
+            "1600000000,4096,8192,1,77\n",
+            "12,4096,8,1,77\n",
+            "1,h,0,Read,100,700,1\n",
+            "0,20941264,100,W,0.551706\n",
+        ] {
+            assert!(matches!(of(text), Err(Undecided::Doubtful(..))), "{text}");
+        }
+    }
+}

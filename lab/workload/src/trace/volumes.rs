@@ -1,0 +1,127 @@
+//! The formats of many volumes: block storage of clouds, and disks of the
+//! Storage Performance Council. Each line is one request of one volume.
+//!
+//! The volume is the device of a request, and its name says who asked.
+
+use super::event::{Event, Kind, Line, Parser, number};
+use super::rwbs;
+use crate::request::Op;
+use input::{Expected, expected};
+use units::SECTOR;
+
+/// The block traces of Alibaba Cloud: `device_id,opcode,offset,length,timestamp`,
+/// bytes and microseconds.
+#[derive(Default)]
+pub(super) struct Alibaba;
+
+impl Parser for Alibaba {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
+        if line.starts_with("device_id,") {
+            return Ok(Line::Nothing);
+        }
+        let Some(([device, kind, offset, length, at], None)) = columns(line) else {
+            return expected("5 columns device_id,opcode,offset,length,timestamp");
+        };
+        let op = letter(kind, "R or W in column 2")?;
+        let offset = number(Some(offset), "an offset in bytes in column 3")?;
+        let length = number(Some(length), "a length in bytes in column 4")?;
+        let at = number(Some(at), "a time in microseconds in column 5")?;
+        let Some(at) = at.checked_mul(1_000) else {
+            return expected("a time in microseconds before the year 2554 in column 5");
+        };
+        let event = Event::bytes(op, offset, length)?;
+        Ok(Line::Event(Event {
+            at,
+            device: number(Some(device), "a device number in column 1")?,
+            name: device.trim(),
+            ..event
+        }))
+    }
+}
+
+/// The traces of Tencent's cloud block storage: `timestamp,offset,size,type,volume`,
+/// seconds and sectors of 512 bytes, 0 for a read and 1 for a write.
+#[derive(Default)]
+pub(super) struct Tencent;
+
+impl Parser for Tencent {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
+        let heading = "timestamp,offset,";
+        let begins = line.get(..heading.len());
+        if begins.is_some_and(|begins| begins.eq_ignore_ascii_case(heading)) {
+            return Ok(Line::Nothing);
+        }
+        let Some(([at, start, sectors, kind, volume], None)) = columns(line) else {
+            return expected("5 columns timestamp,offset,size,type,volume");
+        };
+        let at = number(Some(at), "a time in whole seconds in column 1")?;
+        let Some(at) = at.checked_mul(1_000_000_000) else {
+            return expected("a time in seconds before the year 2554 in column 1");
+        };
+        let start = number(Some(start), "a first sector in column 2")?;
+        let sectors = number(Some(sectors), "a number of sectors in column 3")?;
+        let op = match kind.trim() {
+            "0" => Op::Read,
+            "1" => Op::Write,
+            _ => return expected("0 for a read or 1 for a write in column 4"),
+        };
+        Ok(Line::Event(Event {
+            at,
+            start,
+            sectors,
+            device: number(Some(volume), "a volume number in column 5")?,
+            name: volume.trim(),
+            ..Event::new(Kind::Data(op))
+        }))
+    }
+}
+
+/// The format of the Storage Performance Council, in which the University of
+/// Massachusetts keeps its traces: `unit,address,size,opcode,timestamp`, addresses
+/// in sectors of 512 bytes, sizes in bytes, seconds; further columns are optional.
+#[derive(Default)]
+pub(super) struct Spc;
+
+impl Parser for Spc {
+    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
+        let Some(([unit, start, size, kind, at], _)) = columns(line) else {
+            return expected("5 columns unit,address,size,opcode,timestamp");
+        };
+        let unit_number = number(Some(unit), "a unit number in column 1")?;
+        let start = number(Some(start), "a first sector in column 2")?;
+        let size = number(Some(size), "a size in bytes in column 3")?;
+        let op = letter(kind, "R or W in column 4")?;
+        let Some(at) = rwbs::seconds(at.trim()) else {
+            return expected("a time in seconds in column 5");
+        };
+        let Some(offset) = start.checked_mul(SECTOR) else {
+            return expected("a first sector below 2^55 in column 2");
+        };
+        let event = Event::bytes(op, offset, size)?;
+        Ok(Line::Event(Event {
+            at,
+            device: unit_number,
+            name: unit.trim(),
+            ..event
+        }))
+    }
+}
+
+/// The first columns of `line`, and the one behind them if there is one.
+fn columns<const COUNT: usize>(line: &str) -> Option<([&str; COUNT], Option<&str>)> {
+    let mut columns = line.split(',');
+    let mut first = [""; COUNT];
+    for column in &mut first {
+        *column = columns.next()?;
+    }
+    Some((first, columns.next()))
+}
+
+/// A read or a write by its letter, in either case.
+fn letter(word: &str, what: &str) -> Result<Op, Expected> {
+    match word.trim() {
+        "R" | "r" => Ok(Op::Read),
+        "W" | "w" => Ok(Op::Write),
+        _ => expected(what),
+    }
+}
