@@ -68,7 +68,7 @@ impl Core {
             return None;
         }
         batch.set(true);
-        let Some((line, cause)) = self.pick(&state, group, coming >= reserve) else {
+        let Some((line, cause)) = self.pick(&mut state, group, coming >= reserve) else {
             let comes = state.reclaiming(&self.layout, group) > 0;
             let closing = state.is_closing(&self.layout, group);
             let at_rest = state.in_flight.is_empty();
@@ -88,17 +88,30 @@ impl Core {
 
     /// The line to collect. Only while the reserve is whole may it be a cold one,
     /// which gains nothing.
-    fn pick(&self, state: &State, group: u32, is_whole: bool) -> Option<(u32, Cause)> {
-        let lines = || state.candidates(&self.layout, group);
+    fn pick(&self, state: &mut State, group: u32, is_whole: bool) -> Option<(u32, Cause)> {
         let threshold = self.config.wear.static_threshold;
         if threshold > 0
             && is_whole
-            && let Some(line) = policy::coldest(threshold, state.most_erases, lines())
+            && let Some(line) = policy::coldest(
+                threshold,
+                state.most_erases,
+                state.candidates(&self.layout, group),
+            )
         {
             return Some((line, Cause::WearLevelling));
         }
         let policies = self.policies.borrow();
-        let line = policies.line(self.config.collection.victim, lines());
+        let demand = match policies.choose_victims() {
+            true => None,
+            false => state.demand(&self.layout, &self.config, group),
+        };
+        let line = match demand {
+            Some(pools) => policy::by_demand(pools.into_iter()),
+            None => {
+                let lines = state.candidates(&self.layout, group);
+                policies.line(self.config.collection.victim, lines)
+            }
+        };
         line.map(|line| (line, Cause::Gc))
     }
 

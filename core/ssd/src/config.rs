@@ -115,6 +115,30 @@ pub struct Placements {
     /// (persistently isolated in the words of FDP) or only when they are first
     /// written (initially isolated).
     pub persistently_isolated: bool,
+    /// How collection divides the spare space between the handles in use.
+    #[serde(default, skip_serializing_if = "is_pooled")]
+    pub spare: SpareSplit,
+}
+
+/// How collection divides the spare space between handles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpareSplit {
+    /// Lines of all handles compete under [`Collection::victim`], as on a drive without handles.
+    #[default]
+    Pooled,
+    /// Each handle has the spare space at which a further line would save as many copies in
+    /// one handle as in any other ([`crate::by_demand`]); [`Collection::victim`] chooses
+    /// within a handle. With one handle in use the same as [`SpareSplit::Pooled`].
+    ByDemand,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_pooled(split: &SpareSplit) -> bool {
+    *split == SpareSplit::Pooled
 }
 
 /// The map.

@@ -38,6 +38,7 @@ mod collect;
 mod command;
 mod config;
 mod copies;
+mod demand;
 mod dram;
 mod drive;
 mod fdp;
@@ -71,7 +72,7 @@ mod zoned;
 pub use bytes::{ByteError, lines_of};
 pub use config::{
     Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
-    VictimPolicy, Wear,
+    SpareSplit, VictimPolicy, Wear,
 };
 pub use dram::Dram;
 pub use drive::{Content, Drive, IoError, Sink};
@@ -82,7 +83,7 @@ pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart, ZoneSt
 pub use line::{LineReport, LineState, LineView};
 pub use media::DriveMedia;
 pub use pages::FlashLoad;
-pub use policy::{Policies, WriteView, coldest, victim};
+pub use policy::{Policies, PoolView, WriteView, by_demand, coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};
 pub use raw::{

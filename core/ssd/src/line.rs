@@ -4,7 +4,7 @@
 //! owns the transitions and the counters that follow from them. A closed line
 //! becomes a candidate for collection once its last program has completed.
 
-use crate::layout::{Layout, NONE};
+use crate::layout::Layout;
 
 /// State of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,18 +189,18 @@ impl Lines {
         self.lines[line as usize].valid += 1;
     }
 
-    /// Marks a page invalid, if it is not yet.
+    /// Marks a page invalid and gives the frontier that wrote it; none if it already is.
     #[inline]
-    pub(crate) fn clear_valid(&mut self, line: u32, page: u32) {
-        if page == NONE {
-            return;
-        }
+    pub(crate) fn clear_valid(&mut self, line: u32, page: u32) -> Option<u16> {
         let word = &mut self.valid[page as usize / 64];
         let bit = 1 << (page % 64);
-        if *word & bit != 0 {
-            *word &= !bit;
-            self.lines[line as usize].valid -= 1;
+        if *word & bit == 0 {
+            return None;
         }
+        *word &= !bit;
+        let line = &mut self.lines[line as usize];
+        line.valid -= 1;
+        Some(line.frontier)
     }
 
     /// Bytes of host memory.

@@ -74,6 +74,11 @@ impl Policies {
         (victim, self.placement.as_ref().map(|(name, _)| &**name))
     }
 
+    /// Whether a caller chooses the lines that are reclaimed.
+    pub(crate) fn choose_victims(&self) -> bool {
+        self.victim.is_some()
+    }
+
     /// The line to reclaim next: as they choose, or else as `usual` does.
     pub(crate) fn line(
         &self,
@@ -143,6 +148,47 @@ fn cost_benefit(view: &LineView) -> u128 {
     ((free * u128::from(view.age)) << 20) / cost
 }
 
+/// What the split of the spare space sees of the data that collection keeps together: those of
+/// a handle, or moved data of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolView {
+    /// Valid pages.
+    pub valid: u64,
+    /// Pages that the host has lately overwritten or deallocated, faded alike in all pools.
+    pub died: u64,
+    /// The line that the victim policy chooses within the pool.
+    pub victim: LineView,
+}
+
+/// Data of which fewer pages die than this share of a window of deaths count as if so many did:
+/// a pool at rest is compacted, but not at any price.
+const FEWEST_DEATHS: u64 = 256;
+
+/// The line to reclaim next if the spare space follows demand: the victim of the pool in which
+/// a copy costs the least.
+///
+/// A line with the empty share E costs (1 − E)/E copies for each page that it gives. If a share
+/// λ of the valid pages of its pool dies in a unit of time, waiting lowers that cost by
+/// λ(1 − E)/E² a unit of time; the victim is the line whose cost falls the slowest
+/// (`lomet2021`, minimum declining cost, with λ counted over the pool in place of estimated
+/// for each line). In the steady state E is then such that λ(1 − E)/E² is equal in all pools.
+/// That is where copies in all are fewest: with the closed form of `desnoyers2014`, in which
+/// a pool has the ratio α = ln(1/(1 − E))/E of space to data, a further line saves
+/// λ/(E/(1 − E) + ln(1 − E)) copies, of which 2λ(1 − E)/E² is the first term.
+//= lomet2021 3
+#[must_use]
+pub fn by_demand(pools: impl Iterator<Item = PoolView>) -> Option<u32> {
+    let falls = |pool: &PoolView| {
+        let died = u128::from(pool.died * FEWEST_DEATHS + pool.valid);
+        let free = u128::from(pool.victim.pages - pool.victim.valid);
+        let copies = died * u128::from(pool.victim.valid);
+        (copies << 40) / (u128::from(pool.valid.max(1)) * free * free)
+    };
+    let gains = pools.filter(|pool| gains(&pool.victim));
+    let chosen = gains.min_by_key(|pool| (falls(pool), pool.victim.line));
+    chosen.map(|pool| pool.victim.line)
+}
+
 /// The line with the least worn blocks, if it lags behind the most worn one of
 /// all by more than `threshold` erases: its data are cold, and move on so that
 /// its blocks take part in the wear.
@@ -194,6 +240,41 @@ mod tests {
             victim(VictimPolicy::CostBenefit, LINES.into_iter()),
             Some(1)
         );
+    }
+
+    const fn pool(line: u32, victim: u32, valid: u64, died: u64) -> PoolView {
+        PoolView {
+            valid,
+            died,
+            victim: view(line, victim, 0, 0),
+        }
+    }
+
+    #[test]
+    fn by_demand_takes_the_fuller_line_of_the_pool_whose_pages_die_more_slowly() {
+        // λ(1−E)/E²: 800/2000·0.5/0.25 = 0.8 when hot, 200/8000·0.75/0.0625 = 0.3 when cold.
+        let pools = [pool(4, 50, 2_000, 800), pool(7, 75, 8_000, 200)];
+        assert_eq!(by_demand(pools.into_iter()), Some(7));
+        // At 0.86 the cold line costs 200/8000·0.86/0.0196 = 1.1 and has to wait.
+        let pools = [pool(4, 50, 2_000, 800), pool(7, 86, 8_000, 200)];
+        assert_eq!(by_demand(pools.into_iter()), Some(4));
+    }
+
+    #[test]
+    fn by_demand_is_greedy_while_no_death_is_known_and_among_equals() {
+        let pools = |died| [pool(4, 50, 2_000, died), pool(7, 49, 8_000, died * 4)];
+        for died in [0, 10, 1_000] {
+            assert_eq!(by_demand(pools(died).into_iter()), Some(7), "{died}");
+        }
+        let equal = [pool(9, 20, 100, 5), pool(3, 20, 100, 5)];
+        assert_eq!(by_demand(equal.into_iter()), Some(3));
+    }
+
+    #[test]
+    fn by_demand_takes_an_empty_line_at_once_and_never_a_full_one() {
+        let pools = [pool(0, 100, 900, 0), pool(1, 0, 10, 10), pool(2, 1, 900, 0)];
+        assert_eq!(by_demand(pools.into_iter()), Some(1));
+        assert_eq!(by_demand(pools[..1].iter().copied()), None);
     }
 
     #[test]

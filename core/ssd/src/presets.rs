@@ -2,7 +2,8 @@
 //! differs between their results is the interface.
 
 use crate::config::{
-    Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, VictimPolicy, Wear,
+    Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, SpareSplit,
+    VictimPolicy, Wear,
 };
 use crate::front::FrontConfig;
 use crate::raw::RawConfig;
@@ -180,6 +181,11 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             handles,
             reclaim_groups: 1,
             persistently_isolated: isolated,
+            // Lines of one pool would compete for the spare space that separation gains.
+            spare: match handles {
+                1 => SpareSplit::Pooled,
+                _ => SpareSplit::ByDemand,
+            },
         },
         mapping: Mapping {
             unit: Bytes(4 * KIB),

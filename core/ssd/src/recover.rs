@@ -11,6 +11,7 @@
 
 use crate::config::DriveConfig;
 use crate::copies::Listeners;
+use crate::demand::Deaths;
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::inflight::InFlight;
@@ -140,6 +141,7 @@ pub(crate) fn rebuild(
     let lines = lines(layout, &media, &found, &map);
     let handles = (layout.groups * layout.handles) as usize;
     let mut state = State {
+        deaths: Deaths::new(layout, frontiers.len()),
         map,
         lines,
         slots: crate::buffer::Slots::new(layout.sectors_per_page, config.flash.keep_contents),

@@ -8,6 +8,7 @@
 use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
 use crate::copies::Listeners;
+use crate::demand::Deaths;
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::inflight::InFlight;
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) slots: Slots,
     pub(crate) frontiers: Vec<Frontier>,
     pub(crate) in_flight: InFlight,
+    pub(crate) deaths: Deaths,
     pub(crate) superseded: Superseded,
     /// Who is told of what is copied.
     pub(crate) listeners: Listeners,
@@ -148,15 +150,15 @@ impl State {
         let mut dropped = false;
         match self.map.get(page) {
             Where::Nowhere => return false,
-            Where::Flash(place) => self.invalidate(layout, place),
+            Where::Flash(place) => self.expire(layout, place),
             Where::Buffer(index) => {
                 let slot = *self.slots.get(index);
                 if slot.state == SlotState::Pending {
-                    self.invalidate(layout, slot.old);
+                    self.expire(layout, slot.old);
                     self.slots.get_mut(index).state = SlotState::Dropped;
                     dropped = true;
                 } else {
-                    self.invalidate(layout, slot.place);
+                    self.expire(layout, slot.place);
                 }
             }
         }
@@ -169,6 +171,17 @@ impl State {
         if place != NONE {
             let (line, _) = layout.line_of(place);
             self.lines.clear_valid(line, place);
+        }
+    }
+
+    /// The same for a page that the host has overwritten or deallocated.
+    #[inline]
+    fn expire(&mut self, layout: &Layout, place: u32) {
+        if place != NONE {
+            let (line, _) = layout.line_of(place);
+            if let Some(frontier) = self.lines.clear_valid(line, place) {
+                self.deaths.count(frontier);
+            }
         }
     }
 
@@ -229,7 +242,11 @@ impl State {
     #[inline]
     pub(crate) fn place_slot(&mut self, layout: &Layout, index: u32, line: u32, place: u32) {
         let slot = *self.slots.get(index);
-        self.invalidate(layout, slot.old);
+        if slot.moved {
+            self.invalidate(layout, slot.old);
+        } else {
+            self.expire(layout, slot.old);
+        }
         self.superseded.add(slot.old, self.in_flight.next());
         self.lines.set_valid(line, place);
         if slot.moved {
@@ -416,7 +433,7 @@ impl State {
         lines.len() as u32
     }
 
-    fn lines_of(&self, layout: &Layout, group: u32) -> &[Line] {
+    pub(crate) fn lines_of(&self, layout: &Layout, group: u32) -> &[Line] {
         let first = (group * layout.lines_per_group) as usize;
         &self.lines.lines[first..first + layout.lines_per_group as usize]
     }

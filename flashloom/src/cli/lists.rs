@@ -118,7 +118,7 @@ impl Drives {
 const OF_KNOBS: &str = "\
 # Sizes are bytes and times nanoseconds; 256MiB and 5ms are taken as well. Not shown is what
 # replaces something else or is mostly nothing: flash.timing, flash.endurance,
-# geometry.spare_words, collection.batch_lines.
+# geometry.spare_words, collection.batch_lines, placement.spare.
 ";
 
 /// The drive file that makes this drive: its preset, and its knobs as they are.

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cleaning;
+mod demand;
 mod image;
 mod mapping;
 mod pages;

@@ -5,7 +5,8 @@ use crate::steady::bare;
 use crate::support::{Mix, recover, tiny};
 use sim::{Kernel, Rng, Seed};
 use ssd::{
-    ConfigError, Content, Drive, DriveConfig, Interface, Layout, Precondition, VictimPolicy,
+    ConfigError, Content, Drive, DriveConfig, Interface, Layout, Precondition, SpareSplit,
+    VictimPolicy,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,6 +25,7 @@ fn drawn(rng: &mut Rng) -> DriveConfig {
     config.placement.handles = 1 + rng.below(8) as u16;
     config.placement.reclaim_groups = 1 + rng.below(2) as u16;
     config.placement.persistently_isolated = rng.below(3) > 0;
+    config.placement.spare = [SpareSplit::Pooled, SpareSplit::ByDemand][rng.below(2) as usize];
     config.collection.separate = rng.below(3) > 0;
     config.collection.reserve_lines = rng.below(4) as u32;
     config.collection.background_lines = rng.below(4) as u32;

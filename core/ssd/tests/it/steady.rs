@@ -38,6 +38,9 @@ pub(crate) fn with_handles(mut config: DriveConfig, handles: u16, isolated: bool
     config.interface = Interface::Fdp;
     config.placement.handles = handles;
     config.placement.persistently_isolated = isolated;
+    config.placement.spare = (Preset::named("fdp").expect("a preset").config)()
+        .placement
+        .spare;
     config
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn tiny_fdp(protected: bool) -> DriveConfig {
     config.placement.handles = 2;
     config.placement.reclaim_groups = 2;
     config.placement.persistently_isolated = true;
+    config.placement.spare = ssd::SpareSplit::ByDemand;
     // Two groups of one die, with lines of half the size.
     config.geometry.blocks_per_plane = 32;
     config.capacity = Bytes(700 * 4096);

@@ -1,0 +1,125 @@
+//! How fast the data of each handle die: what spare space by demand is divided by.
+//!
+//! A *pool* is the data that collection keeps together: those of a handle where handles stay
+//! apart when moved, otherwise new data of a handle, and moved data of all. A paged map is a
+//! pool of its own. Deaths are kept in memory alone: after power-on all pools count as equally
+//! hot until some are known again.
+
+use crate::config::{DriveConfig, SpareSplit};
+use crate::frontier::Kind;
+use crate::layout::Layout;
+use crate::line::LineState;
+use crate::policy::{self, PoolView};
+use crate::state::State;
+
+/// Pages that the host overwrote or deallocated, by the frontier that had written them. All
+/// counts are halved together, whenever as many have died as a quarter of the drive holds.
+#[derive(Debug)]
+pub(crate) struct Deaths {
+    by_frontier: Vec<u64>,
+    total: u64,
+    most: u64,
+}
+
+impl Deaths {
+    pub(crate) fn new(layout: &Layout, frontiers: usize) -> Self {
+        Self {
+            by_frontier: vec![0; frontiers],
+            total: 0,
+            most: u64::from(layout.host_pages / 4).max(1),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, frontier: u16) {
+        self.by_frontier[usize::from(frontier)] += 1;
+        self.total += 1;
+    }
+
+    /// Halves all counts if there are enough.
+    fn fade(&mut self) {
+        while self.total >= self.most {
+            for deaths in &mut self.by_frontier {
+                *deaths /= 2;
+            }
+            self.total /= 2;
+        }
+    }
+}
+
+/// A pool while its lines are gone over.
+#[derive(Clone, Copy, Default)]
+struct Pool {
+    valid: u64,
+    died: u64,
+    victim: Option<crate::LineView>,
+    is_used: bool,
+}
+
+impl State {
+    /// The pools of a group that have a line to give, if the spare space between them follows
+    /// demand and more than one handle is in use.
+    pub(crate) fn demand(
+        &mut self,
+        layout: &Layout,
+        config: &DriveConfig,
+        group: u32,
+    ) -> Option<Vec<PoolView>> {
+        if config.placement.spare == SpareSplit::Pooled {
+            return None;
+        }
+        self.deaths.fade();
+        let mut pools = vec![Pool::default(); layout.handles as usize + 2];
+        for line in self.lines_of(layout, group) {
+            let pool = self.pool(layout, config, line.frontier);
+            if let Some(pool) = pool.filter(|_| line.state != LineState::Free) {
+                pools[pool].valid += u64::from(line.valid);
+                pools[pool].is_used = true;
+            }
+        }
+        let handles = pools.iter().take(layout.handles as usize);
+        if handles.filter(|pool| pool.is_used).count() < 2 {
+            return None;
+        }
+        for (frontier, &died) in self.deaths.by_frontier.iter().enumerate() {
+            if self.frontiers[frontier].group == group
+                && let Some(pool) = self.pool(layout, config, frontier as u16)
+            {
+                pools[pool].died += died;
+            }
+        }
+        for view in self.candidates(layout, group) {
+            let frontier = self.lines.lines[view.line as usize].frontier;
+            if let Some(pool) = self.pool(layout, config, frontier) {
+                let best = &mut pools[pool].victim;
+                let both = best.iter().copied().chain([view]);
+                if policy::victim(config.collection.victim, both) == Some(view.line) {
+                    *best = Some(view);
+                }
+            }
+        }
+        let view = |pool: Pool| {
+            let (valid, died) = (pool.valid, pool.died);
+            let seen = |victim| PoolView {
+                valid,
+                died,
+                victim,
+            };
+            pool.victim.map(seen)
+        };
+        Some(pools.into_iter().filter_map(view).collect())
+    }
+
+    /// The pool that a frontier writes to; none for the journal.
+    fn pool(&self, layout: &Layout, config: &DriveConfig, frontier: u16) -> Option<usize> {
+        let isolated = config.placement.persistently_isolated;
+        let handles = layout.handles as usize;
+        match self.frontiers[usize::from(frontier)].kind {
+            Kind::Host(handle) => Some(handle as usize),
+            Kind::Moved(handle) if isolated => Some(handle as usize),
+            Kind::Moved(_) => Some(handles),
+            Kind::Map | Kind::MovedMap => Some(handles + 1),
+            Kind::Journal => None,
+        }
+    }
+}
