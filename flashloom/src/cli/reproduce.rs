@@ -9,7 +9,7 @@ use clap::Args;
 use machine::reproduce as memories;
 use machine::{Setup, Sweep, Witness};
 use report::claim::{Claim, Document, Reproduction, document};
-use report::figure::Listed;
+use report::figure::{Judged, Listed};
 use report::papers::{Made, Papers};
 use report::table::{self, Side, listing};
 use serde::Serialize;
@@ -26,17 +26,21 @@ const MISSED: u8 = 1;
 ///
 /// With a paper or a figure it prints each claim. Without one it runs all papers and
 /// writes report.md, report.html and report.json into a folder, where it also keeps each
-/// run: what was interrupted goes on from there. A value holds that is within a third of the
-/// paper's, a ratio only if what is better there, by more than 5 %, is better here, and a
-/// trend that goes its way. Claims about what is not built, or whose runs fail, are listed
-/// with the reason. The status is 1 if a claim that was measured does not hold.
+/// run: what was interrupted goes on from there. Each claim has a verdict. A ratio held that is
+/// within a third of the paper's and has between half and twice its effect in the same
+/// direction; what the paper calls similar is within a tenth, an absolute value within a third,
+/// and a trend ends at the bound that its plan declares. A claim whose experiment differs from the
+/// paper's by more than a factor of two in a number that its figure declares is of another
+/// regime. Headline counts are of the primary set-up of each figure. Claims about what is not
+/// built, or whose runs fail, are listed with the reason. The status is 1 if a claim that was
+/// measured did not hold.
 #[derive(Args)]
 pub(crate) struct Reproduce {
     /// The paper, or one figure of it: bytefs, bytefs/fig6 [default: all papers]
     #[arg(value_name = "PAPER[/FIGURE]")]
     what: Option<String>,
     /// List what can be reproduced
-    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier"])]
+    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier", "judge"])]
     list: bool,
     /// How large: small, or paper for the sizes of the paper, which take hours
     #[arg(long, default_value = "small")]
@@ -55,6 +59,10 @@ pub(crate) struct Reproduce {
     /// says how many
     #[arg(long)]
     earlier: bool,
+    /// Run nothing, and judge the values of this report.json of an earlier time by the plans of
+    /// today; claims that it does not have are not measured
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["jobs", "earlier"])]
+    judge: Option<PathBuf>,
     #[command(flatten)]
     shown: Shown,
 }
@@ -84,13 +92,28 @@ fn names() -> impl Iterator<Item = &'static str> {
         .chain([memories::PAPER])
 }
 
-/// [`MISSED`] if one of `claims` that was measured does not hold, else what became of
+/// [`MISSED`] if one of `claims` that was measured did not hold, else what became of
 /// showing them.
 fn status<'a>(claims: impl IntoIterator<Item = &'a Claim>, shown: ExitCode) -> ExitCode {
     match claims.into_iter().any(|claim| claim.holds == Some(false)) {
         true => ExitCode::from(MISSED),
         false => shown,
     }
+}
+
+/// The claims of a paper with the values that an `earlier` report has, and the names of its runs.
+fn judged(prepared: &Prepared, earlier: &Papers) -> (Reproduction<Document>, Runs) {
+    let none = prepared.again(&Judged::default());
+    let Some(old) = earlier.papers.iter().find(|old| old.paper == none.paper) else {
+        let (names, kept) = (Vec::new(), 0);
+        return (none, Runs { names, kept });
+    };
+    let values = Judged {
+        lines: old.regimes.clone(),
+        claims: old.claims.clone(),
+    };
+    let (names, kept) = (old.runs.clone(), 0);
+    (prepared.again(&values), Runs { names, kept })
 }
 
 /// Runs of a paper: the name that each has, and how many were kept from before.
@@ -165,6 +188,21 @@ impl Prepared {
             Self::Memory(prepared) => prepared.claims(outcomes),
         }
     }
+
+    fn again(&self, earlier: &Judged) -> Reproduction<Document> {
+        match self {
+            Self::Stacks(prepared, _) => prepared.again(earlier),
+            Self::Memory(prepared) => prepared.again(earlier),
+        }
+    }
+}
+
+/// Where values come from.
+enum Values {
+    /// From runs, some of which are kept.
+    Runs(Kept, Instant),
+    /// From an earlier report.
+    Report(Box<Papers>),
 }
 
 impl Reproduce {
@@ -178,14 +216,11 @@ impl Reproduce {
 
     fn one(&self, what: &str) -> Result<ExitCode, Failure> {
         let prepared = self.prepared(what)?;
-        let (start, kept) = (
-            Instant::now(),
-            Kept::new(self.out.as_deref(), self.earlier)?,
-        );
-        let (paper, runs) = self.measure(&prepared, &kept);
+        let values = self.values(self.out.as_deref())?;
+        let (paper, runs) = self.measure(&prepared, &values);
         if let Some(folder) = &self.out {
             let papers = vec![(paper.clone(), runs)];
-            self.write(folder, &self.report(papers, &kept, start))?;
+            self.write(folder, &self.report(papers, &values))?;
         }
         let text = match self.shown.json {
             true => report::to_json(&paper),
@@ -199,9 +234,9 @@ impl Reproduce {
         // All are read before the first is run: a fault in one should not cost hours.
         let prepared = names().map(|name| self.prepared(name));
         let prepared = prepared.collect::<Result<Vec<Prepared>, Failure>>()?;
-        let (start, kept) = (Instant::now(), Kept::new(Some(folder), self.earlier)?);
-        let papers = prepared.iter().map(|p| self.measure(p, &kept)).collect();
-        let papers = self.report(papers, &kept, start);
+        let values = self.values(Some(folder))?;
+        let papers = prepared.iter().map(|p| self.measure(p, &values)).collect();
+        let papers = self.report(papers, &values);
         let told = self.write(folder, &papers)?;
         let text = match self.shown.json {
             true => report::to_json(&papers),
@@ -210,23 +245,48 @@ impl Reproduce {
         Ok(status(papers.claims(), output::emit(&text)))
     }
 
-    /// The report of `papers`, which were begun at `start`.
-    fn report(
-        &self,
-        papers: Vec<(Reproduction<Document>, Runs)>,
-        kept: &Kept,
-        start: Instant,
-    ) -> Papers {
-        let made = Made {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            program: kept.program().to_owned(),
-            wall_time_s: start.elapsed().as_secs_f64(),
-            runs: papers.iter().map(|(_, runs)| runs.names.len()).sum(),
-            kept: papers.iter().map(|(_, runs)| runs.kept).sum(),
+    /// Where the values of claims come from, runs being kept in `folder`.
+    fn values(&self, folder: Option<&Path>) -> Result<Values, Failure> {
+        let Some(path) = &self.judge else {
+            let kept = Kept::new(folder, self.earlier)?;
+            return Ok(Values::Runs(kept, Instant::now()));
+        };
+        let name = path.display();
+        let at = |problem: &dyn std::fmt::Display| Failure::new(format!("{name}: {problem}"));
+        let text = std::fs::read_to_string(path).map_err(|e| at(&e))?;
+        let papers: Papers = report::parse(&text).map_err(|e| at(&e))?;
+        if (papers.scale.as_str(), papers.seed) != (self.scale.as_str(), self.seed) {
+            let (scale, seed) = (&papers.scale, papers.seed);
+            let asked = format!("scale {}, seed {}", self.scale, self.seed);
+            return Err(at(&format!(
+                "expected {asked}, found scale {scale}, seed {seed}"
+            )));
+        }
+        Ok(Values::Report(Box::new(papers)))
+    }
+
+    /// The report of `papers`, whose `values` are these.
+    fn report(&self, papers: Vec<(Reproduction<Document>, Runs)>, values: &Values) -> Papers {
+        let made = match values {
+            Values::Runs(kept, start) => Some(Made {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                program: kept.program().to_owned(),
+                wall_time_s: start.elapsed().as_secs_f64(),
+                runs: papers.iter().map(|(_, runs)| runs.names.len()).sum(),
+                kept: papers.iter().map(|(_, runs)| runs.kept).sum(),
+                judged_later: false,
+            }),
+            Values::Report(earlier) => earlier.made.clone().map(|made| Made {
+                judged_later: true,
+                ..made
+            }),
         };
         let papers = papers.into_iter();
         let papers = papers.map(|(paper, runs)| paper.with_runs(runs.names));
-        Papers::new(&self.scale, self.seed, papers.collect()).made_by(made)
+        Papers {
+            made,
+            ..Papers::new(&self.scale, self.seed, papers.collect())
+        }
     }
 
     /// Writes the report into `folder`, and says where it is.
@@ -254,7 +314,11 @@ impl Reproduce {
     }
 
     /// What is measured of a paper, and its runs.
-    fn measure(&self, prepared: &Prepared, kept: &Kept) -> (Reproduction<Document>, Runs) {
+    fn measure(&self, prepared: &Prepared, values: &Values) -> (Reproduction<Document>, Runs) {
+        let kept = match values {
+            Values::Runs(kept, _) => kept,
+            Values::Report(earlier) => return judged(prepared, earlier),
+        };
         let wanted = prepared.wanted();
         let found = kept.found(&wanted);
         let (names, earlier) = (found.digests.clone(), found.by_others);

@@ -2,6 +2,7 @@
 
 use crate::Bench;
 use serde_json::Value;
+use std::path::Path;
 
 #[test]
 fn papers_and_figures_are_listed() {
@@ -66,4 +67,51 @@ fn a_report_goes_into_a_folder() {
     assert_eq!(document["schema"], "flashloom.reproduction/1");
     assert_eq!(document["papers"][0]["claims"][0]["paper"], 89.0);
     assert!(bench.path("r/runs").is_dir());
+}
+
+/// Values of an earlier report are judged by the plans of today, and nothing runs.
+#[test]
+fn values_of_an_earlier_report_are_judged_again_without_a_run() {
+    let bench = Bench::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let shipped = root.join("docs/reproduction/report.json");
+    let line = format!("reproduce bytefs/fig6 --judge {}", shipped.display());
+    let said = bench.run(&format!("{line} --json"));
+    assert_eq!(said.code, Some(1), "claims were missed: {}", said.err);
+    let document: Value = serde_json::from_str(&said.out).expect("it is one");
+    let claims = document["claims"].as_array().expect("a list");
+    for claim in claims {
+        let held = claim["verdict"] == "held";
+        let measured = claim["measured"].is_number();
+        assert_eq!(
+            claim["holds"].as_bool(),
+            measured.then_some(held),
+            "{claim}"
+        );
+        assert_eq!(claim["verdict"] == "not-measured", !measured, "{claim}");
+        let fields = [
+            "primary",
+            "set_up",
+            "about",
+            "regime",
+            "trial",
+            "tolerance",
+            "ratio",
+        ];
+        assert!(
+            fields.iter().all(|field| claim.get(field).is_some()),
+            "{claim}"
+        );
+    }
+    let counts = &document["counts"]["primary"];
+    let kinds = ["held", "missed", "other_regime", "not_measured"];
+    let all: u64 = kinds
+        .iter()
+        .map(|kind| counts[kind].as_u64().expect("a count"))
+        .sum();
+    assert_eq!(all, claims.len() as u64);
+    bench.refuses(
+        &format!("{line} --seed 2"),
+        &["report.json", "seed 2", "seed 1"],
+    );
 }

@@ -3,15 +3,18 @@
 //! Invariants: a measured value is arithmetic on records and nothing else; a field is
 //! never renamed or removed within a schema version.
 
-use crate::human::NOTHING;
+use crate::human::{NOTHING, three};
 use crate::record::Run;
+use crate::regime::Line;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 mod expectation;
+mod verdict;
 
 pub use expectation::{Expectation, TOLERANCE};
+pub use verdict::{About, Counts, Tally, Verdict};
 
 /// The schema of [`Reproduction`].
 pub const REPRODUCE_SCHEMA: &str = "flashloom.reproduce/1";
@@ -61,6 +64,12 @@ pub struct Reproduction<R = Run> {
     pub seed: u64,
     /// What was set up, and where it differs from the paper, in sentences.
     pub notes: Vec<String>,
+    /// Counts of the claims, by set-up and verdict.
+    #[serde(default)]
+    pub counts: Counts,
+    /// Numbers that say whether the experiments are the paper's.
+    #[serde(default)]
+    pub regimes: Vec<Line>,
     /// The claims, figure by figure.
     pub claims: Vec<Claim>,
     /// The records that the values come from, but for those of runs that failed.
@@ -80,6 +89,8 @@ impl<R> Reproduction<R> {
             factor: self.factor,
             seed: self.seed,
             notes: self.notes,
+            counts: self.counts,
+            regimes: self.regimes,
             claims: self.claims,
             runs,
         }
@@ -115,42 +126,28 @@ pub struct Claim {
     pub ratio: Option<f64>,
     /// How far the ratio may be from 1; of a trend 0.
     pub tolerance: f64,
-    /// Whether it holds; none where it was not measured.
+    /// Whether its verdict is [`Verdict::Held`]; none where it was not measured.
     pub holds: Option<bool>,
-    /// Why it was not measured, or why it is missed.
+    /// Why it was not measured, of which other regime it is, or why it is missed.
     pub reason: Option<String>,
-}
-
-/// How many claims there are of each kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// That hold.
-    pub hold: usize,
-    /// That were measured and do not.
-    pub miss: usize,
-    /// That were not measured.
-    pub unmeasured: usize,
-}
-
-impl Tally {
-    /// That of `claims`.
-    pub fn of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Self {
-        let mut tally = Self::default();
-        for claim in claims {
-            match claim.holds {
-                Some(true) => tally.hold += 1,
-                Some(false) => tally.miss += 1,
-                None => tally.unmeasured += 1,
-            }
-        }
-        tally
-    }
-
-    /// All of them.
-    #[must_use]
-    pub const fn all(self) -> usize {
-        self.hold + self.miss + self.unmeasured
-    }
+    /// What became of it.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// The set-up that it is measured in.
+    #[serde(default)]
+    pub set_up: String,
+    /// Whether that is the primary set-up of its figure, which headline counts are of.
+    #[serde(default)]
+    pub primary: bool,
+    /// Which system it is a test of.
+    #[serde(default)]
+    pub about: About,
+    /// The lines of the regime that differ by more than a factor of two.
+    #[serde(default)]
+    pub regime: Vec<String>,
+    /// The quantity that is read of each run, as pointers into its record, and the workloads.
+    #[serde(default)]
+    pub trial: String,
 }
 
 /// Reasons of `claims`, each once, with the names of the claims that have it.
@@ -199,6 +196,12 @@ impl Claim {
             tolerance: expected.tolerance(),
             holds: None,
             reason: None,
+            verdict: Verdict::NotMeasured,
+            set_up: String::new(),
+            primary: true,
+            about: About::Paper,
+            regime: Vec::new(),
+            trial: String::new(),
         }
     }
 
@@ -209,33 +212,53 @@ impl Claim {
         self.measured.map_or(NOTHING.to_owned(), digits)
     }
 
-    /// This claim with `measured` beside it; `known` is why it is missed, if it is
-    /// and somebody has found out.
+    /// This claim with the absolute value `measured` beside it; `known` is why it is missed, if
+    /// it is and the reason has been found.
     #[must_use]
     pub fn with(self, measured: f64, known: Option<&str>) -> Self {
-        let holds = self.expected.holds(measured);
-        self.judged(measured, holds, known)
+        self.judged(measured, false, &[], known)
     }
 
-    /// As [`Self::with`], where it compares two values, `measured` being the one over the
-    /// other: where the paper says that one is better, it has to be.
+    /// This claim with `measured` beside it, which is a ratio or not, in a regime of which the
+    /// lines in `differing` are not the paper's.
     #[must_use]
-    pub fn compared(self, measured: f64, known: Option<&str>) -> Self {
-        let expected = self.expected;
-        let holds = expected.holds(measured) && !expected.is_contradicted_by(measured);
-        self.judged(measured, holds, known)
-    }
-
-    fn judged(self, measured: f64, holds: bool, known: Option<&str>) -> Self {
-        let why = || known.unwrap_or(NOT_FOUND).to_owned();
+    pub fn judged(
+        self,
+        measured: f64,
+        as_ratio: bool,
+        differing: &[&Line],
+        known: Option<&str>,
+    ) -> Self {
+        let verdict = match self.expected.holds(measured, as_ratio) {
+            _ if !differing.is_empty() => Verdict::OtherRegime,
+            true => Verdict::Held,
+            false => Verdict::Missed,
+        };
+        let reason = match verdict {
+            Verdict::OtherRegime => Some(another(differing)),
+            Verdict::Missed => Some(known.unwrap_or(NOT_FOUND).to_owned()),
+            Verdict::Held | Verdict::NotMeasured => None,
+        };
         Self {
             measured: Some(measured),
             ratio: self.expected.ratio(measured),
-            holds: Some(holds),
-            reason: (!holds).then(why),
+            holds: verdict.holds(),
+            reason,
+            verdict,
+            regime: differing.iter().map(|line| line.what.clone()).collect(),
             ..self
         }
     }
+}
+
+/// The reason of a claim of another regime.
+fn another(differing: &[&Line]) -> String {
+    let told = |line: &&Line| {
+        let ours = line.measured.map_or(NOTHING.to_owned(), three);
+        format!("{} {ours} for {}", line.what, three(line.paper))
+    };
+    let told: Vec<String> = differing.iter().map(told).collect();
+    format!("another experiment than the paper's: {}", told.join("; "))
 }
 
 /// A number of a run: a sum, less a sum, over a sum.
@@ -251,29 +274,57 @@ pub struct Quantity {
     /// What the rest is divided by, in the same form; nothing for 1.
     #[serde(default)]
     pub over: Vec<String>,
+    /// Whether 1 is no effect of it, as of an amplification, so that it is judged as a ratio.
+    #[serde(default)]
+    pub ratio: bool,
+    /// Whether what a record does not have counts as 0, as calls of a kind that nothing made.
+    #[serde(default, rename = "absent-is-zero")]
+    pub absent_is_zero: bool,
 }
 
 impl Quantity {
+    /// It in words, by its pointers without their first slash.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let list = |pointers: &[String]| {
+            let fields = pointers
+                .iter()
+                .map(|p| p.trim_start_matches('/').replace('/', "."));
+            fields.collect::<Vec<_>>().join(" + ")
+        };
+        let mut told = list(&self.of);
+        for (word, pointers) in [(" less ", &self.less), (" over ", &self.over)] {
+            if !pointers.is_empty() {
+                told += word;
+                told += &list(pointers);
+            }
+        }
+        told
+    }
+
     /// Its value in the record that `document` is.
     ///
     /// # Errors
     /// If a pointer leads to nothing, or if what it would be divided by is 0.
     pub fn value(&self, document: &Document) -> Result<f64, String> {
-        let sum = total(&self.of, document)? - total(&self.less, document)?;
+        let total = |pointers: &[String]| total(pointers, document, self.absent_is_zero);
+        let sum = total(&self.of)? - total(&self.less)?;
         if self.over.is_empty() {
             return Ok(sum);
         }
-        over(sum, total(&self.over, document)?)
+        over(sum, total(&self.over)?)
             .ok_or_else(|| format!("{} is 0 in a run", self.over.join(" + ")))
     }
 }
 
-fn total(pointers: &[String], document: &Value) -> Result<f64, String> {
-    pointers.iter().try_fold(0.0, |sum, pointer| {
-        let found = document.pointer(pointer);
-        let found = found.ok_or_else(|| format!("a record has nothing at {pointer}"))?;
-        Ok(sum + numbers(found))
-    })
+fn total(pointers: &[String], document: &Value, absent_is_zero: bool) -> Result<f64, String> {
+    pointers
+        .iter()
+        .try_fold(0.0, |sum, pointer| match document.pointer(pointer) {
+            Some(found) => Ok(sum + numbers(found)),
+            None if absent_is_zero => Ok(sum),
+            None => Err(format!("a record has nothing at {pointer}")),
+        })
 }
 
 /// The sum of all numbers in `value`; where a `total` stands beside its parts it alone.
@@ -392,11 +443,19 @@ impl<K: Ord> Measure<K> {
         both.flatten()
     }
 
-    /// Whether the value is a ratio of what is compared, so that 1 is as good as the other.
+    /// Whether the value is a ratio: of what is compared, or of a quantity that is one, so that
+    /// 1 is no effect.
     #[must_use]
-    pub fn compares(&self) -> bool {
-        let ratio = matches!(self.form, Form::Gain | Form::Saving);
+    pub fn is_ratio(&self) -> bool {
+        let compared = matches!(self.form, Form::Gain | Form::Saving);
+        let ratio = compared || (self.form == Form::Alone && self.quantity.ratio);
         ratio && self.unit == 1.0 && self.combine != Combine::ShareBelowOne
+    }
+
+    /// What is read of each run, under which `workloads`.
+    #[must_use]
+    pub fn told(&self, workloads: &[String]) -> String {
+        format!("{}; {}", self.quantity.told(), workloads.join(", "))
     }
 
     /// How values become one, if there are several: `mean of 5`.
@@ -437,17 +496,61 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn claim(expected: Expectation) -> Claim {
+        Claim::unmeasured("S21", "fig23", "VI-H", String::new(), expected)
+    }
+
+    /// Fails where `holds` says more than whether a claim held.
     #[test]
-    fn a_ratio_near_the_papers_is_missed_where_what_was_better_is_worse() {
-        let claim = || {
-            let expected = Expectation::Value(1.1);
-            Claim::unmeasured("S21", "fig23", "VI-H", String::new(), expected)
+    fn verdict_of_a_claim_sets_its_field_holds() {
+        let of = |measured: f64| {
+            let judged = claim(Expectation::Value(1.31)).judged(measured, true, &[], None);
+            (judged.verdict, judged.holds)
         };
-        assert_eq!(claim().with(0.92, None).holds, Some(true));
-        let turned = claim().compared(0.92, Some("it costs more"));
-        assert_eq!(turned.holds, Some(false));
+        assert_eq!(of(1.2), (Verdict::Held, Some(true)));
+        assert_eq!(of(1.0008), (Verdict::Missed, Some(false)));
+        let open = claim(Expectation::Value(1.31));
+        assert_eq!((open.verdict, open.holds), (Verdict::NotMeasured, None));
+        let turned = claim(Expectation::Value(1.1)).judged(0.92, true, &[], Some("it costs more"));
         assert_eq!(turned.reason.as_deref(), Some("it costs more"));
-        assert_eq!(claim().compared(1.02, None).holds, Some(true));
+    }
+
+    /// Fails where nearness to the paper's value outweighs another experiment.
+    #[test]
+    fn claim_of_another_regime_neither_held_nor_was_missed() {
+        let mpki = claim(Expectation::Value(39.4));
+        let line = Line::of(&mpki, Some(119.0), Vec::new());
+        for measured in [1.31, 5.0] {
+            let judged = claim(Expectation::Value(1.31)).judged(measured, true, &[&line], None);
+            assert_eq!(
+                (judged.verdict, judged.holds),
+                (Verdict::OtherRegime, Some(false))
+            );
+            assert!(judged.reason.unwrap().contains("119 for 39.4"));
+        }
+    }
+
+    #[test]
+    fn counts_keep_set_ups_and_claims_of_others_apart() {
+        let held = claim(Expectation::Above(1.0)).with(2.0, None);
+        let missed = claim(Expectation::Above(1.0)).with(0.5, None);
+        let beside = Claim {
+            primary: false,
+            ..held.clone()
+        };
+        let apart = Claim {
+            about: About::Itself,
+            ..held.clone()
+        };
+        let all = [held, missed, claim(Expectation::Other), beside, apart];
+        let counts = Counts::of(&all);
+        let tally = |counts: Tally| (counts.held, counts.missed, counts.not_measured);
+        assert_eq!(tally(counts.primary), (1, 1, 1));
+        assert_eq!(
+            (tally(counts.beside), tally(counts.apart)),
+            ((1, 0, 0), (1, 0, 0))
+        );
+        assert_eq!(counts.primary.share(), "1 of 2 (50 %)");
     }
 
     #[test]
@@ -459,8 +562,10 @@ mod tests {
         let list = |pointers: &[&str]| pointers.iter().map(|&p| p.to_owned()).collect();
         let quantity = |of: &[&str], over: &[&str]| Quantity {
             of: list(of),
-            less: Vec::new(),
             over: list(over),
+            less: Vec::new(),
+            ratio: false,
+            absent_is_zero: false,
         };
         let value = |of: &[&str], over: &[&str]| quantity(of, over).value(&record);
         let less = Quantity {
@@ -476,6 +581,11 @@ mod tests {
         assert_eq!(share, Ok(0.5), "parts and their total are counted once");
         assert!(value(&["/host"], &["/none"]).unwrap_err().contains("/none"));
         assert!(value(&["/hosts"], &[]).unwrap_err().contains("/hosts"));
+        let absent = Quantity {
+            absent_is_zero: true,
+            ..quantity(&["/hosts"], &["/host"])
+        };
+        assert_eq!(absent.value(&record), Ok(0.0));
     }
 
     #[test]

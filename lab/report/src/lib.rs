@@ -18,6 +18,7 @@ pub mod papers;
 pub mod plot;
 pub mod ranking;
 pub mod record;
+pub mod regime;
 mod remapped;
 pub mod series;
 pub mod store;

@@ -4,8 +4,9 @@
 //! Invariants: the text is a function of the document; of that only what made it, and how long
 //! it took, differs from one time to the next.
 
-use crate::claim::{Claim, Expectation, Reproduction, Tally, reasons};
+use crate::claim::{About, Claim, Counts, Reproduction, Verdict, reasons};
 use crate::human::{self, NOTHING, name, three};
+use crate::regime::{FACTOR, Line};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -13,6 +14,21 @@ use std::fmt::Write;
 pub const PAPERS_SCHEMA: &str = "flashloom.reproduction/1";
 /// What stands above and below the table of results, for who copies it.
 pub const MARKERS: (&str, &str) = ("<!-- results -->", "<!-- end of results -->");
+
+/// How many columns the table of results has.
+const COLUMNS: usize = 11;
+
+/// How claims are judged and counted, in short.
+pub const RULE: &str = "A ratio holds that is within a third of the paper's and has between half \
+     and twice its effect, in the same direction: 1.31 holds from 1.145 to 1.716. What the paper \
+     calls similar is within a tenth, an absolute value within a third, and a trend ends at the \
+     bound beside it. A claim whose experiment differs from the paper's by more than a factor of \
+     two in a number that its figure declares is of another regime: it neither held nor was \
+     missed, and counts as measured. Headline counts are of the one set-up of each figure that \
+     its plan declares primary; other set-ups, and claims that do not test the paper's systems, \
+     are counted apart. Seeds were not varied: no claim has a spread. Half are within says how far \
+     the middle one of the numbers in primary set-ups is from the paper's: ×1.50 is half as much \
+     again, or a third less.";
 
 /// Which program made a report, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +43,9 @@ pub struct Made {
     pub runs: usize,
     /// How many of them were kept from before and took no time.
     pub kept: usize,
+    /// Whether plans of a later time judged the values.
+    #[serde(default)]
+    pub judged_later: bool,
 }
 
 impl Made {
@@ -41,7 +60,11 @@ impl Made {
             0 => String::new(),
             kept => format!(", {} of them kept from before", human::count(kept as f64)),
         };
-        format!("flashloom {version} (program {program}), in {time}: {runs} runs{kept}")
+        let later = match self.judged_later {
+            false => "",
+            true => "; judged later, by other plans",
+        };
+        format!("flashloom {version} (program {program}), in {time}: {runs} runs{kept}{later}")
     }
 }
 
@@ -74,41 +97,57 @@ impl Papers {
         }
     }
 
-    /// The same, and what made it.
-    #[must_use]
-    pub fn made_by(mut self, made: Made) -> Self {
-        self.made = Some(made);
-        self
-    }
-
     /// All claims.
     pub fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.papers.iter().flat_map(|paper| &paper.claims)
     }
 
-    /// The table of results: what its columns are called, and a row a paper.
+    /// The counts of all papers.
     #[must_use]
-    pub fn results(&self) -> ([&'static str; 7], Vec<[String; 7]>) {
+    pub fn counts(&self) -> Counts {
+        Counts::of(self.claims())
+    }
+
+    /// The table of results: what its columns are called, and a row a paper. Counts are of the
+    /// primary set-ups; what other set-ups hold stands in a column of its own.
+    #[must_use]
+    pub fn results(&self) -> ([&'static str; COLUMNS], Vec<[String; COLUMNS]>) {
         let titles = [
             "paper",
             "claims",
-            "measured",
-            "hold",
-            "do not",
+            "primary",
+            "held",
+            "missed",
+            "other regime",
             "not measured",
+            "held of measured",
+            "other set-ups",
+            "not of the paper's systems",
             "half are within",
         ];
         let papers = self.papers.iter();
         let papers = papers.map(|p| (&*p.paper, p.claims.iter().collect::<Vec<_>>()));
         let all = ("all", self.claims().collect());
         let row = |(name, claims): (&str, Vec<&Claim>)| {
-            let tally = Tally::of(claims.iter().copied());
+            let Counts {
+                primary,
+                beside,
+                apart,
+            } = Counts::of(claims.iter().copied());
             let within = middle(&claims).map_or(NOTHING.to_owned(), |x| format!("×{x:.2}"));
-            let (all, measured) = (tally.all(), tally.hold + tally.miss);
-            let counts = [all, measured, tally.hold, tally.miss, tally.unmeasured];
-            let [all, measured, hold, miss, unmeasured] = counts.map(|count| count.to_string());
-            let name = name.to_owned();
-            [name, all, measured, hold, miss, unmeasured, within]
+            [
+                name.to_owned(),
+                claims.len().to_string(),
+                primary.all().to_string(),
+                primary.held.to_string(),
+                primary.missed.to_string(),
+                primary.other_regime.to_string(),
+                primary.not_measured.to_string(),
+                primary.share(),
+                beside.share(),
+                apart.share(),
+                within,
+            ]
         };
         (titles, papers.chain([all]).map(row).collect())
     }
@@ -123,11 +162,8 @@ impl Papers {
         });
         let mut out = format!(
             "# What the papers claim beside what is measured here\n\n\
-             Made by `flashloom reproduce --scale {scale} --seed {seed}`. A number holds that is \
-             within a third of the paper's, a ratio only if what is better there, by more than \
-             5 %, is better here, and a trend that goes its way. *Half are within* says how \
-             far the middle one of all numbers is from the paper's: ×1.50 is half as much again, or \
-             a third less.\n\n{made}{above}\n{}{below}\n",
+             Made by `flashloom reproduce --scale {scale} --seed {seed}`. {RULE}\n\n\
+             {made}{above}\n{}{below}\n",
             table(self)
         );
         for paper in &self.papers {
@@ -143,7 +179,7 @@ fn table(papers: &Papers) -> String {
     let mut out = format!(
         "| {} |\n| --- |{}\n",
         titles.join(" | "),
-        " ---: |".repeat(6)
+        " ---: |".repeat(COLUMNS - 1)
     );
     for cells in rows {
         let _ = writeln!(out, "| {} |", cells.map(|cell| text(&cell)).join(" | "));
@@ -153,7 +189,9 @@ fn table(papers: &Papers) -> String {
 
 /// How far the middle one of all numbers is from the paper's, as a factor above 1.
 fn middle(claims: &[&Claim]) -> Option<f64> {
-    let sizes = claims.iter().filter(|claim| claim.expected.is_a_size());
+    let counted = |claim: &&&Claim| claim.primary && claim.about == About::Paper;
+    let sizes = claims.iter().filter(counted);
+    let sizes = sizes.filter(|claim| claim.expected.is_a_size());
     let mut far: Vec<f64> = sizes.filter_map(|c| Some(c.ratio?.ln().abs())).collect();
     far.sort_by(f64::total_cmp);
     far.get(far.len() / 2).map(|x| x.exp())
@@ -168,22 +206,62 @@ fn chapter(paper: &Reproduction<String>) -> String {
     for note in &paper.notes {
         let _ = write!(out, "\n{}\n", text(note));
     }
+    let counts = Counts::of(&paper.claims);
+    let _ = writeln!(out, "\nPrimary set-ups: {}.", counts.primary.told());
+    for (name, tally) in [
+        ("Other set-ups", counts.beside),
+        ("Not of the paper's systems", counts.apart),
+    ] {
+        if tally.all() > 0 {
+            let _ = writeln!(out, "\n{name}: {}.", tally.told());
+        }
+    }
     for figure in &paper.figures {
         let claims = paper.claims.iter().filter(|claim| claim.figure == *figure);
+        let opens = |line: &&Line| line.figures.contains(figure);
         out += &section(
             &format!("{}/{figure}", paper.paper),
+            &paper.regimes.iter().filter(opens).collect::<Vec<_>>(),
             &claims.collect::<Vec<_>>(),
         );
     }
     out
 }
 
-fn section(name: &str, claims: &[&Claim]) -> String {
+/// The lines that open a figure.
+fn regime(lines: &[&Line]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
     let mut out = format!(
-        "\n### {}\n\n\
-         | id | where | what | of | beside | paper | here | ratio | holds |\n\
-         | --- | --- | --- | --- | --- | ---: | ---: | ---: | --- |\n",
-        text(name)
+        "| regime | of | set-up | paper | here | ratio | within ×{FACTOR} | from |\n\
+         | --- | --- | --- | ---: | ---: | ---: | --- | --- |\n"
+    );
+    let number = |value: Option<f64>| value.map_or(NOTHING.to_owned(), three);
+    for line in lines {
+        let same = match line.same {
+            Some(true) => "yes",
+            Some(false) => "**no**",
+            None => "not measured",
+        };
+        let (paper, here, ratio) = (three(line.paper), number(line.measured), number(line.ratio));
+        let [what, stack, set_up, source] =
+            [&line.what, &line.stack, &line.set_up, &line.source].map(|told| text(told));
+        let _ = writeln!(
+            out,
+            "| {what} | {stack} | {set_up} | {paper} | {here} | {ratio} | {same} | {source} |"
+        );
+    }
+    out + "\n"
+}
+
+fn section(name: &str, lines: &[&Line], claims: &[&Claim]) -> String {
+    let mut out = format!(
+        "\n### {}\n\n{}\
+         | id | where | what | of | beside | set-up | paper | here | ratio | verdict |\n\
+         | --- | --- | --- | --- | --- | --- | ---: | ---: | ---: | --- |\n",
+        text(name),
+        regime(lines)
     );
     for claim in claims {
         out += &row(claim);
@@ -204,15 +282,16 @@ fn row(claim: &Claim) -> String {
         true => text(&claim.what),
         false => format!("{} ({})", text(&claim.what), claim.combined),
     };
-    let holds = match claim.holds {
-        Some(true) => "yes",
-        Some(false) => "**no**",
-        None => "not measured",
+    let verdict = match claim.verdict {
+        Verdict::Missed => "**missed**".to_owned(),
+        other => other.name().to_owned(),
     };
-    let paper = match claim.expected {
-        Expectation::Above(x) => format!("&gt; {}", three(x)),
-        Expectation::Below(x) => format!("&lt; {}", three(x)),
-        other => other.to_string(),
+    let set_up = match (claim.about, claim.primary) {
+        (About::Paper, true) => format!("{} (primary)", claim.set_up),
+        (About::Paper, false) => claim.set_up.clone(),
+        (About::Itself, _) => "compares one core with itself".to_owned(),
+        (About::Others, _) => "decided by another file system".to_owned(),
+        (About::Own, _) => "not in the paper".to_owned(),
     };
     let ratio = claim.ratio.filter(|_| claim.expected.is_a_size());
     let cells = [
@@ -221,10 +300,11 @@ fn row(claim: &Claim) -> String {
         what,
         text(&claim.stack),
         text(&claim.versus),
-        paper,
+        text(&set_up),
+        text(&claim.expected.to_string()),
         claim.measured_text(),
         number(ratio),
-        holds.to_owned(),
+        verdict,
     ];
     format!("| {} |\n", cells.join(" | "))
 }
@@ -247,7 +327,7 @@ fn text(told: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::REPRODUCE_SCHEMA;
+    use crate::claim::{Expectation, REPRODUCE_SCHEMA};
 
     fn claim(expected: Expectation) -> Claim {
         let what = "time | of <all>".to_owned();
@@ -264,6 +344,8 @@ mod tests {
             factor: 64,
             seed: 1,
             notes: vec!["A note".to_owned()],
+            counts: Counts::of(&claims),
+            regimes: Vec::new(),
             claims,
             runs: Vec::new(),
         };
@@ -276,7 +358,7 @@ mod tests {
         let far = claim(Expectation::Value(2.0)).with(8.0, Some("a reason"));
         let wrong = claim(Expectation::Above(2.0)).with(1.0, None);
         let table = table(&papers(vec![held, far, wrong, claim(Expectation::Other)]));
-        let row = "| skybyte | 4 | 3 | 1 | 2 | 1 | ×4.00 |";
+        let row = "| skybyte | 4 | 4 | 1 | 2 | 0 | 1 | 1 of 3 (33 %) | 0 of 0 | 0 of 0 | ×4.00 |";
         assert!(table.lines().any(|line| line == row), "{table}");
         assert!(
             table.lines().any(|line| line.starts_with("| all | 4 |")),
@@ -284,11 +366,45 @@ mod tests {
         );
     }
 
+    /// Fails where set-ups are added up, or where another regime counts as not measured.
+    #[test]
+    fn table_counts_primary_set_ups_and_shares_of_all_measured() {
+        let held = claim(Expectation::Value(2.0)).with(2.5, None);
+        let line = Line::of(&held, Some(9.0), Vec::new());
+        let other = claim(Expectation::Value(2.0)).judged(2.0, false, &[&line], None);
+        let beside = Claim {
+            primary: false,
+            ..held.clone()
+        };
+        let table = table(&papers(vec![held, other, beside]));
+        let row = "| skybyte | 3 | 2 | 1 | 0 | 1 | 0 | 1 of 2 (50 %) | 1 of 1 (100 %) | 0 of 0 |";
+        assert!(table.contains(row), "{table}");
+    }
+
+    #[test]
+    fn figure_opens_with_its_regime() {
+        let mut all = papers(vec![claim(Expectation::Above(1.0)).with(2.0, None)]);
+        let misses = Claim {
+            what: "misses".to_owned(),
+            ..claim(Expectation::Value(39.4))
+        };
+        all.papers[0].regimes = vec![Line {
+            figures: vec!["fig2".to_owned()],
+            ..Line::of(&misses, Some(119.0), Vec::new())
+        }];
+        let text = all.markdown();
+        let row = "| misses |  |  | 39.4 | 119 | 3.02 | **no** | Figure 2 |";
+        assert!(
+            text.find(row) < text.find("| S1 |") && text.contains(row),
+            "{text}"
+        );
+    }
+
     #[test]
     fn a_text_has_every_claim_and_nothing_that_breaks_its_tables() {
         let missed = claim(Expectation::Below(0.5)).with(1.0, Some("found *out*"));
         let text = papers(vec![missed]).markdown();
-        let row = "| S1 | Figure 2 | time \\| of &lt;all&gt; |  |  | &lt; 0.5 | 1 | – | **no** |";
+        let row = "| S1 | Figure 2 | time \\| of &lt;all&gt; |  |  |  (primary) | &lt; 0.5 | 1 | – | **missed** |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("- S1: found \\*out\\*\n"), "{text}");
         assert!(text.contains(MARKERS.0) && text.contains(MARKERS.1));
@@ -304,8 +420,13 @@ mod tests {
             wall_time_s: 90.0,
             runs: 1_200,
             kept: 3,
+            judged_later: false,
         };
-        let told = all.made_by(made).markdown();
+        let told = Papers {
+            made: Some(made),
+            ..all
+        };
+        let told = told.markdown();
         let line = "By flashloom 1.2.3 (program 00ff), in 90.0 s: 1,200 runs, 3 of them kept \
                     from before.\n\n";
         assert_eq!(told.replace(line, ""), plain);

@@ -20,13 +20,15 @@
 //! profiles = ["artifact"]              # else those of the setup
 //! unit = 1000                          # what the value is divided by, else 1
 //! reason = "…"                         # why it is missed, where that was found out
+//! reason-of = ["default", "artifact"]  # the profiles it was found for, else all
+//! about = "itself"                     # or others, own; else a test of the paper's systems
 //! ```
 //!
-//! The rest of the file is as [`report::figure`] has it.
+//! A profile is a set-up. The rest of the file is as [`report::figure`] has it.
 
 use super::plan::{Key, Plan};
 use input::document::DocumentError;
-use report::claim::{Combine, Expectation, Form, Measure};
+use report::claim::{About, Claim, Combine, Expectation, Form, Measure};
 use report::figure::{self, File, Named};
 use serde::Deserialize;
 use skybyte::{Design, Profile};
@@ -52,6 +54,9 @@ struct Claimed {
     profiles: Option<Vec<Profile>>,
     unit: Option<f64>,
     reason: Option<String>,
+    reason_of: Option<Vec<Profile>>,
+    #[serde(default)]
+    about: About,
 }
 
 /// A claim, and what it takes to measure it.
@@ -119,7 +124,7 @@ impl Reader<'_> {
             if let Some(paper) = &claimed.paper {
                 let expected = self.reader.expectation(paper)?;
                 let names: Vec<&str> = workloads.iter().map(|(name, _)| name.as_str()).collect();
-                rows.push(self.row(claimed, profile, expected, &names, ""));
+                rows.push(self.row(claimed, profile, expected, &names, "")?);
                 continue;
             }
             for (name, expected) in &workloads {
@@ -127,7 +132,7 @@ impl Reader<'_> {
                     let problem = "expected what the paper has, in paper or beside each workload";
                     return Err(self.reader.error(&claimed.id, problem));
                 };
-                rows.push(self.row(claimed, profile, expected, &[name], name));
+                rows.push(self.row(claimed, profile, expected, &[name], name)?);
             }
         }
         Ok(rows)
@@ -140,31 +145,39 @@ impl Reader<'_> {
         expected: Expectation,
         workloads: &[&str],
         suffix: &str,
-    ) -> Row {
-        let pairs = pairs(claimed, profile, workloads);
+    ) -> Result<Row, DocumentError> {
         let comma = if suffix.is_empty() { "" } else { ", " };
         let what = format!("{}{comma}{suffix} [{}]", claimed.what, profile.name());
         let (id, place) = (claimed.id.as_ref(), claimed.source.as_deref());
-        let mut claim = self.reader.claim(id, place, what, expected);
-        claim.stack.clone_from(claimed.design.as_ref());
-        if let Some(versus) = &claimed.versus {
-            claim.versus.clone_from(versus.as_ref());
-        }
         let measure = Measure {
             quantity: self.plan.quantities[claimed.quantity.as_ref()].clone(),
             form: claimed.form,
             combine: claimed.combine,
             unit: claimed.unit.unwrap_or(1.0),
-            pairs,
+            pairs: pairs(claimed, profile, workloads),
         };
-        claim.combined = measure.combined();
-        Row {
-            claim,
+        self.reader
+            .judgeable(&claimed.id, &measure, (expected, claimed.about))?;
+        let found = claimed.reason_of.as_ref();
+        let found = found.is_none_or(|profiles| profiles.contains(&profile));
+        let versus = claimed.versus.as_ref();
+        let workloads: Vec<String> = workloads.iter().map(|&name| name.to_owned()).collect();
+        Ok(Row {
+            claim: Claim {
+                stack: claimed.design.as_ref().clone(),
+                versus: versus.map_or(String::new(), |versus| versus.as_ref().clone()),
+                combined: measure.combined(),
+                set_up: profile.name().to_owned(),
+                about: claimed.about,
+                trial: measure.told(&workloads),
+                ..self.reader.claim(id, place, what, expected)
+            },
             measure: Some(measure),
+            workloads,
             grows: false,
-            known: claimed.reason.clone(),
+            known: claimed.reason.clone().filter(|_| found),
             missing: Vec::new(),
-        }
+        })
     }
 }
 

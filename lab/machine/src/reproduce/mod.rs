@@ -13,8 +13,8 @@ mod plan;
 use crate::setup::Setup;
 use input::document::DocumentError;
 use plan::{Key, Plan};
-use report::claim::{REPRODUCE_SCHEMA, Reproduction};
-use report::figure::{self as figures, File, Listed, NoFigure, Wanted};
+use report::claim::{Counts, REPRODUCE_SCHEMA, Reproduction};
+use report::figure::{self as figures, File, Files, Judged, Listed, NoFigure, Wanted};
 use report::paper_file;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 pub const PAPER: &str = "skybyte";
 
 const SETUP: File = paper_file!("skybyte", "setup");
+
+const REGIME: File = paper_file!("skybyte", "regime");
 
 const FIGURES: &[File] = &[
     paper_file!("skybyte", "fig2"),
@@ -45,6 +47,12 @@ const FIGURES: &[File] = &[
     paper_file!("skybyte", "ablation"),
     paper_file!("skybyte", "replayed"),
 ];
+
+const FILES: Files = Files {
+    paper: PAPER,
+    figures: FIGURES,
+    regime: Some(&REGIME),
+};
 
 /// What is wrong with a plan or with what was asked of it.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +119,7 @@ pub fn list() -> Result<Vec<Listed>, PlanError> {
 pub fn prepare(figure: Option<&str>, scale: &str, seed: u64) -> Result<Prepared, PlanError> {
     let plan = Plan::read(&SETUP)?;
     let read = |file: &File| figure::read(&plan, file);
-    let wanted = Wanted::read::<PlanError>(PAPER, FIGURES, figure, read)?;
+    let wanted = Wanted::read::<PlanError>(FILES, figure, read)?;
     let Some(&factor) = plan.scales.get(scale) else {
         let known: Vec<&str> = plan.scales.keys().map(String::as_str).collect();
         return Err(PlanError::Scale {
@@ -135,6 +143,17 @@ impl Prepared {
     /// Sets what `runs` of the setups, in their order, measured beside the claims; what
     /// takes a run that failed is listed with the reason.
     pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
+        let judged = self.wanted.measured(&runs, self.factor);
+        self.reproduction(judged, runs.into_iter().flatten().collect())
+    }
+
+    /// Judges the values of an `earlier` report by the plans of today, without a run.
+    #[must_use]
+    pub fn again<R>(&self, earlier: &Judged) -> Reproduction<R> {
+        self.reproduction(self.wanted.judged_again(earlier), Vec::new())
+    }
+
+    fn reproduction<R>(&self, judged: Judged, runs: Vec<R>) -> Reproduction<R> {
         Reproduction {
             schema: REPRODUCE_SCHEMA.to_owned(),
             paper: PAPER.to_owned(),
@@ -144,8 +163,10 @@ impl Prepared {
             factor: self.factor,
             seed: self.seed,
             notes: self.plan.notes.clone(),
-            claims: self.wanted.claims(&runs, self.factor),
-            runs: runs.into_iter().flatten().collect(),
+            counts: Counts::of(&judged.claims),
+            regimes: judged.lines,
+            claims: judged.claims,
+            runs,
         }
     }
 }

@@ -3,7 +3,11 @@
 use machine::reproduce::{PAPER, list, prepare, scales, title};
 use machine::{Change, Setup};
 use programs::Workload;
+use report::claim::{Claim, Reproduction, Verdict};
+use report::figure::Judged;
+use report::regime::Line;
 use skybyte::{DESIGNS, Profile};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn every_figure_is_read_and_every_run_can_be_set_up() {
@@ -124,5 +128,109 @@ fn threads_are_the_papers_unless_they_are_given() {
             design.name
         );
         assert_eq!(made("bfs:threads=3"), Some(3));
+    }
+}
+
+/// All claims, with `measured` as the value of each, where the lines of the regime are `times` the
+/// paper's.
+fn judged(measured: f64, times: f64) -> Reproduction<()> {
+    let prepared = prepare(None, "small", 1).unwrap();
+    let empty: Reproduction<()> = prepared.again(&Judged::default());
+    let line = |line: Line| Line {
+        measured: Some(times * line.paper),
+        ..line
+    };
+    let claim = |claim: Claim| Claim {
+        measured: Some(measured),
+        ..claim
+    };
+    prepared.again(&Judged {
+        lines: empty.regimes.into_iter().map(line).collect(),
+        claims: empty.claims.into_iter().map(claim).collect(),
+    })
+}
+
+/// Fails where a headline count unites readings, or takes a claim twice.
+#[test]
+fn figure_has_one_primary_reading_and_each_claim_stands_once() {
+    let (mut set_ups, mut seen) = (BTreeMap::new(), BTreeSet::new());
+    for claim in judged(1.0, 1.0).claims {
+        let name = [
+            &claim.figure,
+            &claim.id,
+            &claim.what,
+            &claim.stack,
+            &claim.versus,
+        ];
+        assert!(
+            seen.insert(name.map(Clone::clone)),
+            "{claim:?} stands twice"
+        );
+        let primary = set_ups.entry(claim.figure).or_insert_with(BTreeSet::new);
+        if claim.primary {
+            primary.insert(claim.set_up);
+        }
+    }
+    for (figure, primary) in set_ups {
+        let beside = ["ablation", "replayed"].contains(&&*figure);
+        let wanted: &[&str] = if beside { &[] } else { &["paper"] };
+        assert_eq!(primary.iter().collect::<Vec<_>>(), wanted, "{figure}");
+    }
+}
+
+/// Fails where numbers of the regime are shown but decide nothing.
+#[test]
+fn claim_is_of_another_regime_where_a_line_of_its_workload_differs_by_more_than_two() {
+    let verdicts = |times: f64| {
+        let claims = judged(4.57, times).claims;
+        let of = |claim: &&Claim| claim.figure == "fig14" && claim.id == "S1" && claim.primary;
+        claims.into_iter().find(|claim| of(&claim)).unwrap()
+    };
+    assert_eq!(verdicts(2.0).verdict, Verdict::Held);
+    let other = verdicts(2.1);
+    assert_eq!(
+        (other.verdict, other.holds),
+        (Verdict::OtherRegime, Some(false))
+    );
+    assert!(
+        other
+            .regime
+            .iter()
+            .any(|line| line.contains("misses of the last cache"))
+    );
+    assert_eq!(verdicts(0.4).verdict, Verdict::OtherRegime);
+}
+
+/// Fails for a reason that no record can be asked about.
+#[test]
+fn reason_names_a_field_of_the_records_that_show_it() {
+    const FIELDS: [&str; 17] = [
+        "time_ns",
+        "footprint_bytes",
+        "ssd_dram_bytes",
+        "log_bytes",
+        "instructions",
+        "mpki",
+        "write_share",
+        "memory_bound",
+        "core_time",
+        "amat",
+        "latency",
+        "flash",
+        "device",
+        "switches",
+        "moves",
+        "lines",
+        "cost",
+    ];
+    for claim in judged(1e9, 1.0).claims {
+        let Some(reason) = claim.reason.filter(|_| claim.verdict == Verdict::Missed) else {
+            continue;
+        };
+        let words = reason.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
+        let mut first = words.filter_map(|word| word.split('.').next());
+        let names_one = first.any(|word| FIELDS.contains(&word));
+        let open = reason == report::claim::NOT_FOUND;
+        assert!(open || names_one, "{}: {reason}", claim.figure);
     }
 }

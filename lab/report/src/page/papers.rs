@@ -4,11 +4,14 @@
 //! it; the dots are of those alone that have a ratio.
 
 use super::{document, switch};
-use crate::claim::{Claim, Expectation, Reproduction, TOLERANCE, Tally, reasons};
+use crate::claim::{
+    About, Claim, Counts, Expectation, Reproduction, TOLERANCE, Tally, Verdict, reasons,
+};
 use crate::human::{self, NOTHING, three};
 use crate::page::parts::Card;
-use crate::papers::{PAPERS_SCHEMA, Papers};
+use crate::papers::{PAPERS_SCHEMA, Papers, RULE};
 use crate::plot::{Dot, Dots, Row};
+use crate::regime::Line;
 use maud::{Markup, html};
 
 /// The shapes of numbers that hold and that do not, and of trends by where they should go.
@@ -20,14 +23,14 @@ const DOWN: usize = 4;
 /// The page of `papers`. `command` as in [`super::comparison()`].
 #[must_use]
 pub fn papers(papers: &Papers, command: &str) -> String {
-    let tally = Tally::of(papers.claims());
+    let (all, primary) = (papers.claims().count(), papers.counts().primary);
     let lead = html! {
         p.lead {
-            (tally.all()) " claims of " (papers.papers.len()) " papers, at the scale "
-            code { (papers.scale) } ", seed " (papers.seed) ". A number holds that is within a third of \
-             the paper's, a ratio only if what is better there, by more than 5 %, is better here, \
-             and a trend that goes its way."
+            (all) " claims of " (papers.papers.len()) " papers, at the scale "
+            code { (papers.scale) } ", seed " (papers.seed) ". In primary set-ups "
+            (primary.share()) " held."
         }
+        details { summary { "How claims are judged" } p.lead { (RULE) } }
         @if let Some(made) = &papers.made { p.lead { "Made by " (made.told()) "." } }
         (switch::claims())
         nav aria-label="Papers" {
@@ -53,8 +56,8 @@ pub fn papers(papers: &Papers, command: &str) -> String {
 /// A row a paper, with bars of its claims.
 fn results(papers: &Papers) -> Markup {
     let (titles, rows) = papers.results();
-    let tallies = papers.papers.iter().map(|paper| Tally::of(&paper.claims));
-    let tallies: Vec<Tally> = tallies.chain([Tally::of(papers.claims())]).collect();
+    let tallies = papers.papers.iter().map(|paper| paper.counts.primary);
+    let tallies: Vec<Tally> = tallies.chain([papers.counts().primary]).collect();
     html! {
         div.scroll tabindex="0" role="region" aria-label="Results by paper" {
             table {
@@ -71,7 +74,8 @@ fn results(papers: &Papers) -> Markup {
             }
         }
         p.lead.below {
-            b { "Half are within" } " says how far the middle one of all numbers is from the paper's."
+            b { "Half are within" } " says how far the middle one of the numbers in primary set-ups is \
+             from the paper's."
         }
     }
 }
@@ -79,25 +83,31 @@ fn results(papers: &Papers) -> Markup {
 fn bar(tally: &Tally) -> Markup {
     let share = |count: usize| 100.0 * count as f64 / tally.all().max(1) as f64;
     let parts = [
-        ("hold", tally.hold),
-        ("miss", tally.miss),
-        ("open", tally.unmeasured),
+        ("hold", tally.held),
+        ("miss", tally.missed),
+        ("else", tally.other_regime),
+        ("open", tally.not_measured),
     ];
     html! {
-        span.bar role="img" aria-label={ (tally.hold) " hold, " (tally.miss) " do not, " (tally.unmeasured) " were not measured" } {
+        span.bar role="img" aria-label=(tally.told()) {
             @for (class, count) in parts { span class=(class) style={ "width:" (format!("{:.1}", share(count))) "%" } {} }
         }
     }
 }
 
 fn chapter(paper: &Reproduction<String>) -> Markup {
-    let tally = Tally::of(&paper.claims);
+    let Counts {
+        primary,
+        beside,
+        apart,
+    } = paper.counts;
     html! {
         section id=(paper.paper) {
             h2 { (paper.title) }
             p {
-                (tally.hold) " of " (tally.hold + tally.miss) " claims that were measured hold; "
-                (tally.unmeasured) " were not measured. "
+                "Primary set-ups: " (primary.told()) ". "
+                @if beside.all() > 0 { "Other set-ups: " (beside.told()) ". " }
+                @if apart.all() > 0 { "Not of the paper's systems: " (apart.told()) ". " }
                 @match paper.factor {
                     1 => "Sizes of the paper.",
                     factor => { "Sizes of the paper divided by " (factor) "." }
@@ -126,7 +136,10 @@ fn figure_of(paper: &Reproduction<String>, figure: &str) -> Markup {
     let name = format!("{}/{figure}", paper.paper);
     let told = reasons(claims.iter().copied());
     let rows: Vec<Row> = claims.iter().filter_map(|claim| row(claim)).collect();
+    let opens = |line: &&Line| line.figures.iter().any(|name| name == figure);
+    let lines: Vec<&Line> = paper.regimes.iter().filter(opens).collect();
     let about = html! {
+        @if !lines.is_empty() { (regime(&name, &lines)) }
         (table(&name, &claims))
         @if !told.is_empty() {
             ul.reasons { @for (reason, names) in &told { li { b { (names.join(", ")) } ": " (reason) } } }
@@ -139,8 +152,8 @@ fn figure_of(paper: &Reproduction<String>, figure: &str) -> Markup {
         id: &format!("dots-{}-{figure}", paper.paper),
         title: &name,
         legend: html! {},
-        reading: "What was measured over the paper's number; equal steps are equal ratios. Discs hold, \
-                  squares do not; a triangle is a trend, which has to be on the side to which it points.",
+        reading: "What was measured over the paper's number; equal steps are equal ratios. Discs held, \
+                  squares did not; a triangle is a trend, which has to be on the side to which it points.",
         numbers: None,
     };
     let dots = Dots {
@@ -155,8 +168,8 @@ fn figure_of(paper: &Reproduction<String>, figure: &str) -> Markup {
 fn row(claim: &Claim) -> Option<Row> {
     let ratio = claim.ratio.filter(|ratio| ratio.is_finite())?;
     let slot = match (claim.expected, claim.holds?) {
-        (Expectation::Above(_), _) => UP,
-        (Expectation::Below(_), _) => DOWN,
+        (Expectation::Above(_) | Expectation::More(..), _) => UP,
+        (Expectation::Below(_) | Expectation::Less(..), _) => DOWN,
         (_, true) => HOLDS,
         (_, false) => MISSES,
     };
@@ -164,18 +177,10 @@ fn row(claim: &Claim) -> Option<Row> {
     let hint = format!("{label}: {ratio:.3} of {}", claim.expected);
     Some(Row {
         note: human::times(ratio),
-        class: state(claim.holds),
+        class: claim.verdict.class(),
         dots: vec![Dot { ratio, slot, hint }],
         label,
     })
-}
-
-const fn state(holds: Option<bool>) -> &'static str {
-    match holds {
-        Some(true) => "hold",
-        Some(false) => "miss",
-        None => "open",
-    }
 }
 
 fn label(claim: &Claim) -> String {
@@ -196,24 +201,65 @@ fn table(name: &str, claims: &[&Claim]) -> Markup {
             table {
                 thead {
                     tr {
-                        @for title in ["claim", "of", "beside", "paper", "here", "ratio", "holds"] {
+                        @for title in ["claim", "of", "beside", "set-up", "paper", "here", "ratio", "verdict"] {
                             th scope="col" { (title) }
                         }
                     }
                 }
                 tbody {
                     @for claim in claims {
-                        tr class=(state(claim.holds)) {
+                        tr class=(claim.verdict.class()) {
                             th.claim scope="row" {
                                 b { (claim.id) } " " (claim.what)
                                 @if !claim.combined.is_empty() { " (" (claim.combined) ")" }
                                 small { (claim.source) }
                             }
-                            td { (claim.stack) } td { (claim.versus) }
+                            td { (claim.stack) } td { (claim.versus) } td { (set_up(claim)) }
                             td { (claim.expected) }
                             td { (claim.measured_text()) }
                             td { (number(claim.ratio.filter(|_| claim.expected.is_a_size()))) }
-                            td { @match claim.holds { Some(true) => "yes", Some(false) => { b { "no" } }, None => "not measured" } }
+                            td { @match claim.verdict { Verdict::Missed => b { "missed" }, other => (other.name()) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The set-up of `claim`, or what it is a test of in place of the paper's systems.
+fn set_up(claim: &Claim) -> Markup {
+    html! {
+        @match claim.about {
+            About::Paper if claim.primary => { (claim.set_up) " " b { "primary" } }
+            About::Paper => (claim.set_up),
+            About::Itself => "one core with itself",
+            About::Others => "decided by another file system",
+            About::Own => "not in the paper",
+        }
+    }
+}
+
+/// The lines of the regime that open a figure.
+fn regime(name: &str, lines: &[&Line]) -> Markup {
+    let number = |value: Option<f64>| value.map_or(NOTHING.to_owned(), three);
+    html! {
+        div.scroll tabindex="0" role="region" aria-label={ "Regime of " (name) } {
+            table {
+                thead {
+                    tr {
+                        @for title in ["regime", "of", "set-up", "paper", "here", "ratio", "within ×2"] {
+                            th scope="col" { (title) }
+                        }
+                    }
+                }
+                tbody {
+                    @for line in lines {
+                        tr {
+                            th.claim scope="row" { (line.what) small { (line.source) } }
+                            td { (line.stack) } td { (line.set_up) }
+                            td { (three(line.paper)) } td { (number(line.measured)) } td { (number(line.ratio)) }
+                            td { @match line.same { Some(true) => "yes", Some(false) => b { "no" }, None => "not measured" } }
                         }
                     }
                 }

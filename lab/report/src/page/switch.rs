@@ -29,8 +29,9 @@ pub(super) fn theme() -> Markup {
 pub(super) fn claims() -> Markup {
     let values = [
         ("all", "All"),
-        ("hold", "Hold"),
-        ("miss", "Do not"),
+        ("hold", "Held"),
+        ("miss", "Missed"),
+        ("else", "Other regime"),
         ("open", "Not measured"),
     ];
     choice("claims", "Claims", &values)

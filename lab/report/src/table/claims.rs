@@ -1,6 +1,6 @@
 //! Claims of a paper beside what was measured, figure by figure.
 
-use crate::claim::{self, Claim, Reproduction, Tally};
+use crate::claim::{self, About, Claim, Counts, Reproduction, Verdict};
 use crate::human::{self, three};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
@@ -16,10 +16,10 @@ pub fn claims<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     let right = [Column::Right; 3];
     let mut columns = vec![Column::Left, Column::Left, Column::Left, Column::Left];
     columns.extend(right);
-    columns.push(Column::Left);
+    columns.extend([Column::Left, Column::Left]);
     let mut grid = Grid::new(columns);
     let titles = [
-        "id", "what", "of", "versus", "paper", "measured", "ratio", "holds",
+        "id", "what", "of", "versus", "paper", "measured", "ratio", "verdict", "set-up",
     ];
     grid.row(titles.into_iter().map(strong).collect());
     let mut figure = "";
@@ -30,10 +30,10 @@ pub fn claims<R>(reproduction: &Reproduction<R>, style: Style) -> String {
         }
         grid.row(row(claim));
     }
+    out += &regime(reproduction, style);
     out += &grid.render(style);
     out += &reasons(reproduction, style);
-    out += &wrapped(&tally(&reproduction.claims), style.width);
-    out
+    out + &told(Counts::of(&reproduction.claims), style)
 }
 
 fn caption<R>(reproduction: &Reproduction<R>, style: Style) -> String {
@@ -58,10 +58,17 @@ fn caption<R>(reproduction: &Reproduction<R>, style: Style) -> String {
 
 fn row(claim: &Claim) -> Vec<Cell> {
     let number = |value: Option<f64>| cell(value.map_or(human::NOTHING.to_owned(), three));
-    let holds = match claim.holds {
-        Some(true) => toned("yes", Tone::Good),
-        Some(false) => toned("no", Tone::Bad),
-        None => dim("not measured"),
+    let verdict = match claim.verdict {
+        Verdict::Held => toned("held", Tone::Good),
+        Verdict::Missed => toned("missed", Tone::Bad),
+        other => dim(other.name()),
+    };
+    let set_up = match (claim.about, claim.primary) {
+        (About::Paper, true) => cell(human::name(&claim.set_up, 16)),
+        (About::Paper, false) => dim(human::name(&claim.set_up, 16)),
+        (About::Itself, _) => dim("(itself)"),
+        (About::Others, _) => dim("(others)"),
+        (About::Own, _) => dim("(own)"),
     };
     let ratio = claim.ratio.filter(|_| claim.expected.is_a_size());
     vec![
@@ -72,7 +79,8 @@ fn row(claim: &Claim) -> Vec<Cell> {
         cell(claim.expected.to_string()),
         cell(claim.measured_text()),
         number(ratio),
-        holds,
+        verdict,
+        set_up,
     ]
 }
 
@@ -89,12 +97,56 @@ fn reasons<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     }
 }
 
-fn tally(claims: &[Claim]) -> String {
-    let tally = Tally::of(claims);
-    format!(
-        "{} claims hold, {} do not, {} were not measured",
-        tally.hold, tally.miss, tally.unmeasured
-    )
+/// Numbers that say whether the experiments are the paper's.
+fn regime<R>(reproduction: &Reproduction<R>, style: Style) -> String {
+    if reproduction.regimes.is_empty() {
+        return String::new();
+    }
+    let mut columns = vec![Column::Left; 3];
+    columns.extend([Column::Right; 3]);
+    columns.push(Column::Left);
+    let mut grid = Grid::new(columns);
+    let titles = [
+        "regime",
+        "of",
+        "set-up",
+        "paper",
+        "measured",
+        "ratio",
+        "within ×2",
+    ];
+    grid.row(titles.into_iter().map(strong).collect());
+    for line in &reproduction.regimes {
+        let number = |value: Option<f64>| cell(value.map_or(human::NOTHING.to_owned(), three));
+        let same = match line.same {
+            Some(true) => toned("yes", Tone::Good),
+            Some(false) => toned("no", Tone::Bad),
+            None => dim("not measured"),
+        };
+        grid.row(vec![
+            cell(human::name(&line.what, WIDEST)),
+            cell(human::name(&line.stack, 16)),
+            cell(human::name(&line.set_up, 16)),
+            cell(three(line.paper)),
+            number(line.measured),
+            number(line.ratio),
+            same,
+        ]);
+    }
+    grid.render(style) + "\n"
+}
+
+/// The counts, those of primary set-ups first.
+fn told(counts: Counts, style: Style) -> String {
+    let parts = [
+        ("primary set-ups", counts.primary),
+        ("other set-ups", counts.beside),
+        ("not of the paper's systems", counts.apart),
+    ];
+    let parts = parts.iter().filter(|(_, tally)| tally.all() > 0);
+    parts
+        .map(|(name, tally)| wrapped(&format!("{name}: {}", tally.told()), style.width))
+        .collect()
 }
 
 #[cfg(test)]
@@ -123,6 +175,8 @@ mod tests {
             factor: 64,
             seed: 1,
             notes: vec!["A note.".to_owned()],
+            counts: Counts::default(),
+            regimes: Vec::new(),
             claims: vec![missed, held],
             runs: Vec::new(),
         };
@@ -130,10 +184,10 @@ mod tests {
         let has = |part: &str| assert!(text.contains(part), "{part} is not in\n{text}");
         has("divided by 64");
         has("note: A note.");
-        has("B5  throughput  bytefs  ext4      2.5         1    0.4  no");
-        has("B6  throughput  bytefs  ext4      > 1       1.5      –  yes");
+        has("B5  throughput  bytefs  ext4      2.5         1    0.4  missed");
+        has("B6  throughput  bytefs  ext4      > 1       1.5      –  held");
         has("B5 (ext4): found");
-        has("1 claims hold, 1 do not, 0 were not measured");
+        has("primary set-ups: 1 held, 1 missed, 0 in another regime, 0 not measured");
         assert_eq!(
             crate::parse::<Reproduction>(&crate::to_json(&reproduction)).unwrap(),
             reproduction

@@ -1,8 +1,9 @@
 //! Pages agree with the document and are inert.
 
 use crate::fixture;
-use report::claim::{Claim, Expectation, REPRODUCE_SCHEMA, Reproduction};
+use report::claim::{Claim, Counts, Expectation, REPRODUCE_SCHEMA, Reproduction};
 use report::papers::Papers;
+use report::regime::Line;
 use report::{page, to_json};
 use serde_json::Value;
 
@@ -132,12 +133,18 @@ pub(crate) fn papers() -> Papers {
             expected,
         )
     };
+    let misses = Line::of(
+        &claim("misses", Expectation::Value(1.0)),
+        Some(3.0),
+        Vec::new(),
+    );
     let claims = vec![
         claim("A1", Expectation::Value(2.0)).with(2.1, None),
         claim("A2", Expectation::Value(2.0)).with(40.0, Some(hostile)),
         claim("A3", Expectation::Above(1.0)).with(1.5, None),
         claim("A4", Expectation::Range(1.0, 2.0)).with(0.0, None),
         claim("A5", Expectation::Other),
+        claim("A6", Expectation::Value(2.0)).judged(2.0, true, &[&misses], None),
     ];
     let paper = Reproduction {
         schema: REPRODUCE_SCHEMA.to_owned(),
@@ -148,6 +155,8 @@ pub(crate) fn papers() -> Papers {
         factor: 64,
         seed: 1,
         notes: vec!["Nothing here was measured.".to_owned()],
+        counts: Counts::of(&claims),
+        regimes: vec![misses],
         claims,
         runs: Vec::new(),
     };
@@ -164,13 +173,16 @@ fn the_page_of_papers_has_every_claim_and_a_dot_for_each_ratio() {
         ("A3", "hold"),
         ("A4", "miss"),
         ("A5", "open"),
+        ("A6", "else"),
     ] {
         let row = format!("<tr class=\"{state}\"><th class=\"claim\" scope=\"row\"><b>{id}</b>");
         assert_eq!(page.matches(&row).count(), 1, "{id}");
     }
-    // Two that hold and two that do not, each in both sizes of the figure; one has no number.
+    // Two that held, two that were missed and one of another regime, each in both sizes of the
+    // figure; one has no number.
     assert_eq!(page.matches("<g class=\"hold\">").count(), 4);
     assert_eq!(page.matches("<g class=\"miss\">").count(), 4);
+    assert_eq!(page.matches("<g class=\"else\">").count(), 2);
     assert!(!page.contains("<script") && !page.contains("NaN"));
 }
 

@@ -20,6 +20,8 @@
 //! unit = 1e9                            # what the value is divided by, else 1
 //! grows = true                          # in proportion to sizes: times the scale
 //! reasons = { ext4 = "…" }              # why it is missed, and how that was found
+//! set-up = "sync at the end"            # else the primary one of the figure
+//! about = "others"                      # or itself, own; else a test of the paper's systems
 //! ```
 //!
 //! The rest of the file is as [`report::figure`] has it. What the paper has
@@ -29,7 +31,7 @@
 
 use super::setup::{BASE, Setup};
 use input::document::{DocumentError, Source};
-use report::claim::{Claim, Combine, Expectation, Form, Measure};
+use report::claim::{About, Claim, Combine, Expectation, Form, Measure};
 use report::figure::{self, Named};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -62,6 +64,9 @@ struct Claimed {
     grows: bool,
     #[serde(default)]
     reasons: BTreeMap<String, String>,
+    set_up: Option<String>,
+    #[serde(default)]
+    about: About,
 }
 
 /// Which run.
@@ -188,19 +193,25 @@ impl Reader<'_> {
             unit: claimed.unit.as_ref().map_or(1.0, |unit| *unit.as_ref()),
             pairs,
         });
+        if let Some(measure) = &measure {
+            self.reader
+                .judgeable(&claimed.id, measure, (expected, claimed.about))?;
+        }
+        let trial = measure.as_ref().map(|measure| measure.told(workloads));
+        let (id, place) = (claimed.id.as_ref(), claimed.source.as_deref());
+        let claim = self.reader.claim(id, place, claimed.what.clone(), expected);
         Ok(Row {
             claim: Claim {
                 stack: claimed.stack.clone(),
                 versus: self.versus(claimed, hosts),
                 combined: measure.as_ref().map(Measure::combined).unwrap_or_default(),
-                ..self.reader.claim(
-                    claimed.id.as_ref(),
-                    claimed.source.as_deref(),
-                    claimed.what.clone(),
-                    expected,
-                )
+                set_up: claimed.set_up.clone().unwrap_or(claim.set_up),
+                about: claimed.about,
+                trial: trial.unwrap_or_default(),
+                ..claim
             },
             measure,
+            workloads: workloads.to_vec(),
             grows: claimed.grows,
             known: claimed.reasons.get(case).cloned(),
             missing,

@@ -19,8 +19,8 @@ pub use papers::{PAPERS, Paper};
 use crate::error::StackError;
 use crate::plan::Plan;
 use figure::Key;
-use report::claim::{REPRODUCE_SCHEMA, Reproduction};
-use report::figure::{Listed, Wanted};
+use report::claim::{Counts, REPRODUCE_SCHEMA, Reproduction};
+use report::figure::{Judged, Listed, Wanted};
 use serde::Serialize;
 use setup::Setup;
 use std::collections::BTreeMap;
@@ -85,8 +85,8 @@ impl Paper {
 pub fn prepare(asked: Asked) -> Result<Prepared, StackError> {
     let setup = Setup::read(asked.paper.setup.source())?;
     let read = |file: &report::figure::File| figure::read(&setup, file.name, &file.source());
-    let (paper, figure) = (asked.paper, asked.figure.as_deref());
-    let wanted = Wanted::read::<StackError>(paper.name, paper.figures, figure, read)?;
+    let figure = asked.figure.as_deref();
+    let wanted = Wanted::read::<StackError>(asked.paper.files(), figure, read)?;
     let keys = wanted.keys.iter();
     let plans = keys.map(|key| setup.plan(key, asked.factor, asked.seed));
     let plans = plans.collect::<Result<Vec<Plan>, StackError>>()?;
@@ -102,6 +102,17 @@ impl Prepared {
     /// Sets what `runs` of the plans, in their order, measured beside the claims; what
     /// takes a run that failed is listed with the reason.
     pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
+        let judged = self.wanted.measured(&runs, self.asked.factor);
+        self.reproduction(judged, runs.into_iter().flatten().collect())
+    }
+
+    /// Judges the values of an `earlier` report by the plans of today, without a run.
+    #[must_use]
+    pub fn again<R>(&self, earlier: &Judged) -> Reproduction<R> {
+        self.reproduction(self.wanted.judged_again(earlier), Vec::new())
+    }
+
+    fn reproduction<R>(&self, judged: Judged, runs: Vec<R>) -> Reproduction<R> {
         Reproduction {
             schema: REPRODUCE_SCHEMA.to_owned(),
             paper: self.asked.paper.name.to_owned(),
@@ -111,8 +122,10 @@ impl Prepared {
             factor: self.asked.factor,
             seed: self.asked.seed,
             notes: self.setup.notes.clone(),
-            claims: self.wanted.claims(&runs, self.asked.factor),
-            runs: runs.into_iter().flatten().collect(),
+            counts: Counts::of(&judged.claims),
+            regimes: judged.lines,
+            claims: judged.claims,
+            runs,
         }
     }
 }

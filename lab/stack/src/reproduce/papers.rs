@@ -1,6 +1,6 @@
 //! The papers, and their files.
 
-use report::figure::File;
+use report::figure::{File, Files};
 use report::paper_file;
 
 /// A paper that can be reproduced.
@@ -10,6 +10,7 @@ pub struct Paper {
     pub name: &'static str,
     pub(super) setup: File,
     pub(super) figures: &'static [File],
+    pub(super) regime: Option<&'static File>,
 }
 
 /// All of them.
@@ -32,6 +33,7 @@ pub const PAPERS: &[Paper] = &[
             paper_file!("bytefs", "recovery"),
             paper_file!("bytefs", "components"),
         ],
+        regime: Some(&paper_file!("bytefs", "regime")),
     },
     Paper {
         name: "hyfim",
@@ -44,6 +46,7 @@ pub const PAPERS: &[Paper] = &[
             paper_file!("hyfim", "fig7"),
             paper_file!("hyfim", "costs"),
         ],
+        regime: None,
     },
     Paper {
         name: "persimmon",
@@ -64,6 +67,7 @@ pub const PAPERS: &[Paper] = &[
             paper_file!("persimmon", "fig4.9"),
             paper_file!("persimmon", "limit"),
         ],
+        regime: None,
     },
     Paper {
         name: "remapping",
@@ -82,6 +86,7 @@ pub const PAPERS: &[Paper] = &[
             paper_file!("remap", "effects"),
             paper_file!("remap", "overhead"),
         ],
+        regime: Some(&paper_file!("remap", "regime")),
     },
     Paper {
         name: "shimmer",
@@ -100,6 +105,7 @@ pub const PAPERS: &[Paper] = &[
             paper_file!("shimmer", "levels"),
             paper_file!("shimmer", "other"),
         ],
+        regime: None,
     },
 ];
 
@@ -108,5 +114,13 @@ impl Paper {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PAPERS.iter().find(|paper| paper.name == name)
+    }
+
+    pub(super) const fn files(&self) -> Files {
+        Files {
+            paper: self.name,
+            figures: self.figures,
+            regime: self.regime,
+        }
     }
 }

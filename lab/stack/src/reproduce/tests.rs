@@ -145,6 +145,64 @@ fn plans_can_be_built_at_every_scale() {
     }
 }
 
+/// All claims of all papers, none of them measured, each with why it would be missed.
+fn all_rows() -> impl Iterator<Item = (&'static str, super::figure::Row)> {
+    PAPERS.iter().flat_map(|paper| {
+        let prepared = prepare(Asked {
+            paper,
+            ..asked(None, 64)
+        });
+        let rows = prepared.unwrap().wanted.rows;
+        rows.into_iter().map(|row| (paper.name, row))
+    })
+}
+
+/// Fails where a headline count unites set-ups, or takes a claim twice.
+#[test]
+fn figure_has_one_primary_set_up_and_each_claim_stands_in_it_once() {
+    let (mut set_ups, mut seen) = (BTreeMap::new(), BTreeSet::new());
+    for (paper, row) in all_rows() {
+        let claim = row.claim;
+        let figure = (paper, claim.figure.clone());
+        let name = [&claim.id, &claim.what, &claim.stack, &claim.versus].map(Clone::clone);
+        assert!(
+            seen.insert((figure.clone(), name)),
+            "{paper}/{}: {} stands twice",
+            claim.figure,
+            claim.what
+        );
+        let primary = set_ups.entry(figure).or_insert_with(BTreeSet::new);
+        if claim.primary {
+            primary.insert(claim.set_up);
+        }
+    }
+    for ((paper, figure), primary) in set_ups {
+        let wanted = usize::from((paper, figure.as_str()) != ("remapping", "effects"));
+        assert_eq!(primary.len(), wanted, "{paper}/{figure}: {primary:?}");
+    }
+}
+
+/// Fails for a reason that no record can be asked about.
+#[test]
+fn reason_names_a_field_of_the_records_that_show_it() {
+    let plan = crate::Plan {
+        workload: "randwrite:ops=10".to_owned(),
+        ..prepare(asked(Some("fig8"), 64)).unwrap().plans.remove(0)
+    };
+    let run = crate::run(&plan, &mut |_| ()).unwrap();
+    let record = serde_json::to_value(&run).unwrap();
+    let fields: BTreeSet<&str> = record.as_object().unwrap().keys().map(|k| &**k).collect();
+    let names_one = |reason: &str| {
+        let words = reason.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
+        let first = |word: &str| word.split('.').next().unwrap_or_default().to_owned();
+        words.map(first).any(|word| fields.contains(&*word))
+    };
+    for (paper, row) in all_rows() {
+        let Some(reason) = row.known else { continue };
+        assert!(names_one(&reason), "{paper}/{}: {reason}", row.claim.figure);
+    }
+}
+
 #[test]
 fn figures_share_runs() {
     let all = prepare(asked(None, 64)).unwrap();
@@ -224,7 +282,9 @@ fn setup(text: &str) -> Result<Setup, String> {
 fn read(text: &str) -> Result<Figure, String> {
     let source = Source {
         file: "fig.toml".to_owned(),
-        text: format!("title = \"T\"\nsource = \"S\"\n[[claim]]\nid = \"X\"\n{text}"),
+        text: format!(
+            "title = \"T\"\nsource = \"S\"\nprimary = \"text\"\n[[claim]]\nid = \"X\"\n{text}"
+        ),
     };
     figure::read(&setup(SETUP)?, "fig", &source).map_err(|e| e.to_string())
 }
@@ -269,10 +329,10 @@ fn hosts_are_compared_on_each_workload_and_the_gains_combined() {
     let max = with("versus = { ext4 = 5 }\ncombine = \"max\"\nreasons = { ext4 = \"it is\" }");
     assert_eq!((max.measured, max.holds), (Some(9.0), Some(false)));
     assert_eq!(max.reason.as_deref(), Some("it is"));
-    let min = with("versus = { ext4 = \"above 2\" }\ncombine = \"min\"");
+    let min = with("versus = { ext4 = \"above 2, at most 9\" }\ncombine = \"min\"");
     assert_eq!((min.measured, min.holds), (Some(2.0), Some(false)));
     assert_eq!(min.reason.as_deref(), Some("not found yet"));
-    let saving = with("versus = { ext4 = 1 }\nform = \"saving\"\ncombine = \"max\"");
+    let saving = with("versus = { ext4 = \"similar to 1\" }\nform = \"saving\"\ncombine = \"max\"");
     assert_eq!(saving.measured, Some(0.5));
     let alone = with("paper = 20\nform = \"alone\"\ngrows = true\nunit = 2.0");
     assert_eq!(
@@ -312,7 +372,7 @@ fn a_setting_has_a_size_of_its_own_and_waits_are_divided_where_it_is_said() {
 #[test]
 fn settings_are_compared_with_each_other() {
     let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\nworkloads = [\"a\"]\n\
-                versus-setting = \"slow\"\npaper = \"above 1\"";
+                versus-setting = \"slow\"\npaper = \"above 1, at most 2\"";
     let runs = [("bytefs", "a", "", 3.0), ("bytefs", "a", "slow", 2.0)];
     let claims = measured(text, &runs);
     assert_eq!(
@@ -329,7 +389,7 @@ fn runs_of_two_workloads_are_compared() {
     let runs = [("bytefs", "a", "", 3.0), ("bytefs", "b", "slow", 2.0)];
     assert_eq!(measured(text, &runs)[0].measured, Some(1.0));
     let refused = read(&text.replace("\"b\"", "\"c\"")).err().unwrap();
-    assert!(refused.starts_with("fig.toml:10: "), "{refused}");
+    assert!(refused.starts_with("fig.toml:11: "), "{refused}");
 }
 
 /// A table of workloads makes a claim of each; hosts in a list are taken together, and
@@ -374,43 +434,61 @@ fn a_figure_that_is_wrong_is_refused_with_its_line() {
         (
             "quantity = \"speed\"",
             "quantity = \"sped\"",
-            "fig.toml:6: ",
+            "fig.toml:7: ",
             "\"sped\"",
         ),
-        ("[\"a\"]", "[\"c\"]", "fig.toml:8: ", "\"c\""),
-        ("[\"a\"]", "[]", "fig.toml:8: ", "a list of names"),
+        ("[\"a\"]", "[\"c\"]", "fig.toml:9: ", "\"c\""),
+        ("[\"a\"]", "[]", "fig.toml:9: ", "a list of names"),
         (
             "{ ext4 = 2 }",
             "{ ext4 = \"two\" }",
-            "fig.toml:9: ",
+            "fig.toml:10: ",
             "above A",
         ),
         (
             "versus = { ext4 = 2 }",
             "",
-            "fig.toml:4: ",
+            "fig.toml:5: ",
             "in one of versus, workloads and paper",
         ),
         (
             "versus = { ext4 = 2 }",
             "paper = 2",
-            "fig.toml:4: ",
+            "fig.toml:5: ",
             "something to compare with",
         ),
-        ("stack =", "stacks =", "fig.toml:7: ", "stacks"),
+        ("stack =", "stacks =", "fig.toml:8: ", "stacks"),
         (
             "{ ext4 = 2 }",
             "{ ext4 = 2 }\nsettings = [\"fast\"]",
-            "fig.toml:10: ",
+            "fig.toml:11: ",
             "\"fast\"",
         ),
         (
             "{ ext4 = 2 }",
             "{ ext4 = 2 }\nunit = 0.0",
-            "fig.toml:10: ",
+            "fig.toml:11: ",
             "a unit above 0",
         ),
-        ("{ ext4 = 2 }", "{ ext4 = 2", "fig.toml:9: ", ""),
+        ("{ ext4 = 2 }", "{ ext4 = 2", "fig.toml:10: ", ""),
+        (
+            "{ ext4 = 2 }",
+            "{ ext4 = \"above 1\" }",
+            "fig.toml:5: ",
+            "at most B",
+        ),
+        (
+            "{ ext4 = 2 }",
+            "{ ext4 = 1 }",
+            "fig.toml:5: ",
+            "similar to 1",
+        ),
+        (
+            "{ ext4 = 2 }",
+            "{ ext4 = 2 }\nset-up = \"other\"",
+            "fig.toml:3: ",
+            "a set-up that a claim is measured in",
+        ),
     ];
     for (from, to, place, part) in cases {
         let said = read(&good.replace(from, to)).err().unwrap();
