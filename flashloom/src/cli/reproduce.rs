@@ -40,7 +40,7 @@ pub(crate) struct Reproduce {
     #[arg(value_name = "PAPER[/FIGURE]")]
     what: Option<String>,
     /// List what can be reproduced
-    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier", "judge"])]
+    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier", "judge", "seeds"])]
     list: bool,
     /// How large: small, or paper for the sizes of the paper, which take hours
     #[arg(long, default_value = "small")]
@@ -59,9 +59,13 @@ pub(crate) struct Reproduce {
     /// says how many
     #[arg(long)]
     earlier: bool,
+    /// Run this many seeds, from --seed on: each claim has the spread of its values over them, and
+    /// no verdict where the seeds disagree
+    #[arg(long, value_name = "N", default_value = "1", value_parser = super::some)]
+    seeds: NonZeroUsize,
     /// Run nothing, and judge the values of this report.json of an earlier time by the plans of
     /// today; claims that it does not have are not measured
-    #[arg(long, value_name = "REPORT", conflicts_with_all = ["jobs", "earlier"])]
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["jobs", "earlier", "seeds"])]
     judge: Option<PathBuf>,
     #[command(flatten)]
     shown: Shown,
@@ -215,9 +219,9 @@ impl Reproduce {
     }
 
     fn one(&self, what: &str) -> Result<ExitCode, Failure> {
-        let prepared = self.prepared(what)?;
+        let prepared = self.seeds(what)?;
         let values = self.values(self.out.as_deref())?;
-        let (paper, runs) = self.measure(&prepared, &values);
+        let (paper, runs) = self.over_seeds(&prepared, &values);
         if let Some(folder) = &self.out {
             let papers = vec![(paper.clone(), runs)];
             self.write(folder, &self.report(papers, &values))?;
@@ -232,10 +236,13 @@ impl Reproduce {
     fn all(&self) -> Result<ExitCode, Failure> {
         let folder = self.out.as_deref().unwrap_or(Path::new(FOLDER));
         // All are read before the first is run: a fault in one should not cost hours.
-        let prepared = names().map(|name| self.prepared(name));
-        let prepared = prepared.collect::<Result<Vec<Prepared>, Failure>>()?;
+        let prepared = names().map(|name| self.seeds(name));
+        let prepared = prepared.collect::<Result<Vec<Vec<Prepared>>, Failure>>()?;
         let values = self.values(Some(folder))?;
-        let papers = prepared.iter().map(|p| self.measure(p, &values)).collect();
+        let papers = prepared.iter();
+        let papers = papers
+            .map(|seeds| self.over_seeds(seeds, &values))
+            .collect();
         let papers = self.report(papers, &values);
         let told = self.write(folder, &papers)?;
         let text = match self.shown.json {
@@ -302,13 +309,32 @@ impl Reproduce {
         ))
     }
 
-    fn prepared(&self, what: &str) -> Result<Prepared, Failure> {
+    /// What is asked for, once for each seed.
+    fn seeds(&self, what: &str) -> Result<Vec<Prepared>, Failure> {
+        let seeds = (self.seed..).take(self.seeds.get());
+        seeds.map(|seed| self.prepared(what, seed)).collect()
+    }
+
+    /// What is measured of a paper over `seeds` of it, and its runs.
+    fn over_seeds(&self, seeds: &[Prepared], values: &Values) -> (Reproduction<Document>, Runs) {
+        let all = seeds.iter().map(|prepared| self.measure(prepared, values));
+        let (mut papers, runs): (Vec<_>, Vec<Runs>) = all.unzip();
+        let others = papers.split_off(1);
+        let first = papers.pop().expect("there is one seed at least");
+        let runs = Runs {
+            kept: runs.iter().map(|runs| runs.kept).sum(),
+            names: runs.into_iter().flat_map(|runs| runs.names).collect(),
+        };
+        (first.over_seeds(others), runs)
+    }
+
+    fn prepared(&self, what: &str, seed: u64) -> Result<Prepared, Failure> {
         let figure = what.split_once('/').map(|(_, figure)| figure);
         if what.split('/').next() == Some(memories::PAPER) {
-            let prepared = memories::prepare(figure, &self.scale, self.seed)?;
+            let prepared = memories::prepare(figure, &self.scale, seed)?;
             return Ok(Prepared::Memory(Box::new(prepared)));
         }
-        let prepared = prepare(self.asked(what)?)?;
+        let prepared = prepare(self.asked(what, seed)?)?;
         let experiment = Experiment::of(prepared.plans.clone())?;
         Ok(Prepared::Stacks(Box::new(prepared), experiment))
     }
@@ -337,7 +363,7 @@ impl Reproduce {
         (paper, runs)
     }
 
-    fn asked(&self, what: &str) -> Result<Asked, Failure> {
+    fn asked(&self, what: &str, seed: u64) -> Result<Asked, Failure> {
         let (name, figure) = match what.split_once('/') {
             Some((name, figure)) => (name, Some(figure.to_owned())),
             None => (what, None),
@@ -357,7 +383,7 @@ impl Reproduce {
             figure,
             scale: self.scale.clone(),
             factor,
-            seed: self.seed,
+            seed,
         })
     }
 

@@ -11,9 +11,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 mod expectation;
+mod measure;
 mod verdict;
 
 pub use expectation::{Expectation, TOLERANCE};
+pub use measure::{Combine, Form, Measure, Quantity};
 pub use verdict::{About, Counts, Tally, Verdict};
 
 /// The schema of [`Reproduction`].
@@ -46,7 +48,7 @@ pub fn documents<'k, K: Ord, R: Serialize>(
 }
 
 /// The claims of a paper, and the runs that they were measured by.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction<R = Run> {
     /// Always [`REPRODUCE_SCHEMA`].
     pub schema: String,
@@ -148,6 +150,9 @@ pub struct Claim {
     /// The quantity that is read of each run, as pointers into its record, and the workloads.
     #[serde(default)]
     pub trial: String,
+    /// The least and the largest value over the seeds that were run; none of one seed.
+    #[serde(default)]
+    pub spread: Option<(f64, f64)>,
 }
 
 /// Reasons of `claims`, each once, with the names of the claims that have it.
@@ -202,14 +207,19 @@ impl Claim {
             about: About::Paper,
             regime: Vec::new(),
             trial: String::new(),
+            spread: None,
         }
     }
 
-    /// What was measured, with as many digits as what is expected has.
+    /// What was measured, with as many digits as what is expected has, and its spread.
     #[must_use]
     pub fn measured_text(&self) -> String {
         let digits = |x| self.expected.digits(x);
-        self.measured.map_or(NOTHING.to_owned(), digits)
+        let value = self.measured.map_or(NOTHING.to_owned(), digits);
+        match self.spread {
+            Some((least, largest)) => format!("{value} ({} to {})", digits(least), digits(largest)),
+            None => value,
+        }
     }
 
     /// This claim with the absolute value `measured` beside it; `known` is why it is missed, if
@@ -251,6 +261,46 @@ impl Claim {
     }
 }
 
+impl<R> Reproduction<R> {
+    /// It over several seeds: values of the first, and the spread over it and `others`, which have
+    /// the same claims. Where the verdicts of the seeds differ there is none.
+    #[must_use]
+    pub fn over_seeds(mut self, others: Vec<Self>) -> Self {
+        for (index, claim) in self.claims.iter_mut().enumerate() {
+            let others: Vec<&Claim> = others.iter().map(|other| &other.claims[index]).collect();
+            claim.spread_over(&others);
+        }
+        self.counts = Counts::of(&self.claims);
+        self.runs
+            .extend(others.into_iter().flat_map(|other| other.runs));
+        self
+    }
+}
+
+impl Claim {
+    fn spread_over(&mut self, others: &[&Self]) {
+        let values = || {
+            others
+                .iter()
+                .filter_map(|other| other.measured)
+                .chain(self.measured)
+        };
+        let Some(least) = values().reduce(f64::min).filter(|_| !others.is_empty()) else {
+            return;
+        };
+        let largest = values().fold(least, f64::max);
+        self.spread = Some((least, largest));
+        if others.iter().any(|other| other.verdict != self.verdict) {
+            let (least, largest) = (three(least), three(largest));
+            let seeds = others.len() + 1;
+            self.reason = Some(format!(
+                "no verdict inside the spread of {seeds} seeds, {least} to {largest}"
+            ));
+            (self.verdict, self.holds) = (Verdict::NotMeasured, None);
+        }
+    }
+}
+
 /// The reason of a claim of another regime.
 fn another(differing: &[&Line]) -> String {
     let told = |line: &&Line| {
@@ -261,240 +311,9 @@ fn another(differing: &[&Line]) -> String {
     format!("another experiment than the paper's: {}", told.join("; "))
 }
 
-/// A number of a run: a sum, less a sum, over a sum.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quantity {
-    /// JSON pointers into the record; one that leads to an object stands for all
-    /// numbers in it, and for its `total` if it has one.
-    pub of: Vec<String>,
-    /// What is taken off the sum of those, in the same form.
-    #[serde(default)]
-    pub less: Vec<String>,
-    /// What the rest is divided by, in the same form; nothing for 1.
-    #[serde(default)]
-    pub over: Vec<String>,
-    /// Whether 1 is no effect of it, as of an amplification, so that it is judged as a ratio.
-    #[serde(default)]
-    pub ratio: bool,
-    /// Whether what a record does not have counts as 0, as calls of a kind that nothing made.
-    #[serde(default, rename = "absent-is-zero")]
-    pub absent_is_zero: bool,
-}
-
-impl Quantity {
-    /// It in words, by its pointers without their first slash.
-    #[must_use]
-    pub fn told(&self) -> String {
-        let list = |pointers: &[String]| {
-            let fields = pointers
-                .iter()
-                .map(|p| p.trim_start_matches('/').replace('/', "."));
-            fields.collect::<Vec<_>>().join(" + ")
-        };
-        let mut told = list(&self.of);
-        for (word, pointers) in [(" less ", &self.less), (" over ", &self.over)] {
-            if !pointers.is_empty() {
-                told += word;
-                told += &list(pointers);
-            }
-        }
-        told
-    }
-
-    /// Its value in the record that `document` is.
-    ///
-    /// # Errors
-    /// If a pointer leads to nothing, or if what it would be divided by is 0.
-    pub fn value(&self, document: &Document) -> Result<f64, String> {
-        let total = |pointers: &[String]| total(pointers, document, self.absent_is_zero);
-        let sum = total(&self.of)? - total(&self.less)?;
-        if self.over.is_empty() {
-            return Ok(sum);
-        }
-        over(sum, total(&self.over)?)
-            .ok_or_else(|| format!("{} is 0 in a run", self.over.join(" + ")))
-    }
-}
-
-fn total(pointers: &[String], document: &Value, absent_is_zero: bool) -> Result<f64, String> {
-    pointers
-        .iter()
-        .try_fold(0.0, |sum, pointer| match document.pointer(pointer) {
-            Some(found) => Ok(sum + numbers(found)),
-            None if absent_is_zero => Ok(sum),
-            None => Err(format!("a record has nothing at {pointer}")),
-        })
-}
-
-/// The sum of all numbers in `value`; where a `total` stands beside its parts it alone.
-fn numbers(value: &Value) -> f64 {
-    match value {
-        Value::Number(number) => number.as_f64().unwrap_or_default(),
-        Value::Object(map) => match map.get("total") {
-            Some(total) => numbers(total),
-            None => map.values().map(numbers).sum(),
-        },
-        _ => 0.0,
-    }
-}
-
-fn over(a: f64, b: f64) -> Option<f64> {
-    (b != 0.0).then(|| a / b)
-}
-
-/// What is made of one value, or of two that are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// The value of the stack by itself.
-    Alone,
-    /// The stack's over the other's: of what should be much.
-    #[default]
-    Gain,
-    /// The other's over the stack's: of what should be little.
-    Saving,
-    /// How much more the stack's is than the other's.
-    Excess,
-}
-
-impl Form {
-    /// What it makes of `stack` and `other`.
-    ///
-    /// # Errors
-    /// If it would divide by 0.
-    pub fn of(self, stack: f64, other: f64) -> Result<f64, String> {
-        let value = match self {
-            Self::Alone => Some(stack),
-            Self::Gain => over(stack, other),
-            Self::Saving => over(other, stack),
-            Self::Excess => Some(stack - other),
-        };
-        value.ok_or_else(|| "what it is divided by is 0 in a run".to_owned())
-    }
-}
-
-/// How values of several runs become one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Combine {
-    /// The arithmetic mean.
-    #[default]
-    Mean,
-    /// The geometric mean, of values above 0.
-    Geometric,
-    /// The largest.
-    Max,
-    /// The least.
-    Min,
-    /// The share of those below 1.
-    ShareBelowOne,
-}
-
-impl Combine {
-    /// What it is called.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Geometric => "geometric mean",
-            Self::Max => "largest",
-            Self::Min => "least",
-            Self::ShareBelowOne => "share below one",
-        }
-    }
-
-    /// What it makes of `values`; none of none.
-    #[must_use]
-    pub fn of(self, values: &[f64]) -> Option<f64> {
-        let count = values.len() as f64;
-        let all = values.iter().copied();
-        match self {
-            _ if values.is_empty() => None,
-            Self::Mean => Some(all.sum::<f64>() / count),
-            Self::Geometric => Some((all.map(f64::ln).sum::<f64>() / count).exp()),
-            Self::Max => all.reduce(f64::max),
-            Self::Min => all.reduce(f64::min),
-            Self::ShareBelowOne => Some(all.filter(|&x| x < 1.0).count() as f64 / count),
-        }
-    }
-}
-
-/// What it takes to measure a claim, of runs that are called by `K`.
-#[derive(Debug)]
-pub struct Measure<K> {
-    /// What is read of each run.
-    pub quantity: Quantity,
-    /// What becomes of two runs.
-    pub form: Form,
-    /// What becomes of all pairs.
-    pub combine: Combine,
-    /// What the value is divided by.
-    pub unit: f64,
-    /// Runs, each with the one that it is compared with.
-    pub pairs: Vec<(K, Option<K>)>,
-}
-
-impl<K: Ord> Measure<K> {
-    /// The runs that it takes.
-    pub fn runs(&self) -> impl Iterator<Item = &K> {
-        let pairs = self.pairs.iter();
-        let both = pairs.flat_map(|(run, other)| [Some(run), other.as_ref()]);
-        both.flatten()
-    }
-
-    /// Whether the value is a ratio: of what is compared, or of a quantity that is one, so that
-    /// 1 is no effect.
-    #[must_use]
-    pub fn is_ratio(&self) -> bool {
-        let compared = matches!(self.form, Form::Gain | Form::Saving);
-        let ratio = compared || (self.form == Form::Alone && self.quantity.ratio);
-        ratio && self.unit == 1.0 && self.combine != Combine::ShareBelowOne
-    }
-
-    /// What is read of each run, under which `workloads`.
-    #[must_use]
-    pub fn told(&self, workloads: &[String]) -> String {
-        format!("{}; {}", self.quantity.told(), workloads.join(", "))
-    }
-
-    /// How values become one, if there are several: `mean of 5`.
-    #[must_use]
-    pub fn combined(&self) -> String {
-        match self.pairs.len() {
-            0 | 1 => String::new(),
-            count => format!("{} of {count}", self.combine.name()),
-        }
-    }
-
-    /// The value in `documents`, which hold each of the runs, `times` as large.
-    ///
-    /// # Errors
-    /// If a run failed or has nothing of the quantity, or if there would be a division
-    /// by 0.
-    pub fn of(
-        &self,
-        documents: &BTreeMap<&K, Result<Document, String>>,
-        times: f64,
-    ) -> Result<f64, String> {
-        let value = |run: &K| match &documents[run] {
-            Ok(document) => self.quantity.value(document),
-            Err(why) => Err(format!("a run of it failed: {why}")),
-        };
-        let mut values = Vec::new();
-        for (run, other) in &self.pairs {
-            let other = other.as_ref().map_or(Ok(1.0), value)?;
-            values.push(self.form.of(value(run)?, other)?);
-        }
-        let combined = self.combine.of(&values);
-        Ok(combined.ok_or("there is no run of it")? * times / self.unit)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn claim(expected: Expectation) -> Claim {
         Claim::unmeasured("S21", "fig23", "VI-H", String::new(), expected)
@@ -530,6 +349,27 @@ mod tests {
         }
     }
 
+    /// Fails where a verdict is told that another seed turns.
+    #[test]
+    fn claim_whose_seeds_disagree_has_a_spread_and_no_verdict() {
+        let of = |values: [f64; 2]| {
+            let [first, second] = values.map(|value| Reproduction::<()> {
+                claims: vec![claim(Expectation::Value(1.31)).judged(value, true, &[], None)],
+                ..Reproduction::default()
+            });
+            first.over_seeds(vec![second]).claims.remove(0)
+        };
+        let agreed = of([1.2, 1.25]);
+        assert_eq!(
+            (agreed.verdict, agreed.measured),
+            (Verdict::Held, Some(1.2))
+        );
+        assert_eq!(agreed.spread, Some((1.2, 1.25)));
+        let split = of([1.2, 1.1]);
+        assert_eq!((split.verdict, split.holds), (Verdict::NotMeasured, None));
+        assert!(split.reason.unwrap().contains("2 seeds, 1.1 to 1.2"));
+    }
+
     #[test]
     fn counts_keep_set_ups_and_claims_of_others_apart() {
         let held = claim(Expectation::Above(1.0)).with(2.0, None);
@@ -551,56 +391,5 @@ mod tests {
             ((1, 0, 0), (1, 0, 0))
         );
         assert_eq!(counts.primary.share(), "1 of 2 (50 %)");
-    }
-
-    #[test]
-    fn a_quantity_sums_what_is_below_its_pointers() {
-        let record = json!({"host": {
-            "inode": {"read": {"byte": 1, "block": 2}, "write": {"byte": 4, "block": 8}},
-            "data": {"read": {"byte": 0, "block": 100}, "write": {"byte": 0, "block": 0}},
-        }, "name": "7", "none": 0});
-        let list = |pointers: &[&str]| pointers.iter().map(|&p| p.to_owned()).collect();
-        let quantity = |of: &[&str], over: &[&str]| Quantity {
-            of: list(of),
-            over: list(over),
-            less: Vec::new(),
-            ratio: false,
-            absent_is_zero: false,
-        };
-        let value = |of: &[&str], over: &[&str]| quantity(of, over).value(&record);
-        let less = Quantity {
-            less: list(&["/host/inode/read"]),
-            ..quantity(&["/host/inode"], &["/host/data"])
-        };
-        assert_eq!(less.value(&record), Ok(12.0 / 100.0));
-        assert_eq!(value(&["/host/inode"], &[]), Ok(15.0));
-        assert_eq!(value(&["/host/inode/write", "/host/data"], &[]), Ok(112.0));
-        assert_eq!(value(&["/host/inode/read"], &["/host"]), Ok(3.0 / 115.0));
-        let totalled = json!({"data": {"write": {"byte": 1, "block": 2, "total": 3}}, "all": 6});
-        let share = quantity(&["/data/write"], &["/all"]).value(&totalled);
-        assert_eq!(share, Ok(0.5), "parts and their total are counted once");
-        assert!(value(&["/host"], &["/none"]).unwrap_err().contains("/none"));
-        assert!(value(&["/hosts"], &[]).unwrap_err().contains("/hosts"));
-        let absent = Quantity {
-            absent_is_zero: true,
-            ..quantity(&["/hosts"], &["/host"])
-        };
-        assert_eq!(absent.value(&record), Ok(0.0));
-    }
-
-    #[test]
-    fn values_are_compared_and_combined() {
-        assert_eq!(Form::Gain.of(6.0, 2.0), Ok(3.0));
-        assert_eq!(Form::Saving.of(2.0, 6.0), Ok(3.0));
-        assert_eq!(Form::Alone.of(2.0, 0.0), Ok(2.0));
-        assert_eq!(Form::Excess.of(2.0, 0.0), Ok(2.0));
-        assert!(Form::Gain.of(1.0, 0.0).is_err() && Form::Saving.of(0.0, 1.0).is_err());
-        let combined = |how: Combine| how.of(&[0.5, 1.0, 3.0]).unwrap();
-        assert_eq!(combined(Combine::Mean), 1.5);
-        assert_eq!((combined(Combine::Max), combined(Combine::Min)), (3.0, 0.5));
-        assert_eq!(combined(Combine::ShareBelowOne), 1.0 / 3.0);
-        let geometric = Combine::Geometric.of(&[2.0, 4.0, 8.0]).unwrap();
-        assert!((geometric - 4.0).abs() < 1e-12);
-        assert_eq!(Combine::Mean.of(&[]), None);
     }
 }
