@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Union, overload
 
+from . import _native
 from ._native import Error
 from .extras import extra
 from .names import metrics
@@ -164,6 +165,12 @@ class Runs(Table[Run]):
 
     HEAD = HEAD
 
+    def differences(self) -> list[dict[str, Any]]:
+        """What the runs differ in besides the interface of their drives: for each field of the
+        drives and hosts its name, and its values with the stacks that have them."""
+        records = json.dumps([run.record for run in self.runs])
+        return json.loads(_native.differences(records))
+
     def plot(self, metric: str = "latency_ns.p99", ax: Any = None) -> Any:
         """Bars of one metric, by its column or its label."""
         from . import plots
@@ -190,6 +197,7 @@ class Runs(Table[Run]):
             "workload": first["workload"],
             "seed": first["seed"],
             "runs": [run.record for run in self.runs],
+            "differences": self.differences(),
         }
         return json.dumps(document, indent=2)
 

@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use crate::files::write;
     #[pymodule_export]
-    use crate::lists::{designs, drives, metrics, programs, stacks, workloads};
+    use crate::lists::{designs, differences, drives, metrics, programs, stacks, workloads};
     #[pymodule_export]
     use crate::memory::Designs;
     #[pymodule_export]

@@ -1,8 +1,11 @@
 //! What can be named, as tuples of words.
 
+use crate::refused;
 use input::named::{self, Preset};
 use pyo3::prelude::*;
+use report::configuration;
 use report::metric::{self, Unit};
+use report::record::Run;
 use workload::shipped;
 
 /// A name and what it stands for.
@@ -62,6 +65,14 @@ fn params<U: named::Unit>(
 pub(crate) fn metrics() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let told = |m: &'static metric::Metric| (m.path, m.label, unit(m.unit), m.help);
     metric::all().map(told).collect()
+}
+
+/// What runs differ in besides the interface of their drives: a document of their records, and one
+/// of the differences.
+#[pyfunction]
+pub(crate) fn differences(runs: &str) -> PyResult<String> {
+    let runs: Vec<Run> = serde_json::from_str(runs).map_err(refused)?;
+    serde_json::to_string(&configuration::differences(&runs)).map_err(refused)
 }
 
 fn unit(unit: Unit) -> &'static str {

@@ -33,6 +33,13 @@ def test_a_comparison_is_that_of_the_command_line(command_line):
     assert len(ours) == 4 and ours[3].name == "ext4@fdp aged"
 
 
+def test_runs_say_what_they_differ_in_besides_the_interface():
+    runs = fl.compare(WORKLOAD, ["ext4@block", "ext4@byte"], ["full"], size=SIZE)
+    told = {d["field"]: [held["stacks"] for held in d["values"]] for d in runs.differences()}
+    assert told["dram-kept"] == [["ext4@block"], ["ext4@byte"]]
+    assert "drive.geometry.channels" not in told and "drive.interface" not in told
+
+
 def test_what_comes_along_is_called_by_its_name(command_line):
     line = ["run", "ext4@block", "--workload", "sqlite:ops=300", "--json"]
     ours = fl.run("ext4@block", "sqlite:ops=300")

@@ -139,7 +139,10 @@ impl Buffer {
         let Some(newer) = self.sectors.remove(&sector) else {
             return false;
         };
-        newer.flying.iter().for_each(|flying| self.drop_flying(flying));
+        newer
+            .flying
+            .iter()
+            .for_each(|flying| self.drop_flying(flying));
         if let Some((since, _)) = &newer.waiting {
             self.held -= 1;
             self.fall(*since);
@@ -164,7 +167,10 @@ impl Buffer {
         let waits = newer.waiting.is_some();
         newer.flying.sort_by_key(|flying| flying.number);
         let newest = if waits { None } else { newer.flying.pop() };
-        newer.flying.iter().for_each(|flying| self.drop_flying(flying));
+        newer
+            .flying
+            .iter()
+            .for_each(|flying| self.drop_flying(flying));
         if let Some(flying) = &newest {
             self.renamed.insert(flying.number, sector);
         }

@@ -11,7 +11,7 @@ use clap::Args;
 use machine::Asked;
 use report::page;
 use report::ranking::LeftOut;
-use report::record::{COMPARE_SCHEMA, Comparison};
+use report::record::Comparison;
 use report::table;
 use skybyte::Design;
 use ssd::Precondition;
@@ -145,12 +145,8 @@ impl Compare {
         outcomes.check()?;
         let lasting = self.choices.keep(database.as_deref(), outcomes.each());
         let Outcomes { runs, left_out, .. } = outcomes;
-        let comparison = Comparison {
-            schema: COMPARE_SCHEMA.to_owned(),
-            workload: self.workload().to_owned(),
-            seed: experiment.plans.first().map_or(1, |plan| plan.seed),
-            runs,
-        };
+        let seed = experiment.plans.first().map_or(1, |plan| plan.seed);
+        let comparison = Comparison::new(self.workload(), seed, runs);
         let page = self.write_page(&page::comparison(&comparison, &left_out, &command()));
         let printed = output::emit(&self.answer(&comparison, &left_out));
         let are_kept = lasting.tell();

@@ -7,6 +7,7 @@
 
 pub mod attribution;
 pub mod claim;
+pub mod configuration;
 pub mod figure;
 pub mod file;
 pub mod human;

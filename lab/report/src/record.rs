@@ -6,6 +6,7 @@
 mod file_system;
 mod places;
 
+use crate::configuration::{Configuration, Difference, differences};
 pub use crate::remapped::Remapped;
 pub use file_system::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
 pub use places::{Place, Places};
@@ -103,6 +104,9 @@ pub struct Run {
     /// Limits that allocations met, and who held them.
     #[serde(default)]
     pub refusals: Vec<Refusal>,
+    /// The drive and the host, field by field; empty in records from before it was kept.
+    #[serde(default)]
+    pub configuration: Configuration,
     /// Virtual time from the first request to the last completion.
     pub sim_time_ns: u64,
     /// Events that the kernel ran.
@@ -508,4 +512,21 @@ pub struct Comparison {
     pub seed: u64,
     /// One run a stack and precondition, in the order asked for.
     pub runs: Vec<Run>,
+    /// What the runs differ in besides the interface of their drives.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
+}
+
+impl Comparison {
+    /// `runs` of a workload, and what they differ in.
+    #[must_use]
+    pub fn new(workload: &str, seed: u64, runs: Vec<Run>) -> Self {
+        Self {
+            schema: COMPARE_SCHEMA.to_owned(),
+            workload: workload.to_owned(),
+            seed,
+            differences: differences(&runs),
+            runs,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Invariant: nothing is estimated here: causes add up to all bytes programmed,
 //! purposes and origins to all bytes of the host.
 
+use crate::configuration::configuration;
 use crate::hosts::{self, Keeps};
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
@@ -74,6 +75,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         host_memory: host_memory(outcome),
         remount: outcome.remount,
         refusals: refusals(outcome),
+        configuration: configuration(&outcome.plan),
         sim_time_ns: span.0,
         events: outcome.events,
         wall_time_s: 0.0,

@@ -9,6 +9,7 @@
 mod attached;
 mod below;
 mod choices;
+mod configuration;
 pub mod crash;
 pub mod drive;
 mod error;

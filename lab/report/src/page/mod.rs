@@ -18,6 +18,7 @@ pub use papers::papers;
 pub use sheet::{Line, Sheet, SheetCell, Stacks, sheet};
 
 use crate::attribution::{findings, sentences};
+use crate::configuration::Difference;
 use crate::human;
 use crate::json::{Document, to_json};
 use crate::ranking::LeftOut;
@@ -42,6 +43,10 @@ pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) 
             ", seed " (comparison.seed) @if let Some(run) = runs.first() { " · " (drive(run)) }
         }
         (list(&findings(&comparison.runs)))
+        @if !comparison.differences.is_empty() {
+            p { "Besides the interface of their drives the stacks differ in:" }
+            (list(&comparison.differences.iter().map(Difference::line).collect::<Vec<_>>()))
+        }
         (failures(&runs))
         @for LeftOut { stack, reason } in left_out {
             p.bad { "Left out: " (human::name(stack, 80)) ": " (human::name(reason, 400)) }

@@ -9,6 +9,9 @@ use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
 use std::collections::BTreeSet;
 
+/// Most columns of what runs differ in, before it is wrapped.
+const LINE: usize = 2_000;
+
 /// Where the ratios to the first stack stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ratios {
@@ -45,7 +48,7 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
             rest.remove(0);
         }
     }
-    out + &notes(runs, style)
+    out + &notes(comparison, style)
 }
 
 fn caption(comparison: &Comparison, style: Style) -> String {
@@ -185,12 +188,16 @@ fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
     }
 }
 
-fn notes(runs: &[Run], style: Style) -> String {
-    let mut out = String::new();
+fn notes(comparison: &Comparison, style: Style) -> String {
+    let (runs, mut out) = (&comparison.runs, String::new());
     if runs.len() > 1 {
         let base = relative_to(&runs.iter().collect::<Vec<_>>());
         out += &paint(&base, Tone::Dim, style);
         out.push('\n');
+    }
+    for difference in &comparison.differences {
+        let line = format!("differs: {}", difference.line());
+        out += &wrapped(&human::name(&line, LINE), style.width);
     }
     for run in runs.iter().filter(|run| !run.errors.is_empty()) {
         out += &paint(&failures(run), Tone::Bad, style);

@@ -1,9 +1,10 @@
 //! SYNTHETIC TEST DATA. No number here was measured or simulated: the records
 //! are made of formulas, so that tables and pages have something to show.
 
+use report::configuration::Configuration;
 use report::record::{
-    COMPARE_SCHEMA, Comparison, Directions, DriveFacts, Gc, Grain, Handle, Holder, HostTraffic,
-    Latency, LatencySet, NandTraffic, Place, Places, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
+    Comparison, Directions, DriveFacts, Gc, Grain, Handle, Holder, HostTraffic, Latency,
+    LatencySet, NandTraffic, Place, Places, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
 };
 use std::collections::BTreeMap;
 
@@ -77,12 +78,8 @@ const SHAPES: [Shape; 5] = [
 
 /// A comparison of five synthetic stacks.
 pub(crate) fn comparison() -> Comparison {
-    Comparison {
-        schema: COMPARE_SCHEMA.to_owned(),
-        workload: "synthetic test data (shaped like varmail:files=10000,threads=12)".to_owned(),
-        seed: 1,
-        runs: SHAPES.iter().map(run).collect(),
-    }
+    let workload = "synthetic test data (shaped like varmail:files=10000,threads=12)";
+    Comparison::new(workload, 1, SHAPES.iter().map(run).collect())
 }
 
 /// One synthetic run, with placement handles.
@@ -173,6 +170,7 @@ fn run(shape: &Shape) -> Run {
         host_memory: None,
         remount: None,
         refusals: Vec::new(),
+        configuration: Configuration::new(),
         sim_time_ns,
         events: 18_400_000,
         wall_time_s: 7.4,

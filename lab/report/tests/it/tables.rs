@@ -2,6 +2,7 @@
 
 use crate::fixture;
 use proptest::prelude::*;
+use report::configuration::Setting;
 use report::ranking::LeftOut;
 use report::record::{Comparison, Handle, LatencySet, Run, Sample};
 use report::store::{Filter, RunMeta, Store};
@@ -266,4 +267,51 @@ proptest! {
         prop_assert!(table::diff(&run, &run, wide()).contains("identical"));
         prop_assert_eq!(report::parse::<Run>(&report::to_json(&run)).expect("own document"), run);
     }
+}
+
+/// The runs of a comparison on two drives with these settings of one field.
+fn set(key: &str, settings: [Option<u64>; 2]) -> Comparison {
+    let mut runs = fixture::comparison().runs;
+    runs.truncate(2);
+    for (run, setting) in runs.iter_mut().zip(settings) {
+        let known = Setting::Text("tlc".to_owned());
+        run.configuration
+            .insert("drive.flash.part".to_owned(), known);
+        let setting = setting.map(|number| (key.to_owned(), Setting::Number(number)));
+        run.configuration.extend(setting);
+    }
+    Comparison::new("touch", 1, runs)
+}
+
+/// A field that the table of fields does not know is told under its key.
+#[test]
+fn fields_that_differ_are_told_whether_they_are_known_or_not() {
+    let lines = |key: &str, settings| {
+        let comparison = set(key, settings);
+        let lines: Vec<String> = comparison.differences.iter().map(|d| d.line()).collect();
+        let printed = table::comparison(&comparison, wide());
+        let page = report::page::comparison(&comparison, &[], "");
+        for line in &lines {
+            assert!(printed.contains(&format!("differs: {line}")), "{printed}");
+            assert!(page.contains(line), "{line}");
+        }
+        lines
+    };
+    let known = lines("drive.geometry.channels", [Some(4), Some(8)]);
+    assert_eq!(
+        known,
+        ["channels: 4 (synthetic-ext4@block); 8 (synthetic-ext4@fdp)"]
+    );
+    let unknown = lines("drive.new", [Some(4), None]);
+    assert_eq!(
+        unknown,
+        ["drive.new: 4 (synthetic-ext4@block); not set (synthetic-ext4@fdp)"]
+    );
+    // Of a part that one drive lacks, and of the interface.
+    assert!(lines("drive.front.log.lookup", [Some(4), None]).is_empty());
+    assert!(lines("drive.placement.handles", [Some(1), Some(8)]).is_empty());
+    // Told to the last digit where less would be the same.
+    let near = lines("drive.capacity", [Some(1 << 40), Some((1 << 40) + 4096)]);
+    let wanted = "capacity: 1,099,511,627,776 (synthetic-ext4@block); 1,099,511,631,872 (synthetic-ext4@fdp)";
+    assert_eq!(near, [wanted]);
 }

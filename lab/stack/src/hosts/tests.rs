@@ -101,7 +101,10 @@ fn mkfs_deallocates_a_drive_that_was_full() {
         };
         let (in_use, units, written) = left_in_use(&stack);
         match host.deallocates() {
-            true => assert!(in_use <= written, "{stack}: {in_use} of {units}, {written} written"),
+            true => assert!(
+                in_use <= written,
+                "{stack}: {in_use} of {units}, {written} written"
+            ),
             false => assert_eq!(in_use, units, "{stack}"),
         }
     }

@@ -8,7 +8,7 @@ use ssd::{Drive, DriveMedia, Precondition};
 use stack::crash::{Cuts, explore};
 use stack::hosts::Memory;
 use stack::{Attached, Ending, Plan, hosts};
-use units::{Bytes, MIB};
+use units::{Bytes, MIB, Ns};
 
 fn on(stack: &str, mib: u64, workload: &str) -> Plan {
     plan(stack, mib, Precondition::Fresh, workload)
@@ -62,6 +62,20 @@ fn what_is_forced_to_a_buffer_that_lasts_pads_nothing() {
             programmed.get("padding").copied().unwrap_or_default()
         });
         assert!(10 * lasting < padded, "{host}: {lasting} of {padded}");
+    }
+}
+
+/// With more time between calls, units of staged sectors fill and are in flight to flash when
+/// their exchange begins. It does not wait for their programs: 34 us a call more would be 340.
+#[test]
+fn forced_overwrites_slow_down_by_think_time_alone() {
+    for us in [20, 35, 50, 100] {
+        let workload = "overwrite:bs=64k,fsync=1,ops=500";
+        let mut plan = on("hyfim+pmbuffer@ocssd", 256, workload);
+        plan.page_cache.costs.call = Ns::us(us);
+        let each = 1e9 / done(&plan).ops_per_s;
+        let rest = each - (us * 1_000) as f64;
+        assert!(rest < 10_000.0, "{rest} ns beside {us} us");
     }
 }
 

@@ -1,0 +1,486 @@
+//! What runs that are compared differ in besides the interface of their drives.
+//!
+//! A record has the configuration of its drive and host, field by field. [`FIELDS`] gives each
+//! field its name and unit. A field that is not in the table is compared all the same, under
+//! its key: nothing that differs is left out.
+
+use crate::human;
+use crate::record::Run;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// Whether it is so.
+    Flag(bool),
+    /// A number, in the unit of the field.
+    Number(u64),
+    /// A word or a sentence.
+    Text(String),
+}
+
+/// Fields by key, such as `drive.controller.command`.
+pub type Configuration = BTreeMap<String, Setting>;
+
+/// What a number is a number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes a second.
+    Rate,
+    /// Things that the name of the field names; and what is no number.
+    None,
+}
+
+/// How a field counts when runs are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is compared.
+    Compared,
+    /// It is of a part that not every drive has, and is compared among those that have it.
+    OfPart,
+    /// It follows from the interface, or names the drive.
+    Interface,
+    /// Another field says it, in words that hold for every interface.
+    Told(&'static str),
+}
+
+/// A field that configurations have.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its key.
+    pub key: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// The unit of its numbers.
+    pub unit: Unit,
+    /// How it counts.
+    pub role: Role,
+}
+
+/// DRAM of the drive that keeps its contents without power.
+pub const DRAM_KEPT: &str = "dram-kept";
+/// All DRAM of the drive.
+pub const DRAM: &str = "dram";
+/// Where writes are buffered, and whether they are lost with the power.
+pub const WRITE_BUFFER: &str = "write-buffer";
+/// Where the map from addresses to flash is.
+pub const MAP: &str = "map";
+/// Persistent memory of the host.
+pub const HOST_MEMORY: &str = "host-memory";
+/// Its times.
+pub const HOST_MEMORY_TIMES: &str = "host-memory-times";
+/// To how much a write is padded that is forced to flash.
+pub const PADDING: &str = "force-padding";
+/// Whether making the file system deallocates the drive.
+pub const MKFS: &str = "mkfs";
+
+const fn field(key: &'static str, name: &'static str, unit: Unit) -> Field {
+    let role = Role::Compared;
+    Field {
+        key,
+        name,
+        unit,
+        role,
+    }
+}
+
+const fn of_part(key: &'static str, name: &'static str, unit: Unit) -> Field {
+    Field {
+        role: Role::OfPart,
+        ..field(key, name, unit)
+    }
+}
+
+const fn interface(key: &'static str) -> Field {
+    Field {
+        role: Role::Interface,
+        ..field(key, key, Unit::None)
+    }
+}
+
+const fn told(key: &'static str, by: &'static str) -> Field {
+    Field {
+        role: Role::Told(by),
+        ..field(key, key, Unit::None)
+    }
+}
+
+/// All fields, in the order in which they are told.
+pub const FIELDS: &[Field] = &{
+    use Unit::{Bytes, Nanoseconds as Ns, None, Rate};
+    [
+        field(DRAM_KEPT, "drive DRAM on battery or capacitors", Bytes),
+        field(DRAM, "drive DRAM", Bytes),
+        field(WRITE_BUFFER, "write buffer", None),
+        field(MAP, "map from addresses to flash", None),
+        field(HOST_MEMORY, "persistent memory of the host", Bytes),
+        of_part(HOST_MEMORY_TIMES, "times of that memory", None),
+        field(PADDING, "padding of forced writes", Bytes),
+        of_part(MKFS, "mkfs deallocates the drive", None),
+        field("drive.capacity", "capacity", Bytes),
+        field("drive.flash.part", "flash", None),
+        field("drive.flash.timing.read", "time of a page read", Ns),
+        field("drive.flash.timing.program", "time of a program", Ns),
+        field("drive.flash.timing.erase", "time of an erase", Ns),
+        field("drive.flash.timing.command", "time of a flash command", Ns),
+        field(
+            "drive.flash.timing.bus_bytes_per_s",
+            "rate of a channel",
+            Rate,
+        ),
+        field(
+            "drive.flash.timing.suspend",
+            "time to suspend a program",
+            Ns,
+        ),
+        field("drive.flash.endurance", "rated cycles", None),
+        field("drive.flash.reads_first", "reads go first at a die", None),
+        field(
+            "drive.flash.bypass_limit",
+            "reads before a program that waits",
+            None,
+        ),
+        field(
+            "drive.flash.suspend_limit",
+            "suspensions of a program",
+            None,
+        ),
+        field("drive.flash.keep_contents", "contents are kept", None),
+        field("drive.geometry.channels", "channels", None),
+        field(
+            "drive.geometry.chips_per_channel",
+            "chips of a channel",
+            None,
+        ),
+        field("drive.geometry.dies_per_chip", "dies of a chip", None),
+        field("drive.geometry.planes", "planes of a die", None),
+        field("drive.geometry.blocks_per_plane", "blocks of a plane", None),
+        field("drive.geometry.pages_per_block", "pages of a block", None),
+        field("drive.geometry.page_bytes", "flash page", Bytes),
+        field("drive.geometry.spare_bytes", "spare area of a page", Bytes),
+        field(
+            "drive.geometry.pages_per_program",
+            "pages of a program",
+            None,
+        ),
+        interface("drive.geometry.spare_words"),
+        field("drive.controller.command", "firmware time of a command", Ns),
+        field(
+            "drive.controller.dram_per_unit",
+            "time of 4 KiB in drive DRAM",
+            Ns,
+        ),
+        told("drive.controller.write_buffer", WRITE_BUFFER),
+        told("drive.controller.power_loss_protection", WRITE_BUFFER),
+        told("drive.mapping.unit", MAP),
+        told("drive.mapping.cache", MAP),
+        field(
+            "drive.collection.victim",
+            "choice of garbage collection",
+            None,
+        ),
+        field(
+            "drive.collection.separate",
+            "moved data have superblocks of their own",
+            None,
+        ),
+        field(
+            "drive.collection.reserve_lines",
+            "superblocks kept for collection",
+            None,
+        ),
+        field(
+            "drive.collection.background_lines",
+            "free superblocks that collection keeps",
+            None,
+        ),
+        field(
+            "drive.collection.batch_lines",
+            "superblocks of a batch of collection",
+            None,
+        ),
+        field(
+            "drive.collection.reads_per_die",
+            "reads of collection at a die",
+            None,
+        ),
+        field("drive.wear.dynamic", "dynamic wear levelling", None),
+        field(
+            "drive.wear.static_threshold",
+            "threshold of static wear levelling",
+            None,
+        ),
+        field("drive.wear.spare_blocks", "spare blocks of a plane", None),
+        field(
+            "drive.faults.factory_bad_blocks",
+            "bad blocks in a million",
+            None,
+        ),
+        field(
+            "drive.faults.program_failures",
+            "failed programs in a million",
+            None,
+        ),
+        field(
+            "drive.faults.erase_failures",
+            "failed erases in a million",
+            None,
+        ),
+        field(
+            "drive.faults.read_retries",
+            "read retries in a million",
+            None,
+        ),
+        field("drive.faults.read_passes", "passes of a read", None),
+        field("drive.faults.wear_out", "blocks wear out", None),
+        told("drive.front.log.bytes", DRAM_KEPT),
+        told("drive.front.log.commits", DRAM_KEPT),
+        told("drive.front.cache.bytes", DRAM_KEPT),
+        of_part(
+            "drive.front.dram.latency",
+            "latency of drive DRAM by bytes",
+            Ns,
+        ),
+        of_part(
+            "drive.front.dram.bytes_per_s",
+            "rate of drive DRAM by bytes",
+            Rate,
+        ),
+        of_part(
+            "drive.front.log.clean_percent",
+            "fill at which the log is cleaned, %",
+            None,
+        ),
+        of_part("drive.front.log.lookup", "look-up in the log", Ns),
+        of_part(
+            "drive.front.log.pages_in_work",
+            "pages that log cleaning has in work",
+            None,
+        ),
+        of_part(
+            "drive.front.cache.lookup",
+            "look-up in the page cache of the drive",
+            Ns,
+        ),
+        told("drive.zones.buffer", WRITE_BUFFER),
+        of_part("drive.zones.size", "addresses of a zone", Bytes),
+        of_part("drive.zones.capacity", "zone capacity", Bytes),
+        of_part("drive.zones.dies", "dies of a zone", None),
+        of_part("drive.zones.max_open", "open zones", None),
+        of_part("drive.zones.max_active", "active zones", None),
+        of_part("drive.zones.append_limit", "largest zone append", Bytes),
+        of_part("drive.zones.conventional", "conventional zones", None),
+        of_part("drive.zones.read_across", "reads across zones", None),
+        of_part(
+            "drive.zones.read_unwritten",
+            "reads of unwritten blocks",
+            None,
+        ),
+        of_part("drive.zones.random_write_area", "random write area", Bytes),
+        of_part(
+            "drive.zones.random_write_step",
+            "step of the random write area",
+            Bytes,
+        ),
+        of_part(
+            "drive.zones.random_write_zones",
+            "zones with a random write area",
+            None,
+        ),
+        of_part(
+            "drive.raw.cached",
+            "blocks between a write and its read",
+            None,
+        ),
+        of_part(
+            "drive.raw.read_unwritten",
+            "reads of unwritten blocks",
+            None,
+        ),
+        interface("drive.name"),
+        interface("drive.interface"),
+        interface("drive.placement.handles"),
+        interface("drive.placement.reclaim_groups"),
+        interface("drive.placement.persistently_isolated"),
+        field("host.link.generation", "generation of PCI Express", None),
+        field("host.link.lanes", "lanes", None),
+        field("host.link.max_payload", "payload of a packet", Bytes),
+        field("host.link.round_trip", "round trip of the link", Ns),
+        field("host.cpu.cores", "cores", None),
+        field("host.cpu.completion", "completions are noticed by", None),
+        field("host.cpu.submit", "core time to submit", Ns),
+        field("host.cpu.interrupt_delay", "delay of an interrupt", Ns),
+        field("host.cpu.interrupt", "core time of an interrupt", Ns),
+        field("host.cpu.poll_submit", "core time to submit, polled", Ns),
+        field("host.cpu.poll_delay", "delay of a poll", Ns),
+        field("host.cpu.poll", "core time to complete, polled", Ns),
+        field("host.queues.pairs", "queue pairs", None),
+        field("host.queues.depth", "depth of a queue", None),
+        field("host.bytes.load", "core time of a load of a line", Ns),
+        field("host.bytes.store", "core time of a store of a line", Ns),
+        field("host.bytes.posted", "posted lines", None),
+        field("page_cache.memory", "page cache", Bytes),
+        field(
+            "page_cache.dirty_background_ratio",
+            "dirty % at which write-back starts",
+            None,
+        ),
+        field(
+            "page_cache.dirty_ratio",
+            "dirty % at which writers wait",
+            None,
+        ),
+        field(
+            "page_cache.writeback_interval",
+            "interval of write-back",
+            Ns,
+        ),
+        field(
+            "page_cache.expire",
+            "age at which files are written back",
+            Ns,
+        ),
+        field("page_cache.read_ahead", "read-ahead", Bytes),
+        field("page_cache.batch", "pages of a batch of write-back", None),
+        field("page_cache.writers", "files written back at once", None),
+        field("page_cache.inodes", "inodes in memory", None),
+        field("page_cache.names", "directory entries in memory", None),
+        field("page_cache.atime", "access times", None),
+        field("page_cache.diratime", "access times of directories", None),
+        field("page_cache.costs.call", "core time of a call", Ns),
+        field("page_cache.costs.page", "core time of a page", Ns),
+        field("page_cache.costs.name", "core time of a name", Ns),
+        field(
+            "page_cache.costs.change",
+            "core time of a change of a name",
+            Ns,
+        ),
+        field("file_system.commit_interval", "commit interval", Ns),
+        field("file_system.cleaning_interval", "interval of cleaning", Ns),
+        told("file_system.keep", MKFS),
+    ]
+};
+
+/// A field that differs between runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The key of the field.
+    pub field: String,
+    /// Its name.
+    pub name: String,
+    /// Its values, with the stacks that have each.
+    pub values: Vec<Held>,
+}
+
+/// A value of a field, and who has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The value; none where the field is not set.
+    pub value: Option<Setting>,
+    /// The value as it is told.
+    pub told: String,
+    /// The stacks that have it, with what sets runs of a plan file apart.
+    pub stacks: Vec<String>,
+}
+
+/// What `runs` differ in besides the interface. Records from before configurations were kept
+/// are left out.
+#[must_use]
+pub fn differences(runs: &[Run]) -> Vec<Difference> {
+    let runs: Vec<&Run> = runs
+        .iter()
+        .filter(|r| !r.configuration.is_empty())
+        .collect();
+    let undeclared = runs.iter().flat_map(|run| run.configuration.keys());
+    let mut undeclared: Vec<&str> = undeclared
+        .map(String::as_str)
+        .filter(|key| FIELDS.iter().all(|field| field.key != *key))
+        .collect();
+    undeclared.sort_unstable();
+    undeclared.dedup();
+    let undeclared = undeclared
+        .into_iter()
+        .map(|key| (key, key, Unit::None, false));
+    let declared = FIELDS.iter().filter_map(|field| match field.role {
+        Role::Compared => Some((field.key, field.name, field.unit, false)),
+        Role::OfPart => Some((field.key, field.name, field.unit, true)),
+        Role::Interface | Role::Told(_) => None,
+    });
+    let fields = declared.chain(undeclared);
+    fields
+        .filter_map(|field| difference(field, &runs))
+        .collect()
+}
+
+fn difference(
+    (key, name, unit, of_part): (&str, &str, Unit, bool),
+    runs: &[&Run],
+) -> Option<Difference> {
+    let mut values: Vec<Held> = Vec::new();
+    for run in runs {
+        let value = run.configuration.get(key);
+        if of_part && value.is_none() {
+            continue;
+        }
+        let stack = match run.label.as_str() {
+            "" => run.stack.clone(),
+            label => format!("{} {label}", run.stack),
+        };
+        match values.iter_mut().find(|held| held.value.as_ref() == value) {
+            Some(held) if held.stacks.contains(&stack) => {}
+            Some(held) => held.stacks.push(stack),
+            None => values.push(Held {
+                value: value.cloned(),
+                told: tell(value, unit),
+                stacks: vec![stack],
+            }),
+        }
+    }
+    // Numbers that are told alike are told to the last digit.
+    let alike = |held: &Held| {
+        values
+            .iter()
+            .filter(|other| other.told == held.told)
+            .count()
+            > 1
+    };
+    if values.iter().any(alike) {
+        let exact = |held: &mut Held| held.told = tell(held.value.as_ref(), Unit::None);
+        values.iter_mut().for_each(exact);
+    }
+    (values.len() > 1).then(|| Difference {
+        field: key.to_owned(),
+        name: name.to_owned(),
+        values,
+    })
+}
+
+fn tell(value: Option<&Setting>, unit: Unit) -> String {
+    match (value, unit) {
+        (None, _) => "not set".to_owned(),
+        (Some(Setting::Flag(true)), _) => "yes".to_owned(),
+        (Some(Setting::Flag(false)), _) => "no".to_owned(),
+        (Some(Setting::Text(text)), _) => text.clone(),
+        (Some(Setting::Number(0)), Unit::Bytes) => "none".to_owned(),
+        (Some(Setting::Number(n)), Unit::Bytes) => human::bytes(*n as f64),
+        (Some(Setting::Number(n)), Unit::Nanoseconds) => human::time(*n as f64),
+        (Some(Setting::Number(n)), Unit::Rate) => format!("{}/s", human::bytes(*n as f64)),
+        (Some(Setting::Number(n)), Unit::None) => human::count(*n as f64),
+    }
+}
+
+impl Difference {
+    /// The difference in a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let held = |held: &Held| format!("{} ({})", held.told, held.stacks.join(", "));
+        let values: Vec<String> = self.values.iter().map(held).collect();
+        format!("{}: {}", self.name, values.join("; "))
+    }
+}

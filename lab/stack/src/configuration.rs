@@ -1,0 +1,269 @@
+//! The configuration of a run's drive and host, field by field, as its record keeps it.
+//!
+//! All fields of the plan are there under their keys. Beside them stand a few that say in the
+//! same words for every interface what several fields say together.
+
+use crate::hosts::{self, Keeps};
+use crate::plan::Plan;
+use report::configuration::{
+    Configuration, DRAM, DRAM_KEPT, HOST_MEMORY, HOST_MEMORY_TIMES, MAP, MKFS, PADDING, Setting,
+    WRITE_BUFFER,
+};
+use serde::Serialize;
+use ssd::{DriveConfig, Interface, RawGeometry};
+use toml::Value;
+use units::Bytes;
+
+/// Bytes of a sector of the flash.
+const SECTOR: u64 = nand::UNIT as u64;
+
+/// The configuration of `plan`.
+pub(crate) fn configuration(plan: &Plan) -> Configuration {
+    let mut all = Configuration::new();
+    let mut drive = plan.drive.clone();
+    // What a part of the table stands for.
+    drive.flash.timing = drive.timing().ok();
+    drive.flash.endurance = drive.endurance().ok();
+    add(&mut all, "drive", &drive);
+    add(&mut all, "host", &plan.host);
+    add(&mut all, "page_cache", &plan.page_cache);
+    add(&mut all, "file_system", &plan.behaviour);
+    let keeps = hosts::memory(&plan.stack.host, &plan.stack.switches);
+    let kept = keeps.map(|memory| memory.keeps(&plan.drive));
+    let told = Told {
+        drive: &plan.drive,
+        kept,
+    };
+    let number = |bytes: Bytes| Setting::Number(bytes.0);
+    all.insert(DRAM.to_owned(), number(told.dram()));
+    all.insert(DRAM_KEPT.to_owned(), number(told.dram_kept()));
+    all.insert(WRITE_BUFFER.to_owned(), Setting::Text(told.write_buffer()));
+    all.insert(MAP.to_owned(), Setting::Text(told.map()));
+    all.insert(PADDING.to_owned(), number(told.padding()));
+    let memory = kept.map_or(Bytes(0), |keeps| keeps.memory());
+    all.insert(HOST_MEMORY.to_owned(), number(memory));
+    if let Some(memory) = keeps {
+        let (load, flush) = (memory.pm.load, memory.pm.flush);
+        let times = format!("{load} to load a line, {flush} to flush it");
+        all.insert(HOST_MEMORY_TIMES.to_owned(), Setting::Text(times));
+    }
+    let stack = &plan.stack;
+    if let Some(host) = hosts::named(&stack.host, &stack.switches, &plan.behaviour) {
+        let deallocates = hosts::Host::deallocates(&host) && !plan.behaviour.keep;
+        all.insert(MKFS.to_owned(), Setting::Flag(deallocates));
+    }
+    all
+}
+
+/// Adds all fields of a part.
+fn add(all: &mut Configuration, key: &str, part: &impl Serialize) {
+    match Value::try_from(part) {
+        Ok(value) => flatten(all, key, value),
+        Err(error) => {
+            all.insert(key.to_owned(), Setting::Text(error.to_string()));
+        }
+    }
+}
+
+fn flatten(all: &mut Configuration, key: &str, value: Value) {
+    let setting = match value {
+        Value::Table(table) => {
+            for (name, value) in table {
+                flatten(all, &format!("{key}.{name}"), value);
+            }
+            return;
+        }
+        Value::Boolean(flag) => Setting::Flag(flag),
+        Value::Integer(number) => Setting::Number(number.unsigned_abs()),
+        Value::String(text) => Setting::Text(text),
+        other => Setting::Text(other.to_string()),
+    };
+    all.insert(key.to_owned(), setting);
+}
+
+/// What several fields say together.
+struct Told<'a> {
+    drive: &'a DriveConfig,
+    /// What the host keeps in persistent memory for this drive.
+    kept: Option<Keeps>,
+}
+
+impl Told<'_> {
+    /// The shape of an open-channel drive, whose map and write buffer the host has.
+    fn raw(&self) -> Option<RawGeometry> {
+        RawGeometry::new(self.drive).ok().flatten()
+    }
+
+    /// Whether the host has its write buffer in persistent memory.
+    const fn buffer_lasts(&self) -> bool {
+        match self.kept {
+            Some(Keeps::Swaps(config)) => config.lasting,
+            Some(Keeps::Buffer(_)) => true,
+            None => false,
+        }
+    }
+
+    fn buffers(&self) -> Bytes {
+        match self.raw() {
+            Some(_) => Bytes(0),
+            None => self.drive.dram().buffers,
+        }
+    }
+
+    fn dram(&self) -> Bytes {
+        let dram = self.drive.dram();
+        Bytes(dram.map.0 + dram.front.0 + self.buffers().0)
+    }
+
+    fn dram_kept(&self) -> Bytes {
+        let buffers = match self.drive.controller.power_loss_protection {
+            true => self.buffers().0,
+            false => 0,
+        };
+        Bytes(self.drive.dram().front.0 + buffers)
+    }
+
+    fn write_buffer(&self) -> String {
+        let size = self.drive.controller.write_buffer;
+        if self.raw().is_some() {
+            return match self.buffer_lasts() {
+                true => format!("{size} in persistent memory of the host"),
+                false => format!("{size} in the host, lost with the power"),
+            };
+        }
+        let fate = match self.drive.controller.power_loss_protection {
+            true => "protected",
+            false => "lost with the power",
+        };
+        match &self.drive.zones {
+            Some(zones) => {
+                let (each, active) = (zones.buffer, zones.max_active);
+                format!("{size} and {each} for each of {active} zones in the drive, {fate}")
+            }
+            None => format!("{size} in the drive, {fate}"),
+        }
+    }
+
+    fn map(&self) -> String {
+        let unit = self.drive.mapping.unit;
+        match (self.drive.interface, self.kept) {
+            (Interface::OpenChannel, Some(Keeps::Swaps(_))) => {
+                format!("units of {unit}, in persistent memory of the host")
+            }
+            (Interface::OpenChannel, _) => format!("units of {unit}, in DRAM of the host"),
+            (Interface::Zoned, _) => "zones, in the drive".to_owned(),
+            _ => match self.drive.mapping.cache {
+                Bytes(0) => format!("units of {unit}, in the drive"),
+                cache => format!("units of {unit}, in the drive, {cache} of it in DRAM"),
+            },
+        }
+    }
+
+    /// A forced write reaches flash in whole programs, unless its buffer lasts.
+    fn padding(&self) -> Bytes {
+        match self.raw() {
+            Some(raw) if !self.buffer_lasts() => Bytes(u64::from(raw.write_min) * SECTOR),
+            None if !self.drive.controller.power_loss_protection => {
+                Bytes(u64::from(self.drive.geometry.sectors_per_program()) * SECTOR)
+            }
+            _ => Bytes(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choices::Choices;
+    use report::configuration::{FIELDS, Field, Role};
+    use ssd::PRESETS;
+    use workload::shipped::Asked;
+
+    /// The plan of a stack with its usual workload.
+    fn plan(stack: &str) -> Plan {
+        let stack = stack.parse().expect("it can be named");
+        let asked = Asked::new(crate::usual_workload(&stack)).expect("it is shipped");
+        let plan = Choices::default().plan(&stack, None, &asked);
+        plan.expect("it can be run")
+    }
+
+    fn field(key: &str) -> Option<&'static Field> {
+        FIELDS.iter().find(|field| field.key == key)
+    }
+
+    /// Without an entry a field is compared under its key, which nobody would know.
+    #[test]
+    fn fields_of_every_preset_have_a_name_in_the_table() {
+        let mut all = Configuration::new();
+        for preset in PRESETS {
+            add(&mut all, "drive", &(preset.config)());
+        }
+        for stack in ["ext4@block", "raw@zns", "hyfim+pmbuffer@ocssd", "nova@byte"] {
+            let mut plan = plan(stack);
+            plan.drive.collection.batch_lines = 1;
+            plan.behaviour.commit_interval = Some(units::Ns(1));
+            plan.behaviour.cleaning_interval = Some(units::Ns(1));
+            all.extend(configuration(&plan));
+        }
+        let unknown: Vec<&String> = all.keys().filter(|key| field(key).is_none()).collect();
+        assert!(unknown.is_empty(), "without a name: {unknown:?}");
+        for Field { key, role, .. } in FIELDS {
+            assert!(all.contains_key(*key), "{key} is no field");
+            if let Role::Told(by) = role {
+                assert!(field(by).is_some(), "{key} is told by {by}");
+            }
+        }
+    }
+
+    /// Changes each field of each part, one by one, and looks for it in what is told.
+    #[test]
+    fn fields_that_are_told_by_another_change_it() {
+        let plan = plan("raw@byte");
+        let before = configuration(&plan);
+        let changes: [(&str, fn(&mut Plan)); 6] = [
+            (WRITE_BUFFER, |p| p.drive.controller.write_buffer.0 *= 2),
+            (WRITE_BUFFER, |p| {
+                p.drive.controller.power_loss_protection = false
+            }),
+            (MAP, |p| p.drive.mapping.unit.0 *= 2),
+            (MAP, |p| p.drive.mapping.cache.0 += 4096),
+            (DRAM_KEPT, |p| {
+                p.drive.controller.power_loss_protection = false
+            }),
+            (DRAM_KEPT, |p| {
+                p.drive.front.as_mut().expect("it has one").cache.bytes.0 *= 2;
+            }),
+        ];
+        for (key, change) in changes {
+            let mut changed = plan.clone();
+            change(&mut changed);
+            let after = configuration(&changed);
+            assert_ne!(before[key], after[key], "{key}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_open_channels_say_where_they_buffer_and_how_they_pad() {
+        let told = |stack: &str| {
+            let all = configuration(&plan(stack));
+            [WRITE_BUFFER, MAP, PADDING].map(|key| all[key].clone())
+        };
+        let text = |text: &str| Setting::Text(text.to_owned());
+        assert_eq!(
+            told("btrfs@ocssd"),
+            [
+                text("6 MiB in the host, lost with the power"),
+                text("units of 4 KiB, in DRAM of the host"),
+                Setting::Number(96 << 10),
+            ]
+        );
+        assert_eq!(
+            told("hyfim+pmbuffer@ocssd"),
+            [
+                text("6 MiB in persistent memory of the host"),
+                text("units of 4 KiB, in persistent memory of the host"),
+                Setting::Number(0),
+            ]
+        );
+    }
+}
