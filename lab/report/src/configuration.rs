@@ -451,8 +451,11 @@ fn difference(
             > 1
     };
     if values.iter().any(alike) {
-        let exact = |held: &mut Held| held.told = tell(held.value.as_ref(), Unit::None);
-        values.iter_mut().for_each(exact);
+        for held in &mut values {
+            if let Some(Setting::Number(number)) = held.value {
+                held.told = number.to_string();
+            }
+        }
     }
     (values.len() > 1).then(|| Difference {
         field: key.to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use proptest::prelude::*;
-use report::configuration::Setting;
+use report::configuration::{Difference, Setting};
 use report::ranking::LeftOut;
 use report::record::{Comparison, Handle, LatencySet, Run, Sample};
 use report::store::{Filter, RunMeta, Store};
@@ -288,7 +288,11 @@ fn set(key: &str, settings: [Option<u64>; 2]) -> Comparison {
 fn fields_that_differ_are_told_whether_they_are_known_or_not() {
     let lines = |key: &str, settings| {
         let comparison = set(key, settings);
-        let lines: Vec<String> = comparison.differences.iter().map(|d| d.line()).collect();
+        let lines: Vec<String> = comparison
+            .differences
+            .iter()
+            .map(Difference::line)
+            .collect();
         let printed = table::comparison(&comparison, wide());
         let page = report::page::comparison(&comparison, &[], "");
         for line in &lines {
@@ -312,6 +316,7 @@ fn fields_that_differ_are_told_whether_they_are_known_or_not() {
     assert!(lines("drive.placement.handles", [Some(1), Some(8)]).is_empty());
     // Told to the last digit where less would be the same.
     let near = lines("drive.capacity", [Some(1 << 40), Some((1 << 40) + 4096)]);
-    let wanted = "capacity: 1,099,511,627,776 (synthetic-ext4@block); 1,099,511,631,872 (synthetic-ext4@fdp)";
+    let wanted =
+        "capacity: 1099511627776 (synthetic-ext4@block); 1099511631872 (synthetic-ext4@fdp)";
     assert_eq!(near, [wanted]);
 }
