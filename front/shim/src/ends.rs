@@ -21,12 +21,12 @@ const TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 const PASSED: [libc::c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
 
 extern "C" fn passes(signal: libc::c_int) {
-    match PROGRAM.load(Ordering::SeqCst) {
-        0 => EARLY.store(signal, Ordering::SeqCst),
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program == 0 {
+        EARLY.store(signal, Ordering::SeqCst);
+    } else {
         // SAFETY: it takes no memory, and may be called in a handler.
-        program => {
-            unsafe { libc::kill(program, signal) };
-        }
+        unsafe { libc::kill(program, signal) };
     }
 }
 

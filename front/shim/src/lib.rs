@@ -28,6 +28,8 @@ pub mod daemon;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod ends;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
+mod folder;
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod library;
 #[cfg(not(flashloom_preload))]
 pub mod place;

@@ -1,5 +1,6 @@
 //! Running a program under a library.
 
+use crate::folder::Folder;
 use crate::place::{RULES, Rules, ZONES};
 use crate::preload::SPOOL;
 use crate::share::message::{Answer, MESSAGE_MAX, Op, Request};
@@ -16,16 +17,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// Folders into which programs write what they do, and the library. They are
-/// removed when this goes.
+/// removed when this goes, or by a later run if this process is killed.
 pub struct Spool {
     /// In memory, if the system has such a place: notes on a disk would be
     /// flushed along with what the program flushes, and slow it down.
-    memory: Option<TempDir>,
+    memory: Option<Folder>,
     /// Among the temporary files: the library, and what memory has no room for.
-    disk: TempDir,
+    disk: Folder,
 }
 
 /// The library's file.
@@ -37,15 +37,6 @@ pub(crate) const BUSY: &str = "another process has it";
 /// Where Linux keeps files in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// A folder in `place` that any user may write to: a program may run as another
-/// one, and its files are its own.
-fn folder(place: &Path) -> io::Result<TempDir> {
-    let mut folder = tempfile::Builder::new();
-    let folder = folder.prefix("flashloom-record-").tempdir_in(place)?;
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
-    Ok(folder)
-}
-
 impl Spool {
     /// Makes the folders.
     ///
@@ -53,11 +44,11 @@ impl Spool {
     /// If the system refuses, or programs cannot be recorded on it.
     pub fn new() -> io::Result<Self> {
         // Programs change their working directory, so the path is absolute.
-        let disk = folder(&std::env::temp_dir().canonicalize()?)?;
+        let disk = Folder::new(&std::env::temp_dir().canonicalize()?)?;
         let library = disk.path().join(LIBRARY);
         library::write(library::LIBRARY, &library)?;
         fs::set_permissions(library, Permissions::from_mode(0o755))?;
-        let memory = folder(Path::new(MEMORY)).ok();
+        let memory = Folder::new(Path::new(MEMORY)).ok();
         Ok(Self { memory, disk })
     }
 
@@ -65,7 +56,7 @@ impl Spool {
     #[must_use]
     pub fn folders(&self) -> Vec<&Path> {
         let folders = self.memory.iter().chain([&self.disk]);
-        folders.map(TempDir::path).collect()
+        folders.map(Folder::path).collect()
     }
 
     fn library(&self) -> PathBuf {
@@ -105,7 +96,7 @@ pub fn check(rules: &Path) -> Result<(), String> {
 
 /// The library that places files, in a folder of its own that is removed when this goes.
 pub struct Placer {
-    disk: TempDir,
+    disk: Folder,
 }
 
 impl Placer {
@@ -114,7 +105,7 @@ impl Placer {
     /// # Errors
     /// If the system refuses, or programs cannot be run so on it.
     pub fn new() -> io::Result<Self> {
-        let disk = folder(&std::env::temp_dir().canonicalize()?)?;
+        let disk = Folder::new(&std::env::temp_dir().canonicalize()?)?;
         let placer = Self { disk };
         library::write(library::PLACER, &placer.library())?;
         fs::set_permissions(placer.library(), Permissions::from_mode(0o755))?;

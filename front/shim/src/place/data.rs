@@ -339,7 +339,7 @@ fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
 
 /// Room that is asked for beforehand: nothing is done, and the answer is 0. A file that is only
 /// appended to gains nothing from room elsewhere, so its length stays what was written.
-//= dissertation 5.4.3.1
+//= dissertation 5.4.3
 fn allocates(
     fd: c_int,
     mode: c_int,
