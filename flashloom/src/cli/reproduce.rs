@@ -254,6 +254,9 @@ impl Reproduce {
 
     /// Where the values of claims come from, runs being kept in `folder`.
     fn values(&self, folder: Option<&Path>) -> Result<Values, Failure> {
+        if let Some(folder) = folder {
+            std::fs::create_dir_all(folder)?;
+        }
         let Some(path) = &self.judge else {
             let kept = Kept::new(folder, self.earlier)?;
             return Ok(Values::Runs(kept, Instant::now()));
