@@ -40,6 +40,12 @@ def test_runs_say_what_they_differ_in_besides_the_interface():
     assert "drive.geometry.channels" not in told and "drive.interface" not in told
 
 
+def test_a_record_names_its_placement():
+    fdp = fl.run("raw@fdp", "hotcold:ops=500", size=SIZE)
+    assert fdp["placement"] == {"policy": "own", "handles": 8, "used": 2}
+    assert fl.run("raw@block", "hotcold:ops=500", size=SIZE)["placement"] is None
+
+
 def test_what_comes_along_is_called_by_its_name(command_line):
     line = ["run", "ext4@block", "--workload", "sqlite:ops=300", "--json"]
     ours = fl.run("ext4@block", "sqlite:ops=300")

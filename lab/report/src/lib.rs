@@ -16,6 +16,7 @@ pub mod metric;
 pub mod norm;
 pub mod page;
 pub mod papers;
+pub mod placement;
 pub mod plot;
 pub mod ranking;
 pub mod record;

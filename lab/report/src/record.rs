@@ -4,11 +4,13 @@
 //! ordered, so that the same run gives the same bytes.
 
 mod file_system;
+mod placement;
 mod places;
 
 use crate::configuration::{Configuration, Difference, differences};
 pub use crate::remapped::Remapped;
 pub use file_system::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
+pub use placement::Placement;
 pub use places::{Place, Places};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,6 +66,10 @@ pub struct Run {
     pub timeline: Vec<Sample>,
     /// Placement handles, where the drive has more than one.
     pub handles: Vec<Handle>,
+    /// The policy that named the placement handles, where the drive has more than one; none in
+    /// records from before it was kept.
+    #[serde(default)]
+    pub placement: Option<Placement>,
     /// The statistics log of an FDP drive.
     #[serde(default)]
     pub fdp: Option<Fdp>,

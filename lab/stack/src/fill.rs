@@ -5,6 +5,7 @@
 
 use crate::configuration::configuration;
 use crate::hosts::{self, Keeps};
+use crate::placement;
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
@@ -34,6 +35,8 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     let traffic = outcome.device.ledger().since(&outcome.before.host);
     let host = host(&traffic, &served.labels, served.app.is_some());
     let span = served.span;
+    let apart = outcome.plan.drive.placement.persistently_isolated;
+    let handles = handles(&ledger, page, apart);
     Run {
         schema: RUN_SCHEMA.to_owned(),
         stack: outcome.plan.stack.to_string(),
@@ -54,11 +57,8 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         wear: wear(outcome, span, &ledger),
         utilisation: utilisation(outcome, span),
         timeline: outcome.samples.clone(),
-        handles: handles(
-            &ledger,
-            page,
-            outcome.plan.drive.placement.persistently_isolated,
-        ),
+        placement: placement::record(&outcome.plan, outcome.placing, &handles),
+        handles,
         fdp: drive.fdp().map(|log| fdp(&log)),
         map_cache: (outcome.plan.drive.mapping.cache.0 > 0).then_some(MapCache {
             hits: ledger.map_hits,

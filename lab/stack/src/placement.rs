@@ -3,33 +3,32 @@
 //! Invariant: what was decided here stands in the workload's text afterwards, so
 //! that a record says what was run.
 //!
-//! A trace rarely names handles. On a drive with more than one, a trace whose
-//! text says nothing is placed by access pattern (`placement=auto`), with as
-//! many handles as the drive has; the same number is filled in where the text
-//! asks for `auto` or `origin` without one.
+//! The default of a parameter stands in the table of workloads alone. Here `auto` and `origin`,
+//! given or by default, get as many handles as the drive has.
 
+use crate::plan::Plan;
+use report::record::{self, Handle};
 use std::path::Path;
-use workload::{PRESETS, Workload, WorkloadError};
+use workload::{PRESETS, Placing, Workload, WorkloadError};
 
 /// The workload that `text` is on a drive with `handles` handles.
 pub(crate) fn parse(text: &str, handles: u32) -> Result<Workload, WorkloadError> {
     // First as it stands, so that an error is about what was given.
     let plain = Workload::parse(text)?;
-    if handles < 2 {
+    let placing = plain.placing();
+    if handles < 2 || matches!(placing, Placing::Own | Placing::None) {
         return Ok(plain);
     }
-    let (name, params) = split(text);
-    let given = |name: &str| {
+    let (_, params) = split(text);
+    let is_given = |name: &str| {
         let mut values = params.split(',').filter_map(|p| p.split_once('='));
-        values.rfind(|(n, _)| *n == name).map(|(_, v)| v)
+        values.any(|(n, _)| n == name)
     };
-    let trace = PRESETS.iter().all(|p| p.name != name) && !name.ends_with(".fio");
     let mut added = Vec::new();
-    if given("placement").is_none() && trace {
-        added.push("placement=auto".to_owned());
+    if !is_given("placement") {
+        added.push(format!("placement={}", placing.name()));
     }
-    let counts = !added.is_empty() || matches!(given("placement"), Some("auto" | "origin"));
-    if counts && given("handles").is_none() {
+    if !is_given("handles") {
         added.push(format!("handles={handles}"));
     }
     if added.is_empty() {
@@ -40,6 +39,29 @@ pub(crate) fn parse(text: &str, handles: u32) -> Result<Workload, WorkloadError>
         _ => ",",
     };
     Workload::parse(&format!("{text}{separator}{}", added.join(",")))
+}
+
+/// The placement of a run of `plan` for its record, given the placing of a workload of blocks and
+/// the `handles` as they were used; none on a drive with one handle.
+pub(crate) fn record(
+    plan: &Plan,
+    placing: Option<Placing>,
+    handles: &[Handle],
+) -> Option<record::Placement> {
+    let all = u16::try_from(handles.len()).ok().filter(|&all| all > 1)?;
+    let (_, by_caller) = plan.policies.names();
+    let by_host = || match plan.stack.host.as_str() {
+        "f2fs" => "logs",
+        "shimmer" => "rules",
+        _ => "hints",
+    };
+    let policy = by_caller.unwrap_or_else(|| placing.map_or_else(by_host, Placing::name));
+    let used = handles.iter().filter(|handle| handle.host_bytes > 0);
+    Some(record::Placement {
+        policy: policy.to_owned(),
+        handles: all,
+        used: used.count() as u16,
+    })
 }
 
 /// The name or path of a workload, and its parameters. A path may hold colons:

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use units::{Ns, Refusals, Refused};
-use workload::{Labels, Pacing, Workload};
+use workload::{Labels, Pacing, Placing, Workload};
 
 /// What was asked for and answered.
 pub(crate) struct Served {
@@ -90,6 +90,8 @@ pub(crate) struct Outcome {
     pub(crate) workload: String,
     /// What of its description means nothing here.
     pub(crate) notes: Vec<String>,
+    /// The source of placement handles, where a workload of blocks names them.
+    pub(crate) placing: Option<Placing>,
     pub(crate) served: Served,
     pub(crate) device: BlockDevice,
     pub(crate) samples: Vec<Sample>,
@@ -158,6 +160,7 @@ pub(crate) fn outcome(
         plan: plan.clone(),
         workload,
         notes,
+        placing: None,
         served,
         samples,
         flash_busy: (
@@ -296,7 +299,9 @@ fn run_blocks_on(
     let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*replay);
     let notes = notes(&workload, &replay);
     let at = (before, &device, samples, sim.events());
+    let placing = workload.placing();
     let mut outcome = outcome(plan, workload.text, notes, served(&replay), at);
+    outcome.placing = Some(placing);
     // What cannot be written any more is told by the requests that failed.
     let _ = close(&kernel, &port)?;
     outcome.refusals = refusals(&Refusals::default(), &port, origin);

@@ -60,6 +60,19 @@ pub enum Placing {
     },
 }
 
+impl Placing {
+    /// Its name as a value of the parameter `placement`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::None => "none",
+            Self::Auto { .. } => "auto",
+            Self::Origin { .. } => "origin",
+        }
+    }
+}
+
 /// Gives requests their handles, one by one.
 #[derive(Clone, Debug)]
 pub struct Placer(Rule);

@@ -21,6 +21,7 @@ use crate::attribution::{findings, sentences};
 use crate::configuration::Difference;
 use crate::human;
 use crate::json::{Document, to_json};
+use crate::placement::placement;
 use crate::ranking::LeftOut;
 use crate::record::{Comparison, Run};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -43,6 +44,7 @@ pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) 
             ", seed " (comparison.seed) @if let Some(run) = runs.first() { " · " (drive(run)) }
         }
         (list(&findings(&comparison.runs)))
+        (list(&placement(&comparison.runs)))
         @if !comparison.differences.is_empty() {
             p { "Besides the interface of their drives the stacks differ in:" }
             (list(&comparison.differences.iter().map(Difference::line).collect::<Vec<_>>()))
@@ -76,6 +78,7 @@ pub fn run(run: &Run, command: &str) -> String {
     let lead = html! {
         p.lead { "Seed " (run.seed) ", " (run.precondition) " drive · " (drive(run)) }
         (list(&sentences(run)))
+        (list(&placement(std::slice::from_ref(run))))
         (failures(&runs))
     };
     let body = html! {

@@ -146,6 +146,9 @@ pub(crate) fn handles(named: &Named<'_>) -> Markup {
     html! {
         div.card {
             h3 { (title) }
+            @if let Some(placement) = &named.run.placement {
+                p { "Placement: " (human::name(&placement.words(), 80)) }
+            }
             div.scroll tabindex="0" role="region" aria-label=(title) style="border:0" {
                 table {
                     thead {

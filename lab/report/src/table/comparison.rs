@@ -4,6 +4,7 @@ use crate::attribution::{findings, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::norm::Norm;
+use crate::placement::placement;
 use crate::record::{Comparison, Run};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
@@ -20,6 +21,9 @@ enum Ratios {
     /// On a line of their own, under headline metrics.
     Below,
 }
+
+/// The group of metrics that begins with the placement.
+const PLACED: &str = "Host interface";
 
 /// All metrics of all stacks. Ratios are to the first of those that a stack is
 /// compared with; where the width does not hold all stacks, the table continues
@@ -104,6 +108,9 @@ fn grid(runs: &[&Run], all: &[&Run], ratios: Ratios) -> Grid {
     for group in GROUPS.iter().filter(|g| g.compared(all).next().is_some()) {
         grid.heading("");
         grid.heading(group.title);
+        if group.title == PLACED && all.iter().any(|run| run.placement.is_some()) {
+            placements(&mut grid, runs, ratios);
+        }
         for metric in group.compared(all) {
             rows(&mut grid, metric, runs, all, ratios);
         }
@@ -139,6 +146,25 @@ fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
         }
         grid.row(row);
     }
+}
+
+/// The placement policy of each run, with the handles used of those that the drive has.
+fn placements(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
+    let mut row = vec![cell("  placement")];
+    for run in runs {
+        let text = run
+            .placement
+            .as_ref()
+            .map_or_else(String::new, |placement| {
+                let (used, handles) = (placement.used, placement.handles);
+                format!("{} {used}/{handles}", human::name(&placement.policy, 10))
+            });
+        row.push(cell(text));
+        if ratios == Ratios::Beside {
+            row.push(cell(""));
+        }
+    }
+    grid.row(row);
 }
 
 fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], all: &[&Run], ratios: Ratios) {
@@ -207,8 +233,8 @@ fn notes(comparison: &Comparison, style: Style) -> String {
     for note in notes {
         out += &wrapped(&format!("note: {note}"), style.width);
     }
-    for finding in findings(runs) {
-        out += &wrapped(&finding, style.width);
+    for sentence in findings(runs).into_iter().chain(placement(runs)) {
+        out += &wrapped(&sentence, style.width);
     }
     match out.is_empty() {
         true => out,

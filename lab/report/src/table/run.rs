@@ -2,6 +2,7 @@
 
 use crate::human;
 use crate::metric::{GROUPS, Unit, Value};
+use crate::placement::placement;
 use crate::record::{Latency, Run};
 use crate::table::Style;
 use crate::table::failures;
@@ -20,6 +21,9 @@ pub fn run(run: &Run, style: Style) -> String {
     out += &metrics(run, style);
     out += &kinds(run, style);
     out += &utilisation(run, style);
+    for sentence in placement(std::slice::from_ref(run)) {
+        out += &wrapped(&format!("\n{sentence}"), style.width);
+    }
     for note in &run.notes {
         out += &wrapped(&format!("\nnote: {note}"), style.width);
     }
@@ -52,6 +56,9 @@ pub(crate) fn head(run: &Run, style: Style) -> String {
             human::share(drive.over_provisioning)
         ),
     );
+    if let Some(placement) = &run.placement {
+        fact("placement", placement.words());
+    }
     let cycles = human::count(drive.endurance_cycles as f64);
     fact(
         "NAND",

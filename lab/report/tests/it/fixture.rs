@@ -4,7 +4,7 @@
 use report::configuration::Configuration;
 use report::record::{
     Comparison, Directions, DriveFacts, Gc, Grain, Handle, Holder, HostTraffic, Latency,
-    LatencySet, NandTraffic, Place, Places, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
+    LatencySet, NandTraffic, Place, Placement, Places, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
 };
 use std::collections::BTreeMap;
 
@@ -157,6 +157,11 @@ fn run(shape: &Shape) -> Run {
         .into(),
         timeline: timeline(shape, sim_time_ns),
         handles: (0..shape.handles).map(|id| handle(id, written)).collect(),
+        placement: (shape.handles > 0).then(|| Placement {
+            policy: "hints".to_owned(),
+            handles: shape.handles,
+            used: shape.handles,
+        }),
         fdp: None,
         map_cache: None,
         front: None,

@@ -5,6 +5,7 @@ mod browser;
 mod documents;
 mod fixture;
 mod pages;
+mod placement;
 mod ranking;
 mod stores;
 mod tables;

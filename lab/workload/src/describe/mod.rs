@@ -169,6 +169,12 @@ impl Workload {
         }
     }
 
+    /// The source of the placement handles of its writes.
+    #[must_use]
+    pub const fn placing(&self) -> Placing {
+        self.placing
+    }
+
     fn preset(text: &str, spec: &Spec) -> Result<Self, WorkloadError> {
         let part = match spec.name() {
             "logs" => Part::Logs(spec.logs()),

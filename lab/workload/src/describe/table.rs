@@ -241,7 +241,7 @@ pub static TRACE: Preset = Preset {
             Unit::Choice(&["wrap", "as-is"]),
             "what lies past the end of the drive: folded back, or kept to fail",
         ),
-        param("placement", "none", PLACEMENTS, PLACEMENT.help),
+        param("placement", "origin", PLACEMENTS, PLACEMENT.help),
     ],
     common: &[HANDLES],
 };
@@ -250,6 +250,6 @@ pub static TRACE: Preset = Preset {
 pub static JOB: Preset = Preset {
     name: "JOB.fio",
     help: "a path to a fio job file",
-    own: &[param("placement", "none", PLACEMENTS, PLACEMENT.help)],
-    common: &[HANDLES],
+    own: &[],
+    common: &[PLACEMENT, HANDLES],
 };

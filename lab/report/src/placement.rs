@@ -1,0 +1,119 @@
+//! Placement in sentences: that no handle was named, and why handles saved nothing.
+//!
+//! Invariant: a run on a drive with handles whose numbers equal those of a drive without, or
+//! whose page programs do not fall below them, gets a sentence.
+
+use crate::attribution::{names, peers};
+use crate::human;
+use crate::record::{Placement, Run};
+use std::collections::BTreeMap;
+
+/// A saving below this share of the page programs is none: tables round it away.
+const LEAST_SAVING: f64 = 0.005;
+
+/// The sentences about the placement of `runs`, each once.
+#[must_use]
+pub fn placement(runs: &[Run]) -> Vec<String> {
+    let all: Vec<&Run> = runs.iter().collect();
+    let named = || all.iter().copied().zip(names(&all));
+    let mut unnamed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (run, name) in named() {
+        if let Some(placement) = run.placement.as_ref().filter(|p| !p.separates())
+            && run.host.write_bytes > 0
+        {
+            let stacks = unnamed.entry(&placement.policy).or_default();
+            stacks.push(human::name(&name, 40));
+        }
+    }
+    let none = unnamed.into_iter().map(|(policy, stacks)| {
+        format!(
+            "On {} the host wrote through one placement handle only, which is collected like a \
+             drive without handles: {}.",
+            stacks.join(", "),
+            remedy(policy)
+        )
+    });
+    let vain = named().filter_map(|(run, name)| no_saving(run, &name, &all));
+    none.chain(vain).collect()
+}
+
+/// The remedy where `policy` named one handle only.
+fn remedy(policy: &str) -> &'static str {
+    match policy {
+        "own" | "none" => {
+            "the workload names none; placement=origin (a handle for each process) or \
+             placement=auto (by access pattern) among its parameters would"
+        }
+        "origin" => {
+            "all writes are of one process; placement=auto (by access pattern) among the \
+             parameters of the workload would name more"
+        }
+        "auto" => {
+            "all writes are alike in how often they are written over; placement=origin would give \
+             each process a handle"
+        }
+        "hints" => {
+            "no file has a lifetime of its own (fcntl's F_SET_RW_HINT); the file systems take \
+             such hints, and shimmer@fdp names handles by --rules"
+        }
+        "rules" => "no two files fall under different rules; --rules says others",
+        _ => "the policy chose one for all",
+    }
+}
+
+/// The sentence for a run that used several handles and programs no fewer pages than its peer
+/// on a drive without.
+fn no_saving(run: &Run, name: &str, all: &[&Run]) -> Option<String> {
+    run.placement.as_ref().filter(|p| p.separates())?;
+    let host = run.stack.split_once('@')?.0;
+    let alike = |other: &&Run| {
+        other.placement.is_none() && other.stack.split_once('@').is_some_and(|s| s.0 == host)
+    };
+    let base = peers(run, all)
+        .into_iter()
+        .filter(|other| other.drive.interface == "block")
+        .find(alike)?;
+    let (with, without) = (
+        run.nand.program_pages as f64,
+        base.nand.program_pages as f64,
+    );
+    if with < without * (1.0 - LEAST_SAVING) {
+        return None;
+    }
+    let base_name = human::name(&base.stack, 40);
+    Some(format!(
+        "{} programs no fewer pages than {base_name} although it uses {} handles: {}.",
+        human::name(name, 40),
+        run.placement.as_ref().map_or(0, |p: &Placement| p.used),
+        reason(run, base)
+    ))
+}
+
+/// The reason, from what was moved and what was programmed besides.
+fn reason(run: &Run, base: &Run) -> String {
+    let moved = |run: &Run| run.nand.by_cause.get("gc").copied().unwrap_or(0);
+    let (with, without) = (moved(run), moved(base));
+    if with == 0 && without == 0 {
+        return "nothing was moved by garbage collection on either, so there is nothing to save"
+            .to_owned();
+    }
+    let share = |run: &Run| run.gc.mean_valid.map_or("–".to_owned(), human::share);
+    if with < without {
+        let grown = run.nand.by_cause.iter().max_by_key(|(cause, bytes)| {
+            let before = base.nand.by_cause.get(*cause).copied().unwrap_or(0);
+            bytes.saturating_sub(before)
+        });
+        let cause = grown.map_or("host", |(cause, _)| cause.as_str());
+        return format!(
+            "collection moves {} less, but {} grows by as much",
+            human::bytes((without - with) as f64),
+            human::name(cause, 24)
+        );
+    }
+    format!(
+        "data that share a handle do not die together, as lines were {} valid when reclaimed, and \
+         {} without handles",
+        share(run),
+        share(base)
+    )
+}
