@@ -1,4 +1,4 @@
-//! How fast the data of each handle die: what spare space by demand is divided by.
+//! The rate at which the data of each handle die, by which collection divides the spare space.
 //!
 //! A *pool* is the data that collection keeps together: those of a handle where handles stay
 //! apart when moved, otherwise new data of a handle, and moved data of all. A paged map is a

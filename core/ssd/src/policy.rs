@@ -148,8 +148,8 @@ fn cost_benefit(view: &LineView) -> u128 {
     ((free * u128::from(view.age)) << 20) / cost
 }
 
-/// What the split of the spare space sees of the data that collection keeps together: those of
-/// a handle, or moved data of several.
+/// A pool as the split of the spare space sees it: the data that collection keeps together, which
+/// are those of a handle, or moved data of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolView {
     /// Valid pages.

@@ -1,5 +1,5 @@
-//! Spare space by demand: what it is worth on the mixes that others measured, and what it must
-//! not do to a handle.
+//! Spare space by demand: its worth on the mixes that others measured, and its limits: no handle
+//! starves, and nothing changes with one handle in use.
 
 use crate::steady::{Bench, Seen, bare, with_handles};
 use sim::{Rng, Seed};
