@@ -2,9 +2,9 @@
 //! new places each time.
 //!
 //! Invariants: whoever changes where the pages of a file are, or reads it, has the turn
-//! of the file, but for relocation, which redirects addresses at one instant; an address is in a node once its block is on the medium; a page that is
-//! dirty in the cache is accounted for. The size on the medium grows only over pages that
-//! were written.
+//! of the file, but for relocation, which redirects addresses at one instant; an address
+//! is in a node once its block is on the medium; a page that is dirty in the cache is
+//! accounted for. The size on the medium grows only over pages that were written.
 
 use crate::format::node::{self, INLINE_MOST};
 use crate::format::path::SIZE_MAX;

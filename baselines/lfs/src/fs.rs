@@ -2,9 +2,8 @@
 //!
 //! Invariants: a verb that changes or reads anything is within an *operation*, as is the
 //! relocation of each segment, and a checkpoint within none; so a checkpoint is of one
-//! instant. Whoever needs
-//! both begins an operation first and then waits for the turn of a file. The cleaner is
-//! waited for before either.
+//! instant. Whoever needs both begins an operation first and then waits for the turn of a
+//! file. The cleaner is waited for before either.
 
 use crate::dir::DirCache;
 use crate::format::nat::NatEntry;
