@@ -174,25 +174,7 @@ impl Reader<'_> {
             let problem = "expected form = \"alone\", or something to compare with";
             return Err(self.reader.error(&claimed.id, problem));
         }
-        let setting = claimed.settings.first();
-        let setting = setting.map_or(BASE, |setting| setting.as_ref().as_str());
-        let refusal = |host: &String| Some(self.setup.stack(host, setting).err()?.to_string());
-        let named = std::iter::once(&claimed.stack).chain(hosts);
-        let missing: Vec<String> = named.filter_map(refusal).collect();
-        let others = hosts.iter().filter(|host| refusal(host).is_none());
-        let others: Vec<&String> = others.collect();
-        let none_left = others.is_empty() && !hosts.is_empty();
-        let pairs = match none_left || refusal(&claimed.stack).is_some() {
-            true => Vec::new(),
-            false => self.pairs(claimed, workloads, &others)?,
-        };
-        let measure = (!pairs.is_empty()).then(|| Measure {
-            quantity: quantities[quantity.as_ref()].clone(),
-            form: claimed.form,
-            combine: claimed.combine,
-            unit: claimed.unit.as_ref().map_or(1.0, |unit| *unit.as_ref()),
-            pairs,
-        });
+        let (measure, missing) = self.measure(claimed, workloads, hosts)?;
         if let Some(measure) = &measure {
             self.reader
                 .judgeable(&claimed.id, measure, (expected, claimed.about))?;
@@ -216,6 +198,35 @@ impl Reader<'_> {
             known: claimed.reasons.get(case).cloned(),
             missing,
         })
+    }
+
+    /// What it takes to measure a claim, if it can be, and why it or a part of it cannot.
+    fn measure(
+        &self,
+        claimed: &Claimed,
+        workloads: &[String],
+        hosts: &[String],
+    ) -> Result<(Option<Measure<Key>>, Vec<String>), DocumentError> {
+        let setting = claimed.settings.first();
+        let setting = setting.map_or(BASE, |setting| setting.as_ref().as_str());
+        let refusal = |host: &String| Some(self.setup.stack(host, setting).err()?.to_string());
+        let named = std::iter::once(&claimed.stack).chain(hosts);
+        let missing: Vec<String> = named.filter_map(refusal).collect();
+        let others = hosts.iter().filter(|host| refusal(host).is_none());
+        let others: Vec<&String> = others.collect();
+        let none_left = others.is_empty() && !hosts.is_empty();
+        let pairs = match none_left || refusal(&claimed.stack).is_some() {
+            true => Vec::new(),
+            false => self.pairs(claimed, workloads, &others)?,
+        };
+        let measure = (!pairs.is_empty()).then(|| Measure {
+            quantity: self.setup.quantities()[claimed.quantity.as_ref()].clone(),
+            form: claimed.form,
+            combine: claimed.combine,
+            unit: claimed.unit.as_ref().map_or(1.0, |unit| *unit.as_ref()),
+            pairs,
+        });
+        Ok((measure, missing))
     }
 
     fn versus(&self, claimed: &Claimed, hosts: &[String]) -> String {

@@ -471,6 +471,23 @@ fn a_figure_that_is_wrong_is_refused_with_its_line() {
             "a unit above 0",
         ),
         ("{ ext4 = 2 }", "{ ext4 = 2", "fig.toml:10: ", ""),
+    ];
+    for (from, to, place, part) in cases {
+        let said = read(&good.replace(from, to)).err().unwrap();
+        assert!(
+            said.starts_with(place) && said.contains(part),
+            "{to}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+/// Fails where a ratio is asked for that nothing could miss, or a set-up that nothing is measured in.
+#[test]
+fn figure_without_a_second_bound_or_a_primary_claim_is_refused_with_its_line() {
+    let good = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\
+                workloads = [\"a\"]\nversus = { ext4 = 2 }";
+    let cases = [
         (
             "{ ext4 = 2 }",
             "{ ext4 = \"above 1\" }",
@@ -496,7 +513,6 @@ fn a_figure_that_is_wrong_is_refused_with_its_line() {
             said.starts_with(place) && said.contains(part),
             "{to}: {said}"
         );
-        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
 
