@@ -154,9 +154,8 @@ pub fn read<C: DeserializeOwned, K>(
     rows: impl Fn(&Reader<'_>, &C) -> Result<Vec<Row<K>>, DocumentError>,
 ) -> Result<Figure<K>, DocumentError> {
     let said: Said<C> = source.parse()?;
-    let set_up = match (&said.primary, &said.beside) {
-        (Some(set_up), None) | (None, Some(set_up)) => set_up,
-        _ => return Err(source.error(0, "expected either primary or beside")),
+    let ((Some(set_up), None) | (None, Some(set_up))) = (&said.primary, &said.beside) else {
+        return Err(source.error(0, "expected either primary or beside"));
     };
     let reader = Reader {
         source,
@@ -171,7 +170,7 @@ pub fn read<C: DeserializeOwned, K>(
     for not in said.not_measured {
         all.push(reader.not_measured(not)?);
     }
-    let primary = said.primary.as_ref().map(|set_up| set_up.as_ref());
+    let primary = said.primary.as_ref().map(AsRef::as_ref);
     for row in &mut all {
         row.claim.primary = primary.is_some_and(|set_up| *set_up == row.claim.set_up);
     }
