@@ -112,6 +112,7 @@ fn choices((drive, size, set, seed, timeline): Chosen) -> PyResult<Choices> {
         set,
         seed,
         sample: sample.map(Sampling::each),
+        until: stack::Until::default(),
     })
 }
 

@@ -58,8 +58,8 @@ pub(crate) struct Compare {
     /// The reading of SkyByte's paper: default, paper or artifact; for designs of memory
     #[arg(long)]
     profile: Option<String>,
-    /// What the drives have been through: fresh, full or aged [default: full,aged; full
-    /// where one of them has zones]
+    /// What the drives have been through: fresh, full or aged [default: full,aged; aged
+    /// under raw; full where one of them has zones]
     #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = stack::past)]
     preconditions: Option<Vec<Precondition>>,
     #[command(flatten)]

@@ -222,6 +222,7 @@ impl Crash {
             page_cache: CacheConfig::default(),
             behaviour: Behaviour::default(),
             ending: Ending::default(),
+            until: stack::Until::default(),
             policies: ssd::Policies::default(),
         };
         Ok(Cuts {

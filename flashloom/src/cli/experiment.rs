@@ -5,6 +5,7 @@ use super::designs;
 use super::failure::Failure;
 use super::file;
 use super::learn;
+use super::output::note;
 use super::past::{Keeping, Lasting};
 use super::progress::{self, Meter};
 use super::watch::Page;
@@ -12,9 +13,10 @@ use clap::Args;
 use parakeet::rules::RuleSet;
 use report::record::Run;
 use ssd::{DriveConfig, DriveMedia, Precondition};
-use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, knobs};
+use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, Until, knobs};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use units::{Bytes, Ns};
 use workload::Workload;
@@ -48,6 +50,11 @@ pub(crate) struct Choices {
     // Its help is made of the list of formats.
     #[arg(long, help = format!("Format of a trace whose contents do not tell: {}", Format::list()))]
     format: Option<Format>,
+    /// On a raw stack: `steady` repeats the workload until the write amplification of two
+    /// windows in a row, each of at least the drive's capacity in writes, agrees within 2 %, or
+    /// 32 such windows are written
+    #[arg(long, value_name = "STATE")]
+    until: Option<Until>,
     /// Seed of everything that is random [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -163,6 +170,7 @@ impl Choices {
             ("--rules", self.rules.is_some()),
             ("--format", self.format.is_some()),
             ("--seed", self.seed.is_some()),
+            ("--until", self.until.is_some()),
             ("--timeline", self.timeline.is_some()),
         ];
         given.into_iter()
@@ -258,6 +266,7 @@ impl Choices {
             set: self.set.clone(),
             seed: self.seed,
             sample: self.timeline.map(Sampling::each),
+            until: self.until.unwrap_or_default(),
         }
     }
 
@@ -307,7 +316,11 @@ impl Experiment {
     pub(crate) fn attempt(&self, threads: usize) -> Vec<Result<Run, String>> {
         let (meter, start) = (self.meter(), Instant::now());
         let clock = || start.elapsed().as_secs_f64();
-        let heard = |index, progress: Progress| meter.advance(index, progress.ops);
+        let windows = WindowNotes::new(&self.plans);
+        let heard = |index, progress: Progress| {
+            meter.advance(index, progress.ops);
+            windows.hear(index, progress);
+        };
         let outcomes = stack::sweep(&self.plans, threads, &clock, &heard);
         meter.finish();
         let told = |outcome: Result<Run, StackError>| {
@@ -327,9 +340,11 @@ impl Experiment {
     ) -> Result<(Run, DriveMedia), Failure> {
         let (meter, start) = (self.meter(), Instant::now());
         let plan = &self.plans[0];
+        let windows = WindowNotes::new(&self.plans);
         let mut seen = Ok(());
         let mut see = |sight: &Sight<'_>| {
             meter.advance(0, sight.progress().ops);
+            windows.hear(0, sight.progress());
             if let (Some(page), true) = (page.as_deref_mut(), seen.is_ok()) {
                 seen = page.see(sight);
             }
@@ -404,6 +419,9 @@ impl Experiment {
     fn requests(&self) -> Option<u64> {
         let start = Instant::now();
         let (mut total, mut last) = (0, None::<(&Plan, u64)>);
+        if self.plans.iter().any(|plan| plan.until == Until::Steady) {
+            return None;
+        }
         for plan in &self.plans {
             let known = last.filter(|(p, _)| p.workload == plan.workload && p.seed == plan.seed);
             let count = match known {
@@ -414,6 +432,38 @@ impl Experiment {
             total = u64::checked_add(total, count)?;
         }
         Some(total)
+    }
+}
+
+/// Notes about runs that are repeated until they are steady, a line a window.
+struct WindowNotes<'a> {
+    plans: &'a [Plan],
+    noted: Vec<AtomicU32>,
+}
+
+impl<'a> WindowNotes<'a> {
+    fn new(plans: &'a [Plan]) -> Self {
+        let noted = plans.iter().map(|_| AtomicU32::new(0)).collect();
+        Self { plans, noted }
+    }
+
+    /// Writes a line if plan `index` has closed a window since the last one.
+    fn hear(&self, index: usize, progress: Progress) {
+        let (plan, windows) = (&self.plans[index], progress.windows);
+        let is_new = self.noted[index].swap(windows, Ordering::Relaxed) < windows;
+        if !is_new || plan.until != Until::Steady {
+            return;
+        }
+        let amplification = match progress.amplification {
+            Some(amplification) => format!("amplification {amplification:.3}"),
+            None => "nothing erased yet".to_owned(),
+        };
+        note(&format!(
+            "flashloom: {} ({}): window {windows} of at most {}, {amplification}",
+            plan.stack,
+            plan.precondition.name(),
+            stack::MOST_WINDOWS
+        ));
     }
 }
 

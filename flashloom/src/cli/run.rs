@@ -34,8 +34,8 @@ pub(crate) struct Run {
     /// The same as --workload, for a trace
     #[arg(long, conflicts_with = "workload", value_name = "FILE")]
     trace: Option<String>,
-    /// What the drive has been through: fresh, full or aged [default: full; fresh where its
-    /// host holds the mapping]
+    /// What the drive has been through: fresh, full or aged [default: aged under raw; full
+    /// under a file system and with zones; fresh where its host holds the mapping]
     #[arg(long, value_name = "PAST", value_parser = stack::past)]
     precondition: Option<Precondition>,
     #[command(flatten)]

@@ -6,6 +6,7 @@
 //! [`store`] and [`mod@file`] touch the disk, and only where they are told to.
 
 pub mod attribution;
+pub mod caution;
 pub mod claim;
 pub mod configuration;
 pub mod figure;

@@ -148,6 +148,16 @@ impl Metric {
         self.unit.write(self.value(run))
     }
 
+    /// The value as tables and pages show it: marked with an asterisk where it depends on a
+    /// steady state that the run has not reached.
+    #[must_use]
+    pub fn show(&self, run: &Run) -> String {
+        let is_marked = run.steady == Some(false)
+            && STEADY.contains(&self.path)
+            && self.value(run) != Value::Absent;
+        self.write(run) + if is_marked { "*" } else { "" }
+    }
+
     /// Whether the same command and seed always give the same value.
     #[must_use]
     pub fn is_steady(&self) -> bool {
@@ -160,6 +170,16 @@ impl Metric {
         self.place != Place::Detail
     }
 }
+
+/// Paths of the metrics that depend on the steady state of garbage collection.
+const STEADY: [&str; 6] = [
+    "/latency_ns/p99_9",
+    "/latency_ns/p99_99",
+    "/waf/device",
+    "/gc/moved_bytes",
+    "/wear/life_host_bytes",
+    "/wear/life_years",
+];
 
 /// Metrics that belong together, under a heading.
 #[derive(Clone, Copy, Debug)]
@@ -481,10 +501,10 @@ pub static GROUPS: &[Group] = &[
     Group { of: Of::All, title: "Wear", metrics: &[
         metric(("/wear/life_host_bytes", "rated writes"), Bytes, More, Headline,
             |r| r.wear.life_host_bytes.map_or(Value::Absent, N),
-            "Bytes that the host can write, as in this run, until the rated cycles are used up."),
+            "Bytes that the host can write, with this run's amplification, until the rated cycles are used up."),
         metric(("/wear/life_years", "drive life"), Years, More, Compared,
             |r| r.wear.life_years.map_or(Value::Absent, Real),
-            "Years until the rated cycles are used up at this run's rate of erases."),
+            "Years until the rated cycles are used up at this run's rate of programs."),
         metric(("/wear/mean_erases", "mean erases"), Factor, Less, Detail, |r| Real(r.wear.mean_erases),
             "Mean erases of a block over its life so far."),
         metric(("/wear/max_erases", "most erases"), Count, Less, Detail, |r| N(r.wear.max_erases),

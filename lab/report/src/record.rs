@@ -56,6 +56,20 @@ pub struct Run {
     pub nand: NandTraffic,
     /// Write amplification.
     pub waf: Waf,
+    /// Whether garbage collection had reached its steady state when the run ended: the last
+    /// two windows, each of at least the drive's capacity in host writes, agree in device
+    /// amplification within 2 %. None where the question does not arise (nothing was written
+    /// or programmed, or the drive has zones and moves no data of its own), and in records
+    /// from before it was kept.
+    #[serde(default)]
+    pub steady: Option<bool>,
+    /// Windows of at least the drive's capacity in host writes that the run went through.
+    #[serde(default)]
+    pub windows: u64,
+    /// Why numbers of the run may not answer what they seem to, and what to run instead, in
+    /// sentences.
+    #[serde(default)]
+    pub cautions: Vec<String>,
     /// What garbage collection did.
     pub gc: Gc,
     /// Wear and the life that follows from it.
@@ -296,10 +310,12 @@ pub struct Wear {
     pub histogram: Vec<(u64, u64)>,
     /// Blocks out of service.
     pub bad_blocks: u64,
-    /// Years until the rated cycles are used up at this run's rate of erases;
-    /// none if nothing was erased.
+    /// Years until the most worn block has used up its rated cycles at this run's rate of
+    /// programs; none if nothing was programmed for the host.
     pub life_years: Option<f64>,
-    /// Bytes that the host can write until then, in writes like this run's.
+    /// Bytes that the host can write until then, in writes like this run's: raw bytes in
+    /// service times cycles, over amplification. The cycles are the rated ones less the lead
+    /// of the most worn block over the mean.
     #[serde(default)]
     pub life_host_bytes: Option<u64>,
 }

@@ -43,6 +43,7 @@ impl Case {
             page_cache: vfs::CacheConfig::default(),
             behaviour: stack::hosts::Behaviour::default(),
             ending: stack::Ending::default(),
+            until: stack::Until::default(),
             policies: ssd::Policies::default(),
         };
         Self { plan, media }

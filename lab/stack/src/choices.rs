@@ -8,7 +8,7 @@ use crate::error::StackError;
 use crate::hosts::Behaviour;
 use crate::knobs;
 use crate::name::StackName;
-use crate::plan::{Ending, Plan, Sampling};
+use crate::plan::{Ending, Plan, Sampling, Until};
 use ssd::{DriveConfig, Policies, Precondition, Preset};
 use units::Bytes;
 use workload::files::asks_for_files;
@@ -17,8 +17,8 @@ use workload::shipped::{self, Asked};
 /// Stacks of a comparison where none are named, of requests and of file calls.
 const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
 const FILE_STACKS: [&str; 3] = ["ext4@block", "ext4@streams", "ext4@fdp"];
-/// Pasts of their drives where none are named.
-const PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
+/// Pasts of the drives of file systems where none are named.
+const FILE_PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
 
 /// What a user chooses of a run besides its stack and its workload.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Choices {
     pub seed: Option<u64>,
     /// The timeline; none for none.
     pub sample: Option<Sampling>,
+    /// When the workload has been repeated enough.
+    pub until: Until,
 }
 
 impl Choices {
@@ -58,9 +60,12 @@ impl Choices {
         }
         let config = knobs::drive(config, &self.set)?;
         // Nobody has used a drive whose mapping its host holds but a run.
-        let usual = match config.raw.is_some() {
-            true => Precondition::Fresh,
-            false => Precondition::Full,
+        let usual = if config.raw.is_some() {
+            Precondition::Fresh
+        } else if stack.host == "raw" && config.zones.is_none() {
+            Precondition::Aged
+        } else {
+            Precondition::Full
         };
         let mut plan = self.plan_on(stack, config, asked)?;
         plan.precondition = past.unwrap_or(usual);
@@ -89,6 +94,7 @@ impl Choices {
             page_cache: knobs::page_cache(&self.set)?,
             behaviour: Behaviour::default(),
             ending: Ending::default(),
+            until: self.until,
             policies: Policies::default(),
         })
     }
@@ -135,8 +141,9 @@ pub fn usual_stacks(asked: &Asked) -> Vec<StackName> {
     usual.map(named).to_vec()
 }
 
-/// The pasts that drives of these stacks can have: zones move no data of their own, so
-/// time does not age them; and chunks have what their host has given them.
+/// The pasts that drives of these stacks have in a comparison where none are named. Drives of
+/// requests are aged: only there is amplification that of a drive in use. Zones move no data of
+/// their own, so time does not age them; chunks hold what their host has written.
 #[must_use]
 pub fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
     let drives = || {
@@ -147,6 +154,10 @@ pub fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
         return vec![Precondition::Fresh];
     }
     let zoned = drives().any(|drive| drive.zones.is_some());
-    let can = |past: &Precondition| !zoned || *past != Precondition::Aged;
-    PASTS.into_iter().filter(can).collect()
+    let of_files = stacks.iter().any(|stack| stack.host != "raw");
+    match (zoned, of_files) {
+        (true, _) => vec![Precondition::Full],
+        (false, false) => vec![Precondition::Aged],
+        (false, true) => FILE_PASTS.to_vec(),
+    }
 }

@@ -37,7 +37,8 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     let span = served.span;
     let apart = outcome.plan.drive.placement.persistently_isolated;
     let handles = handles(&ledger, page, apart);
-    Run {
+    let waf = waf(&host, asked(outcome), ledger.programmed_pages() * page);
+    let mut run = Run {
         schema: RUN_SCHEMA.to_owned(),
         stack: outcome.plan.stack.to_string(),
         drive: facts(&outcome.plan.drive),
@@ -51,10 +52,13 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         ops_per_s: rate(served.ops, span),
         latency_ns: served.latency.clone(),
         nand: nand(outcome, &ledger, &served.labels),
-        waf: waf(&host, asked(outcome), ledger.programmed_pages() * page),
+        wear: wear(outcome, span, (host.write_bytes, waf.device)),
+        waf,
+        steady: outcome.steady,
+        windows: u64::from(outcome.windows),
+        cautions: Vec::new(),
         host,
         gc: gc(outcome, &ledger, page),
-        wear: wear(outcome, span, &ledger),
         utilisation: utilisation(outcome, span),
         timeline: outcome.samples.clone(),
         placement: placement::record(&outcome.plan, outcome.placing, &handles),
@@ -80,7 +84,9 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         events: outcome.events,
         wall_time_s: 0.0,
         peak_rss_bytes: 0,
-    }
+    };
+    run.cautions = report::caution::of(&run);
+    run
 }
 
 /// Bytes that programs wrote to files, or else requests to a layer; none where what is
@@ -345,12 +351,21 @@ fn gc(outcome: &Outcome, ledger: &Ledger, page: u64) -> Gc {
     }
 }
 
-fn wear(outcome: &Outcome, span: Ns, ledger: &Ledger) -> Wear {
+/// Wear, and the life that follows from the bytes `written` by the host and their
+/// amplification.
+///
+/// A drive lives until its most worn block has used up the rated cycles. Wear levelling keeps
+/// the lead of that block over the mean constant, so the mean comes that lead short of them.
+/// Erases of the run say nothing about life: they lag behind the programs by the spare area.
+fn wear(outcome: &Outcome, span: Ns, (written, amplification): (u64, f64)) -> Wear {
     let (erases, bad_blocks) = outcome.device.drive().wear();
-    let worn = mean(&erases) - outcome.before.erases;
     let endurance = f64::from(outcome.plan.drive.endurance().unwrap_or_default());
-    let per_year = worn / span.0.max(1) as f64 * YEAR;
-    let written = (ledger.host_write_sectors * SECTOR) as f64;
+    let lead = f64::from(erases.iter().copied().max().unwrap_or_default()) - mean(&erases);
+    let cycles = (endurance - lead).max(0.0);
+    let geometry = &outcome.plan.drive.geometry;
+    let in_service = ratio(erases.len() as u64, geometry.blocks()) * geometry.bytes() as f64;
+    let life = (amplification > 0.0).then(|| in_service * cycles / amplification);
+    let per_year = written as f64 / span.0.max(1) as f64 * YEAR;
     let sorted = || erases.iter().map(|&n| u64::from(n));
     Wear {
         mean_erases: mean(&erases),
@@ -358,8 +373,8 @@ fn wear(outcome: &Outcome, span: Ns, ledger: &Ledger) -> Wear {
         max_erases: sorted().max().unwrap_or_default(),
         histogram: steps(&erases),
         bad_blocks,
-        life_years: (worn > 0.0).then(|| endurance / per_year),
-        life_host_bytes: (worn > 0.0).then(|| (written * endurance / worn) as u64),
+        life_years: life.map(|bytes| bytes / per_year),
+        life_host_bytes: life.map(|bytes| bytes as u64),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::name::StackName;
 use host::HostConfig;
 use serde::{Deserialize, Serialize};
 use ssd::{DriveConfig, Policies, Precondition};
+use std::str::FromStr;
 use units::Ns;
 use vfs::CacheConfig;
 
@@ -34,11 +35,49 @@ pub struct Plan {
     pub page_cache: CacheConfig,
     /// How the file system behaves, where there is one.
     pub behaviour: Behaviour,
+    /// When the workload has been repeated enough.
+    #[serde(default)]
+    pub until: Until,
     /// What comes after the last request.
     pub ending: Ending,
     /// What chooses instead of the drive's firmware.
     #[serde(skip)]
     pub policies: Policies,
+}
+
+/// When a workload of requests is repeated no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// It runs once.
+    #[default]
+    End,
+    /// It runs again, with other chance each time, until garbage collection is steady or the
+    /// host has written the drive's capacity 32 times.
+    Steady,
+}
+
+impl Until {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::End, Self::Steady];
+
+    /// The name in plans and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Steady => "steady",
+        }
+    }
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|until| until.name() == text);
+        named.ok_or_else(|| "expected steady, or end".to_owned())
+    }
 }
 
 /// What comes after the last request of a run.
@@ -88,10 +127,14 @@ impl Sampling {
 }
 
 /// How far a run has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Requests completed.
     pub ops: u64,
     /// Virtual time since the first one.
     pub sim_time: Ns,
+    /// Windows of the drive's capacity in host writes.
+    pub windows: u32,
+    /// Device write amplification of the last window; none before the first.
+    pub amplification: Option<f64>,
 }

@@ -8,6 +8,7 @@
 //! size = "1GiB"                       # else as the drive has it
 //! drives = ["small.toml"]             # else the preset that the stack names
 //! sample = "10ms"                     # else no timeline
+//! until = "steady"                    # else each workload runs once
 //!
 //! [overrides]                         # of the drive, as in a drive file
 //! "controller.write_buffer" = ["2MiB", "6MiB"]
@@ -30,7 +31,7 @@ use crate::drive;
 use crate::error::StackError;
 use crate::hosts::Behaviour;
 use crate::name::StackName;
-use crate::plan::{Ending, Plan, Sampling};
+use crate::plan::{Ending, Plan, Sampling, Until};
 use host::HostConfig;
 use input::document::{DocumentError, Leaf, Source, overlaid};
 use serde::de::DeserializeOwned;
@@ -40,8 +41,8 @@ use toml::{Table, Value};
 use units::{Bytes, Ns};
 use vfs::CacheConfig;
 
-const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sample, overrides, \
-                    host, page_cache";
+const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sample, until, \
+                    overrides, host, page_cache";
 
 /// Sections whose values are not lists of what varies.
 const FIXED: [&str; 2] = ["host", "page_cache"];
@@ -116,6 +117,7 @@ impl File<'_> {
             "seeds",
             "size",
             "sample",
+            "until",
         ];
         for leaf in &self.leaves {
             let first = leaf.path[0].as_str();
@@ -265,6 +267,7 @@ impl File<'_> {
         let workloads: Vec<String> = self.list("workloads")?.unwrap_or_default();
         let seeds: Vec<u64> = self.list("seeds")?.unwrap_or_else(|| vec![1]);
         let (sample, host): (Option<Ns>, _) = (self.value("sample")?, self.host()?);
+        let until: Until = self.value("until")?.unwrap_or_default();
         let page_cache = self.page_cache()?;
         for precondition in pasts {
             for workload in &workloads {
@@ -286,6 +289,7 @@ impl File<'_> {
                     host,
                     page_cache,
                     ending: Ending::Unmount,
+                    until,
                     policies: Policies::default(),
                     behaviour: Behaviour::default(),
                 }));

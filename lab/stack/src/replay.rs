@@ -10,17 +10,86 @@
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::meter::{Meter, Tally};
+use crate::plan::Until;
+use crate::steady::{MOST_WINDOWS, Windows};
 use crate::timeline::Sampled;
 use host::{BlockDevice, BlockPort, Linear, Purpose, QueuePair, Who, ZonedDevice, ZonedPort};
-use sim::{Semaphore, Sim};
+use sim::{Seed, Semaphore, Sim};
 use ssd::{Content, IoError, ZoneAction, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use units::{Ns, SECTOR};
+use units::{Bytes, Ns, SECTOR};
 use workload::{Op, Pacing, Request, Stream, Workload};
 
 /// Most requests of an open loop in flight, which bounds memory.
 pub(crate) const IN_FLIGHT: u32 = 16_384;
+
+/// Repeats a workload until garbage collection is steady, or not at all.
+pub(crate) struct Again {
+    /// The workload; none if it runs once.
+    workload: Option<Workload>,
+    offered: Bytes,
+    seed: Seed,
+    windows: Rc<Windows>,
+    passes: Cell<u64>,
+    /// Bytes that the host had written when the pass began.
+    written: Cell<u64>,
+}
+
+impl Again {
+    /// Repeats `workload` on the bytes `offered` as `until` says.
+    pub(crate) fn new(
+        until: Until,
+        workload: &Workload,
+        (offered, seed): (Bytes, Seed),
+        windows: &Rc<Windows>,
+    ) -> Self {
+        Self {
+            workload: (until == Until::Steady).then(|| workload.clone()),
+            offered,
+            seed,
+            windows: Rc::clone(windows),
+            passes: Cell::new(1),
+            written: Cell::new(0),
+        }
+    }
+
+    /// Puts the next pass in the place of `stream`; none if there is none. Each pass has a seed
+    /// of its own: the same requests in the same order would be overwrites in order.
+    fn begin(&self, device: &BlockDevice, stream: &mut Stream) -> Option<()> {
+        let workload = self.workload.as_ref()?;
+        self.windows.look(device);
+        let written = self.windows.written(device);
+        let is_over = self.windows.is_steady()
+            || self.windows.closed() >= MOST_WINDOWS
+            // A pass without writes will never be steady.
+            || written == self.written.replace(written);
+        if is_over {
+            return None;
+        }
+        let pass = self.passes.get();
+        // The workload was opened before, for the first pass.
+        *stream = workload.open(self.offered, self.seed.child(pass)).ok()?;
+        self.passes.set(pass + 1);
+        Some(())
+    }
+
+    fn told(&self) -> Option<String> {
+        self.workload.as_ref()?;
+        let (passes, windows) = (self.passes.get(), self.windows.closed());
+        let end = match self.windows.is_steady() {
+            true => "steady".to_owned(),
+            false if windows >= MOST_WINDOWS => {
+                format!("not steady at the bound of {MOST_WINDOWS} capacities")
+            }
+            false => "not steady, as a pass wrote nothing".to_owned(),
+        };
+        Some(format!(
+            "passes over the workload: {passes}, windows of the drive's capacity in writes: \
+             {windows}, {end}; all passes are in the numbers"
+        ))
+    }
+}
 
 /// What all workers share.
 pub(crate) struct Replay {
@@ -35,6 +104,11 @@ pub(crate) struct Replay {
     pub(crate) meter: RefCell<Meter>,
     failure: RefCell<Option<StackError>>,
     until: Option<Ns>,
+    again: Again,
+    /// When the current pass over the workload began, counted from the start.
+    pass_start: Cell<Ns>,
+    /// Arrival of the last request, counted from the start.
+    last_arrival: Cell<Ns>,
     /// Whoever holds it takes the next request.
     lead: Semaphore,
     taken: Cell<u64>,
@@ -48,8 +122,8 @@ impl Replay {
     pub(crate) fn start(
         sim: &Sim,
         port: &Attached,
+        (stream, again): (Stream, Again),
         workload: &Workload,
-        stream: Stream,
         meter: Meter,
     ) -> Rc<Self> {
         let device = port.device();
@@ -63,6 +137,9 @@ impl Replay {
             meter: RefCell::new(meter),
             failure: RefCell::default(),
             until: workload.until,
+            again,
+            pass_start: Cell::default(),
+            last_arrival: Cell::default(),
             lead: Semaphore::new(sim, 1),
             taken: Cell::new(0),
             workers: Cell::new(0),
@@ -146,13 +223,19 @@ impl Replay {
             return None;
         }
         let mut stream = self.stream.borrow_mut();
-        let request = match stream.next()? {
-            Ok(request) => request,
-            Err(error) => return self.fail(error.into()),
+        let request = match self.next(&mut stream, now) {
+            Some(Ok(request)) => request,
+            Some(Err(error)) => return self.fail(error),
+            None => {
+                self.again.begin(&self.device, &mut stream)?;
+                self.pass_start.set(now.max(self.last_arrival.get()));
+                match self.next(&mut stream, now)? {
+                    Ok(request) => request,
+                    Err(error) => return self.fail(error),
+                }
+            }
         };
-        if self.until.is_some_and(|until| now.max(request.at) >= until) {
-            return None;
-        }
+        self.last_arrival.set(request.at);
         self.taken.set(self.taken.get() + 1);
         if let Some(error) = self.unfit(&request).or_else(|| self.past_end(&request)) {
             return self.fail(error);
@@ -162,6 +245,24 @@ impl Replay {
             purpose: purpose(stream.labels().purpose(request.origin)),
         };
         Some((request, who))
+    }
+
+    /// The next request of the pass, with its arrival counted from the start; none at the end
+    /// of the pass.
+    fn next(&self, stream: &mut Stream, now: Ns) -> Option<Result<Request, StackError>> {
+        let mut request = match stream.next()? {
+            Ok(request) => request,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let start = self.pass_start.get();
+        request.at += start;
+        let is_late = |until: Ns| now.max(request.at).since(start) >= until;
+        (!self.until.is_some_and(is_late)).then_some(Ok(request))
+    }
+
+    /// How often the workload was repeated, in a sentence, if it may be.
+    pub(crate) fn told_of_passes(&self) -> Option<String> {
+        self.again.told()
     }
 
     fn fail<T>(&self, error: StackError) -> Option<T> {

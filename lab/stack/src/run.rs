@@ -12,9 +12,10 @@ use crate::layer::{self, Kind};
 use crate::meter::Meter;
 use crate::name::{StackName, kind_of};
 use crate::placement;
-use crate::plan::{Ending, Plan, Progress};
-use crate::replay::{IN_FLIGHT, Replay};
+use crate::plan::{Ending, Plan, Progress, Until};
+use crate::replay::{Again, IN_FLIGHT, Replay};
 use crate::sight::{Running, Seen, Sight, drive_to_end};
+use crate::steady::Windows;
 use crate::timeline::{self, Sampled};
 use crate::{files, fill, hosts};
 use host::{BlockDevice, BlockPort, Busy};
@@ -57,8 +58,6 @@ pub(crate) struct Before {
     pub(crate) host: host::Ledger,
     pub(crate) drive: ssd::Ledger,
     pub(crate) erased_blocks: u64,
-    /// Mean erases of a block.
-    pub(crate) erases: f64,
     flash_busy: (Ns, Ns),
     host_busy: Option<Busy>,
     stall: Ns,
@@ -75,7 +74,6 @@ impl Before {
             lines_cleaned: port.lines_cleaned(),
             host: device.ledger(),
             erased_blocks: drive.flash_counters().erase_blocks,
-            erases: fill::mean(&drive.wear().0),
             flash_busy: drive.flash_busy(),
             host_busy: Some(device.busy()),
             stall: Ns(ledger.stall_ns),
@@ -96,6 +94,10 @@ pub(crate) struct Outcome {
     pub(crate) device: BlockDevice,
     pub(crate) samples: Vec<Sample>,
     pub(crate) before: Before,
+    /// Whether the run was steady at the last request, where that question arises.
+    pub(crate) steady: Option<bool>,
+    /// Windows of the drive's capacity up to then.
+    pub(crate) windows: u32,
     /// Busy time of all dies and of all channels up to the last request.
     pub(crate) flash_busy: (Ns, Ns),
     pub(crate) host_busy: Busy,
@@ -145,6 +147,7 @@ pub(crate) fn outcome(
     notes: Vec<String>,
     served: Served,
     at: (Before, &BlockDevice, Vec<Sample>, u64),
+    windows: &Windows,
 ) -> Outcome {
     let (before, device, samples, events) = at;
     let (dies, channels) = device.drive().flash_busy();
@@ -163,6 +166,8 @@ pub(crate) fn outcome(
         placing: None,
         served,
         samples,
+        steady: windows.verdict(device),
+        windows: windows.closed(),
         flash_busy: (
             dies.since(before.flash_busy.0),
             channels.since(before.flash_busy.1),
@@ -291,16 +296,19 @@ fn run_blocks_on(
     open(&kernel, plan, &port)?;
     let (before, origin) = (Before::now(&port), sim.now());
     let was = before.remap;
+    let windows = Rc::new(Windows::new(&device));
     let meter = Meter::new(plan.sample.is_some());
-    let replay = Replay::start(&sim, &port, &workload, stream, meter);
+    let again = Again::new(plan.until, &workload, (offered, Seed(plan.seed)), &windows);
+    let replay = Replay::start(&sim, &port, (stream, again), &workload, meter);
     let samples = timeline::start(&sim, plan.sample, &device, &replay, origin);
-    drive_to_end(&kernel, (&*replay, &device), origin, seen)?;
+    drive_to_end(&kernel, (&*replay, &device, &*windows), origin, seen)?;
     replay.failure().map_or(Ok(()), Err)?;
     let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*replay);
-    let notes = notes(&workload, &replay);
+    let mut notes = notes(&workload, &replay);
+    notes.extend(replay.told_of_passes());
     let at = (before, &device, samples, sim.events());
     let placing = workload.placing();
-    let mut outcome = outcome(plan, workload.text, notes, served(&replay), at);
+    let mut outcome = outcome(plan, workload.text, notes, served(&replay), at, &windows);
     outcome.placing = Some(placing);
     // What cannot be written any more is told by the requests that failed.
     let _ = close(&kernel, &port)?;
@@ -380,6 +388,15 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
         return Err(StackError::Stack {
             stack: plan.stack.to_string(),
             reason: "expected a stack with a file system, which recovers and mounts".to_owned(),
+        });
+    }
+    if plan.until == Until::Steady && plan.stack.host != "raw" {
+        return Err(StackError::Stack {
+            stack: plan.stack.to_string(),
+            reason: "a workload of files cannot be repeated until steady, since its files are \
+                     there after the first pass: expected a workload that writes more, or a \
+                     stack with the host raw"
+                .to_owned(),
         });
     }
     if plan.sample.is_some_and(|s| s.interval == Ns::ZERO) {

@@ -5,6 +5,7 @@
 
 use crate::error::StackError;
 use crate::plan::Progress;
+use crate::steady::Windows;
 use host::BlockDevice;
 use report::record::LatencySet;
 use sim::Kernel;
@@ -13,6 +14,9 @@ use units::Ns;
 
 /// Events between two looks.
 const EVENTS: u64 = 1 << 16;
+
+/// Events between two looks at whether a window has ended, which are cheaper.
+const WINDOW_EVENTS: u64 = 1 << 12;
 
 /// Longest run: a year of virtual time.
 const LONGEST: Ns = Ns::secs(365 * 86_400);
@@ -36,6 +40,7 @@ pub(crate) trait Running {
 pub struct Sight<'a> {
     run: &'a dyn Running,
     device: &'a BlockDevice,
+    windows: &'a Windows,
     sim_time: Ns,
 }
 
@@ -49,6 +54,8 @@ impl Sight<'_> {
         Progress {
             ops: self.run.ops(),
             sim_time: self.sim_time,
+            windows: self.windows.closed(),
+            amplification: self.windows.amplification(),
         }
     }
 
@@ -75,7 +82,7 @@ impl Sight<'_> {
 /// is stopped.
 pub(crate) fn drive_to_end(
     kernel: &Kernel,
-    (run, device): (&impl Running, &BlockDevice),
+    (run, device, windows): (&impl Running, &BlockDevice, &Windows),
     origin: Ns,
     seen: &mut Seen<'_>,
 ) -> Result<(), StackError> {
@@ -84,16 +91,21 @@ pub(crate) fn drive_to_end(
         seen(&Sight {
             run,
             device,
+            windows,
             sim_time: sim.now().since(origin),
         })
     };
-    let mut next = sim.events();
+    let (mut next, mut next_window) = (sim.events(), sim.events());
     while !run.is_done() {
         if sim.events() >= next {
             next += EVENTS;
             if look().is_break() {
                 return Err(StackError::Stopped { ops: run.ops() });
             }
+        }
+        if sim.events() >= next_window {
+            next_window += WINDOW_EVENTS;
+            windows.look(device);
         }
         if !kernel.step() {
             return Err(StackError::Stuck {
@@ -104,6 +116,7 @@ pub(crate) fn drive_to_end(
             return Err(StackError::TooLong { ops: run.ops() });
         }
     }
+    windows.look(device);
     // It has ended: nobody can stop it any more.
     let _ = look();
     Ok(())

@@ -18,6 +18,7 @@ pub use papers::papers;
 pub use sheet::{Line, Sheet, SheetCell, Stacks, sheet};
 
 use crate::attribution::{findings, sentences};
+use crate::caution;
 use crate::configuration::Difference;
 use crate::human;
 use crate::json::{Document, to_json};
@@ -50,6 +51,7 @@ pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) 
             (list(&comparison.differences.iter().map(Difference::line).collect::<Vec<_>>()))
         }
         (failures(&runs))
+        (list(&caution::lines(&runs)))
         @for LeftOut { stack, reason } in left_out {
             p.bad { "Left out: " (human::name(stack, 80)) ": " (human::name(reason, 400)) }
         }
@@ -80,6 +82,7 @@ pub fn run(run: &Run, command: &str) -> String {
         (list(&sentences(run)))
         (list(&placement(std::slice::from_ref(run))))
         (failures(&runs))
+        (list(&caution::lines(&runs)))
     };
     let body = html! {
         h2 { "Summary" }

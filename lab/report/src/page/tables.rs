@@ -47,7 +47,7 @@ fn metric_row(metric: &Metric, runs: &[&Run]) -> Markup {
             @for (i, run) in runs.iter().enumerate() {
                 td.best[is_best(metric, run, &peers(run, runs))] data-run=(i) data-path=(metric.path)
                     data-value=((metric.get)(run).raw()) {
-                    (metric.write(run))
+                    (metric.show(run))
                     @if runs.len() > 1 { " " span.ratio { (ratio(metric, run, peers(run, runs)[0])) } }
                 }
             }
@@ -87,7 +87,7 @@ pub(crate) fn details(run: &Run) -> Markup {
                             tr {
                                 th scope="row" { (metric.label) }
                                 td data-run="0" data-path=(metric.path)
-                                    data-value=((metric.get)(run).raw()) { (metric.write(run)) }
+                                    data-value=((metric.get)(run).raw()) { (metric.show(run)) }
                                 td.help { (metric.help) }
                             }
                         }

@@ -1,6 +1,7 @@
 //! Stacks side by side: metrics as rows, a stack a column.
 
 use crate::attribution::{findings, peers, relative_to};
+use crate::caution;
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::norm::Norm;
@@ -172,7 +173,7 @@ fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], all: &[&Run], ratios: R
     let mut below = vec![cell("")];
     for run in runs {
         let peers = peers(run, all);
-        values.push(toned(metric.write(run), tone(metric, run, &peers)));
+        values.push(toned(metric.show(run), tone(metric, run, &peers)));
         let ratio = ratio(metric, run, &peers);
         match ratios {
             Ratios::Beside => values.push(ratio),
@@ -228,6 +229,9 @@ fn notes(comparison: &Comparison, style: Style) -> String {
     for run in runs.iter().filter(|run| !run.errors.is_empty()) {
         out += &paint(&failures(run), Tone::Bad, style);
         out.push('\n');
+    }
+    for caution in caution::lines(&runs.iter().collect::<Vec<_>>()) {
+        out += &wrapped(&caution, style.width);
     }
     let notes: BTreeSet<&String> = runs.iter().flat_map(|run| &run.notes).collect();
     for note in notes {

@@ -1,5 +1,6 @@
 //! One run in detail.
 
+use crate::caution;
 use crate::human;
 use crate::metric::{GROUPS, Unit, Value};
 use crate::placement::placement;
@@ -23,6 +24,9 @@ pub fn run(run: &Run, style: Style) -> String {
     out += &utilisation(run, style);
     for sentence in placement(std::slice::from_ref(run)) {
         out += &wrapped(&format!("\n{sentence}"), style.width);
+    }
+    for caution in caution::lines(&[run]) {
+        out += &wrapped(&format!("\n{caution}"), style.width);
     }
     for note in &run.notes {
         out += &wrapped(&format!("\nnote: {note}"), style.width);
@@ -78,7 +82,7 @@ fn metrics(run: &Run, style: Style) -> String {
         grid.heading(group.title);
         for metric in group.metrics {
             let label = format!("  {}", metric.label);
-            grid.row(vec![cell(label), cell(metric.write(run)), dim(metric.help)]);
+            grid.row(vec![cell(label), cell(metric.show(run)), dim(metric.help)]);
         }
     }
     // The explanations are the first thing to go where the terminal is narrow.
@@ -96,7 +100,7 @@ fn without_help(run: &Run, style: Style) -> String {
         for metric in group.metrics {
             grid.row(vec![
                 cell(format!("  {}", metric.label)),
-                cell(metric.write(run)),
+                cell(metric.show(run)),
             ]);
         }
     }

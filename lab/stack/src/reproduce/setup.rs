@@ -160,6 +160,7 @@ impl Setup {
             behaviour,
             host: host.checked()?,
             ending: setting.ending,
+            until: crate::plan::Until::default(),
             policies: ssd::Policies::default(),
             page_cache: self
                 .overlay(empty, layers.map(|s| &s.page_cache), factor)?

@@ -38,6 +38,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
         page_cache: vfs::CacheConfig::default(),
         behaviour: stack::hosts::Behaviour::default(),
         ending: stack::Ending::default(),
+        until: stack::Until::default(),
         policies: ssd::Policies::default(),
     }
 }

@@ -1,0 +1,128 @@
+//! Cautions about a run whose numbers cannot answer the question that they seem to answer: it
+//! ended before garbage collection was steady, the drive was too large to collect anything, or
+//! too small for the data.
+//!
+//! Invariant: each caution is one sentence that says what to run instead, with a size where the
+//! record determines one.
+
+use crate::human;
+use crate::record::Run;
+use std::collections::BTreeMap;
+
+/// Bytes of a mebibyte.
+const MIB: u64 = 1 << 20;
+/// Writes after which a run can be steady: one capacity to forget the drive's past, and the two
+/// windows that have to agree.
+const CAPACITIES: u64 = 3;
+
+/// The cautions about `run`.
+#[must_use]
+pub fn of(run: &Run) -> Vec<String> {
+    [not_steady(run), too_large(run), too_small(run)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Cautions of all `runs`, in the order of the runs, each with the runs that it is about.
+#[must_use]
+pub fn grouped<'a>(runs: &[&'a Run]) -> Vec<(&'a str, Vec<&'a Run>)> {
+    let mut order: Vec<&str> = Vec::new();
+    let mut about: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        for caution in &run.cautions {
+            let runs = about.entry(caution).or_default();
+            if runs.is_empty() {
+                order.push(caution);
+            }
+            runs.push(run);
+        }
+    }
+    let with = |caution| (caution, about.remove(caution).unwrap_or_default());
+    order.into_iter().map(with).collect()
+}
+
+/// Cautions of `runs` as lines: the runs, where there are several, then the sentence.
+#[must_use]
+pub fn lines(runs: &[&Run]) -> Vec<String> {
+    let title = |run: &&Run| {
+        let name = human::name(&run.stack, 40);
+        format!("{name} ({})", human::name(&run.precondition, 16))
+    };
+    let line = |(caution, about): (&str, Vec<&Run>)| match about.len() == runs.len() {
+        true => caution.to_owned(),
+        false => {
+            let titles: Vec<String> = about.iter().map(title).collect();
+            format!("{}: {caution}", titles.join(", "))
+        }
+    };
+    grouped(runs).into_iter().map(line).collect()
+}
+
+fn not_steady(run: &Run) -> Option<String> {
+    if run.steady != Some(false) {
+        return None;
+    }
+    let capacity = run.drive.capacity_bytes;
+    let instead = match run.app {
+        None => "run it with --until steady".to_owned(),
+        Some(_) => format!(
+            "run a workload that writes {} to the drive, or take a smaller drive (--size)",
+            human::bytes((CAPACITIES * capacity) as f64)
+        ),
+    };
+    Some(format!(
+        "not steady (*): no two windows in a row, each of {} in writes, the drive's capacity, \
+         agreed in amplification within 2 % at the end, so that WAF, data moved by GC, life and \
+         tail latency can still change; {instead}",
+        human::bytes(capacity as f64)
+    ))
+}
+
+fn too_large(run: &Run) -> Option<String> {
+    if run.steady.is_none() || run.gc.lines > 0 {
+        return None;
+    }
+    let (raw, capacity) = (run.drive.raw_bytes as f64, run.drive.capacity_bytes as f64);
+    // Writes that the drive takes before it has to collect, per byte of its capacity.
+    let (taken, aged) = match run.precondition.as_str() {
+        "fresh" => (raw / capacity, ", or with --precondition aged"),
+        "full" => (raw / capacity - 1.0, ", or with --precondition aged"),
+        _ => (1.0, ""),
+    };
+    let tells = (run.host.write_bytes as f64 / taken / MIB as f64) as u64;
+    let instead = match (1..run.drive.capacity_bytes / MIB).contains(&tells) {
+        true => format!("run it on a drive of at most {tells} MiB (--size {tells}MiB){aged}"),
+        false => format!("run a workload that writes more{aged}"),
+    };
+    Some(format!(
+        "nothing was ever collected, so that amplification and life tell nothing about garbage \
+         collection: the drive is too large for the {} written to it; {instead}",
+        human::bytes(run.host.write_bytes as f64)
+    ))
+}
+
+fn too_small(run: &Run) -> Option<String> {
+    let failed: u64 = run.errors.values().sum();
+    let full = |(reason, _): &(&String, &u64)| reason.ends_with("ENOSPC");
+    let without_room: u64 = run.errors.iter().filter(full).map(|(_, n)| n).sum();
+    if failed == 0 {
+        return None;
+    }
+    let asked = run.ops + failed;
+    let (failed, of) = (human::count(failed as f64), human::count(asked as f64));
+    let fault = format!(
+        "{failed} of {of} calls failed, so that its numbers are of less work than was asked for, \
+         and ratios to it mean nothing"
+    );
+    if without_room == 0 {
+        return Some(fault);
+    }
+    // Calls that found no room would have needed as much each as those that found some.
+    let share = asked as f64 / run.ops.max(1) as f64;
+    let needed = (run.drive.capacity_bytes as f64 * share / MIB as f64).ceil() as u64;
+    Some(format!(
+        "{fault}: the drive is too small for the data; run it on one of about {needed} MiB \
+         (--size {needed}MiB)"
+    ))
+}

@@ -1,0 +1,122 @@
+//! Whether a run has reached the steady state of garbage collection.
+//!
+//! The rule: two consecutive windows, each of at least the drive's capacity in host
+//! writes, whose write amplification agrees within 2 %. A window in which the drive erased
+//! nothing does not count: a drive that still fills its spare has the same amplification in
+//! every window, and another one afterwards. The last two windows decide, so a workload that
+//! changes loses the state again.
+
+use host::BlockDevice;
+use std::cell::Cell;
+use units::SECTOR;
+
+/// Largest difference between the amplification of two windows, of the larger one.
+const AGREEMENT: f64 = 0.02;
+/// Windows after which a run that is repeated until it is steady gives up. Aged drives need
+/// two or three, and greedy collection of a full drive about ten.
+pub const MOST_WINDOWS: u32 = 32;
+
+/// Counters of a drive.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    written: u64,
+    programmed: u64,
+    erased: u64,
+}
+
+impl Counts {
+    fn now(device: &BlockDevice) -> Self {
+        let drive = device.drive();
+        let smart = drive.smart();
+        Self {
+            written: smart.host_write_sectors * SECTOR,
+            programmed: smart.programmed_pages * drive.layout().page_bytes(),
+            erased: smart.erased_blocks,
+        }
+    }
+}
+
+/// Windows of a run as they are closed.
+pub(crate) struct Windows {
+    first: Counts,
+    begun: Cell<Counts>,
+    closed: Cell<u32>,
+    /// Amplification of the last two windows, the later one last; none of one that does not
+    /// count.
+    last: Cell<[Option<f64>; 2]>,
+}
+
+impl Windows {
+    /// The windows of a run on `device` that begins now.
+    pub(crate) fn new(device: &BlockDevice) -> Self {
+        let first = Counts::now(device);
+        Self {
+            first,
+            begun: Cell::new(first),
+            closed: Cell::new(0),
+            last: Cell::default(),
+        }
+    }
+
+    /// Closes the window if the host has written the capacity of `device` in it.
+    pub(crate) fn look(&self, device: &BlockDevice) {
+        let (begun, now) = (self.begun.get(), Counts::now(device));
+        let written = now.written - begun.written;
+        if written < device.drive().config().capacity.0 {
+            return;
+        }
+        let programmed = now.programmed - begun.programmed;
+        let counts = now.erased > begun.erased;
+        let amplification = counts.then(|| programmed as f64 / written as f64);
+        self.last.set([self.last.get()[1], amplification]);
+        self.closed.set(self.closed.get() + 1);
+        self.begun.set(now);
+    }
+
+    /// Windows that were closed.
+    pub(crate) fn closed(&self) -> u32 {
+        self.closed.get()
+    }
+
+    /// Amplification of the last window; none before the first, and of one that does not
+    /// count.
+    pub(crate) fn amplification(&self) -> Option<f64> {
+        self.last.get()[1]
+    }
+
+    /// Whether the last two windows agree.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self.last.get(), [Some(a), Some(b)] if agree(a, b))
+    }
+
+    /// Bytes that the host has written since the run began.
+    pub(crate) fn written(&self, device: &BlockDevice) -> u64 {
+        Counts::now(device).written - self.first.written
+    }
+
+    /// Whether the run is steady; none where the question does not arise: nothing was written
+    /// or programmed, or the drive has zones and moves no data of its own.
+    pub(crate) fn verdict(&self, device: &BlockDevice) -> Option<bool> {
+        let now = Counts::now(device);
+        let is_moot = now.written == self.first.written
+            || now.programmed == self.first.programmed
+            || device.drive().zones().is_some();
+        (!is_moot).then(|| self.is_steady())
+    }
+}
+
+/// Whether two amplifications differ by at most [`AGREEMENT`].
+fn agree(a: f64, b: f64) -> bool {
+    (a - b).abs() <= AGREEMENT * a.max(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amplifications_two_percent_apart_agree_and_more_do_not() {
+        assert!(agree(2.0, 1.961) && agree(1.961, 2.0));
+        assert!(!agree(2.0, 1.95) && !agree(1.0, 1.03));
+    }
+}
