@@ -177,16 +177,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             write_buffer: Bytes(6 * MIB),
             power_loss_protection: true,
         },
-        placement: Placements {
-            handles,
-            reclaim_groups: 1,
-            persistently_isolated: isolated,
-            // Lines of one pool would compete for the spare space that separation gains.
-            spare: match handles {
-                1 => SpareSplit::Pooled,
-                _ => SpareSplit::ByDemand,
-            },
-        },
+        placement: placements(handles, isolated),
         mapping: Mapping {
             unit: Bytes(4 * KIB),
             cache: Bytes(0),
@@ -208,6 +199,20 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
         front: None,
         zones: None,
         raw: None,
+    }
+}
+
+/// Handles of a generic drive. Pooled lines would compete for the spare space that separation
+/// gains.
+const fn placements(handles: u16, isolated: bool) -> Placements {
+    Placements {
+        handles,
+        reclaim_groups: 1,
+        persistently_isolated: isolated,
+        spare: match handles {
+            1 => SpareSplit::Pooled,
+            _ => SpareSplit::ByDemand,
+        },
     }
 }
 

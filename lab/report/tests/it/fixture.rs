@@ -160,11 +160,7 @@ fn run(shape: &Shape) -> Run {
         .into(),
         timeline: timeline(shape, sim_time_ns),
         handles: (0..shape.handles).map(|id| handle(id, written)).collect(),
-        placement: (shape.handles > 0).then(|| Placement {
-            policy: "hints".to_owned(),
-            handles: shape.handles,
-            used: shape.handles,
-        }),
+        placement: (shape.handles > 0).then(|| placement(shape)),
         fdp: None,
         map_cache: None,
         front: None,
@@ -183,6 +179,14 @@ fn run(shape: &Shape) -> Run {
         events: 18_400_000,
         wall_time_s: 7.4,
         peak_rss_bytes: 213_000_000,
+    }
+}
+
+fn placement(shape: &Shape) -> Placement {
+    Placement {
+        policy: "hints".to_owned(),
+        handles: shape.handles,
+        used: shape.handles,
     }
 }
 
