@@ -68,7 +68,11 @@ fn recorded_threads_that_are_uneven_measure_the_same_on_every_design() {
         (1..400).flat_map(computes).collect::<Vec<_>>().concat(),
     )
     .unwrap();
-    let text = format!("{}+{}:warm=50", paths[0].display(), paths[1].display());
+    let text = format!(
+        "{}+{}:warm=50,format=champsim",
+        paths[0].display(),
+        paths[1].display()
+    );
     let mut program = Workload::parse(&text).unwrap().program(Seed(1)).unwrap();
     let wanted = characterise(&mut *program).instructions;
     for (design, profile) in DESIGNS
