@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Optional
 
-_Chosen = tuple[Optional[str], Optional[str], list[str], Optional[int], Optional[str]]
+_Chosen = tuple[Optional[str], Optional[str], list[str], Optional[int], Optional[str], str]
 
 class Error(Exception): ...
 

@@ -145,6 +145,7 @@ class Choices:
     knobs: Optional[Mapping[str, Any]] = None
     victim: Optional[Victim] = None
     placement: Optional[Placement] = None
+    until: str = "end"
 
     def on(self, stack: Union[Stack, str]) -> Choices:
         """The same with what ``stack`` has of its own."""
@@ -170,7 +171,7 @@ class Choices:
             set_ = assignments(name.knobs)
             name = name.name
         set_ += assignments(self.knobs or {})
-        return (name, size, set_, self.seed, self.timeline)
+        return (name, size, set_, self.seed, self.timeline, self.until)
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,7 +200,8 @@ class Plan:
         """A plan from what is chosen; all else is as on the command line.
 
         ``choices`` are ``drive``, ``size``, ``seed``, ``timeline`` (such as ``"10ms"``),
-        ``knobs``, ``victim`` and ``placement``.
+        ``knobs``, ``victim``, ``placement`` and ``until``: ``"end"``, or ``"steady"``, which
+        repeats requests to a drive until its write amplification is that of the steady state.
         """
         chosen = Choices(**choices).on(stack)
         document = _native.plan(str(stack), words(workload), precondition, chosen.chosen())

@@ -12,13 +12,14 @@ use units::{Bytes, Ns};
 use workload::shipped::Asked;
 
 /// What all plans of a call have in common: drive, size, assignments to knobs, seed,
-/// interval of the timeline.
+/// interval of the timeline, when the run ends.
 type Chosen = (
     Option<String>,
     Option<String>,
     Vec<String>,
     Option<u64>,
     Option<String>,
+    String,
 );
 
 /// One plan.
@@ -104,7 +105,7 @@ pub(crate) fn read(document: &str) -> PyResult<Plan> {
     serde_json::from_str(document).map_err(|e| refused(format!("expected a plan: {e}")))
 }
 
-fn choices((drive, size, set, seed, timeline): Chosen) -> PyResult<Choices> {
+fn choices((drive, size, set, seed, timeline, until): Chosen) -> PyResult<Choices> {
     let sample = timeline.as_deref().map(parsed::<Ns>).transpose()?;
     Ok(Choices {
         drive,
@@ -112,7 +113,7 @@ fn choices((drive, size, set, seed, timeline): Chosen) -> PyResult<Choices> {
         set,
         seed,
         sample: sample.map(Sampling::each),
-        until: stack::Until::default(),
+        until: parsed(&until)?,
     })
 }
 

@@ -34,6 +34,9 @@ pub(crate) struct Again {
     passes: Cell<u64>,
     /// Bytes that the host had written when the pass began.
     written: Cell<u64>,
+    /// Whether the last pass has ended. A window that requests in flight close afterwards
+    /// begins no further pass.
+    over: Cell<bool>,
 }
 
 impl Again {
@@ -51,6 +54,7 @@ impl Again {
             windows: Rc::clone(windows),
             passes: Cell::new(1),
             written: Cell::new(0),
+            over: Cell::new(false),
         }
     }
 
@@ -60,10 +64,12 @@ impl Again {
         let workload = self.workload.as_ref()?;
         self.windows.look(device);
         let written = self.windows.written(device);
-        let is_over = self.windows.is_steady()
+        let is_over = self.over.get()
+            || self.windows.is_steady()
             || self.windows.closed() >= MOST_WINDOWS
             // A pass without writes will never be steady.
             || written == self.written.replace(written);
+        self.over.set(is_over);
         if is_over {
             return None;
         }

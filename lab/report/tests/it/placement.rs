@@ -3,7 +3,7 @@
 use crate::fixture;
 use report::page;
 use report::placement::placement;
-use report::record::{COMPARE_SCHEMA, Comparison, Placement, Run};
+use report::record::{Comparison, Placement, Run};
 use report::table::{self, Style};
 
 /// The first two synthetic runs: a drive of blocks, and one with four handles.
@@ -31,12 +31,7 @@ fn placement_that_saves_pages_is_named_and_needs_no_sentence() {
     );
     let [block, _] = &runs;
     assert!(!table::run(block, Style::default()).contains("placement"));
-    let comparison = Comparison {
-        schema: COMPARE_SCHEMA.to_owned(),
-        workload: "w".to_owned(),
-        seed: 1,
-        runs: runs.to_vec(),
-    };
+    let comparison = Comparison::new("w", 1, runs.to_vec());
     let shown = table::comparison(&comparison, Style::default());
     assert!(shown.contains("hints 4/4"), "{shown}");
     let page = page::comparison(&comparison, &[], "");

@@ -30,6 +30,7 @@ fn plan(stack: &StackName) -> Plan {
         page_cache: vfs::CacheConfig::default(),
         behaviour: Behaviour::default(),
         ending: Ending::default(),
+        until: crate::plan::Until::default(),
         policies: Policies::default(),
     };
     plan.drive = drive_for(stack, &plan.drive).expect("it is a file system");

@@ -98,7 +98,6 @@ fn what_was_written_is_programmed_by_the_end() {
         "seqwrite:ops=10",
     ));
     assert_eq!(run.nand.by_cause["host"], run.host.write_bytes);
-    assert_eq!(run.wear.life_years, None);
     assert_eq!(run.handles.len(), 0);
 }
 

@@ -15,6 +15,7 @@ mod remap;
 mod repeat;
 mod reproduce;
 mod space;
+mod steady;
 mod zones;
 
 use report::record::Run;
