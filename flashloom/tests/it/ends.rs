@@ -13,7 +13,7 @@ fn calls(count: u32) -> String {
     let mut text = "flashloom file calls 1\nroot text=\"/x\"\ncommand text=\"x\"\n".to_owned();
     text += "thread process=0 pid=1 tid=1 parent=0 born=0 program=\"x\"\n";
     for at in 0..count {
-        text += &format!("{}000 0 stat of=path path=\"\" = 0 +580\n", at);
+        text += &format!("{at}000 0 stat of=path path=\"\" = 0 +580\n");
     }
     text + &format!("end events={count}\n")
 }

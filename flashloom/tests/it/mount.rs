@@ -1,7 +1,7 @@
 //! `mount`: our file systems under real programs, and what is left of them when
 //! their process is killed.
 
-use crate::serve::{Served, must, tool};
+use crate::serve::{Served, must};
 use crate::{Bench, Said, number};
 use std::fs::{self, File};
 use std::io::Write;
