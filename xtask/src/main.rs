@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use xtask::rules::ratchet;
+use xtask::rules::{prose, ratchet};
 use xtask::tree::cargo;
 use xtask::{Tree, bench, check, deny, program, python, release, sources, tools, workspace_root};
 
@@ -91,6 +91,8 @@ fn tighten(root: &Path) -> Result<(), String> {
     println!("measured {measured:?}");
     println!("was      {:?}", before.max);
     println!("now      {:?}", after.max);
-    let text = ratchet::rewrite(&file.text, after);
+    let counted = prose::measure(&tree.sources);
+    println!("prose    {counted:?}");
+    let text = prose::lowered(&ratchet::rewrite(&file.text, after), counted)?;
     std::fs::write(root.join(ratchet::FILE), text).map_err(|error| error.to_string())
 }

@@ -32,6 +32,7 @@ house_rules! {
     nothing_banned_is_mentioned: "banned paths",
     every_crate_takes_the_lints: "lints of the workspace",
     files_and_functions_are_short: "lengths",
+    prose_gets_plainer: "prose",
     the_map_is_the_territory: "map of the crates",
     no_word_is_out_of_place: "unfinished work and detours",
     what_others_wrote_is_free: "licences",

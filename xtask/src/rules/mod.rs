@@ -5,6 +5,7 @@ pub mod citations;
 pub mod licences;
 pub mod manifests;
 pub mod map;
+pub mod prose;
 pub mod ratchet;
 pub mod storeys;
 pub mod syntax;
@@ -41,6 +42,10 @@ pub const ALL: &[Rule] = &[
     Rule {
         name: "lengths",
         find: ratchet::find,
+    },
+    Rule {
+        name: "prose",
+        find: prose::find,
     },
     Rule {
         name: "map of the crates",

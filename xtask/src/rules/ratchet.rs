@@ -82,19 +82,20 @@ pub fn parse(text: &str) -> Result<Ratchet, String> {
 /// `text` of [`FILE`] with the maxima of `ratchet`; its comments are kept.
 #[must_use]
 pub fn rewrite(text: &str, ratchet: Ratchet) -> String {
-    let mut section = "";
+    with_values(text, "[max]", &ratchet.max.named())
+}
+
+/// `text` of [`FILE`] with other values for some keys of one section.
+pub(super) fn with_values(text: &str, section: &str, values: &[(&str, usize)]) -> String {
+    let mut at = "";
     let lines = text.lines().map(|line| {
         if line.starts_with('[') {
-            section = line;
+            at = line;
         }
         let key = line.split_once(" = ").map(|(key, _)| key);
-        let max = ratchet
-            .max
-            .named()
-            .into_iter()
-            .find(|(name, _)| key == Some(name));
-        match max {
-            Some((name, value)) if section == "[max]" => format!("{name} = {value}\n"),
+        let value = values.iter().find(|(name, _)| key == Some(name));
+        match value {
+            Some((name, value)) if at == section => format!("{name} = {value}\n"),
             _ => format!("{line}\n"),
         }
     });
