@@ -58,8 +58,8 @@ pub struct Run {
     pub waf: Waf,
     /// Whether garbage collection had reached its steady state when the run ended: the last
     /// two windows, each of at least the drive's capacity in host writes, agree in device
-    /// amplification within 2 %. None where the question does not arise (nothing was written
-    /// or programmed, or the drive has zones and moves no data of its own), and in records
+    /// amplification within 2 %. None where the question does not arise (nothing was written,
+    /// or the drive has zones and moves no data of its own), and in records
     /// from before it was kept.
     #[serde(default)]
     pub steady: Option<bool>,

@@ -30,8 +30,7 @@ const WEAR_STEPS: u64 = 20;
 pub(crate) fn record(outcome: &Outcome) -> Run {
     let drive = outcome.device.drive();
     let ledger = drive.ledger().since(&outcome.before.drive);
-    let served = &outcome.served;
-    let page = drive.layout().page_bytes();
+    let (served, page) = (&outcome.served, drive.layout().page_bytes());
     let traffic = outcome.device.ledger().since(&outcome.before.host);
     let host = host(&traffic, &served.labels, served.app.is_some());
     let span = served.span;

@@ -94,13 +94,10 @@ impl Windows {
         Counts::now(device).written - self.first.written
     }
 
-    /// Whether the run is steady; none where the question does not arise: nothing was written
-    /// or programmed, or the drive has zones and moves no data of its own.
+    /// Whether the run is steady; none where the question does not arise: nothing was written,
+    /// or the drive has zones and moves no data of its own.
     pub(crate) fn verdict(&self, device: &BlockDevice) -> Option<bool> {
-        let now = Counts::now(device);
-        let is_moot = now.written == self.first.written
-            || now.programmed == self.first.programmed
-            || device.drive().zones().is_some();
+        let is_moot = self.written(device) == 0 || device.drive().zones().is_some();
         (!is_moot).then(|| self.is_steady())
     }
 }

@@ -150,14 +150,7 @@ fn run(shape: &Shape) -> Run {
         },
         gc: gc(shape, moved),
         wear: wear(programmed),
-        utilisation: [
-            ("die", 0.71),
-            ("channel", 0.38),
-            ("link", 0.12),
-            ("cpu", 0.05),
-        ]
-        .map(|(k, v)| (k.to_owned(), v))
-        .into(),
+        utilisation: utilisation(),
         timeline: timeline(shape, sim_time_ns),
         handles: (0..shape.handles).map(|id| handle(id, written)).collect(),
         placement: (shape.handles > 0).then(|| placement(shape)),
@@ -180,6 +173,16 @@ fn run(shape: &Shape) -> Run {
         wall_time_s: 7.4,
         peak_rss_bytes: 213_000_000,
     }
+}
+
+fn utilisation() -> BTreeMap<String, f64> {
+    let shares = [
+        ("die", 0.71),
+        ("channel", 0.38),
+        ("link", 0.12),
+        ("cpu", 0.05),
+    ];
+    shares.map(|(kind, share)| (kind.to_owned(), share)).into()
 }
 
 fn placement(shape: &Shape) -> Placement {

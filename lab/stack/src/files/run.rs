@@ -83,9 +83,8 @@ fn run_host(
     if plan.ending == Ending::PowerCut {
         let (recovery, mounted, left) = cut_and_recover(again, plan, &port)?;
         outcome.recovery = Some(recovery);
-        if let Some(remap) = &mut outcome.remap {
-            layer::mounted(remap, &mounted);
-        }
+        let layer = outcome.remap.iter_mut();
+        layer.for_each(|remap| layer::mounted(remap, &mounted));
         return Ok((fill::record(&outcome), left));
     }
     let remount = match plan.ending {
