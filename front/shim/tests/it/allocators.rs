@@ -3,7 +3,7 @@
 
 use super::Place;
 use super::place::{rule, rules, serve, text, written, zones};
-use super::programs::installed;
+use judges::installed;
 use shim::run::Placer;
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
