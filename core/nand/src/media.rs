@@ -254,9 +254,14 @@ impl Media {
         Ok(())
     }
 
-    /// Takes a block out of service. What is on it can still be read.
+    /// Takes a block out of service. Its pages can still be read, but for those of a block whose
+    /// erase was cut, of which nothing is left.
     pub fn retire(&mut self, id: BlockId) {
-        self.block_mut(id).state = BlockState::Bad;
+        let block = self.block_mut(id);
+        if block.state == BlockState::HalfErased {
+            block.written = 0;
+        }
+        block.state = BlockState::Bad;
     }
 
     /// Makes programmed pages unreadable: their program was cut or failed.

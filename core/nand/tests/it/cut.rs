@@ -171,6 +171,25 @@ fn a_cut_of_a_half_erased_block_s_second_erase_leaves_it_half_erased() {
 }
 
 #[test]
+fn half_erased_block_that_is_retired_has_nothing_to_export() {
+    let bench = Bench::new();
+    bench.programmed(page(0), 1).unwrap();
+    bench.erase(page(0));
+    bench.kernel.run_until(bench.kernel.sim().now() + Ns::ms(1));
+    let cut = bench.cut();
+    let id = block(0, 0, 0);
+    // From its image it comes without the arrays of its pages.
+    let mut loaded = Media::new(SHAPE);
+    loaded.import(id, &cut.export(id).unwrap()).unwrap();
+    for mut media in [cut, loaded] {
+        media.retire(id);
+        let image = media.export(id).unwrap();
+        assert_eq!((image.state, image.written), (BlockState::Bad, 0));
+        assert!(image.stamps.is_empty());
+    }
+}
+
+#[test]
 fn a_cut_copyback_leaves_its_source() {
     let bench = Bench::new();
     bench.programmed(page(0), 1).unwrap();
