@@ -1,4 +1,4 @@
-//! How many events a second the kernel runs on one core.
+//! Events per second of the kernel on one core.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -24,7 +24,8 @@ fn sleepers(tasks: u64) -> u64 {
     kernel.sim().events()
 }
 
-/// Reads that occupy a die, then its channel: two timed events each.
+/// `depth` tasks that read: each read occupies a die, then its channel, and takes two
+/// timed events.
 fn die_and_channel(depth: u64) -> u64 {
     struct Parts {
         dies: Vec<Server>,

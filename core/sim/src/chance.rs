@@ -6,12 +6,12 @@
 //! of the contract: the same seed gives the same run on every machine and in
 //! every version.
 
-/// The one seed of a run.
+/// The seed of a run, from which all of its random streams are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The stream called `name`.
+    /// The random stream `name`; equal seeds and names give equal streams.
     #[must_use]
     pub fn stream(self, name: &str) -> Rng {
         // FNV-1a over the name, offset by the seed: cheap, stable, well spread
@@ -25,7 +25,7 @@ impl Seed {
         }
     }
 
-    /// A seed of its own for part `index` of a larger experiment.
+    /// An independent seed for part `index` of a larger experiment.
     #[must_use]
     pub fn child(self, index: u64) -> Self {
         let mut state = self.0 ^ index.wrapping_mul(0xd134_2543_de82_ef95);
@@ -38,9 +38,9 @@ fn split_mix(state: &mut u64) -> u64 {
     mix(*state)
 }
 
-/// Stirs all bits of `z`, as `SplitMix64` (Steele, Lea and Flood 2014) finishes each of its
-/// draws: another number for each, of which every bit depends on all of those of `z`. As
-/// lasting a contract as the draws.
+/// Mixes the bits of `z` with the finalizer of `SplitMix64` (Steele, Lea and Flood 2014).
+/// The function is a bijection, and every bit of its result depends on all bits of `z`.
+/// Its values are part of the contract, as the draws are.
 #[must_use]
 #[inline]
 pub const fn mix(mut z: u64) -> u64 {
@@ -49,14 +49,14 @@ pub const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One stream of random numbers.
+/// One stream of random numbers, from [`Seed::stream`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// 64 random bits.
+    /// Draws 64 random bits and advances the generator by one step.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
@@ -71,19 +71,22 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, each equally likely up to a bias of `bound`/2⁶⁴
-    /// (Lemire's multiplication without the rejection, so that every draw costs
-    /// one step of the generator).
+    /// Draws a number below `bound`, uniform up to a bias of `bound`/2⁶⁴ (Lemire's
+    /// multiplication without the rejection, so that every draw costs one step of
+    /// the generator).
     ///
     /// # Panics
-    /// On a bound of zero.
+    /// If `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "a draw needs something to draw from");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Whether an event of probability `numerator`/`denominator` happens.
+    /// Draws whether an event of probability `numerator`/`denominator` happens.
+    ///
+    /// # Panics
+    /// If `denominator` is 0.
     #[inline]
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator

@@ -1,7 +1,7 @@
-//! Waiting for several things from within one task.
+//! Combinators that wait for several futures within one task.
 //!
-//! Invariant: parts are polled in their order at every wake, so what they do at
-//! one instant happens in that order.
+//! Invariant: every wake polls the parts in the order of the arguments, so their
+//! effects at one instant happen in that order.
 
 use crate::Sim;
 use std::future::Future;
@@ -9,15 +9,15 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use units::Ns;
 
-/// The time of a [`timeout`] is over.
+/// The error of a [`timeout`] whose span has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
-/// `future`, or [`Elapsed`] if it takes longer than `span`. A future that ends
-/// at the very instant still counts.
+/// Waits for `future` for at most `span`. A future that completes at the very
+/// instant of the deadline still counts.
 ///
 /// # Errors
-/// [`Elapsed`] when the time is over; the future is dropped.
+/// [`Elapsed`] when `span` has passed; the future is dropped.
 pub async fn timeout<T>(
     sim: &Sim,
     span: Ns,
@@ -34,7 +34,7 @@ pub async fn timeout<T>(
     .await
 }
 
-/// Both results, once both are there.
+/// Waits for both futures and returns both results.
 pub async fn join<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut left, mut right) = (None, None);
@@ -52,8 +52,8 @@ pub async fn join<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) 
     .await
 }
 
-/// All results in order, once all are there. Each wake polls every part that is
-/// not done: for more than a handful, spawn them.
+/// Waits for all futures and returns their results in order. Each wake polls every
+/// unfinished future: for more than a handful, spawn tasks.
 pub async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut parts: Vec<_> = futures.into_iter().map(|f| (Box::pin(f), None)).collect();
     std::future::poll_fn(|context| {

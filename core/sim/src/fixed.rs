@@ -1,8 +1,8 @@
 //! Logarithms and powers in fixed point.
 //!
-//! The standard library's are not the same on every machine, and a draw that
-//! depends on the last bit of one would make runs differ. These are integers
-//! throughout; their error is below 2⁻²⁷ of the result.
+//! The floating-point functions of the standard library differ between machines,
+//! and a draw that depends on their last bit would make runs differ. The functions
+//! here use integers throughout; their error is below 2⁻²⁷ of the result.
 
 /// One in the fixed point of logarithms: 32 bits after the point.
 pub const LOG_ONE: u64 = 1 << 32;
@@ -45,8 +45,8 @@ const ROOTS: [u64; 32] = {
     roots
 };
 
-/// 2 to the power of minus `x`, which has 32 bits after the point; the result
-/// has 62.
+/// 2 to the power of minus `x`. `x` has 32 bits after the point, the result 62;
+/// results too small for that are 0.
 #[must_use]
 pub fn exp2_negative(x: u64) -> u64 {
     let bits = (0..32).filter(|i| x & (1 << (31 - i)) != 0);
@@ -59,8 +59,8 @@ pub fn exp2_negative(x: u64) -> u64 {
         .unwrap_or(0)
 }
 
-/// A draw from the exponential distribution with this mean, made from 64
-/// random bits by inversion.
+/// A draw from the exponential distribution with mean `mean`, by inversion of 64
+/// random bits.
 #[must_use]
 pub fn exponential(bits: u64, mean: u64) -> u64 {
     // -ln(u) for u in (0, 1]: zero bits count as one.

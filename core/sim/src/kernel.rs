@@ -1,8 +1,8 @@
-//! Tasks, the clock and the loop that runs them.
+//! The kernel: tasks, the clock and the event loop.
 //!
 //! Invariants: `now` never goes back; an event counts exactly when it polls a
 //! live task; a task's future is out of its slot while it is polled, so a task
-//! may spawn and wake others freely; dropping the [`Kernel`] drops every task.
+//! may spawn and wake other tasks freely; dropping the [`Kernel`] drops every task.
 
 use crate::queue::{END, Heap, Key, MAX_TASKS};
 use std::cell::{Cell, RefCell};
@@ -13,19 +13,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use units::Ns;
 
-/// The number of a task. Numbers are used again once a task has ended.
+/// The number of a task. The number of an ended task is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(pub(crate) u32);
 
 impl TaskId {
-    /// The number.
+    /// The number as an index, below 2²⁴.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The number of the task that observes; no other has it.
+/// The number reserved for the observer task.
 const OBSERVER: TaskId = TaskId(MAX_TASKS as u32 - 1);
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -41,13 +41,12 @@ struct State {
     ready: RefCell<VecDeque<Key>>,
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<TaskId>>,
-    /// The task that watches. It has a place and a number of its own, so that those
-    /// of the others are the same without it.
+    /// The observer task. Its slot and number are separate, so the numbers of all other
+    /// tasks are the same with and without an observer.
     observer: RefCell<Option<Task>>,
 }
 
-/// A handle on a kernel: what tasks are given to read the clock, to sleep and to
-/// spawn.
+/// A handle on a kernel, with which tasks read the clock, sleep and spawn tasks.
 #[derive(Clone)]
 pub struct Sim {
     state: Rc<State>,
@@ -58,21 +57,21 @@ pub struct Kernel {
     sim: Sim,
 }
 
-/// How a run that may be cut has ended.
+/// The end of a run by [`Kernel::run_to_cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut<D> {
-    /// The power went before the chosen event; this is what is durable.
+    /// The power went before the chosen event; holds the durable state.
     Off(D),
     /// The simulation came to rest before that event.
     AtRest,
 }
 
-/// Holds events back until their time has come outside, for drivers that pace a
-/// simulation by another clock.
+/// Holds events back until an outside clock reaches their time, for drivers that
+/// pace a simulation by that clock.
 pub trait Pacer {
-    /// Returns once `time` has come, or earlier if something outside wants to be
-    /// taken in first; the kernel asks again for the then next event. None ends
-    /// the run before that event.
+    /// Blocks until `time` and returns the time reached. An earlier time lets
+    /// outside input in first: the kernel advances its clock to that time and calls
+    /// again with the next event. None ends the run before the event.
     fn wait_until(&mut self, time: Ns) -> Option<Ns>;
 }
 
@@ -83,7 +82,7 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// A kernel at time zero without tasks.
+    /// Creates a kernel at time zero without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -93,13 +92,13 @@ impl Kernel {
         }
     }
 
-    /// A handle for tasks.
+    /// A handle on this kernel, to give to tasks.
     #[must_use]
     pub fn sim(&self) -> Sim {
         self.sim.clone()
     }
 
-    /// Runs until nothing is scheduled any more.
+    /// Runs until no event is scheduled.
     pub fn run(&self) {
         while self.step() {}
     }
@@ -113,10 +112,10 @@ impl Kernel {
         self.sim.state.now.set(self.sim.now().max(time));
     }
 
-    /// Runs `root` to its end and gives its result; other tasks keep their place.
+    /// Runs `root` to its end and returns its result; unfinished tasks stay scheduled.
     ///
     /// # Panics
-    /// If everything is at rest and `root` still waits: a deadlock of the model.
+    /// If no event is left and `root` still waits: a deadlock of the model.
     pub fn block_on<T: 'static>(&self, root: impl Future<Output = T> + 'static) -> T {
         let mut handle = self.sim.spawn(root);
         loop {
@@ -127,7 +126,7 @@ impl Kernel {
         }
     }
 
-    /// Runs the next event. False if nothing is scheduled.
+    /// Runs the next event. Returns false if none is scheduled.
     pub fn step(&self) -> bool {
         while let Some(key) = self.sim.pop() {
             if self.sim.poll(key) {
@@ -137,8 +136,8 @@ impl Kernel {
         false
     }
 
-    /// Runs until just before event number `event` (the first one is 0), then
-    /// asks `durable` what survives.
+    /// Runs until just before event number `event` (the first one is 0), then calls
+    /// `durable` for the state that survives the cut.
     pub fn run_to_cut<D>(&self, event: u64, durable: impl FnOnce() -> D) -> Cut<D> {
         while self.sim.events() < event {
             if !self.step() {
@@ -151,8 +150,8 @@ impl Kernel {
         }
     }
 
-    /// Runs to rest or until `pacer` ends it, each event not before `pacer` lets
-    /// its time pass.
+    /// Runs until no event is left or `pacer` ends the run. Each event waits until
+    /// `pacer` reaches its time.
     pub fn run_paced(&self, pacer: &mut impl Pacer) {
         while let Some(next) = self.sim.next_time() {
             let Some(reached) = pacer.wait_until(next) else {
@@ -169,8 +168,8 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // Tasks hold handles on the kernel: take them out so that the circle of
-        // references ends, and so that their destructors find the state intact.
+        // Tasks hold handles on the kernel. Moving the tasks out of the state breaks
+        // the reference cycle and lets their destructors find the state intact.
         let tasks = std::mem::take(&mut *self.sim.state.tasks.borrow_mut());
         let observer = self.sim.state.observer.take();
         drop((tasks, observer));
@@ -178,20 +177,20 @@ impl Drop for Kernel {
 }
 
 impl Sim {
-    /// The virtual time.
+    /// The current virtual time.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ns {
         self.state.now.get()
     }
 
-    /// Events run so far.
+    /// Number of events run so far, each the poll of one live task.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.state.events.get()
     }
 
-    /// When the next event is due.
+    /// Time of the next event; None if none is scheduled.
     #[must_use]
     pub fn next_time(&self) -> Option<Ns> {
         if self.state.ready.borrow().is_empty() {
@@ -201,7 +200,7 @@ impl Sim {
         }
     }
 
-    /// The task that is running.
+    /// The task that the kernel is polling.
     #[inline]
     #[must_use]
     pub fn current(&self) -> TaskId {
@@ -215,8 +214,8 @@ impl Sim {
         self.sleep_until(Ns(self.now().0.saturating_add(span.0)))
     }
 
-    /// Waits until `time`; passes through without an event if it is past. The
-    /// clock ends after 2.28 years, and who waits for longer goes on then.
+    /// Waits until `time`; returns without an event if `time` is not in the future.
+    /// The clock ends after 2.28 years, and longer waits end then.
     #[inline]
     #[must_use]
     pub fn sleep_until(&self, time: Ns) -> Sleep<'_> {
@@ -227,21 +226,21 @@ impl Sim {
         }
     }
 
-    /// Lets `task` go on at `time`.
+    /// Schedules `task` to resume at `time`.
     #[inline]
     pub(crate) fn schedule(&self, time: Ns, task: TaskId) {
         let key = Key::new(time, self.next_sequence(), task);
         self.state.timers.borrow_mut().push(key);
     }
 
-    /// Lets `task` go on at this instant, after what is already scheduled.
+    /// Schedules `task` to resume at this instant, after all events already scheduled for it.
     #[inline]
     pub(crate) fn wake(&self, task: TaskId) {
         let key = Key::new(self.now(), self.next_sequence(), task);
         self.state.ready.borrow_mut().push_back(key);
     }
 
-    /// Starts a task whose result can be waited for.
+    /// Starts a task; the handle waits for its result.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let shared = Rc::new(Shared {
             result: RefCell::new(None),
@@ -261,27 +260,27 @@ impl Sim {
         }
     }
 
-    /// Starts a task that nobody waits for.
+    /// Starts a task without a handle on its result.
     ///
     /// # Panics
-    /// Past sixteen million tasks at once.
+    /// If more than sixteen million tasks exist at once.
     pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
         let id = self.place(Box::pin(future));
         self.wake(id);
     }
 
-    /// Starts a task that looks at the simulation and changes nothing of it: the others
-    /// run as they would without it, with the same numbers and in the same order.
+    /// Starts the observer: a task that reads the simulation without changing it. All other
+    /// tasks keep the numbers and the order that they have without an observer.
     ///
     /// # Panics
-    /// If there is one already.
+    /// If a kernel already has an observer.
     pub fn spawn_observer(&self, future: impl Future<Output = ()> + 'static) {
         let before = self.state.observer.replace(Some(Box::pin(future)));
         assert!(before.is_none(), "two tasks observe at once");
         self.wake(OBSERVER);
     }
 
-    /// Takes a task out of its place, or puts it back.
+    /// Swaps the content of slot `id`: takes a task out to poll it, or puts it back.
     #[inline]
     fn exchange(&self, id: TaskId, task: Option<Task>) -> Option<Task> {
         match self.state.tasks.borrow_mut().get_mut(id.0 as usize) {
@@ -319,7 +318,7 @@ impl Sim {
         }
     }
 
-    /// Polls the task of `key`. False if that task has ended.
+    /// Polls the task of `key`. Returns false if that task has ended.
     #[inline]
     fn poll(&self, key: Key) -> bool {
         let id = key.task();
@@ -340,7 +339,7 @@ impl Sim {
     }
 }
 
-/// Waits for a point of virtual time.
+/// Future of [`Sim::sleep`] and [`Sim::sleep_until`].
 pub struct Sleep<'a> {
     sim: &'a Sim,
     until: Ns,
@@ -368,14 +367,14 @@ struct Shared<T> {
     waiter: Cell<Option<TaskId>>,
 }
 
-/// Waits for the result of a task. Dropping it lets the task run on.
+/// Waits for the result of a task. The task keeps running if the handle is dropped.
 pub struct JoinHandle<T> {
     sim: Sim,
     shared: Rc<Shared<T>>,
 }
 
 impl<T> JoinHandle<T> {
-    /// The result, if the task has ended and nobody has taken it.
+    /// Takes the result, if the task has ended and its result was not yet taken.
     pub fn take(&mut self) -> Option<T> {
         self.shared.result.borrow_mut().take()
     }

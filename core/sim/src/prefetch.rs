@@ -1,12 +1,13 @@
-//! The one unsafe line of the house: asking the processor to fetch ahead.
+//! Prefetch into the processor's cache: the one unsafe line of the code base.
 //!
 //! A simulated drive looks up one entry of a map of many megabytes for each
-//! command, and that miss costs as much as the rest of the command: measured,
+//! command, and that cache miss costs as much as the rest of the command: measured,
 //! 28 % of a random read. Between a command's arrival and its look-up other
-//! tasks run, so the entry is asked for on arrival. Nothing but time depends on
-//! it.
+//! tasks run, so the drive prefetches the entry on arrival. Only the run time on
+//! the real machine depends on the prefetch.
 
-/// Asks for the cache line of `items[index]`, if there is one.
+/// Prefetches the cache line of `items[index]`; does nothing out of bounds and on
+/// machines other than x86-64.
 #[inline]
 pub fn prefetch<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -18,11 +18,11 @@ const TIME_BITS: u32 = 128 - TASK_BITS - SEQUENCE_BITS;
 /// Most tasks that may exist at once.
 pub(crate) const MAX_TASKS: usize = 1 << TASK_BITS;
 
-/// Where virtual time ends: after 2.28 years.
+/// The end of virtual time, after 2.28 years.
 pub(crate) const END: Ns = Ns((1 << TIME_BITS) - 1);
 
 impl Key {
-    /// What would come after [`END`] comes then.
+    /// A key for `task`; times past [`END`] are clamped to it.
     #[inline]
     pub(crate) fn new(time: Ns, sequence: u64, task: TaskId) -> Self {
         debug_assert!(sequence >> SEQUENCE_BITS == 0);
@@ -43,7 +43,7 @@ impl Key {
 
 const ARITY: usize = 4;
 
-/// A min-heap of keys.
+/// A four-ary min-heap of keys.
 #[derive(Default)]
 pub(crate) struct Heap {
     keys: Vec<Key>,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_the_end_of_time_comes_at_its_end() {
+    fn key_past_the_end_of_time_is_clamped_to_it() {
         for time in [END, Ns(END.0 + 1), Ns(u64::MAX)] {
             assert_eq!(Key::new(time, 0, TaskId(0)).time(), END);
         }

@@ -1,11 +1,10 @@
-//! A served resource whose queue may be reordered and whose work may be
-//! suspended: a flash die.
+//! A server with a reorderable queue and suspendable jobs: a flash die.
 //!
 //! Invariants: at most one job is in service; jobs of one class begin and end in
-//! the order of their arrival, whatever is suspended in between; a lower class number goes first, unless it
-//! has gone first [`Discipline::bypass_limit`] times in a row while others
-//! waited; a suspended job competes with its class and its time of arrival. A job's timer that no
-//! longer matches its end time is stale and ignored.
+//! the order of their arrival, despite suspensions in between; a lower class number
+//! goes first, unless jobs have bypassed an older one [`Discipline::bypass_limit`]
+//! times in a row; a suspended job competes with its class and its time of arrival.
+//! A job's timer that no longer matches its end time is stale and ignored.
 
 use crate::{Meter, Sim, TaskId};
 use std::cell::RefCell;
@@ -15,27 +14,27 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use units::Ns;
 
-/// Priority class of a job: 0 goes first.
+/// Priority class of a job, 0 to 3; class 0 goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(pub u8);
 
-/// Number of classes.
+/// Number of priority classes.
 const CLASSES: usize = 4;
 
-/// How the queue is served.
+/// The order in which a [`Server`] serves its queue, and its limits of suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discipline {
-    /// How often in a row a job may be served before an older one of a later
-    /// class. Zero is first come, first served over all classes.
+    /// Number of times in a row that a job may be served before an older one of a
+    /// later class. Zero is first come, first served over all classes.
     pub bypass_limit: u32,
-    /// How often one job may be suspended.
+    /// Number of times that one job may be suspended.
     pub suspend_limit: u32,
-    /// What a suspension adds to the job that is suspended.
+    /// Time that each suspension adds to the suspended job.
     pub suspend_cost: Ns,
 }
 
 impl Discipline {
-    /// First come, first served, nothing suspended.
+    /// First come, first served, without suspension.
     pub const FIFO: Self = Self {
         bypass_limit: 0,
         suspend_limit: 0,
@@ -43,16 +42,16 @@ impl Discipline {
     };
 }
 
-/// One job to serve.
+/// One job for a [`Server`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Its class.
+    /// Priority class of the job.
     pub class: Class,
-    /// How long it takes alone.
+    /// Service time of the job, without waits and suspensions.
     pub span: Ns,
-    /// Whether a job of an earlier class may suspend it.
+    /// Whether a job of an earlier class may suspend this one.
     pub suspendable: bool,
-    /// The caller's name for it, given back by [`Server::begun`].
+    /// The caller's name for the job, returned by [`Server::begun`].
     pub tag: u32,
 }
 
@@ -86,7 +85,7 @@ struct Queue {
     bypasses: u32,
 }
 
-/// The resource.
+/// A server of one job at a time, with a queue per class.
 pub struct Server {
     discipline: Discipline,
     queue: RefCell<Queue>,
@@ -94,7 +93,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// An idle server.
+    /// Creates an idle server.
     #[must_use]
     pub fn new(discipline: Discipline) -> Self {
         Self {
@@ -104,7 +103,7 @@ impl Server {
         }
     }
 
-    /// Waits until `service` has been done.
+    /// Queues `service` when first polled, and waits until it is done.
     #[inline]
     pub fn serve<'a>(&'a self, sim: &'a Sim, service: Service) -> Serve<'a> {
         Serve {
@@ -115,8 +114,8 @@ impl Server {
         }
     }
 
-    /// Tags of the jobs that have begun and not ended: the one in service and
-    /// those suspended.
+    /// Tags of the jobs that have begun and not ended: first the job in service, then
+    /// the suspended jobs.
     #[must_use]
     pub fn begun(&self) -> Vec<u32> {
         let queue = self.queue.borrow();
@@ -124,13 +123,13 @@ impl Server {
         begun.map(|&job| queue.jobs[job].service.tag).collect()
     }
 
-    /// Whether nothing is in service or waiting.
+    /// Whether no job is in service or waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queue.borrow().running.is_none()
     }
 
-    /// Busy time.
+    /// Busy time and jobs, counted on arrival; includes the cost of suspensions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter
@@ -203,8 +202,8 @@ impl Queue {
         self.running = Some(index);
     }
 
-    /// Whether nothing of this class or an earlier one waits or is suspended: a
-    /// job may pass later classes, never its own.
+    /// Whether no job of this class or an earlier one waits or is suspended: a job may
+    /// bypass later classes, never its own.
     fn would_be_first(&self, class: Class) -> bool {
         let earlier = &self.waiting[..=usize::from(class.0)];
         let mut suspended = self.suspended.iter();
@@ -220,11 +219,11 @@ impl Queue {
         self.suspended.push(index);
     }
 
-    /// Takes the job to serve next out of where it waits.
+    /// Removes the job to serve next from its queue or from the suspended jobs.
     fn next(&mut self, bypass_limit: u32) -> Option<usize> {
         let occupied = self.waiting.iter().filter(|w| !w.is_empty()).count();
         if self.suspended.is_empty() && occupied <= 1 {
-            // The common case: nothing to choose between.
+            // The common case: at most one candidate.
             self.bypasses = 0;
             return self.waiting.iter_mut().find_map(VecDeque::pop_front);
         }
@@ -261,16 +260,16 @@ impl Queue {
     }
 }
 
-/// A job that could be served next.
+/// A job that may be served next.
 #[derive(Clone, Copy)]
 struct Candidate {
     class: Class,
     arrival: u64,
-    /// Its position among the suspended, if it is one.
+    /// Index in `Queue::suspended`; None for the head of a queue.
     suspended: Option<usize>,
 }
 
-/// Waits for a [`Service`].
+/// Future of [`Server::serve`].
 pub struct Serve<'a> {
     server: &'a Server,
     sim: &'a Sim,

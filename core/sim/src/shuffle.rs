@@ -1,8 +1,8 @@
 //! A permutation of 0..n that needs no table.
 //!
-//! Four rounds of a Feistel network over the next even number of bits, walked
-//! until it lands below n (Black and Rogaway 2002); at most four times as many
-//! values as are wanted, so the walk is short on average and ends always.
+//! Four rounds of a Feistel network over the next even number of bits, repeated
+//! until the result is below n (cycle walking, Black and Rogaway 2002). The network
+//! permutes at most 4n values, so the walk is short on average and always ends.
 
 use crate::{Rng, mix};
 
@@ -15,7 +15,7 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// One of the numbers below `n`, by keys that are drawn.
+    /// A permutation of the numbers below `n`, with keys drawn from `rng`.
     pub fn new(n: u64, rng: &mut Rng) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         Self {
@@ -25,7 +25,7 @@ impl Shuffle {
         }
     }
 
-    /// Where `i`, which is below n, goes.
+    /// The image of `i`, which must be below n.
     #[must_use]
     #[inline]
     pub fn at(&self, i: u64) -> u64 {
@@ -53,7 +53,7 @@ mod tests {
     use crate::Seed;
 
     #[test]
-    fn every_number_comes_once() {
+    fn shuffle_yields_every_number_once() {
         for n in [1, 2, 3, 5, 64, 1000, 4097] {
             let shuffle = Shuffle::new(n, &mut Seed(n).stream("shuffle"));
             let mut all: Vec<u64> = (0..n).map(|i| shuffle.at(i)).collect();

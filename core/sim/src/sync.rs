@@ -1,8 +1,8 @@
-//! What tasks wait on besides time: signals, permits, locks, channels.
+//! Synchronization between tasks: signals, permits, locks, channels.
 //!
 //! Invariants: waiters are served in order of arrival; a permit that is free and
-//! unclaimed is taken without an event; a waiter that is dropped gives back what
-//! it was granted.
+//! unclaimed is taken without an event; a dropped waiter gives back its granted
+//! permits.
 
 use crate::{Sim, TaskId};
 use std::cell::{Cell, RefCell, RefMut};
@@ -13,8 +13,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Wakes everyone who waits for something to change. Waiters check their own
-/// condition in a loop.
+/// Wakes all tasks that wait for a change of state. Waiters check their own condition
+/// in a loop.
 #[derive(Default)]
 pub struct Signal {
     epoch: Cell<u64>,
@@ -22,7 +22,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Wakes all waiters.
+    /// Wakes all current waiters, in the order in which they began to wait.
     pub fn notify(&self, sim: &Sim) {
         self.epoch.set(self.epoch.get() + 1);
         for task in self.waiters.borrow_mut().drain(..) {
@@ -40,7 +40,7 @@ impl Signal {
     }
 }
 
-/// Waits on a [`Signal`].
+/// Future of [`Signal::wait`].
 pub struct Wait<'a> {
     signal: &'a Signal,
     sim: &'a Sim,
@@ -86,7 +86,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// A semaphore with `free` permits.
+    /// Creates a semaphore with `free` permits.
     #[must_use]
     pub fn new(sim: &Sim, free: usize) -> Self {
         let permits = Permits {
@@ -99,7 +99,7 @@ impl Semaphore {
         }
     }
 
-    /// Takes `permits` at once if they are free and nobody waits.
+    /// Takes `permits` at once if they are free and no task waits; returns whether it did.
     #[inline]
     #[must_use]
     pub fn try_take(&self, permits: usize) -> bool {
@@ -111,7 +111,7 @@ impl Semaphore {
         free
     }
 
-    /// Waits for `permits`; they are given back by [`Semaphore::put`].
+    /// Waits for `permits`; the caller gives them back with [`Semaphore::put`].
     #[inline]
     #[must_use]
     pub fn take(&self, permits: usize) -> Acquire<'_> {
@@ -122,7 +122,7 @@ impl Semaphore {
         }
     }
 
-    /// Waits for `permits`; they are given back when the result is dropped.
+    /// Waits for `permits`; the returned [`Permit`] gives them back on drop.
     pub async fn acquire(&self, permits: usize) -> Permit {
         self.take(permits).await;
         Permit {
@@ -131,7 +131,7 @@ impl Semaphore {
         }
     }
 
-    /// Gives back `permits` and lets waiters go on.
+    /// Gives back `permits` and grants free permits to waiters, in order of arrival.
     pub fn put(&self, permits: usize) {
         let mut state = self.permits.borrow_mut();
         state.free += permits;
@@ -146,20 +146,20 @@ impl Semaphore {
         }
     }
 
-    /// Permits that are free.
+    /// Number of free permits.
     #[must_use]
     pub fn free(&self) -> usize {
         self.permits.borrow().free
     }
 
-    /// Whether anyone waits.
+    /// Whether any task waits for permits.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         !self.permits.borrow().waiters.is_empty()
     }
 }
 
-/// Waits for permits of a [`Semaphore`].
+/// Future of [`Semaphore::take`].
 pub struct Acquire<'a> {
     semaphore: &'a Semaphore,
     permits: usize,
@@ -206,12 +206,12 @@ impl Drop for Acquire<'_> {
         let granted = state.granted.iter().position(|g| g.0 == ticket);
         let back = granted.map(|index| state.granted.swap_remove(index).1);
         drop(state);
-        // Also with nothing to give back: the one behind may fit now.
+        // Also without permits to give back: the next waiter may fit now.
         self.semaphore.put(back.unwrap_or(0));
     }
 }
 
-/// Permits that are given back when this is dropped.
+/// Permits of a [`Semaphore`], given back on drop.
 pub struct Permit {
     semaphore: Semaphore,
     permits: usize,
@@ -223,14 +223,14 @@ impl Drop for Permit {
     }
 }
 
-/// A value that one task at a time may hold across waits.
+/// A mutex: one task at a time holds its value, also across waits.
 pub struct Lock<T> {
     turn: Semaphore,
     value: RefCell<T>,
 }
 
 impl<T> Lock<T> {
-    /// An open lock around `value`.
+    /// Creates an unlocked lock around `value`.
     #[must_use]
     pub fn new(sim: &Sim, value: T) -> Self {
         Self {
@@ -239,7 +239,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock, in order of arrival.
     pub async fn lock(&self) -> LockGuard<'_, T> {
         let permit = self.turn.acquire(1).await;
         LockGuard {
@@ -249,9 +249,9 @@ impl<T> Lock<T> {
     }
 }
 
-/// Holds a [`Lock`].
+/// Access to the value of a [`Lock`], which unlocks on drop.
 pub struct LockGuard<'a, T> {
-    // Dropped in this order: the borrow ends before the next one may come.
+    // Dropped in this order: the borrow ends before the next task takes the lock.
     value: RefMut<'a, T>,
     _permit: Permit,
 }
@@ -272,14 +272,14 @@ impl<T> DerefMut for LockGuard<'_, T> {
 /// Readers that may hold an [`RwLock`] at once.
 const READERS: usize = 1 << 20;
 
-/// Held by many who read or by one who writes, in order of arrival: a reader
-/// that comes after a waiting writer waits as well.
+/// A lock held by many readers or by one writer, granted in order of arrival: a reader
+/// that arrives behind a waiting writer waits as well.
 pub struct RwLock {
     turn: Semaphore,
 }
 
 impl RwLock {
-    /// A lock that is free.
+    /// Creates an unlocked lock.
     #[must_use]
     pub fn new(sim: &Sim) -> Self {
         Self {
@@ -287,13 +287,13 @@ impl RwLock {
         }
     }
 
-    /// Waits until nobody writes.
+    /// Waits until no writer holds the lock or waits ahead; shares it with other readers.
     #[inline]
     pub async fn read(&self) -> Permit {
         self.turn.acquire(1).await
     }
 
-    /// Waits until nobody else holds it.
+    /// Waits until no other task holds the lock.
     #[inline]
     pub async fn write(&self) -> Permit {
         self.turn.acquire(READERS).await
@@ -315,17 +315,17 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// Puts items into a channel.
+/// The sending half of a [`channel`].
 pub struct Sender<T> {
     mailbox: Rc<Mailbox<T>>,
 }
 
-/// Takes items out of a channel, in the order in which they were put in.
+/// The receiving half of a [`channel`]; receives items in the order of sending.
 pub struct Receiver<T> {
     mailbox: Rc<Mailbox<T>>,
 }
 
-/// An unbounded channel.
+/// Creates an unbounded channel; it closes when its last sender is dropped.
 #[must_use]
 pub fn channel<T>(sim: &Sim) -> (Sender<T>, Receiver<T>) {
     let mailbox = Rc::new(Mailbox {
@@ -341,7 +341,7 @@ pub fn channel<T>(sim: &Sim) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Puts `item` at the end.
+    /// Appends `item` and wakes the receiver.
     pub fn send(&self, item: T) {
         self.mailbox.items.borrow_mut().push_back(item);
         self.mailbox.wake_receiver();
@@ -369,7 +369,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for the next item; none once it is empty and every sender is gone.
+    /// Waits for the next item; None once the channel is empty and closed.
     pub async fn recv(&mut self) -> Option<T> {
         std::future::poll_fn(|_| {
             let item = self.mailbox.items.borrow_mut().pop_front();

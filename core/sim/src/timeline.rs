@@ -1,4 +1,4 @@
-//! Resources served first come, first served: arithmetic instead of events.
+//! First-come, first-served resources by arithmetic instead of events.
 //!
 //! Invariant: `free_at` is the end of the last reservation. A reservation must be
 //! made at the moment of arrival; then the order of reservations is the order of
@@ -8,7 +8,7 @@ use crate::Sim;
 use std::cell::Cell;
 use units::Ns;
 
-/// Busy time of a resource.
+/// Busy time and number of uses of a resource.
 #[derive(Debug, Default)]
 pub struct Meter {
     busy: Cell<Ns>,
@@ -29,7 +29,7 @@ impl Meter {
         self.busy.get()
     }
 
-    /// Number of uses so far.
+    /// Number of uses so far, including those reserved ahead.
     #[must_use]
     pub fn uses(&self) -> u64 {
         self.uses.get()
@@ -44,8 +44,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Reserves `span` from `now` or from the end of what is queued; gives the
-    /// time at which it will be done.
+    /// Reserves `span` from `now` or from the end of the last reservation, whichever is
+    /// later; returns the end of the new one.
     #[inline]
     pub fn reserve(&self, now: Ns, span: Ns) -> Ns {
         let done = self.free_at.get().max(now) + span;
@@ -60,21 +60,21 @@ impl Timeline {
         self.serve_then(sim, span, Ns::ZERO).await;
     }
 
-    /// Waits for the queue, for `span` of service and for `latency` more, in
-    /// which the next one is already served.
+    /// Waits for the queue, for `span` of service and for `latency` more. The
+    /// resource serves the next user during `latency`.
     #[inline]
     pub async fn serve_then(&self, sim: &Sim, span: Ns, latency: Ns) {
         let done = self.reserve(sim.now(), span);
         sim.sleep_until(done + latency).await;
     }
 
-    /// When the queue is empty.
+    /// End of the last reservation.
     #[must_use]
     pub fn free_at(&self) -> Ns {
         self.free_at.get()
     }
 
-    /// Busy time.
+    /// Busy time and uses so far, including reservations ahead.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter

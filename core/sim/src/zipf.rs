@@ -10,25 +10,26 @@ use crate::Rng;
 use crate::fixed::{LOG_ONE, exp2_negative, log2};
 use crate::shuffle::Shuffle;
 
-/// Ranks that have a step of their own.
+/// Number of top ranks that have a step of their own.
 const EXACT: u64 = 128;
 
-/// An exponent in millionths.
+/// An exponent θ of the distribution, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theta(pub u64);
 
-/// Draws items of which some are hot.
+/// A generator of items with Zipf's popularity.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     /// First rank of each step, from 1, and one past the last.
     starts: Vec<u64>,
-    /// Weight of each step and all before it.
+    /// Cumulative weight up to and including each step.
     cumulative: Vec<u64>,
     scatter: Shuffle,
 }
 
 impl Zipf {
-    /// Of the items below `items`, at least one, by this exponent.
+    /// Prepares draws of items below `items`, which is at least 1, with exponent `theta`;
+    /// `rng` scatters the hot items.
     pub fn new(items: u64, theta: Theta, rng: &mut Rng) -> Self {
         let starts = steps(items);
         let mut sum = 0_u128;
@@ -46,12 +47,12 @@ impl Zipf {
         }
     }
 
-    /// An item, from 0.
+    /// Draws an item, from 0; hot items lie anywhere in the space.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         self.scatter.at(self.rank(rng) - 1)
     }
 
-    /// A rank, from 1, the most popular first.
+    /// Draws a rank, from 1; rank 1 is the most popular.
     pub fn rank(&self, rng: &mut Rng) -> u64 {
         let total = self.cumulative[self.cumulative.len() - 1];
         let drawn = rng.below(total);
@@ -72,7 +73,7 @@ fn steps(items: u64) -> Vec<u64> {
     starts
 }
 
-/// The weight of ranks `start..end`, by that of the one in their middle.
+/// The weight of ranks `start..end`, as if all had the weight of the middle rank.
 fn weight(start: u64, end: u64, theta: Theta) -> u128 {
     let log_of_middle = log2(start + end - 1) - LOG_ONE;
     let exponent = u128::from(log_of_middle) * u128::from(theta.0) / 1_000_000;

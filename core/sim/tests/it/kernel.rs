@@ -1,4 +1,4 @@
-//! Order, time, cuts and pacing.
+//! Tests of event order, virtual time, power cuts and pacing.
 
 use sim::{Cut, Elapsed, Kernel, Pacer, Seed, Sim, Timeline, join, join_all, timeout};
 use std::cell::{Cell, RefCell};
@@ -26,7 +26,7 @@ fn equal_times_run_in_the_order_of_scheduling() {
 }
 
 #[test]
-fn a_woken_task_goes_after_what_is_already_due() {
+fn woken_task_runs_after_events_already_due() {
     let (kernel, log) = (Kernel::new(), Log::default());
     let (sim, first) = (kernel.sim(), Rc::clone(&log));
     kernel.sim().spawn_detached(async move {
@@ -68,7 +68,7 @@ fn a_million_random_events_replay_from_their_seed() {
 }
 
 #[test]
-fn a_cut_stops_before_its_event_and_hands_back_what_is_durable() {
+fn cut_stops_before_its_event_and_returns_the_durable_state() {
     let written = |cut: u64| {
         let (kernel, done) = (Kernel::new(), Rc::new(Cell::new(0)));
         let (sim, counter) = (kernel.sim(), Rc::clone(&done));
@@ -89,7 +89,7 @@ fn a_cut_stops_before_its_event_and_hands_back_what_is_durable() {
 }
 
 #[test]
-fn a_pacer_holds_events_back_and_may_let_the_outside_in() {
+fn pacer_holds_events_back_and_may_return_early() {
     struct Steps {
         asked: Vec<u64>,
     }
@@ -99,7 +99,7 @@ fn a_pacer_holds_events_back_and_may_let_the_outside_in() {
             if time.0 > 100 {
                 return None;
             }
-            // Half of the way the first time, as if something had come in.
+            // Half of the way the first time, as if outside input had arrived.
             let again = self.asked.iter().filter(|&&t| t == time.0).count() > 1;
             Some(if again { time } else { Ns(time.0 / 2) })
         }
@@ -142,7 +142,7 @@ fn results_come_back_from_tasks_and_combinations() {
 }
 
 #[test]
-fn a_timeout_ends_what_takes_longer() {
+fn timeout_ends_a_future_that_takes_longer() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let ends = kernel.block_on(async move {
@@ -155,7 +155,7 @@ fn a_timeout_ends_what_takes_longer() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_root_that_can_never_go_on_is_a_deadlock() {
+fn root_that_can_never_resume_panics_as_a_deadlock() {
     let kernel = Kernel::new();
     kernel.block_on(std::future::pending::<()>());
 }

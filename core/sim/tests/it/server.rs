@@ -1,4 +1,4 @@
-//! Service, order and suspension.
+//! Tests of service times, order and suspension.
 
 use sim::{Class, Discipline, Kernel, Server, Service};
 use std::cell::RefCell;
@@ -8,13 +8,13 @@ use units::Ns;
 const READ: Class = Class(0);
 const PROGRAM: Class = Class(1);
 
-/// Runs jobs (arrival, class, span) and gives their ends in order of the jobs;
-/// programs may be suspended.
+/// Runs jobs (arrival, class, span) and returns their end times in the order of `jobs`;
+/// programs are suspendable.
 fn ends(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
     run(discipline, jobs, |class| class == PROGRAM)
 }
 
-/// As [`ends`]; everything but reads may be suspended.
+/// Like [`ends`], but every job except a read is suspendable.
 fn ends_all_suspendable(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
     run(discipline, jobs, |class| class != READ)
 }
@@ -47,7 +47,7 @@ fn run(
 }
 
 #[test]
-fn first_come_first_served() {
+fn fifo_serves_in_order_of_arrival() {
     let jobs = [(0, PROGRAM, 100), (1, PROGRAM, 100), (2, READ, 10)];
     assert_eq!(ends(Discipline::FIFO, &jobs), [100, 200, 210]);
 }
@@ -77,7 +77,7 @@ fn a_read_suspends_a_program_which_then_takes_the_rest_and_the_cost() {
         suspend_cost: Ns(7),
     };
     let jobs = [(0, PROGRAM, 100), (40, READ, 10), (60, READ, 10)];
-    // The program has 60 + 7 left at 40, goes on at 50 and may not be suspended
+    // The program has 60 + 7 left at 40, resumes at 50 and may not be suspended
     // a second time: the read of 60 waits until 117.
     assert_eq!(ends(suspending, &jobs), [117, 50, 127]);
 }
@@ -121,7 +121,7 @@ fn busy_time_is_the_sum_of_the_spans() {
 }
 
 #[test]
-fn jobs_of_one_class_end_in_order_of_arrival_whatever_is_suspended() {
+fn jobs_of_one_class_end_in_order_of_arrival_despite_suspensions() {
     let mut rng = sim::Seed(4).stream("jobs");
     for round in 0..300 {
         let discipline = Discipline {

@@ -1,4 +1,4 @@
-//! Permits, locks, signals and channels.
+//! Tests of permits, locks, signals and channels.
 
 use sim::{Kernel, Lock, RwLock, Semaphore, Signal, channel, timeout};
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ fn permits_are_granted_in_order_of_arrival() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_blocks_nobody() {
+fn dropped_waiter_does_not_block_later_ones() {
     let kernel = Kernel::new();
     let permits = Semaphore::new(&kernel.sim(), 1);
     let (sim, held) = (kernel.sim(), permits.clone());
@@ -69,7 +69,7 @@ fn a_lock_is_held_across_waits() {
 }
 
 #[test]
-fn a_signal_wakes_everyone_once() {
+fn signal_wakes_all_waiters_once() {
     let kernel = Kernel::new();
     let signal = Rc::new(Signal::default());
     let waiters: Vec<_> = (0..3)
