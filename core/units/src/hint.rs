@@ -1,25 +1,25 @@
-/// How long the data of a file will live, in the words of Linux (`F_SET_RW_HINT`) and with
-/// its numbers.
+/// The expected lifetime of a file's data, with the names and numbers of Linux
+/// (`F_SET_RW_HINT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Hint {
-    /// Nothing was said.
+    /// The application has set no hint.
     #[default]
     NotSet = 0,
-    /// It was said that nothing is known.
+    /// The application has set the hint to "no information".
     None = 1,
-    /// Short.
+    /// Data with a short lifetime.
     Short = 2,
-    /// Medium.
+    /// Data with a medium lifetime.
     Medium = 3,
-    /// Long.
+    /// Data with a long lifetime.
     Long = 4,
-    /// Extremely long.
+    /// Data with an extremely long lifetime.
     Extreme = 5,
 }
 
 impl Hint {
-    /// Every hint, at the index that is its number.
+    /// Every hint, indexed by its number.
     pub const ALL: [Self; 6] = [
         Self::NotSet,
         Self::None,
@@ -28,16 +28,16 @@ impl Hint {
         Self::Long,
         Self::Extreme,
     ];
-    /// Their words.
+    /// The words of the hints in text, in the order of [`Self::ALL`].
     pub const WORDS: [&'static str; 6] = ["not-set", "none", "short", "medium", "long", "extreme"];
 
-    /// Its word.
+    /// The word of this hint, from [`Self::WORDS`].
     #[must_use]
     pub const fn word(self) -> &'static str {
         Self::WORDS[self as usize]
     }
 
-    /// The hint of the kernel's number `raw`, if there is one.
+    /// The hint with Linux' number `raw`; None if Linux has none.
     #[must_use]
     pub fn from_raw(raw: u64) -> Option<Self> {
         let at = usize::try_from(raw).ok()?;

@@ -1,12 +1,12 @@
-//! Where the fields of a structure lie in its bytes, written down once.
+//! Byte layouts of on-media structures, each declared once.
 //!
 //! A format declares each of its layouts with [`layout!`](crate::layout!): a field is a
-//! typed offset, that reads and writes itself.
+//! typed offset with methods to read and write its value.
 //!
 //! ```
 //! mod head {
 //!     units::layout! { 12:
-//!         /// How many there are.
+//!         /// Number of entries that follow the header.
 //!         COUNT: u32 = 0,
 //!         NAME: [u8; 6] = 4,
 //!     }
@@ -20,18 +20,18 @@
 //! assert_eq!(head::FIELDS[1], ("NAME", 4, 6));
 //! ```
 //!
-//! Invariants: fields of a layout are sorted, do not overlap and fit its size, which the
-//! compiler checks; all numbers are little endian.
+//! Invariants: the fields of a layout are sorted, do not overlap and fit its size (checked
+//! at compile time); all numbers are little endian.
 
 use std::marker::PhantomData;
 
-/// A number or a row of bytes as it lies on a medium.
+/// A number or an array of bytes with a fixed encoding on a medium.
 pub trait Value: Copy {
-    /// Its bytes.
+    /// Size of the encoding in bytes.
     const SIZE: usize;
-    /// Reads it from the start of `bytes`, which are long enough.
+    /// Decodes the value at the start of `bytes`, which hold at least [`Self::SIZE`] bytes.
     fn load(bytes: &[u8]) -> Self;
-    /// Writes it to the start of `bytes`, which are long enough.
+    /// Encodes the value at the start of `bytes`, which hold at least [`Self::SIZE`] bytes.
     fn save(self, bytes: &mut [u8]);
 }
 
@@ -69,10 +69,10 @@ impl<const N: usize> Value for [u8; N] {
     }
 }
 
-/// Where a value lies in a layout.
+/// A field of a layout: the offset of a value of type `T`.
 #[derive(Debug)]
 pub struct Field<T> {
-    /// Its first byte.
+    /// Offset of the first byte of the field.
     pub at: usize,
     kind: PhantomData<T>,
 }
@@ -86,7 +86,7 @@ impl<T> Clone for Field<T> {
 impl<T> Copy for Field<T> {}
 
 impl<T: Value> Field<T> {
-    /// One whose first byte is number `at` of the layout.
+    /// A field that begins at byte `at` of the layout.
     #[must_use]
     pub const fn at(at: usize) -> Self {
         Self {
@@ -95,30 +95,36 @@ impl<T: Value> Field<T> {
         }
     }
 
-    /// The byte behind it.
+    /// Offset one past the last byte of the field.
     #[must_use]
     pub const fn end(self) -> usize {
         self.at + T::SIZE
     }
 
-    /// Its value in `layout`, which is long enough.
+    /// Reads the field from `layout`.
+    ///
+    /// # Panics
+    /// If `layout` ends before the field does.
     #[inline]
     #[must_use]
     pub fn get(self, layout: &[u8]) -> T {
         T::load(&layout[self.at..])
     }
 
-    /// Makes its value in `layout`, which is long enough, `value`.
+    /// Writes `value` to the field in `layout`.
+    ///
+    /// # Panics
+    /// If `layout` ends before the field does.
     #[inline]
     pub fn put(self, layout: &mut [u8], value: T) {
         value.save(&mut layout[self.at..]);
     }
 }
 
-/// Name, first byte and length of a field, for prints and checks.
+/// Name, offset and length in bytes of a field, for printing and checks.
 pub type FieldInfo = (&'static str, usize, usize);
 
-/// Whether fields are sorted, apart and within `size`.
+/// Whether `fields` are sorted by offset, do not overlap and end within `size` bytes.
 #[must_use]
 pub const fn is_sound(fields: &[FieldInfo], size: usize) -> bool {
     let (mut index, mut end) = (0, 0);
@@ -133,8 +139,8 @@ pub const fn is_sound(fields: &[FieldInfo], size: usize) -> bool {
     end <= size
 }
 
-/// Declares the fields of a layout of so many bytes in the module that it stands in, each
-/// as a [`Field`], and all of them as `FIELDS`.
+/// Declares a layout of `$size` bytes in the surrounding module: each field as a constant
+/// [`Field`], and the list of all fields as `FIELDS`.
 #[macro_export]
 macro_rules! layout {
     ($size:literal: $($(#[$doc:meta])* $name:ident: $kind:ty = $at:literal,)*) => {
@@ -143,7 +149,7 @@ macro_rules! layout {
             pub(crate) const $name: $crate::layout::Field<$kind> =
                 $crate::layout::Field::at($at);
         )*
-        /// All fields of the layout.
+        /// Every field of the layout, in the order of offsets.
         pub(crate) const FIELDS: &[$crate::layout::FieldInfo] = &[
             $((stringify!($name), $name.at, $name.end() - $name.at),)*
         ];

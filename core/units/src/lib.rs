@@ -1,10 +1,10 @@
-//! Quantities of the storage field as types: time, bytes, addresses, placements, hints, and
-//! what there was too little of; which word was meant by whoever wrote another one; and
-//! what is passed on to somebody else as it is ([`pass_on`]).
+//! Quantities of the storage field as types: time, bytes, addresses, placements, lifetime
+//! hints, and allocations that found no space. Also suggestions for misspelled words
+//! ([`did_you_mean`]) and a macro for methods that delegate ([`pass_on`]).
 //!
-//! Invariants: every quantity is an integer; a quantity that is printed can be
-//! parsed back ([`Bytes`], [`Ns`]); arithmetic that would leave the range is a
-//! programming error and panics in debug builds.
+//! Invariants: every quantity is an integer; printing rounds to two decimals, and the
+//! printed form parses ([`Ns`] always, [`Bytes`] if nothing was rounded away); arithmetic
+//! that would leave the range is a programming error and panics in debug builds.
 //!
 //! This crate knows no drive, no host and no clock.
 
@@ -31,10 +31,10 @@ pub const SECTOR: u64 = 512;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);
 
-/// A contiguous range of host sectors.
+/// A contiguous range of the host's 512-byte sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// First sector.
+    /// First sector of the range.
     pub start: Lba,
     /// Length in 512-byte sectors.
     pub sectors: u32,
@@ -63,12 +63,12 @@ impl Extent {
     }
 }
 
-/// A placement handle as the host names it: a stream of a multi-stream drive,
-/// a placement identifier of an FDP drive. Handle 0 is the default one.
+/// A placement handle in the host's numbering: a stream of a multi-stream drive,
+/// a placement identifier of an FDP drive. Handle 0 is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Placement(pub u16);
 
-/// Who caused a request: an index into a table of labels (a process, a file, a
-/// structure) that the host side keeps. Origin 0 is "unnamed".
+/// The cause of a request: an index into the host's table of labels (a process, a file,
+/// a structure). Origin 0 is "unnamed".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(pub u16);

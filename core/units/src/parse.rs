@@ -1,15 +1,15 @@
-//! The error of everything that is parsed from text here.
+//! Parsing of quantities from text and configuration files, and its error.
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::fmt;
 
-/// A quantity that could not be parsed.
+/// The error for text that is not the expected quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {what}")]
 pub struct ParseError {
-    /// The text as given.
+    /// The rejected text, unchanged.
     pub text: String,
-    /// What was expected, with an example.
+    /// Description of the expected quantity, with an example.
     pub what: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl ParseError {
     }
 }
 
-/// What a configuration file may hold where a quantity is expected.
+/// The value of a quantity in a configuration file, before it is parsed.
 pub(crate) enum Text {
     Number(u64),
     Words(String),
@@ -34,7 +34,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Takes numbers that no quantity can be for words, which are refused with an example.
+/// Visitor for [`Text`]. Negative and fractional numbers become words, so that the parser
+/// rejects them with an example.
 struct Either;
 
 impl Visitor<'_> for Either {
@@ -62,8 +63,8 @@ impl Visitor<'_> for Either {
     }
 }
 
-/// Splits `text` into a decimal integer with an optional fraction and a suffix.
-/// The number is returned as (digits, digits after the point).
+/// Splits `text` into a decimal number and a suffix: (all digits as one integer, number
+/// of digits after the point, suffix).
 fn split(text: &str) -> Option<(u64, u32, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -77,8 +78,8 @@ fn split(text: &str) -> Option<(u64, u32, &str)> {
     Some((digits, u32::try_from(fraction.len()).ok()?, suffix.trim()))
 }
 
-/// `text` as a whole number of base units, where `unit` gives the base units of
-/// a suffix. A fraction must come out whole.
+/// Parses `text` into a number of base units. `unit` maps a suffix to its base units;
+/// the result must be a whole number, and `what` describes the quantity in errors.
 pub(crate) fn quantity(
     text: &str,
     what: &'static str,

@@ -1,10 +1,10 @@
-//! Functions of a trait that go to another value of that trait as they are.
+//! Delegation of trait functions to another value that implements the trait.
 
-/// A function for `impl $of for …` that does as the same function of what is below: `$to`
-/// says how that is reached from `self`, as `[|own| &own.below]`, or which of two it is, as
-/// `[Self::A(below) => below, Self::B(below) => below]`. Traits that are put over one another
-/// have a macro of their own that knows their functions; what is named in the signatures of
-/// these has to be in scope.
+/// Declares a function for `impl $of for …` that delegates to the same function of an inner
+/// value. `$to` is the path from `self` to the inner value, as `[|own| &own.below]`, or a
+/// choice of two, as `[Self::A(below) => below, Self::B(below) => below]`. Each trait of
+/// stacked layers wraps this macro in its own one, which lists the functions of the trait;
+/// the types in their signatures must be in scope at the call.
 #[macro_export]
 macro_rules! pass_on {
     (@call [|$own:ident| $below:expr]

@@ -1,44 +1,44 @@
-//! Why there was no space: the limit that an allocation met, and who holds it.
+//! Refused allocations: the exhausted limit, and the holders of its resources.
 //!
-//! Invariants: what is free and what holders have add up to the total, by construction;
-//! a log keeps one entry for each limit, however often it was met, and limits are words
-//! of the code, so that it stays small.
+//! Invariants: the free amount and the holders' amounts never exceed the total, by
+//! construction; a log keeps one entry for each limit, however often it was met. Limits
+//! are string literals of the code, so a log stays small.
 
 use crate::{Ns, Origin};
 use std::borrow::Cow;
 use std::fmt;
 
-/// An allocation that was refused. Amounts are in what the limit is of.
+/// A refused allocation. All amounts are in the unit of the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSpace {
-    /// What there was too little of: `blocks`, `inodes`, `open zones`.
+    /// Name of the exhausted resource: `blocks`, `inodes`, `open zones`.
     pub limit: &'static str,
-    /// How much was asked for.
+    /// Amount that the allocation requested.
     pub asked: u64,
-    /// How much there is.
+    /// Total amount of the resource, free or held.
     pub total: u64,
-    /// How much nobody holds.
+    /// Free amount, including the reserve.
     pub free: u64,
-    /// How much of what is free is kept from the one who asked.
+    /// Part of the free amount that the requester may not use.
     pub reserve: u64,
-    /// Who holds the rest, those who hold nothing left out.
+    /// Known holders of the rest, each with an amount above zero.
     pub held_by: Vec<Holder>,
 }
 
-/// Who holds some of what there is too little of.
+/// A holder of a part of the exhausted resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// It, in words: `files`, `zone 3`.
+    /// Name of the holder: `files`, `zone 3`.
     pub who: Cow<'static, str>,
-    /// On whose behalf, where that is known.
+    /// Origin for which the amount is held; the default where it is not known.
     pub origin: Origin,
-    /// How much it holds.
+    /// Amount held, in the unit of the limit.
     pub amount: u64,
 }
 
 impl NoSpace {
-    /// `asked` of the `total` of `limit` were asked for, of which `free` are free and
-    /// nobody is known to hold the rest.
+    /// A refusal of `asked` units of `limit`, with `free` of `total` units free, no reserve
+    /// and no known holders. A `total` below `free` is raised to it.
     #[must_use]
     pub fn new(limit: &'static str, asked: u64, free: u64, total: u64) -> Self {
         Self {
@@ -51,21 +51,21 @@ impl NoSpace {
         }
     }
 
-    /// The same, with `reserve` of what is free kept from the one who asked.
+    /// Sets the reserve to `reserve`, at most the free amount.
     #[must_use]
     pub fn keeping(self, reserve: u64) -> Self {
         let reserve = reserve.min(self.free);
         Self { reserve, ..self }
     }
 
-    /// The same, with `amount` of the rest held by `who`; no more than there is, since
-    /// counts on a damaged medium need not agree.
+    /// Adds a holder of `amount`, at most the amount without a known holder: counts on a
+    /// damaged medium need not agree.
     #[must_use]
     pub fn held(self, who: impl Into<Cow<'static, str>>, amount: u64) -> Self {
         self.held_for(who, Origin::default(), amount)
     }
 
-    /// The same as [`Self::held`], on behalf of `origin`.
+    /// Like [`Self::held`], with the origin for which the amount is held.
     #[must_use]
     pub fn held_for(
         mut self,
@@ -84,28 +84,28 @@ impl NoSpace {
         self
     }
 
-    /// The same, with all of the rest held by `who`.
+    /// Adds a holder of the whole amount that has no known holder yet.
     #[must_use]
     pub fn rest(self, who: impl Into<Cow<'static, str>>) -> Self {
         let amount = self.unnamed();
         self.held(who, amount)
     }
 
-    /// How much `who` is known to hold.
+    /// Amount of the first holder of that name, or 0.
     #[must_use]
     pub fn held_by(&self, who: &str) -> u64 {
         let mut holders = self.held_by.iter();
         holders.find(|h| h.who == who).map_or(0, |h| h.amount)
     }
 
-    /// How much is not free and not known to be held by anybody.
+    /// Amount that is not free and has no known holder.
     fn unnamed(&self) -> u64 {
         let held: u64 = self.held_by.iter().map(|holder| holder.amount).sum();
         self.total - self.free - held
     }
 }
 
-/// One sentence: what was asked for, what is there, and who has it.
+/// One sentence: the requested, free and reserved amounts, and the holders.
 impl fmt::Display for NoSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -128,18 +128,18 @@ impl fmt::Display for NoSpace {
     }
 }
 
-/// A limit that was met.
+/// The refusals for one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// How often.
+    /// Number of refused allocations.
     pub times: u64,
-    /// When for the first time.
+    /// Virtual time of the first refusal.
     pub first_at: Ns,
-    /// What it was like then.
+    /// The first refusal in full.
     pub first: NoSpace,
 }
 
-/// Limits that were met, each with the first time in full and how often.
+/// A log of refused allocations: per limit, the first refusal in full and a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     met: Vec<Refused>,
@@ -147,8 +147,8 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Notes that `limit` was met at `now`. `why` is asked where it was not the limit
-    /// that was met before.
+    /// Logs a refusal for `limit` at `now`. Calls `why` only if the last refusal was for
+    /// another limit.
     pub fn note(&mut self, now: Ns, limit: &'static str, why: impl FnOnce() -> NoSpace) {
         if self.last.as_ref().is_none_or(|last| last.limit != limit) {
             let why = why();
@@ -170,7 +170,7 @@ impl Refusals {
         }
     }
 
-    /// Takes back that `limit` was met: what was refused is tried again.
+    /// Removes one refusal for `limit` from the count: the allocation will be retried.
     pub fn take_back(&mut self, limit: &'static str) {
         let is_it = |met: &Refused| met.first.limit == limit;
         self.last.take_if(|last| last.limit == limit);
@@ -180,13 +180,14 @@ impl Refusals {
         }
     }
 
-    /// Limits that were met, the first one first.
+    /// Refusals per limit, in the order of the first refusals.
     #[must_use]
     pub fn met(&self) -> &[Refused] {
         &self.met
     }
 
-    /// What it was like when the limit was met first that was met last.
+    /// The last refusal, as of the first in its run of refusals for the same limit. None if
+    /// there was none, or if it was taken back.
     #[must_use]
     pub const fn last(&self) -> Option<&NoSpace> {
         self.last.as_ref()
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_and_what_is_held_add_up() {
+    fn free_and_held_amounts_add_up_to_the_total() {
         let sum = |full: &NoSpace| full.held_by.iter().map(|h| h.amount).sum::<u64>() + full.free;
         assert_eq!(sum(&blocks()), 100);
         assert_eq!(blocks().held_by.len(), 2, "who holds nothing is not named");
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_so_in_a_sentence() {
+    fn display_is_one_sentence() {
         assert_eq!(
             blocks().to_string(),
             "blocks: 9 asked for, 8 of 100 free, 5 of them kept in reserve; held by journal \
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_keeps_the_first_of_each_limit_and_counts_the_rest() {
+    fn log_keeps_the_first_refusal_per_limit_and_counts_the_rest() {
         let mut log = Refusals::default();
         let inodes = || NoSpace::new("inodes", 1, 0, 7).rest("files");
         let never = || unreachable!("it is the limit that was met before");

@@ -1,17 +1,17 @@
-//! Sizes in bytes.
+//! Sizes in bytes: parsing, printing and the binary units.
 
 use crate::parse::{ParseError, Text, quantity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// 1024 bytes.
+/// Bytes in a KiB: 1,024.
 pub const KIB: u64 = 1 << 10;
-/// 1024 KiB.
+/// Bytes in a MiB: 1,024 KiB.
 pub const MIB: u64 = 1 << 20;
-/// 1024 MiB.
+/// Bytes in a GiB: 1,024 MiB.
 pub const GIB: u64 = 1 << 30;
-/// 1024 GiB.
+/// Bytes in a TiB: 1,024 GiB.
 pub const TIB: u64 = 1 << 40;
 
 /// A number of bytes. Parsed from `4096`, `16KiB`, `1.5GiB`, `1TB`; `k`, `m`,

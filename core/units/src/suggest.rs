@@ -1,6 +1,7 @@
-//! "Did you mean": the nearest of some names.
+//! "Did you mean": suggestions for misspelled names.
 
-/// `; did you mean x`, or nothing if no name is near `word`.
+/// A suffix for an error message: `; did you mean x` with the name nearest to `word`, or an
+/// empty string if none is near.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = names
@@ -11,10 +12,9 @@ pub fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) ->
     near.map_or_else(String::new, |(_, name)| format!("; did you mean {name}"))
 }
 
-/// Insertions, deletions and replacements that make `b` of `a` (Levenshtein).
+/// Number of insertions, deletions and replacements that turn `a` into `b` (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
-    // A word that is much longer is not near; what hostile text can make this
-    // cost is bounded by it.
+    // A much longer word is never near. The early return bounds the cost of hostile text.
     if a.len() > 2 * b.len() + 8 {
         return usize::MAX;
     }

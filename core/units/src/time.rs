@@ -31,37 +31,37 @@ impl From<Ns> for u64 {
 }
 
 impl Ns {
-    /// No time.
+    /// A span of zero, or the start of the simulation.
     pub const ZERO: Self = Self(0);
 
-    /// `n` microseconds.
+    /// A span of `n` microseconds.
     #[must_use]
     pub const fn us(n: u64) -> Self {
         Self(n * 1_000)
     }
 
-    /// `n` milliseconds.
+    /// A span of `n` milliseconds.
     #[must_use]
     pub const fn ms(n: u64) -> Self {
         Self(n * 1_000_000)
     }
 
-    /// `n` seconds.
+    /// A span of `n` seconds.
     #[must_use]
     pub const fn secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
 
-    /// The time since `earlier`, or zero where `earlier` is later.
+    /// The span since `earlier`, or zero if `earlier` is later than `self`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Time that `bytes` take at `bytes_per_second`, rounded up.
+    /// Time to transfer `bytes` at `bytes_per_second`, rounded up to a nanosecond.
     ///
     /// # Panics
-    /// On a rate of zero.
+    /// If `bytes_per_second` is 0.
     #[must_use]
     pub const fn transfer(bytes: u64, bytes_per_second: u64) -> Self {
         let ns = (bytes as u128 * 1_000_000_000).div_ceil(bytes_per_second as u128);
