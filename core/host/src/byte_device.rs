@@ -1,33 +1,34 @@
-//! A drive that is mapped into memory: loads, posted stores, and commands of vendors.
+//! A memory-mapped drive: loads, posted stores, and vendor-specific commands.
 //!
-//! A store leaves the processor and is on its way; nothing tells when it has arrived.
-//! Whatever the drive has to answer, a load or a command, comes in behind the stores
-//! before it and so pushes them on.
+//! A store leaves the processor as a posted write, and no signal reports its arrival.
+//! A load or a command that the drive must answer arrives behind the earlier stores and
+//! so forces their arrival.
 //!
 //! # Invariants
 //!
-//! - Stores arrive in the order in which they were posted, and before anything that
-//!   was asked of the drive later. Whoever pushes them on waits for those before it, and
-//!   for none that others post meanwhile.
-//! - A store that is still on its way is in the queue: a power cut keeps any of its
-//!   lines, and loses the others.
-//! - A store is refused at once for what is on its way, as for what has arrived: a line
-//!   of another open transaction, or more lines than transactions may have.
-//! - What arrived as the power went is in memory that a battery keeps: no later cut
-//!   loses it, and what the drive is asked for later is newer.
-//! - A packet waits for its turn on the link. What loads and stores cost at rest has
-//!   their own packets in it, so on an idle link nothing is added.
-//! - The core of a task stands still while it loads or verifies, be it from memory or
-//!   from flash, and while it stores or waits for stores to arrive: to the processor a
-//!   load is one instruction. A command waits for them without a core. `skybyte` 3.1 adds a switch
-//!   to another task to that.
+//! - Stores arrive in the order in which they were posted, and before every later
+//!   request to the drive. A load or a command waits for the stores before it, and for
+//!   none that other tasks post meanwhile.
+//! - The queue holds every store that has not arrived: a power cut keeps any of the
+//!   store's lines, and loses the others.
+//! - A store is checked at once against stores in flight as well as stores that have
+//!   arrived. It is rejected for a line of another open transaction, or for more lines
+//!   than transactions may have.
+//! - Lines that arrived at a power cut are in memory with a battery: no later cut loses
+//!   them, and later requests to the drive are newer.
+//! - A packet waits for its turn on the link. The idle cost of a load or store includes
+//!   its own packets, so an idle link adds nothing.
+//! - The core of a task is held while the task loads or verifies, from DRAM or from
+//!   flash, and while it stores or waits for stores to arrive: to the processor a load
+//!   is one instruction. A command waits for earlier stores without holding a core.
+//!   `skybyte` 3.1 adds a switch to another task to this model.
 //!
-//! # What is refused when it arrives
+//! # Stores that the drive rejects on arrival
 //!
-//! Nobody waits for a posted store, so nobody can be told that it was refused. A device
-//! sets a bit for that, which stands until it is reset, and does not say which store it
-//! was or whose: from then on every verification, by anybody, fails with the first of
-//! such errors, until the drive has recovered or the power was off.
+//! No task waits for a posted store, so none can receive its error. A device sets a
+//! sticky error bit instead, which does not identify the store or its task: from then on
+//! every verification, by any task, fails with the first such error, until the drive has
+//! recovered or was powered off.
 
 use crate::bytes::BytePort;
 use crate::config::HostConfig;
@@ -42,7 +43,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use units::{Ns, Origin};
 
-/// Lines on their way to a drive.
+/// A posted store: adjacent cache lines in flight to a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
     at: u64,
@@ -56,12 +57,12 @@ impl Posted {
         self.bytes.len() / LINE
     }
 
-    /// One past its last byte.
+    /// Byte address one past the last line.
     const fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
 
-    /// Each line for itself.
+    /// Splits the store into one store per line.
     fn each(&self) -> impl Iterator<Item = Self> {
         let lines = (0..).step_by(LINE).zip(self.bytes.chunks_exact(LINE));
         lines.map(|(offset, bytes)| Self {
@@ -73,33 +74,34 @@ impl Posted {
     }
 }
 
-/// What is on its way.
+/// The posted stores in flight, in order, and the state of their arrival.
 #[derive(Default)]
 pub(crate) struct Posting {
-    /// With the time at which each has crossed the link.
+    /// Stores in flight, each with the time at which it has crossed the link.
     queue: RefCell<VecDeque<(Ns, Posted)>>,
-    /// Lines in the queue.
+    /// Total number of lines in the queue.
     lines: Cell<usize>,
-    /// Stores that were ever posted, and those of them that have arrived.
+    /// Stores posted so far, and those of them that have left the queue.
     posted: Cell<u64>,
     taken: Cell<u64>,
-    /// Somebody sees to the head of the queue.
+    /// Whether a task is delivering the head of the queue to the drive.
     seen_to: Cell<bool>,
-    /// The drive is taking it in, and counts its lines.
+    /// Whether the drive is taking in the head of the queue; it then counts its lines itself.
     storing: Cell<bool>,
-    /// The head of the queue has arrived, or nobody sees to it any more.
+    /// Notified when the head has arrived, or its delivering task was dropped.
     progress: Signal,
-    /// When the drive has answered all that have arrived.
+    /// Time at which the drive has answered all stores that have arrived.
     answered: Cell<Ns>,
-    /// What the drive said of the first store that it refused.
+    /// Error of the first rejected store since the last recovery.
     failure: Cell<Option<ByteError>>,
-    /// Stores that it refused.
+    /// Number of stores that the drive has rejected on arrival.
     refused: Cell<u64>,
-    /// Entries at the head of the queue that arrived as the power went.
+    /// Entries at the head of the queue that arrived at the last power cut.
     arrived: Cell<usize>,
 }
 
-/// Who sees to the head of the queue; they may be dropped half way.
+/// Guard of the task that delivers the head of the queue. Its drop releases the head, also
+/// if the task is dropped half way.
 struct SeeingTo<'a> {
     posting: &'a Posting,
     sim: &'a Sim,
@@ -114,7 +116,7 @@ impl Drop for SeeingTo<'_> {
 }
 
 impl Posting {
-    /// What arrived as the power went, and the drive has not taken in.
+    /// A queue of stores that arrived at a power cut and that the drive has not taken in.
     fn of_arrived(arrived: Vec<Posted>) -> Self {
         let posting = Self::default();
         posting.arrived.set(arrived.len());
@@ -124,7 +126,7 @@ impl Posting {
         posting
     }
 
-    /// Whether nothing is on its way, and all has been answered.
+    /// Whether no store is in flight, and the drive has answered all earlier ones.
     #[inline]
     pub(crate) fn is_at_rest(&self, now: Ns) -> bool {
         self.lines.get() == 0 && self.answered.get() <= now
@@ -144,7 +146,10 @@ impl Posting {
         }
     }
 
-    /// Whether nothing on its way has lines that transaction `tx` may not write.
+    /// Checks a store by `tx` to bytes `at..end` against the stores in flight.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] if another transaction has a line there in flight.
     fn check(&self, at: u64, end: u64, tx: u32) -> Result<(), StoreError> {
         let queue = self.queue.borrow();
         let queue = queue.iter().map(|(_, posted)| posted);
@@ -159,7 +164,7 @@ impl Posting {
         })
     }
 
-    /// Lines of transactions that the drive has not counted.
+    /// Lines of transactions in flight that the drive does not count yet.
     fn open_lines(&self) -> u32 {
         let queue = self.queue.borrow();
         let later = queue.iter().skip(usize::from(self.storing.get()));
@@ -167,7 +172,8 @@ impl Posting {
         open.map(|(_, posted)| posted.lines()).sum::<usize>() as u32
     }
 
-    /// Lets everything arrive that was posted so far, and no more than that.
+    /// Waits until all stores posted so far have arrived and are answered; later ones stay
+    /// in flight.
     pub(crate) async fn arrive(&self, sim: &Sim, drive: &Drive) {
         let last = self.posted.get();
         while self.taken.get() < last {
@@ -180,8 +186,8 @@ impl Posting {
         sim.sleep_until(self.answered.get()).await;
     }
 
-    /// Has the drive take in the head of the queue. It stays there while the drive makes
-    /// room: until it has been taken in, a cut may lose it.
+    /// Delivers the head of the queue to the drive. The head stays in the queue while the
+    /// drive makes room: until the drive has taken it in, a cut may lose it.
     async fn take_next(&self, sim: &Sim, drive: &Drive) {
         let Some((crossed, next)) = self.queue.borrow().front().cloned() else {
             return;
@@ -204,7 +210,7 @@ impl Posting {
 }
 
 impl Shared {
-    /// Lets what was posted arrive, if anything was.
+    /// Waits for the arrival of all posted stores; cheap if there are none.
     #[inline]
     pub(crate) async fn push_posted(&self) {
         if !self.posting.is_at_rest(self.sim.now()) {
@@ -214,12 +220,12 @@ impl Shared {
 }
 
 impl BlockDevice {
-    /// Attaches `drive`, whose power was cut, to a host: of the stores that were on
-    /// their way then, `arrived` did arrive. A log has them among what the cut left; a
-    /// cache takes them in before anything else that is asked of the drive.
+    /// Attaches `drive` to a host after a power cut. `arrived` are the stores in flight that
+    /// arrived at the cut ([`Self::arriving`]). A drive with a log has them among the log's
+    /// entries; a drive with a cache takes them in before any other request.
     ///
     /// # Errors
-    /// If the host cannot be.
+    /// If a number of `config` is out of range.
     ///
     /// # Panics
     /// If the drive has recovered already.
@@ -233,16 +239,16 @@ impl BlockDevice {
             return Self::with_posting(sim, config, drive, Posting::of_arrived(arrived));
         }
         for posted in arrived {
-            // What found no room has not arrived.
+            // A store that found no room counts as one that did not arrive.
             let _ = drive.take_arrived(posted.at, &posted.bytes, posted.origin);
         }
         Self::with_posting(sim, config, drive, Posting::default())
     }
 
-    /// Of the stores that are on their way, those that arrive as the power is cut now:
-    /// any line may, and `rng` says which; what arrived at an earlier cut has. Lines of
-    /// transactions are left out, as a commit pushes on what is on its way: theirs have
-    /// not committed, and recovery drops them.
+    /// The stores in flight that arrive at a power cut now: lines chosen by `rng`, and all
+    /// stores that arrived at an earlier cut. Lines of transactions are left out. A commit
+    /// forces the arrival of earlier stores, so transactions in flight have not committed
+    /// and recovery would drop their lines.
     #[must_use]
     pub fn arriving(&self, rng: &mut Rng) -> Vec<Posted> {
         let posting = &self.shared.posting;
@@ -254,21 +260,21 @@ impl BlockDevice {
         queue.take(arrived).cloned().chain(lines).collect()
     }
 
-    /// Whether stores are on their way to the drive.
+    /// Whether any posted store is in flight to the drive.
     #[must_use]
     pub fn has_posted(&self) -> bool {
         self.shared.posting.lines.get() > 0
     }
 
-    /// The core that the current task runs on.
+    /// The core of the current task's queue pair.
     fn core(&self) -> &Core {
         let cores = &self.shared.cores;
         let queue = self.current() % self.shared.config.queues.pairs as usize;
         &cores[queue % cores.len()]
     }
 
-    /// Loads `lines` lines over the link, one after the other. What a load costs at rest
-    /// has its packets in it; beyond that they wait for their turns.
+    /// Loads `lines` lines over the link, one after the other. The idle cost of a load
+    /// includes its packets; on a busy link the packets wait for their turns in addition.
     async fn cross(&self, lines: u64) {
         let shared = &self.shared;
         let sim = &shared.sim;
@@ -281,17 +287,17 @@ impl BlockDevice {
         }
     }
 
-    /// Has the drive recover, as [`BytePort::recover`] does, and gives what it did.
+    /// Recovers the drive like [`BytePort::recover`], and returns the drive's report.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`BytePort::recover`].
     pub async fn recover_bytes(&self) -> Result<RecoveryReport, ByteError> {
         let queue = self.here();
         queue.submit(0).await;
         let posting = &self.shared.posting;
         let refused = posting.refused.get();
         let recovered = self.shared.drive.recover().await;
-        // What was refused while it ran is news.
+        // A store rejected during the recovery keeps the error set.
         if recovered.is_ok() && posting.refused.get() == refused {
             posting.failure.set(None);
         }
@@ -300,7 +306,7 @@ impl BlockDevice {
     }
 }
 
-/// When a packet that comes `now` has its turn on `link`, which it occupies for `span`.
+/// Reserves `link` for a packet of `span` that arrives `now`; returns the start of its turn.
 fn turn(link: &Timeline, now: Ns, span: Ns) -> Ns {
     Ns(link.reserve(now, span).0 - span.0)
 }
@@ -333,7 +339,7 @@ impl BytePort for BlockDevice {
         let (span, most) = (shared.config.bytes.store, shared.config.bytes.posted);
         let lines = len / LINE as u64;
         self.core().serve(Ns(span.0 * lines)).await;
-        // Others may have stored while the core was busy.
+        // Other tasks may have stored while the core was busy.
         let waiting = shared.posting.open_lines();
         shared.drive.check_store(at, len, tx, waiting)?;
         shared.posting.check(at, at + len, tx)?;

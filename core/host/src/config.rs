@@ -1,44 +1,44 @@
-//! What the host is made of, and what its software costs.
+//! Configuration of the host: its processor, queues and link, and the cost of its software.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
 //! | submission | 1,380 ns | `aios` 2, a 4 KiB read: block layer 720, DMA mapping 290, driver 370 |
 //! | completion by interrupt | 1,990 ns | `aios` 2: DMA unmapping 230, completion 810, context switch 950 |
-//! | interrupt delivery | 500 ns | a choice of ours: the message has arrived, and a core leaves what it does |
+//! | interrupt delivery | 500 ns | a choice of ours: the message arrives, and a core leaves its current work |
 //! | submission, polled | 200 ns | `axboe2020`: 2.58 million reads a second and core, 388 ns for both ends |
 //! | completion, polled | 188 ns | the rest of the same |
 //! | delay of a poll | 100 ns | a choice of ours: half a round of a polling loop |
 //! | queue depth | 1,024 | default of Linux' NVMe driver |
 //! | load of a line | 4,800 ns | `bytefs` Table 1, over PCIe; 175 ns over CXL.mem, `bytefs` 5.6 |
 //! | store of a line | 600 ns | `bytefs` Table 1, posted over PCIe; 175 ns over CXL.mem, `bytefs` 5.6 |
-//! | lines on their way | 64 | a choice of ours: a page, more than the write-combining buffers of a core |
+//! | lines in flight | 64 | a choice of ours: a page, more than the write-combining buffers of a core |
 //! | cores | 8 | a choice of ours; one queue pair a core, as Linux does |
 
 use crate::link::Link;
 use serde::{Deserialize, Serialize};
 use units::Ns;
 
-/// The host.
+/// Configuration of a host; see the table of the module for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
-    /// The link to the drive.
+    /// The PCI Express link to the drive.
     pub link: Link,
-    /// The processor and what commands cost on it.
+    /// The processor, and the cost of commands on it.
     pub cpu: Cpu,
-    /// The queues.
+    /// Number and depth of the queue pairs.
     pub queues: Queues,
-    /// Access by bytes.
+    /// Cost of loads and stores to a memory-mapped drive.
     pub bytes: ByteAccess,
 }
 
-/// How completions are noticed.
+/// The mechanism by which the host notices completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Completion {
-    /// By an interrupt.
+    /// The drive sends an interrupt to a core.
     Interrupt,
-    /// By a core that looks for them.
+    /// A core polls the completion queue.
     Polling,
 }
 
@@ -46,9 +46,9 @@ pub enum Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cpu {
-    /// Cores; queue pair i runs on core i modulo this.
+    /// Number of cores; queue pair i runs on core i modulo this number.
     pub cores: u32,
-    /// How completions are noticed.
+    /// The mechanism by which the host notices completions.
     pub completion: Completion,
     /// Core time to build and submit a command, with interrupts.
     pub submit: Ns,
@@ -58,9 +58,9 @@ pub struct Cpu {
     pub interrupt: Ns,
     /// Core time to build and submit a command, with polling.
     pub poll_submit: Ns,
-    /// Time until a completion is seen.
+    /// Time from the arrival of a completion until a poll sees it.
     pub poll_delay: Ns,
-    /// Core time to complete a command that was polled for.
+    /// Core time to complete a command, with polling.
     pub poll: Ns,
 }
 
@@ -80,7 +80,7 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// Core time to submit a command.
+    /// Core time to submit a command, for the chosen completion mechanism.
     #[must_use]
     pub const fn submission(&self) -> Ns {
         match self.completion {
@@ -89,7 +89,7 @@ impl Cpu {
         }
     }
 
-    /// Time until a completion is noticed, and core time to take it in.
+    /// Time until a completion is noticed, and core time to process it.
     #[must_use]
     pub const fn reception(&self) -> (Ns, Ns) {
         match self.completion {
@@ -99,13 +99,13 @@ impl Cpu {
     }
 }
 
-/// NVMe queue pairs.
+/// Number and depth of the NVMe queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Queues {
-    /// How many.
+    /// Number of queue pairs.
     pub pairs: u32,
-    /// Commands in flight in each.
+    /// Maximum number of commands in flight per queue pair.
     pub depth: u32,
 }
 
@@ -118,17 +118,17 @@ impl Default for Queues {
     }
 }
 
-/// What cache lines of a drive that is mapped into memory cost a core.
+/// Cost of access to cache lines of a memory-mapped drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ByteAccess {
-    /// Core time of a load of a line from device DRAM, for which the core waits; it has
-    /// the way over an idle link in it, and not the work of the drive.
+    /// Core time of a load of a line from device DRAM, for which the core waits. Includes
+    /// both ways over an idle link, but not the work of the drive.
     pub load: Ns,
-    /// Core time of a store of a line, which is posted; an idle link has taken it by
+    /// Core time of a posted store of a line; an idle link has transferred the line by
     /// then.
     pub store: Ns,
-    /// Lines that are on their way at most before the core waits for them.
+    /// Maximum number of lines in flight; beyond it the core waits for their arrival.
     pub posted: u32,
 }
 
@@ -142,7 +142,7 @@ impl Default for ByteAccess {
     }
 }
 
-/// A host that cannot be.
+/// The error for a host with a number out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("host.{knob}: {value} given, {expected} expected")]
 pub struct HostError {
@@ -152,7 +152,7 @@ pub struct HostError {
 }
 
 /// Longest cost of one step: far beyond any host, and short enough that sums of
-/// it stay within the clock.
+/// such costs stay within the clock.
 const LONGEST: Ns = Ns::secs(1);
 
 impl HostError {
@@ -166,7 +166,7 @@ impl HostError {
 }
 
 impl HostConfig {
-    /// The configuration itself, if it can be built.
+    /// Returns the configuration itself if all of its numbers are in range.
     ///
     /// # Errors
     /// Names the first knob that is out of range.

@@ -1,11 +1,11 @@
-//! Cores: what they do one after the other, and when they stand still.
+//! Cores of the processor: their queues of work, and stalls.
 //!
 //! # Invariants
 //!
-//! - A core does what is asked of it in the order in which it was asked.
-//! - A core that somebody holds does nothing else until it is let go: a processor that
-//!   loads from a drive, over PCI Express or CXL, waits for the data in the middle of an
-//!   instruction, and cannot take up another task as it could for a command.
+//! - A core executes requests for work in the order of their arrival.
+//! - A held core executes nothing else until it is released: a processor that loads from
+//!   a drive, over PCI Express or CXL, waits for the data in the middle of an instruction,
+//!   and cannot switch to another task as it could for a command.
 
 use sim::{Permit, Semaphore, Sim, Timeline};
 use std::future::Future;
@@ -13,12 +13,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::Ns;
 
-/// A core.
+/// One core of the processor.
 pub(crate) struct Core {
     sim: Sim,
-    /// What it has been asked for.
+    /// Reserved work, in order of arrival.
     work: Timeline,
-    /// Taken for an instant by who asks for work, and for as long as the core is held.
+    /// Taken for an instant by each reservation of work, and while the core is held.
     turn: Semaphore,
 }
 
@@ -31,12 +31,12 @@ impl Core {
         }
     }
 
-    /// Time that it was busy, including what is reserved ahead.
+    /// Busy time of the core so far, including work reserved ahead.
     pub(crate) fn busy(&self) -> Ns {
         self.work.meter().busy()
     }
 
-    /// Has it work for `span`; gives when that will be over, unless it is held.
+    /// Reserves `span` of work and returns its end time; None if the core is held.
     fn reserve(&self, span: Ns) -> Option<Ns> {
         if !self.turn.try_take(1) {
             return None;
@@ -46,7 +46,7 @@ impl Core {
         Some(over)
     }
 
-    /// Has it work for `span`, once it may; gives when that will be over.
+    /// Reserves `span` of work once the core is not held, and returns its end time.
     async fn reserved(&self, span: Ns) -> Ns {
         if let Some(over) = self.reserve(span) {
             return over;
@@ -55,19 +55,19 @@ impl Core {
         self.work.reserve(self.sim.now(), span)
     }
 
-    /// Has it work for `span`, and waits for that.
+    /// Reserves `span` of work and waits for its end.
     pub(crate) async fn serve(&self, span: Ns) {
         self.serve_then(span, Ns::ZERO).await;
     }
 
-    /// Has it work for `span`, and waits for that and for `latency`, in which it does
-    /// something else.
+    /// Reserves `span` of work, waits for its end and then for `latency`, during which the
+    /// core is free for other work.
     pub(crate) async fn serve_then(&self, span: Ns, latency: Ns) {
         let over = self.reserved(span).await;
         self.sim.sleep_until(over + latency).await;
     }
 
-    /// Has it to itself, once it has done what was asked of it before.
+    /// Holds the core, once all work reserved before is done.
     pub(crate) async fn hold(&self) -> Held<'_> {
         let turn = self.turn.acquire(1).await;
         self.sim.sleep_until(self.work.free_at()).await;
@@ -79,7 +79,7 @@ impl Core {
     }
 }
 
-/// Keeps a core from doing anything else.
+/// A held core; its drop books the time and releases the core.
 pub(crate) struct Held<'a> {
     core: &'a Core,
     since: Ns,
@@ -93,17 +93,17 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Processor time that was asked for.
+/// A request for processor time.
 #[must_use]
 pub enum Computing {
-    /// It is over at that time.
+    /// The time is reserved and ends then.
     Until(Ns),
-    /// The core is held; it is over when this is.
+    /// The core is held; the future reserves the time later and completes at its end.
     Later(Pin<Box<dyn Future<Output = ()>>>),
 }
 
 impl Computing {
-    /// Asks `core` for `span`.
+    /// Requests `span` of processor time of `core`.
     pub(crate) fn on(core: &Rc<Core>, span: Ns) -> Self {
         if let Some(over) = core.reserve(span) {
             return Self::Until(over);
@@ -112,7 +112,7 @@ impl Computing {
         Self::Later(Box::pin(async move { core.serve(span).await }))
     }
 
-    /// Waits until it is over.
+    /// Waits for the end of the requested time.
     pub async fn over(self, sim: &Sim) {
         match self {
             Self::Until(time) => sim.sleep_until(time).await,

@@ -1,7 +1,7 @@
-//! A drive behind queues, link and cores.
+//! A block device: a drive behind queues, link and cores.
 //!
-//! Invariant: a command waits for its queue, then for each resource at the
-//! moment it arrives there; nothing else takes time.
+//! Invariant: a command waits for its queue, then for each resource at the moment
+//! the command arrives there; the host adds no other time.
 
 use crate::byte_device::Posting;
 use crate::config::{HostConfig, HostError};
@@ -20,10 +20,10 @@ const SUBMISSION: u64 = 64;
 /// Bytes of a completion queue entry.
 //= nvme-2.0 3.3.3.2
 const COMPLETION: u64 = 16;
-/// Bytes that describe one range to deallocate; the drive fetches them like data.
+/// Bytes of the descriptor of one range to deallocate; the drive fetches it like data.
 const RANGE: u64 = 16;
 
-/// What the host adds to the latency of a command on an idle machine.
+/// The host's part of the latency of a command on an idle machine, by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// A core builds the command and rings the doorbell.
@@ -41,7 +41,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// All of them.
+    /// Sum of all parts.
     #[must_use]
     pub fn sum(self) -> Ns {
         let before = self.submit + self.fetch + self.data_to_drive;
@@ -52,11 +52,11 @@ impl Parts {
 /// Busy time of the host's resources so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Busy {
-    /// Of the link to the drive.
+    /// Busy time of the link in the direction of the drive.
     pub to_drive: Ns,
-    /// Of the link to the host.
+    /// Busy time of the link in the direction of the host.
     pub to_host: Ns,
-    /// Of each core.
+    /// Busy time of each core.
     pub cores: Vec<Ns>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) posting: Posting,
 }
 
-/// A drive as the host's block layer holds it.
+/// A drive attached to a host, as the host's block layer sees it. Clones share the drive.
 #[derive(Clone)]
 pub struct BlockDevice {
     pub(crate) shared: Rc<Shared>,
@@ -90,7 +90,7 @@ impl BlockDevice {
     /// Attaches `drive` to a host.
     ///
     /// # Errors
-    /// If the host cannot be.
+    /// If a number of `config` is out of range.
     pub fn new(sim: &Sim, config: HostConfig, drive: Drive) -> Result<Self, HostError> {
         Self::with_posting(sim, config, drive, Posting::default())
     }
@@ -123,7 +123,7 @@ impl BlockDevice {
         })
     }
 
-    /// Queue pair `index`, modulo how many there are.
+    /// Queue pair `index`, modulo the number of pairs.
     #[must_use]
     pub fn queue(&self, index: usize) -> QueuePair {
         let queue = index % self.shared.queues.len();
@@ -139,31 +139,31 @@ impl BlockDevice {
         self.shared.sim.current().index()
     }
 
-    /// Keeps core `index`, modulo how many there are, busy for `span`.
+    /// Requests `span` of processor time of core `index`, modulo the number of cores.
     pub fn occupy(&self, index: usize, span: Ns) -> Computing {
         let cores = &self.shared.cores;
         Computing::on(&cores[index % cores.len()], span)
     }
 
-    /// The drive.
+    /// The attached drive.
     #[must_use]
     pub fn drive(&self) -> &Drive {
         &self.shared.drive
     }
 
-    /// The host's configuration.
+    /// The configuration of the host.
     #[must_use]
     pub fn config(&self) -> &HostConfig {
         &self.shared.config
     }
 
-    /// Traffic so far.
+    /// A copy of the ledger: traffic of all successful commands so far.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.shared.ledger.borrow().clone()
     }
 
-    /// Busy time so far, including what is reserved ahead.
+    /// Busy time so far, including reservations ahead.
     #[must_use]
     pub fn busy(&self) -> Busy {
         let shared = &self.shared;
@@ -176,8 +176,8 @@ impl BlockDevice {
 }
 
 impl HostConfig {
-    /// What a command adds on an idle machine that moves `to_drive` bytes to the
-    /// drive and `to_host` bytes to the host.
+    /// The host's part of the idle latency of a command that moves `to_drive` bytes to
+    /// the drive and `to_host` bytes to the host.
     #[must_use]
     pub fn parts(&self, to_drive: u64, to_host: u64) -> Parts {
         let link = self.link;
@@ -197,7 +197,7 @@ impl HostConfig {
         }
     }
 
-    /// From the doorbell to the command in the controller.
+    /// Time from the doorbell until the controller has fetched the command.
     fn fetch(&self) -> Ns {
         let entry = self.link.transfer(SUBMISSION, Direction::ToDrive);
         self.link.one_way() + self.link.round_trip + entry
@@ -208,7 +208,7 @@ impl QueuePair {
     /// Reads `extent` into `sink`.
     ///
     /// # Errors
-    /// As the drive.
+    /// The error of the drive.
     pub async fn read(
         &self,
         extent: Extent,
@@ -222,11 +222,11 @@ impl QueuePair {
         self.book(result, who, |t| t.read.block += extent.bytes())
     }
 
-    /// Writes `content` to `extent`; durable when the drive promises it, or at
-    /// once with `fua`.
+    /// Writes `content` to `extent`. The write is durable as the drive promises, or on
+    /// completion with `fua`.
     ///
     /// # Errors
-    /// As the drive.
+    /// The error of the drive.
     pub async fn write(
         &self,
         extent: Extent,
@@ -247,7 +247,7 @@ impl QueuePair {
     /// Deallocates `extent`.
     ///
     /// # Errors
-    /// As the drive.
+    /// The error of the drive.
     pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         self.submit(RANGE).await;
         let result = self.shared.drive.trim(extent).await;
@@ -261,7 +261,7 @@ impl QueuePair {
     /// Makes every completed write durable.
     ///
     /// # Errors
-    /// As the drive.
+    /// The error of the drive.
     pub async fn flush(&self) -> Result<(), IoError> {
         self.submit(0).await;
         let result = self.shared.drive.flush().await;
@@ -272,7 +272,7 @@ impl QueuePair {
         result
     }
 
-    /// Brings a command, and `bytes` of data, to the controller.
+    /// Submits a command: brings it, and `bytes` of data, to the controller.
     pub(crate) async fn submit(&self, bytes: u64) {
         self.shared.push_posted().await;
         let Shared { sim, config, .. } = &*self.shared;
@@ -287,7 +287,7 @@ impl QueuePair {
         }
     }
 
-    /// Brings `bytes` of data and a completion to the program.
+    /// Completes a command: brings `bytes` of data and the completion to the program.
     pub(crate) async fn complete(&self, bytes: u64) {
         let Shared { sim, config, .. } = &*self.shared;
         let parts = config.parts(0, bytes);

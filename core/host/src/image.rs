@@ -1,25 +1,25 @@
-//! Media at rest, looked at by number of the block, at once and without the clock.
+//! Read access to media at rest by block number, at once and without the clock.
 //!
-//! Invariant: what cannot be read, and what lies behind the end, is answered by false.
+//! Invariant: a read of an unreadable block or past the end returns false.
 
 use crate::packing::Packing;
 use crate::ram::ZonesAtRest;
 use nand::UNIT;
 use units::SECTOR;
 
-/// Sectors of a block.
+/// Sectors per block of 4,096 bytes.
 const SECTORS: u64 = UNIT as u64 / SECTOR;
 
-/// A medium that nobody has mounted.
+/// An unmounted medium.
 pub trait Image {
-    /// How many blocks of 4,096 bytes it has.
+    /// Number of whole blocks of 4,096 bytes.
     fn blocks(&self) -> u64;
 
-    /// Copies block number `block` into `out`; false if it cannot be read.
+    /// Copies block number `block` into `out`; returns false if it cannot be read.
     fn read(&self, block: u64, out: &mut [u8; UNIT]) -> bool;
 }
 
-/// All bytes of a medium.
+/// An image of all bytes of a medium; a partial last block is left out.
 impl Image for [u8] {
     fn blocks(&self) -> u64 {
         (self.len() / UNIT) as u64
@@ -36,7 +36,7 @@ impl Image for [u8] {
     }
 }
 
-/// Zones one behind the other without gaps, each used to its capacity.
+/// Zones as consecutive blocks without gaps, each zone used to its capacity.
 impl Image for ZonesAtRest {
     fn blocks(&self) -> u64 {
         Packing::new(self.limits, SECTORS).sectors() / SECTORS
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_read_behind_the_end_of_bytes() {
+    fn read_past_the_end_of_bytes_returns_false() {
         let mut image = vec![1; 2 * UNIT + 100];
         image[UNIT..].fill(2);
         let (image, mut out) = (&image[..], [0; UNIT]);

@@ -1,37 +1,37 @@
-//! Traffic between host and drive, counted once, where it passes.
+//! The ledger of traffic between host and drive, counted once, when a request succeeds.
 //!
-//! Invariant: the purposes add up to the origins, and both to all traffic.
+//! Invariant: the sums over purposes and over origins are equal: all traffic.
 
 use units::Origin;
 
-/// What data are for.
+/// The purpose of transferred data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// Contents of files, or of a database.
     #[default]
     Data,
-    /// Structures of a file system that are not told apart.
+    /// File system structures of no more specific purpose.
     Metadata,
     /// The journal of a file system.
     Journal,
     /// Superblock and group descriptors.
     Superblock,
-    /// What is free: block and inode bitmaps.
+    /// Block and inode bitmaps, which record free space.
     Bitmap,
-    /// Inodes.
+    /// Inodes of a file system.
     Inode,
     /// Directory entries and their indexes.
     Directory,
-    /// What leads from a file to its blocks, outside the inode.
+    /// Extent trees and indirect blocks: the map from a file to its blocks, outside the inode.
     Pointer,
     /// Extended attributes outside the inode.
     Attribute,
-    /// Sums of the contents of files.
+    /// Checksums of the contents of files.
     Checksum,
 }
 
 impl Purpose {
-    /// All purposes, by number.
+    /// Every purpose, indexed by its number.
     pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Metadata,
@@ -45,7 +45,7 @@ impl Purpose {
         Self::Checksum,
     ];
 
-    /// Name in reports.
+    /// Name of the purpose in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,21 +63,21 @@ impl Purpose {
     }
 }
 
-/// Who asks, and what for.
+/// The tag of a request, under which the ledger counts its traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Who {
-    /// Who.
+    /// Cause of the request: a process, a file or a structure.
     pub origin: Origin,
-    /// What for.
+    /// Purpose of the transferred data.
     pub purpose: Purpose,
 }
 
-/// Bytes by granularity of the interface.
+/// Numbers of bytes by granularity of the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grain {
-    /// Through a byte interface.
+    /// Bytes transferred by loads and stores of cache lines.
     pub byte: u64,
-    /// Through a block interface.
+    /// Bytes transferred by block commands.
     pub block: u64,
 }
 
@@ -90,17 +90,17 @@ impl Grain {
     }
 }
 
-/// Bytes by direction.
+/// Numbers of bytes by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Read from the drive.
+    /// Bytes read from the drive.
     pub read: Grain,
-    /// Written to it.
+    /// Bytes written to the drive.
     pub write: Grain,
 }
 
 impl Traffic {
-    /// What came after `before`.
+    /// Traffic since `before`, an earlier value of this counter.
     const fn since(self, before: Self) -> Self {
         Self {
             read: self.read.since(before.read),
@@ -108,21 +108,21 @@ impl Traffic {
         }
     }
 
-    /// Whether there was none.
+    /// Whether no byte was transferred.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// All traffic so far.
+/// All traffic of successful requests so far, by purpose and by origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     purposes: [Traffic; Purpose::ALL.len()],
     origins: Vec<Traffic>,
-    /// Bytes deallocated.
+    /// Number of deallocated bytes.
     pub trimmed: u64,
-    /// Flush commands.
+    /// Number of flush commands.
     pub flushes: u64,
 }
 
@@ -136,26 +136,26 @@ impl Ledger {
         add(&mut self.purposes[who.purpose as usize]);
     }
 
-    /// Traffic for `purpose`.
+    /// Traffic for `purpose`, of all origins.
     #[must_use]
     pub fn purpose(&self, purpose: Purpose) -> Traffic {
         self.purposes[purpose as usize]
     }
 
-    /// Traffic by origin, by its number.
+    /// Traffic of each origin, indexed by its number; origins past the end have none.
     #[must_use]
     pub fn origins(&self) -> &[Traffic] {
         &self.origins
     }
 
-    /// Bytes read.
+    /// Bytes read, of all purposes and both interfaces.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         let grains = self.purposes.iter().map(|t| t.read);
         grains.map(|g| g.byte + g.block).sum()
     }
 
-    /// The traffic after `before`, which is what this ledger once was.
+    /// Traffic since `before`, an earlier copy of this ledger.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let origins = self.origins.iter().enumerate();
@@ -168,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// Bytes written.
+    /// Bytes written, of all purposes and both interfaces.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         let grains = self.purposes.iter().map(|t| t.write);

@@ -1,21 +1,21 @@
-//! What stands between a program and its drive: processor, queues and link.
+//! The host between a program and its drive: processor, queues and link.
 //!
 //! # The life of a command
 //!
 //! A core builds the command and rings the doorbell; the controller fetches the
-//! command, and the data of a write, over the link; the drive does its work;
-//! data of a read and the completion come back over the link; an interrupt, or a
-//! core that polls, takes the completion in.
+//! command, and the data of a write, over the link; the drive executes the command;
+//! the data of a read and the completion return over the link; the handler of an
+//! interrupt, or a polling core, processes the completion.
 //!
 //! # Invariants
 //!
 //! - The latency of a command on an idle machine is the sum of the parts that
 //!   [`Parts`] lists, to the nanosecond.
 //! - Cores and both directions of the link serve in order of arrival, and a
-//!   reservation is made at the moment of arrival. A core that loads from a drive that
-//!   is mapped into memory is held until the data are there.
-//! - Traffic is booked when a command has succeeded, so that it agrees with the
-//!   drive's own count.
+//!   reservation is made at the moment of arrival. A core that loads from a
+//!   memory-mapped drive is held until the data arrive.
+//! - The ledger counts a command's traffic when the command has succeeded, so it
+//!   agrees with the drive's own count.
 //!
 //! This crate knows no mapping and no file, and a command costs no allocation.
 

@@ -1,15 +1,15 @@
-//! Zones as one address space without gaps, for who knows no zones, or keeps their rules
-//! without asking for them.
+//! Zones as one address space without gaps, for users without knowledge of zones, or users
+//! that follow the zones' rules by themselves.
 //!
-//! [`Packing`] says what is where. A write has to go on where its zone ends, or to begin a
-//! zone anew: what was in it is reset then. Anything else is refused by the drive, so a
-//! workload that is not sequential shows as errors, and not as a translation that the host
-//! pays for.
+//! [`Packing`] maps addresses to zones. A write must continue at the write pointer of its
+//! zone, or start at the zone's first sector, which resets the zone. The drive rejects every
+//! other write, so a workload that is not sequential shows as errors, and not as a
+//! translation at the expense of the host.
 //!
-//! Invariants: one write of a zone that is written in order is under way at a time, as in the block
-//! layer of Linux; those that wait come in the order of their requests, each as a whole, also where
-//! a request goes on from one zone into the next. A zone whose last used sector was written is
-//! full, whatever its capacity, so it is not among the active ones.
+//! Invariants: each sequential zone has at most one write in progress, as in the block
+//! layer of Linux. Waiting writes proceed in the order of their requests, each as a whole,
+//! also where a request continues from one zone into the next. A zone whose last used sector
+//! was written is full, even below its capacity, so it is not among the active zones.
 
 use crate::cores::Computing;
 use crate::ledger::Who;
@@ -22,20 +22,20 @@ use ssd::{Content, IoError, Sink, ZoneAction, ZoneState, ZoneStatus};
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement, SECTOR};
 
-/// Zones as one address space.
+/// The zones of a port as one address space; a [`BlockPort`].
 #[derive(Clone)]
 pub struct Linear<P> {
     port: P,
     packing: Packing,
-    /// By zone: who writes it.
+    /// The writer's turn, by zone.
     turns: Rc<Vec<Semaphore>>,
 }
 
-/// Most sectors of one command: 1 MiB, as Linux sends at most to a drive that names no
-/// limit of its own.
+/// Maximum number of sectors of one command: 1 MiB, as Linux sends at most to a drive that
+/// names no limit of its own.
 const COMMAND_SECTORS: u64 = (1 << 20) / SECTOR;
 
-/// The part of a content from sector `before` on.
+/// The `len` bytes of `content` from sector `before` on.
 fn part(content: Content<'_>, before: u64, len: usize) -> Content<'_> {
     let from = (before * SECTOR) as usize;
     match content {
@@ -48,7 +48,7 @@ fn part(content: Content<'_>, before: u64, len: usize) -> Content<'_> {
     }
 }
 
-/// Takes what is read of a piece.
+/// A sink for one piece: shifts offsets by the bytes of the request before the piece.
 struct PartSink<'a, S> {
     sink: &'a mut S,
     before: usize,
@@ -63,13 +63,14 @@ impl<S: Sink> Sink for PartSink<'_, S> {
 }
 
 impl<P: ZonedPort> Linear<P> {
-    /// The zones of `port`, one behind the other.
+    /// The zones of `port` as one address space, each used to its capacity.
     #[must_use]
     pub fn new(sim: &Sim, port: P) -> Self {
         Self::in_grains(sim, port, Bytes(SECTOR))
     }
 
-    /// The zones of `port`, of each of which a multiple of `grain` is used.
+    /// The zones of `port` as one address space; of each sequential zone, the largest
+    /// multiple of `grain` is used.
     #[must_use]
     pub fn in_grains(sim: &Sim, port: P, grain: Bytes) -> Self {
         let packing = Packing::new(port.limits(), grain.0 / SECTOR);
@@ -81,19 +82,19 @@ impl<P: ZonedPort> Linear<P> {
         }
     }
 
-    /// What is where.
+    /// The map from addresses to zones.
     #[must_use]
     pub const fn packing(&self) -> &Packing {
         &self.packing
     }
 
-    /// The zones.
+    /// The underlying zoned port.
     #[must_use]
     pub const fn port(&self) -> &P {
         &self.port
     }
 
-    /// Writes a piece in its turn, and resets a zone that it begins anew.
+    /// Writes a piece in its turn; resets the zone first if the piece starts it anew.
     async fn write_piece(
         &self,
         piece: Piece,
@@ -137,7 +138,7 @@ impl<P: ZonedPort> Linear<P> {
         Ok(())
     }
 
-    /// Resets a zone that something was written to.
+    /// Resets `zone` unless it is empty.
     async fn empty(&self, zone: u32) -> Result<(), ZoneStatus> {
         let info = self.port.zone(zone);
         if info.is_some_and(|info| info.state != ZoneState::Empty) {
@@ -146,11 +147,11 @@ impl<P: ZonedPort> Linear<P> {
         Ok(())
     }
 
-    /// Empties all zones that are written in order, for who makes everything anew. Those that
-    /// can only be read are set offline, so that nobody finds what was in them.
+    /// Empties all sequential zones, for a fresh start such as mkfs. Read-only zones are set
+    /// offline, so that their old contents cannot be read.
     ///
     /// # Errors
-    /// Why a zone that has not failed could not be reset.
+    /// If a zone that has not failed could not be reset.
     pub async fn clear(&self) -> Result<(), IoError> {
         let limits = self.packing.limits();
         for zone in limits.conventional..limits.zones {
@@ -202,7 +203,7 @@ impl<P: ZonedPort> BlockPort for Linear<P> {
         let Some(second) = pieces.next() else {
             return Ok(first.await?);
         };
-        // All at once: each takes its place among the writers of its zone now.
+        // All pieces start at once, so each queues for its zone now.
         let rest = std::iter::once(second).chain(pieces);
         let rest = rest.map(|piece| self.write_piece(piece, content, who, fua));
         let all = std::iter::once(first).chain(rest).collect();
@@ -210,8 +211,8 @@ impl<P: ZonedPort> BlockPort for Linear<P> {
         Ok(done?)
     }
 
-    /// Resets the zones that lie in `extent` with all that is used of them. Those that have
-    /// failed stay as they are.
+    /// Resets the sequential zones whose used sectors all lie in `extent`. Failed zones stay
+    /// unchanged.
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         let pieces = self.packing.pieces(extent);
         for piece in pieces.filter(|piece| piece.begins && piece.ends) {

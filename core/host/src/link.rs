@@ -1,4 +1,4 @@
-//! PCI Express: what a transfer costs on the wire.
+//! The PCI Express link: the time of a transfer on the wire.
 //!
 //! Invariant: the two directions are independent, and a transfer occupies its
 //! direction for its payload and the headers of all its packets.
@@ -28,11 +28,11 @@ const WRITE_OVERHEAD: u64 = 24;
 //= neugebauer2018 3
 const COMPLETION_OVERHEAD: u64 = 20;
 
-/// Bytes of a memory read's packet, which has no payload: as a write's.
+/// Bytes of a memory read's packet, without payload; as many as a write's overhead.
 //= neugebauer2018 3
 const REQUEST: u64 = 24;
 
-/// Which way data go.
+/// Direction of a transfer, which decides the overhead of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the drive: it reads host memory.
@@ -41,7 +41,7 @@ pub enum Direction {
     ToHost,
 }
 
-/// The link between host and drive.
+/// Configuration of the PCI Express link between host and drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Link {
@@ -49,7 +49,7 @@ pub struct Link {
     pub generation: u32,
     /// Lanes: 1, 2, 4, 8 or 16.
     pub lanes: u32,
-    /// Most payload bytes of a packet.
+    /// Maximum payload of a packet in bytes, a power of two from 128 to 4096.
     pub max_payload: u32,
     /// Time from a request by the drive to the first byte of its answer.
     pub round_trip: Ns,
@@ -94,7 +94,8 @@ impl Link {
         transfers * self.lanes as u64 * 128 / 130 / 8
     }
 
-    /// Bytes that `payload` bytes are on the wire.
+    /// Bytes on the wire for `payload` bytes of data: the payload and the overhead of its
+    /// packets.
     #[must_use]
     pub const fn wire_bytes(&self, payload: u64, direction: Direction) -> u64 {
         let overhead = match direction {
@@ -104,15 +105,15 @@ impl Link {
         payload + overhead * payload.div_ceil(self.max_payload as u64)
     }
 
-    /// How long a store by a core of `payload` bytes occupies the link to the drive.
+    /// Time that a core's store of `payload` bytes occupies the link to the drive.
     //= neugebauer2018 3
     #[must_use]
     pub const fn store(&self, payload: u64) -> Ns {
         Ns::transfer(payload + WRITE_OVERHEAD, self.bytes_per_s())
     }
 
-    /// How long a load by a core of `payload` bytes occupies the link to the drive, as a
-    /// request, and that to the host, as its completion.
+    /// Times that a core's load of `payload` bytes occupies the link: its request in the
+    /// direction of the drive, and its completion in the direction of the host.
     //= neugebauer2018 3
     #[must_use]
     pub const fn load(&self, payload: u64) -> (Ns, Ns) {
@@ -123,13 +124,13 @@ impl Link {
         )
     }
 
-    /// How long `payload` bytes occupy the link.
+    /// Time that `payload` bytes and their packets occupy the link in `direction`.
     #[must_use]
     pub const fn transfer(&self, payload: u64, direction: Direction) -> Ns {
         Ns::transfer(self.wire_bytes(payload, direction), self.bytes_per_s())
     }
 
-    /// Time until something that needs no answer arrives.
+    /// Time until a message arrives that needs no answer: half a round trip.
     #[must_use]
     pub const fn one_way(&self) -> Ns {
         Ns(self.round_trip.0 / 2)

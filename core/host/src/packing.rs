@@ -1,7 +1,8 @@
-//! The arithmetic of zones without gaps.
+//! The map between zones and an address space without gaps.
 //!
-//! Address `a` of `room` sectors that are used of a zone is at `a mod room` of zone
-//! `a / room`, behind the conventional zones, which are used as a whole.
+//! The address space begins with the conventional zones, used as a whole. Behind them,
+//! with `room` used sectors per sequential zone, address `a` is sector `a mod room` of
+//! sequential zone `a / room`.
 
 use ssd::ZoneLimits;
 use units::Extent;
@@ -17,20 +18,20 @@ pub struct Packing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) zone: u32,
-    /// Sectors of the request before it.
+    /// Number of sectors of the request before this piece.
     pub(crate) before: u64,
-    /// Where they are for the drive.
+    /// The sectors of the piece in the drive's addresses.
     pub(crate) extent: Extent,
     pub(crate) is_sequential: bool,
-    /// Whether they begin at the start of the zone, and whether they end where what is
-    /// used of it ends.
+    /// Whether the piece begins at the start of a sequential zone, and whether it ends at
+    /// the end of that zone's used sectors.
     pub(crate) begins: bool,
     pub(crate) ends: bool,
 }
 
 impl Packing {
-    /// Zones of such a drive, of each of which as many sectors are used as it can hold
-    /// in multiples of `grain`.
+    /// The address space of a drive with `limits`. Of each sequential zone, the largest
+    /// multiple of `grain` sectors within its capacity is used.
     #[must_use]
     pub const fn new(limits: ZoneLimits, grain: u64) -> Self {
         Self {
@@ -39,32 +40,32 @@ impl Packing {
         }
     }
 
-    /// What the zones allow.
+    /// Number, sizes and limits of the drive's zones.
     #[must_use]
     pub const fn limits(&self) -> &ZoneLimits {
         &self.limits
     }
 
-    /// Sectors that are used of a zone that is written in order.
+    /// Number of used sectors per sequential zone.
     #[must_use]
     pub const fn room(&self) -> u64 {
         self.room
     }
 
-    /// Sectors of the conventional zones.
+    /// Number of sectors of all conventional zones.
     #[must_use]
     pub const fn conventional(&self) -> u64 {
         self.limits.conventional as u64 * self.limits.size
     }
 
-    /// Sectors in all.
+    /// Size of the address space in sectors.
     #[must_use]
     pub const fn sectors(&self) -> u64 {
         let sequential = self.limits.zones - self.limits.conventional;
         self.conventional() + sequential as u64 * self.room
     }
 
-    /// The zone that a sector is in, and where the drive has it.
+    /// The zone of `sector`, and the sector's address on the drive.
     #[must_use]
     pub const fn place(&self, sector: u64) -> (u32, u64) {
         let (first, from, len) = match sector.checked_sub(self.conventional()) {
@@ -75,7 +76,7 @@ impl Packing {
         (zone, zone as u64 * self.limits.size + from % len)
     }
 
-    /// The pieces of `extent`, none longer than what is left of its zone.
+    /// Splits `extent` into pieces at the ends of zones.
     pub(crate) fn pieces(self, extent: Extent) -> impl Iterator<Item = Piece> {
         let (mut at, end) = (extent.start.0, extent.end());
         std::iter::from_fn(move || {
@@ -109,7 +110,7 @@ impl Packing {
 mod tests {
     use super::*;
 
-    /// Four zones of 64 sectors, one of them conventional, that hold 50.
+    /// Four zones of 64 sectors: one conventional zone, and three with a capacity of 50.
     const LIMITS: ZoneLimits = ZoneLimits {
         zones: 4,
         conventional: 1,
@@ -120,7 +121,7 @@ mod tests {
     };
 
     #[test]
-    fn every_sector_has_a_place_of_its_own_within_the_capacity() {
+    fn place_maps_each_sector_to_its_own_address_within_the_capacity() {
         for grain in [1, 8, 16] {
             let packing = Packing::new(LIMITS, grain);
             let mut last = None;

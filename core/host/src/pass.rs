@@ -1,7 +1,7 @@
-//! Ports over ports: what of them goes to the one below as it is.
+//! Delegation of port functions from a layer to the port below it.
 
-/// Functions of a [`crate::BlockPort`] that do as those of the port below. What is named in
-/// their signatures has to be in scope.
+/// Declares functions of a [`crate::BlockPort`] that delegate to the port below. The types
+/// in their signatures must be in scope.
 ///
 /// `host::pass_block!([|own| &own.disk] capacity, handles, trim);`
 #[macro_export]
@@ -28,7 +28,8 @@ macro_rules! pass_block {
     (@compute $to:tt) => { $crate::pass_on!($to BlockPort: fn compute(span: Ns) -> Computing); };
 }
 
-/// Functions of a [`crate::BytePort`] that do as those of the port below, as [`pass_block`].
+/// Declares functions of a [`crate::BytePort`] that delegate to the port below, like
+/// [`pass_block`].
 #[macro_export]
 macro_rules! pass_bytes {
     ($to:tt $($name:ident),+) => { $($crate::pass_bytes!(@$name $to);)+ };
@@ -51,7 +52,8 @@ macro_rules! pass_bytes {
     };
 }
 
-/// Functions of a [`crate::SwapPort`] that do as those of the port below, as [`pass_block`].
+/// Declares functions of a [`crate::SwapPort`] that delegate to the port below, like
+/// [`pass_block`].
 #[macro_export]
 macro_rules! pass_swaps {
     ($to:tt $($name:ident),+) => { $($crate::pass_swaps!(@$name $to);)+ };
@@ -70,7 +72,8 @@ macro_rules! pass_swaps {
     };
 }
 
-/// Functions of a [`crate::ZonedPort`] that do as those of the port below, as [`pass_block`].
+/// Declares functions of a [`crate::ZonedPort`] that delegate to the port below, like
+/// [`pass_block`].
 #[macro_export]
 macro_rules! pass_zoned {
     ($to:tt $($name:ident),+) => { $($crate::pass_zoned!(@$name $to);)+ };

@@ -1,8 +1,8 @@
-//! The block port: what a file system or a layer that moves addresses asks for.
+//! The block port: the interface between a file system, or a layer that remaps
+//! addresses, and the device below.
 //!
-//! A layer that changes addresses is a port over a port, so whatever is written
-//! against the trait runs over a drive, over such a layer, and over
-//! [`crate::RamDisk`] alike.
+//! A layer that remaps addresses is a port over a port, so code against the trait
+//! runs over a drive, over such a layer, and over [`crate::RamDisk`] alike.
 
 use crate::cores::Computing;
 use crate::ledger::Who;
@@ -10,26 +10,26 @@ use crate::{BlockDevice, QueuePair};
 use ssd::{Content, IoError, Sink};
 use units::{Bytes, Extent, Ns, Placement, SECTOR};
 
-/// Something that is read and written in sectors.
+/// A device that is read and written in sectors of 512 bytes. Clones share the device.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait BlockPort: Clone + 'static {
-    /// Size.
+    /// Size of the device in bytes, a whole number of sectors.
     fn capacity(&self) -> Bytes;
 
-    /// Number of placement handles; 1 where data cannot be told apart.
+    /// Number of placement handles; 1 if the device does not separate data.
     fn handles(&self) -> u16;
 
     /// Reads `extent` into `sink`.
     ///
     /// # Errors
-    /// Past the end, or if the medium fails.
+    /// If `extent` ends past the device, or the medium fails.
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError>;
 
-    /// Writes `content` to `extent`. It is durable once a later flush has ended,
-    /// or at once with `fua`.
+    /// Writes `content` to `extent`. The data are durable once a later flush has
+    /// ended, or on completion with `fua`.
     ///
     /// # Errors
-    /// Past the end, or if nothing can be written any more.
+    /// If `extent` ends past the device, or the device has become read-only.
     async fn write(
         &self,
         extent: Extent,
@@ -39,21 +39,21 @@ pub trait BlockPort: Clone + 'static {
         fua: bool,
     ) -> Result<(), IoError>;
 
-    /// Deallocates `extent`, which then reads as zeros or as it was before.
+    /// Deallocates `extent`, which then reads as zeros or as its old contents.
     ///
     /// # Errors
-    /// Past the end.
+    /// If `extent` ends past the device.
     async fn trim(&self, extent: Extent) -> Result<(), IoError>;
 
-    /// Makes every completed write durable. Nothing is sent to a drive that says it
-    /// has no volatile write cache, as Linux does.
+    /// Makes every completed write durable. Like Linux, the host sends no command to a
+    /// drive that reports no volatile write cache.
     ///
     /// # Errors
-    /// If nothing can be written any more and a command was sent.
+    /// If the device has become read-only and a command was sent.
     async fn flush(&self) -> Result<(), IoError>;
 
-    /// Keeps the core of the current task busy for `span`, once it has done what
-    /// was asked of it before.
+    /// Requests `span` of processor time of the current task's core, behind the work
+    /// that the core already has.
     fn compute(&self, span: Ns) -> Computing;
 }
 
@@ -62,7 +62,7 @@ pub trait BlockPort: Clone + 'static {
 /// # Errors
 /// If the port refuses it.
 pub async fn deallocate(port: &impl BlockPort) -> Result<(), IoError> {
-    // Sectors of one command: as many as an extent can have, in whole blocks of 4,096 bytes.
+    // Sectors of one command: the maximum of an extent, in whole blocks of 4,096 bytes.
     const MOST: u64 = u32::MAX as u64 & !7;
     let (mut start, end) = (0, port.capacity().0 / SECTOR);
     while start < end {
@@ -74,8 +74,8 @@ pub async fn deallocate(port: &impl BlockPort) -> Result<(), IoError> {
 }
 
 impl BlockDevice {
-    /// The queue pair of the core that the current task runs on. Tasks are
-    /// spread over the cores by their numbers.
+    /// The queue pair of the current task; task numbers spread tasks over the queue
+    /// pairs.
     #[must_use]
     pub fn here(&self) -> QueuePair {
         self.queue(self.current())

@@ -1,10 +1,10 @@
-//! A disk in memory: the smallest block port there is, and the strictest.
+//! A disk in memory: the smallest and strictest block port.
 //!
-//! Invariants: `durable` holds what every flush so far has promised; a write that
-//! no flush has followed is in `volatile`, and of those a power cut keeps any
-//! subset, in any order of different pages. Nothing takes time but a task's turn,
-//! so tests of a file system over it are quick and meet every interleaving that
-//! the order of tasks allows.
+//! Invariants: `durable` holds all writes that a flush has promised; `volatile` holds
+//! the writes since the last flush, and a power cut keeps any subset of them, in any
+//! order of different pages. A request takes one turn of 1 ns, in which all ready tasks
+//! run, so tests of a file system over this disk are quick and meet every interleaving
+//! that the order of tasks allows.
 
 mod bytes;
 mod zones;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Extent, Ns, Placement, SECTOR};
 
-/// Host sectors of a payload.
+/// Number of host sectors per payload.
 const SECTORS: u64 = UNIT as u64 / SECTOR;
 
 struct State {
@@ -36,7 +36,7 @@ struct State {
     ledger: Ledger,
 }
 
-/// A disk in memory.
+/// A disk in memory; clones share its contents.
 #[derive(Clone)]
 pub struct RamDisk {
     sim: Sim,
@@ -45,13 +45,13 @@ pub struct RamDisk {
 }
 
 impl RamDisk {
-    /// An empty disk; its size is cut to whole payloads of 4,096 bytes.
+    /// Creates an empty disk; its size is rounded down to whole payloads of 4,096 bytes.
     #[must_use]
     pub fn new(sim: &Sim, capacity: Bytes) -> Self {
         Self::holding(sim, capacity, BTreeMap::new())
     }
 
-    /// A disk that holds `contents`, by payload number.
+    /// Creates a disk with durable `contents`, by payload number.
     #[must_use]
     pub fn holding(sim: &Sim, capacity: Bytes, contents: BTreeMap<u64, Payload>) -> Self {
         let state = State {
@@ -68,7 +68,7 @@ impl RamDisk {
         }
     }
 
-    /// A disk that holds the bytes of `image`.
+    /// Creates a disk with the bytes of `image`; a partial last payload is left out.
     #[must_use]
     pub fn from_image(sim: &Sim, image: &[u8]) -> Self {
         let mut contents = BTreeMap::new();
@@ -81,7 +81,7 @@ impl RamDisk {
         Self::holding(sim, Bytes(image.len() as u64), contents)
     }
 
-    /// All bytes, newest version.
+    /// All bytes of the disk in their newest version, durable or not.
     #[must_use]
     pub fn to_image(&self) -> Vec<u8> {
         let mut image = vec![0; self.capacity.0 as usize];
@@ -92,8 +92,8 @@ impl RamDisk {
         image
     }
 
-    /// What a power cut leaves: all that was flushed, and of the later writes
-    /// those that `rng` chooses.
+    /// Contents after a power cut now: all flushed writes, and a subset of the later
+    /// writes chosen by `rng`.
     #[must_use]
     pub fn after_cut(&self, rng: &mut Rng) -> BTreeMap<u64, Payload> {
         let state = self.state.borrow();
@@ -107,13 +107,13 @@ impl RamDisk {
         left
     }
 
-    /// Size.
+    /// Size of the disk in bytes.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.capacity
     }
 
-    /// Traffic so far.
+    /// A copy of the ledger: traffic of all successful requests so far.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.state.borrow().ledger.clone()
@@ -131,14 +131,14 @@ impl RamDisk {
         })
     }
 
-    /// A turn for every other task that is ready.
+    /// Lets 1 ns pass, in which every other ready task runs.
     async fn turn(&self) {
         self.sim.sleep(Ns(1)).await;
     }
 }
 
-/// The pages of `extent` with, for each, the bytes `from` to `to` that it covers
-/// and where they are in the extent.
+/// The parts of `extent` by page: (page, first byte in the page, end in the page, byte
+/// offset in the extent).
 fn parts(extent: Extent) -> impl Iterator<Item = (u64, usize, usize, usize)> {
     let (start, end) = (extent.start.0, extent.end());
     (start / SECTORS..end.div_ceil(SECTORS)).map(move |page| {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_keeps_all_that_was_flushed_and_some_of_the_rest() {
+    fn cut_keeps_flushed_writes_and_some_later_ones() {
         let kernel = Kernel::new();
         let disk = RamDisk::new(&kernel.sim(), Bytes(1 << 20));
         kernel.block_on(write(&disk, 1, 1));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn sectors_of_a_page_are_written_apart() {
+    fn write_of_some_sectors_leaves_the_rest_of_the_page() {
         let kernel = Kernel::new();
         let disk = RamDisk::new(&kernel.sim(), Bytes(1 << 20));
         let task = disk.clone();

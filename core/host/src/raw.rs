@@ -1,10 +1,10 @@
-//! The raw port: what a mapping asks for that the host holds.
+//! The raw port: the interface of an open-channel drive to a mapping held by the host.
 //!
-//! The drive tells its shape and the state of its chunks, and takes lists of addresses.
-//! Whatever it acknowledges is durable: there is nothing to flush.
+//! The drive reports its geometry and the state of its chunks, and its commands take lists
+//! of addresses. Every acknowledged write is durable, so there is no flush.
 //!
-//! Invariant: of two writes to a chunk that a host sends one after the other the first
-//! comes to the drive first only if it waits for its answer.
+//! Invariant: two writes to a chunk arrive at the drive in order only if the host waits for
+//! the completion of the first before it sends the second.
 
 use crate::cores::Computing;
 use crate::ledger::Who;
@@ -16,19 +16,19 @@ use ssd::{
 };
 use units::Ns;
 
-/// For whom and why a block is written.
+/// Cause and owner of the write of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawMark {
-    /// Why.
+    /// Cause of the write: the host's data, or a task of the mapping.
     pub cause: Cause,
-    /// For whom.
+    /// Origin and purpose under which a host write is booked.
     pub who: Who,
 }
 
-/// An open-channel drive.
+/// An open-channel drive: chunks of physical blocks without a mapping.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait RawPort: Clone + 'static {
-    /// Its shape.
+    /// Geometry of the drive.
     fn geometry(&self) -> RawGeometry;
 
     /// Descriptors of `count` chunks from number `first` on.
@@ -37,7 +37,8 @@ pub trait RawPort: Clone + 'static {
     /// The status of the drive.
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ChunkInfo>, RawError>;
 
-    /// Reads up to 64 blocks for `cause`; of the host's own reads, for `who`.
+    /// Reads up to 64 blocks for `cause`; reads of cause [`ReadCause::Host`] are booked
+    /// under `who`.
     ///
     /// # Errors
     /// The status of the drive.
@@ -62,20 +63,20 @@ pub trait RawPort: Clone + 'static {
     /// The status of the drive.
     async fn copy(&self, from: &[Ppa], to: &[Ppa], marks: &[RawMark]) -> Result<(), RawError>;
 
-    /// Resets the chunks of these blocks.
+    /// Resets the chunks that contain the blocks `at`.
     ///
     /// # Errors
     /// The status of the drive.
     async fn reset(&self, at: &[Ppa]) -> Result<(), RawError>;
 
-    /// Notifications of chunks since the last call. They come with events that the drive
-    /// sends of its own accord: nobody waits for them.
+    /// Notifications about chunks since the last call. The drive sends them as asynchronous
+    /// events, so the call does not wait.
     fn notices(&self) -> Vec<ChunkNotice>;
 
-    /// What a block holds, at once and without cost; none if it cannot be read. For oracles.
+    /// Contents of a block, at once and without cost, for oracles; None if unreadable.
     fn peek(&self, at: Ppa) -> Option<RawBlock>;
 
-    /// Keeps the core of the current task busy for `span`.
+    /// Requests `span` of processor time of the current task's core.
     fn compute(&self, span: Ns) -> Computing;
 }
 
@@ -96,7 +97,7 @@ const DESCRIPTOR: u64 = 32;
 const BLOCK: u64 = (UNIT + META) as u64;
 
 impl RawDevice {
-    /// The chunks of the drive behind `device`; none if it maps addresses itself.
+    /// The raw port of the drive behind `device`; None if the drive maps addresses itself.
     #[must_use]
     pub fn new(device: &BlockDevice) -> Option<Self> {
         let chunks = device.drive().chunks()?.clone();
@@ -106,7 +107,7 @@ impl RawDevice {
         })
     }
 
-    /// The drive with its queues.
+    /// The block device with the queues and the drive.
     #[must_use]
     pub fn device(&self) -> &BlockDevice {
         &self.device
@@ -124,7 +125,7 @@ impl RawDevice {
     }
 }
 
-/// Bytes of a list of addresses; a single one is in the command.
+/// Bytes of a list of addresses; a single address is part of the command.
 const fn list(at: &[Ppa]) -> u64 {
     match at.len() {
         0 | 1 => 0,

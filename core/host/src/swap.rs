@@ -1,8 +1,8 @@
-//! The swap port: pages whose new versions are taken into use at one instant.
+//! The swap port: atomic replacement of pages by new versions.
 //!
-//! A page is 4 KiB. A new version is *staged* beside the old one, which stays what a power
-//! cut leaves; *publishing* puts any number of versions in the places of the old ones, and
-//! changes bytes of other pages, as a whole.
+//! A page is 4 KiB. A new version is *staged* beside the old one, and a power cut still
+//! leaves the old one. *Publishing* replaces any number of old versions by the staged ones,
+//! and changes bytes of other pages, as one atomic step.
 
 use crate::ledger::Who;
 use crate::{BlockDevice, BlockPort, RamDisk};
@@ -10,56 +10,57 @@ use nand::Payload;
 use ssd::IoError;
 use std::ops::Range;
 
-/// Bytes of pages that change; the pages stay where they are.
+/// A change of bytes in adjacent pages, in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageChange {
-    /// The first of the pages.
+    /// Number of the first page.
     pub first: u64,
-    /// All that they hold from then on.
+    /// New contents of all the pages.
     pub contents: Vec<Payload>,
-    /// A byte of theirs from which on eight say which version of what they hold, and what
-    /// these are. If they are others at a recovery, something else is there by now. None
-    /// for pages that always hold the same thing.
+    /// Version stamp in the pages: the byte offset of its eight bytes, and their value. If a
+    /// recovery finds another value there, the pages have been reused since. None for pages
+    /// that always hold the same structure.
     pub stamp: Option<(u32, u64)>,
-    /// Bytes that differ from before, in rising order.
+    /// Byte ranges that differ from the old contents, in rising order.
     pub parts: Vec<Range<usize>>,
-    /// Whom they are booked under.
+    /// Origin and purpose under which the change is booked.
     pub who: Who,
 }
 
-/// A port that may swap pages. What has none of it says so by [`SwapPort::has_swaps`], and
-/// is asked for nothing else.
+/// A port with optional swaps of pages. If [`SwapPort::has_swaps`] is false, callers use no
+/// other function of this trait; the defaults are for such ports.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait SwapPort: BlockPort {
-    /// Whether pages can be swapped.
+    /// Whether the port supports swaps of pages.
     async fn has_swaps(&self) -> bool {
         false
     }
 
-    /// Changes of four pages each that can be published at once.
+    /// Maximum number of changes, of four pages each, in one publication.
     fn most_changes(&self) -> usize {
         0
     }
 
-    /// Writes new versions of pages that were written before, beside them, and gives the
-    /// number that they are called by; none if there is no room for them now. They are read
-    /// at once. Nobody writes these pages otherwise until they are published.
+    /// Writes new versions of pages that were written before, beside the old versions.
+    /// Returns the number of the staged group; None if there is no room now. Reads return
+    /// the new versions at once. The caller must not write these pages in another way until
+    /// they are published.
     ///
     /// # Errors
-    /// Past the end, or if nothing can be written any more.
+    /// If the pages lie past the end, or the device has become read-only.
     async fn stage(&self, _: u64, _: &[Payload], _: Who) -> Result<Option<u64>, IoError> {
         Ok(None)
     }
 
-    /// Gives up what was staged: what was there before is there again.
+    /// Drops the staged group of that number; the old versions are valid again.
     fn unstage(&self, _: u64) {}
 
-    /// Makes all that was written so far durable, and then, as a whole, takes what was
-    /// staged into use and changes pages. Versions of one page are published in the order in
+    /// Makes all earlier writes durable, then atomically replaces old versions by the staged
+    /// ones and applies the changes. Versions of one page must be published in the order in
     /// which they were staged.
     ///
     /// # Errors
-    /// If nothing can be written any more, or there are more changes than
+    /// If the device has become read-only, or there are more changes than
     /// [`SwapPort::most_changes`].
     async fn publish(&self, _: &[u64], _: &[PageChange]) -> Result<(), IoError> {
         Err(IoError::ReadOnly)

@@ -1,8 +1,8 @@
-//! The zoned port: what a file system that writes zone by zone asks for.
+//! The zoned port: the interface for file systems that write zone by zone.
 //!
-//! Invariant: of two writes to a zone that a host sends one after the other the first
-//! comes to the drive first only if it waits for its answer, as on a real machine, where
-//! queues overtake each other. Who wants several under way appends.
+//! Invariant: two writes to a zone arrive at the drive in order only if the host waits for
+//! the completion of the first before it sends the second, as on a real machine, where
+//! queues overtake each other. Hosts append to keep several writes to a zone in flight.
 
 use crate::cores::Computing;
 use crate::ledger::Who;
@@ -10,30 +10,30 @@ use crate::{BlockDevice, BytePort, QueuePair, SwapPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse, Zones};
 use units::{Extent, Lba, Ns, Refusals, SECTOR};
 
-/// Something that is written in zones, at their write pointers.
+/// A device of zones that are written at their write pointers.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait ZonedPort: Clone + 'static {
-    /// What its zones allow.
+    /// Number, sizes and limits of the zones.
     fn limits(&self) -> ZoneLimits;
 
-    /// State, write pointer and capacity of a zone, from what the host knows of it: no
-    /// command is sent. None if there is no such zone.
+    /// State, write pointer and capacity of a zone from the host's own knowledge, without a
+    /// command. None if the zone does not exist.
     fn zone(&self, zone: u32) -> Option<ZoneInfo>;
 
-    /// Who holds what there is little of: with [`ZoneUse::holders`], why an allocation
-    /// was refused.
+    /// Zones that hold the scarce resources of the drive; [`ZoneUse::holders`] derives from
+    /// it the holders in a refused allocation.
     fn in_use(&self) -> ZoneUse;
 
-    /// Limits of the drive that commands have met, and who held them then; none of a port
-    /// that does not say.
+    /// Log of commands refused at a limit of the drive, with the holders at that time. Empty
+    /// for ports that keep no log.
     fn refusals(&self) -> Refusals {
         Refusals::default()
     }
 
-    /// Descriptors of `count` zones from `first` on, from the drive.
+    /// Reads the descriptors of `count` zones from `first` on from the drive.
     ///
     /// # Errors
-    /// If there is no such zone.
+    /// If zone `first` does not exist.
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus>;
 
     /// Reads `extent` into `sink`.
@@ -42,8 +42,8 @@ pub trait ZonedPort: Clone + 'static {
     /// The status of the drive.
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus>;
 
-    /// Writes `content` to `extent`, which begins at a write pointer. It is durable once
-    /// a later flush has ended, or at once with `fua`.
+    /// Writes `content` to `extent`, which begins at a write pointer. The data are durable
+    /// once a later flush has ended, or on completion with `fua`.
     ///
     /// # Errors
     /// The status of the drive.
@@ -55,7 +55,7 @@ pub trait ZonedPort: Clone + 'static {
         fua: bool,
     ) -> Result<(), ZoneStatus>;
 
-    /// Appends `sectors` of 512 bytes to a zone, and gives where they have come to.
+    /// Appends `sectors` sectors of 512 bytes to a zone, and returns their first address.
     ///
     /// # Errors
     /// The status of the drive.
@@ -74,7 +74,7 @@ pub trait ZonedPort: Clone + 'static {
     /// The status of the drive.
     async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus>;
 
-    /// Opens, closes, finishes, resets or gives up a zone.
+    /// Opens, closes, finishes or resets a zone, or sets it offline.
     ///
     /// # Errors
     /// The status of the drive.
@@ -86,14 +86,14 @@ pub trait ZonedPort: Clone + 'static {
     /// The status of the drive.
     async fn commit(&self, end: Lba) -> Result<(), ZoneStatus>;
 
-    /// Makes every completed write durable. Nothing is sent to a drive that says it has
-    /// no volatile write cache.
+    /// Makes every completed write durable. The host sends no command to a drive that
+    /// reports no volatile write cache.
     ///
     /// # Errors
     /// The status of the drive.
     async fn flush(&self) -> Result<(), ZoneStatus>;
 
-    /// Keeps the core of the current task busy for `span`.
+    /// Requests `span` of processor time of the current task's core.
     fn compute(&self, span: Ns) -> Computing;
 }
 
@@ -104,13 +104,13 @@ pub struct ZonedDevice {
     zones: Zones,
 }
 
-/// Bytes that describe one source of a copy; the drive fetches them like data.
+/// Bytes of the descriptor of one source of a copy; the drive fetches it like data.
 const SOURCE: u64 = 32;
 /// Bytes of the descriptor of a zone.
 const DESCRIPTOR: u64 = 64;
 
 impl ZonedDevice {
-    /// The zones of the drive behind `device`; none if it has no zones.
+    /// The zoned port of the drive behind `device`; None if the drive has no zones.
     #[must_use]
     pub fn new(device: &BlockDevice) -> Option<Self> {
         let zones = device.drive().zones()?.clone();
@@ -120,7 +120,7 @@ impl ZonedDevice {
         })
     }
 
-    /// The drive with its queues.
+    /// The block device with the queues and the drive.
     #[must_use]
     pub fn device(&self) -> &BlockDevice {
         &self.device
@@ -252,12 +252,12 @@ impl ZonedPort for ZonedDevice {
     }
 }
 
-/// A drive with all the ports that it has, for a host that takes one of several.
+/// A drive with all of its ports, for a host that chooses one of them.
 pub trait DrivePort: BytePort + SwapPort {
-    /// Its zones.
+    /// Type of the drive's zoned port.
     type Zones: ZonedPort;
 
-    /// Its zones; none if it has none.
+    /// The zoned port of the drive; None if it has no zones.
     fn zones(&self) -> Option<Self::Zones>;
 }
 
