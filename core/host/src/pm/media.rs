@@ -1,17 +1,17 @@
-//! Persistent memory without power.
+//! The contents of persistent memory without power.
 //!
-//! Invariant: clones share the pages that neither has changed; a page of zeros takes no
-//! room.
+//! Invariant: clones share pages until one of them changes a page; a page that was never
+//! written takes no room and reads as zeros.
 
 use super::{LINE, Store, WORD};
 use ssd::image::{Line, Memory};
 use std::sync::Arc;
 use units::Bytes;
 
-/// Bytes of a page, the least that is shared.
+/// Bytes of a page, the unit of sharing between clones.
 const PAGE: usize = 4096;
 
-/// What persistent memory holds without power.
+/// The durable contents of persistent memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PmMedia {
     bytes: u64,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for PmMedia {
 }
 
 impl PmMedia {
-    /// `bytes` of zeros.
+    /// Creates contents of `bytes` zeros.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         let pages = bytes.0.div_ceil(PAGE as u64) as usize;
@@ -36,7 +36,7 @@ impl PmMedia {
         }
     }
 
-    /// What the file of a drive keeps of it.
+    /// The contents in the form that a drive's image file stores.
     #[must_use]
     pub fn kept(&self) -> Memory {
         let pages = (0..).zip(&self.pages);
@@ -47,7 +47,7 @@ impl PmMedia {
         }
     }
 
-    /// What the file of a drive has kept.
+    /// The contents read from a drive's image file; pages past the end are ignored.
     #[must_use]
     pub fn of(kept: Memory) -> Self {
         let mut media = Self::new(Bytes(kept.bytes));
@@ -59,12 +59,12 @@ impl PmMedia {
         media
     }
 
-    /// A line as a log has it.
+    /// Number and contents of a line, as an entry of a log.
     pub(super) fn line(&self, line: u64) -> Line {
         (line as u32, self.held(line))
     }
 
-    /// What a line holds; the last one has zeros where there are no more bytes.
+    /// Contents of a line, with zeros past the end of the memory.
     pub(super) fn held(&self, line: u64) -> [u8; LINE] {
         let mut held = [0; LINE];
         let at = line * LINE as u64;
@@ -73,16 +73,16 @@ impl PmMedia {
         held
     }
 
-    /// How many bytes there are.
+    /// Size of the memory in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Reads from `at` on.
+    /// Fills `out` with the bytes from `at` on.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub fn read(&self, at: u64, out: &mut [u8]) {
         assert!(at + out.len() as u64 <= self.bytes, "there are fewer bytes");
         let mut done = 0;
@@ -98,10 +98,10 @@ impl PmMedia {
         }
     }
 
-    /// Changes bytes, as damage does.
+    /// Overwrites durable bytes at `at`, for example to damage them.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         assert!(
             at + bytes.len() as u64 <= self.bytes,
@@ -118,7 +118,7 @@ impl PmMedia {
         }
     }
 
-    /// Makes stores to words of a line, in order.
+    /// Applies stores to words of `line`, in order.
     pub(super) fn apply(&mut self, line: u64, stores: impl IntoIterator<Item = Store>) {
         for Store { word, held, .. } in stores {
             let at = line * LINE as u64 + u64::from(word) * WORD as u64;

@@ -1,25 +1,26 @@
-//! Persistent memory of the host: bytes that a core loads and stores, and that last.
+//! Persistent memory of the host: durable bytes that a core loads and stores.
 //!
 //! # The contract
 //!
-//! - A load sees the newest bytes, durable or not.
-//! - A store is in the processor's cache. It is durable once its line was flushed after it
-//!   ([`Pm::flush`]) and a fence that the same task began after that has ended
+//! - A load returns the newest bytes, durable or not.
+//! - A store stays in the processor's cache. It is durable once its line was flushed after
+//!   the store ([`Pm::flush`]) and a fence that the same task began after the flush has ended
 //!   ([`Pm::fence`]).
-//! - Until then a power cut keeps it or not, each line of 64 bytes for itself: a line may
-//!   be written back at any time, without a flush too. What is kept of a line is what it
-//!   held at some instant since it was last durable: its stores count in their order, as on
-//!   x86, and eight bytes that are aligned count as a whole or not at all. A store of more
-//!   is one of each eight bytes, from the first on.
+//! - Until then a power cut keeps or loses each cache line of 64 bytes independently: the
+//!   cache may evict a line at any time, without a flush too. A cut leaves the contents of a
+//!   line at some instant since the line was last durable. The stores to a line take effect
+//!   in order, as on x86, and aligned words of eight bytes are atomic. A longer store is
+//!   a sequence of stores of words, in rising order.
 //!
 //! # Time
 //!
-//! Loads cost by line, stores and flushes by line, fences nothing of their own; all of it
-//! is zero unless it is given ([`PmConfig`]). A fence is an event even then, so that the
-//! power can be cut between a store and the moment from which it lasts.
+//! Loads, stores and flushes cost core time by line; a fence costs none. All costs are zero
+//! by default ([`PmConfig`]). A fence is an event even then, so that the power can be cut
+//! between a store and the moment at which it becomes durable.
 //!
-//! Invariants, defended by [`Pm::check`]: what a line holds is its durable bytes with its
-//! stores in order over them; only lines with stores that are not durable are kept apart.
+//! Invariants, defended by [`Pm::check`]: the contents of a line are its durable bytes with
+//! the line's pending stores applied in order; `dirty` holds exactly the lines with stores
+//! that are not durable.
 
 mod media;
 mod regions;
@@ -36,26 +37,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use units::{Bytes, MIB, Ns};
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// Bytes that are stored as a whole.
+/// Bytes of the unit of atomic stores.
 const WORD: usize = 8;
-/// Stores of a line that are kept apart; older ones are written back, as caches do at any
-/// time. A choice of ours.
+/// Maximum number of pending stores per line; older ones are written back, as caches do at
+/// any time. A choice of ours.
 const MOST_STORES: usize = 64;
 
-/// Persistent memory.
+/// Configuration of persistent memory.
 ///
 /// | number | value | source |
 /// | --- | --- | --- |
 /// | bytes | 1 GiB | `hyfim` 4, A |
-/// | times | 0 | `hyfim` 4, A: DRAM in its place, and nothing added |
+/// | times | 0 | `hyfim` 4, A: emulated by DRAM without added delay |
 /// | load of [`PmConfig::optane`] | 300 ns | `optane` 3, random reads at rest |
-/// | store and flush there | 100 ns | `optane` 3, stores that are flushed, at rest |
+/// | store and flush of the same | 100 ns | `optane` 3, flushed stores at rest |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PmConfig {
-    /// How much there is.
+    /// Size of the memory.
     pub bytes: Bytes,
     /// Core time of a load of a line.
     pub load: Ns,
@@ -77,7 +78,7 @@ impl Default for PmConfig {
 }
 
 impl PmConfig {
-    /// The same amount with the times of a real part.
+    /// Memory of the same size with the times of Intel Optane.
     //= optane 3
     #[must_use]
     pub const fn optane(self) -> Self {
@@ -93,35 +94,35 @@ impl PmConfig {
 /// A line with stores that are not durable.
 struct Dirty {
     newest: [u8; LINE],
-    /// In order.
+    /// Pending stores, oldest first; never empty.
     stores: Vec<Store>,
 }
 
-/// A store to a word.
+/// A pending store to one word of a line.
 #[derive(Clone, Copy)]
 struct Store {
-    /// Its number among all.
+    /// Sequence number among all stores to the memory.
     number: u64,
     word: u8,
-    /// What the word held then.
+    /// Contents of the word after the store.
     held: [u8; WORD],
 }
 
 struct State {
     media: PmMedia,
     dirty: BTreeMap<u64, Dirty>,
-    /// Stores so far.
+    /// Number of stores to words so far.
     made: u64,
-    /// Flushes of lines so far.
+    /// Number of flushes of lines so far.
     flushes: u64,
-    /// By task: flushes that none of its fences has waited for, oldest first.
+    /// By task: flushes that no fence of the task has completed yet, oldest first.
     flushed: BTreeMap<TaskId, Vec<Flush>>,
-    /// Who is told which lines become durable.
+    /// Line sets of the live [`PmWatch`]es.
     watches: Vec<Weak<RefCell<BTreeSet<u64>>>>,
 }
 
 impl State {
-    /// Makes the first so many stores of a line durable.
+    /// Makes the first `count` pending stores of `line` durable.
     fn write_back(&mut self, line: u64, count: usize) {
         let Some(dirty) = self.dirty.get_mut(&line) else {
             return;
@@ -139,40 +140,40 @@ impl State {
     }
 }
 
-/// Which lines became durable since somebody looked last.
+/// Records the lines that became durable since the last call of [`Pm::changed`] with it.
 #[derive(Debug)]
 pub struct PmWatch {
     lines: Rc<RefCell<BTreeSet<u64>>>,
 }
 
-/// A line that was flushed.
+/// A flush of one dirty line.
 struct Flush {
-    /// Its number among all flushes.
+    /// Sequence number among all flushes.
     number: u64,
     line: u64,
-    /// Stores that there were then.
+    /// Value of `State::made` at the flush: it covers the stores below this number.
     made: u64,
 }
 
 struct Shared {
     sim: Sim,
     config: PmConfig,
-    /// Whose cores are busy meanwhile.
+    /// Host whose cores the accesses occupy.
     host: Option<BlockDevice>,
     state: RefCell<State>,
-    /// Whether fences end without having waited.
+    /// Whether fences make nothing durable.
     skips: Cell<bool>,
 }
 
-/// Persistent memory under power.
+/// Persistent memory under power; clones share its contents.
 #[derive(Clone)]
 pub struct Pm {
     shared: Rc<Shared>,
 }
 
 impl Pm {
-    /// Memory with the bytes of `media`, on the cores of `host`; without one, whoever uses
-    /// it waits.
+    /// Powers on memory with the contents of `media`. Accesses occupy the current task's core
+    /// of `host`; without a host only the calling task waits.
     #[must_use]
     pub fn new(sim: &Sim, config: PmConfig, media: PmMedia, host: Option<&BlockDevice>) -> Self {
         let state = State {
@@ -195,32 +196,32 @@ impl Pm {
         }
     }
 
-    /// From now on fences end without having waited, as if whoever uses it had left them
-    /// out: what is stored lasts by chance alone. For controls of those who cut the power.
+    /// Makes fences without effect from now on, as if the user's code lacked them: stores
+    /// become durable by chance alone. A negative control for tests with power cuts.
     pub fn skip_fences(&self) {
         self.shared.skips.set(true);
     }
 
-    /// How many bytes there are.
+    /// Size of the memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shared.state.borrow().media.bytes()
     }
 
-    /// Reads `out.len()` bytes from `at` on.
+    /// Loads `out.len()` bytes from `at` on.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub async fn load(&self, at: u64, out: &mut [u8]) {
         self.take_time(self.shared.config.load, at, out.len()).await;
         self.peek(at, out);
     }
 
-    /// The same at once and without cost: for what a processor has in its cache, and for
+    /// Loads bytes at once and without cost, for data in the processor's cache and for
     /// oracles.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub fn peek(&self, at: u64, out: &mut [u8]) {
         let state = self.shared.state.borrow();
         state.media.read(at, out);
@@ -232,21 +233,21 @@ impl Pm {
         }
     }
 
-    /// Writes `bytes` at `at`. Nothing of it has to last.
+    /// Stores `bytes` at `at`, without durability.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub async fn store(&self, at: u64, bytes: &[u8]) {
         self.put(at, bytes);
         self.take_time(self.shared.config.store, at, bytes.len())
             .await;
     }
 
-    /// The same at once, for what has to change at one instant; it costs nothing but the
-    /// flush that makes it last.
+    /// Stores `bytes` at one instant and without cost, for changes that other tasks must
+    /// see as a whole. Only the later flush costs time.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub fn put(&self, at: u64, bytes: &[u8]) {
         let state = &mut *self.shared.state.borrow_mut();
         let end = at + bytes.len() as u64;
@@ -274,10 +275,8 @@ impl Pm {
         }
     }
 
-    /// Has the lines of these bytes written back, of which the next fence waits for the end.
-    ///
-    /// # Panics
-    /// Past the end.
+    /// Starts the write-back of the dirty lines of `at..at + len`; the current task's next
+    /// fence completes it.
     pub async fn flush(&self, at: u64, len: usize) {
         let task = self.shared.sim.current();
         {
@@ -297,10 +296,10 @@ impl Pm {
         self.take_time(self.shared.config.flush, at, len).await;
     }
 
-    /// Waits until everything that the current task has flushed so far is durable.
+    /// Waits until all earlier flushes of the current task are durable.
     pub async fn fence(&self) {
         let shared = &self.shared;
-        // What the task flushes meanwhile, in another branch of it, is not waited for.
+        // The fence does not cover flushes that another branch of the task begins meanwhile.
         let until = shared.state.borrow().flushes;
         // An event, so that a cut can come before the end of it.
         shared.sim.spawn(async {}).await;
@@ -321,25 +320,25 @@ impl Pm {
         }
     }
 
-    /// Stores, flushes and fences: `bytes` last when this returns.
+    /// Stores, flushes and fences: `bytes` are durable on return.
     ///
     /// # Panics
-    /// Past the end.
+    /// If the range ends past the memory.
     pub async fn persist(&self, at: u64, bytes: &[u8]) {
         self.store(at, bytes).await;
         self.flush(at, bytes.len()).await;
         self.fence().await;
     }
 
-    /// What a power cut at this instant leaves: of each line what it held at some instant
-    /// since it was durable, and `rng` says when.
+    /// Contents after a power cut now: `rng` chooses, per line, an instant since the line was
+    /// last durable, and the cut leaves the line's contents at that instant.
     #[must_use]
     pub fn at_power_cut(&self, rng: &mut Rng) -> PmMedia {
         let state = self.shared.state.borrow();
         let mut media = state.media.clone();
         for (&line, dirty) in &state.dirty {
             let count = dirty.stores.len() as u64;
-            // None, all, or some of them, each as often.
+            // None, all or some of the stores, with equal probability.
             let kept = match rng.below(3) {
                 0 => 0,
                 1 => count,
@@ -350,8 +349,8 @@ impl Pm {
         media
     }
 
-    /// Everything that a power cut at this instant may leave where each line has all of what
-    /// was stored to it or nothing; none if that is more than `most`.
+    /// All possible contents after a power cut now in which each line keeps all or none of
+    /// its pending stores; None if there are more than `most`.
     #[must_use]
     pub fn whole_lines_at_power_cut(&self, most: usize) -> Option<Vec<PmMedia>> {
         let state = self.shared.state.borrow();
@@ -369,13 +368,13 @@ impl Pm {
         Some((0..count).map(left).collect())
     }
 
-    /// What is durable now.
+    /// A copy of the durable contents, without pending stores.
     #[must_use]
     pub fn durable(&self) -> PmMedia {
         self.shared.state.borrow().media.clone()
     }
 
-    /// Notes which lines become durable from now on.
+    /// Starts to record the lines that become durable.
     #[must_use]
     pub fn watch(&self) -> PmWatch {
         let lines = Rc::default();
@@ -385,7 +384,8 @@ impl Pm {
         PmWatch { lines }
     }
 
-    /// Lines that have become durable since the last call, as they are.
+    /// Drains `watch`: the lines that became durable since the last call, with their current
+    /// durable contents.
     #[must_use]
     pub fn changed(&self, watch: &PmWatch) -> Vec<Line> {
         let lines = watch.lines.take();
@@ -393,13 +393,13 @@ impl Pm {
         lines.into_iter().map(|line| media.line(line)).collect()
     }
 
-    /// Whether stores are not durable yet.
+    /// Whether any store is not durable yet.
     #[must_use]
     pub fn has_unflushed(&self) -> bool {
         !self.shared.state.borrow().dirty.is_empty()
     }
 
-    /// What is left when everything is written back and the power goes.
+    /// Contents after an orderly shutdown, which writes back all pending stores.
     #[must_use]
     pub fn shutdown(&self) -> PmMedia {
         let state = self.shared.state.borrow();
@@ -410,7 +410,10 @@ impl Pm {
         media
     }
 
-    /// Panics if an invariant does not hold.
+    /// Checks the invariants of the module.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
     pub fn check(&self) {
         let state = self.shared.state.borrow();
         for (&line, dirty) in &state.dirty {
@@ -437,7 +440,7 @@ impl Pm {
     }
 }
 
-/// The lines of bytes: each with where in it they begin, and which of the bytes lie there.
+/// Splits `len` bytes at `at` by line: (line, first byte in the line, range of the bytes).
 fn pieces(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let first = at / LINE as u64;
     let end = at + len as u64;

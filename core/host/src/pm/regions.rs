@@ -1,31 +1,31 @@
-//! Who has which part of persistent memory: regions in a table at its start.
+//! Regions: the partition table at the start of persistent memory.
 //!
-//! Regions are made once, all together, and stay where they are.
+//! All regions are created together, once, and never move.
 //!
 //! | superblock | |
 //! | --- | --- |
-//! | magic | u64, at byte 0; written last. Another word while regions are being made |
+//! | magic | u64, at byte 0; written last. A different word during the creation of regions |
 //! | bytes of the memory | u64 |
 //! | regions | u32, up to 16 |
 //! | checksum | u32: CRC-32C of the fields around it, this one as 0 |
 //! | each region | kind u64, first byte u64, bytes u64; zeros where there are fewer than 16 |
 //! | magic | u64, once more, in another line |
 //!
-//! Invariants: regions are whole pages of 4 KiB behind that of the superblock, and no two of
-//! them overlap; a superblock is there as a whole or not at all. Of memory that nobody has
-//! made ready all of it is 0. So a first word of 0 before anything else, as a line that was
-//! lost leaves it, is damage and not new memory, as is a word that is none of ours.
+//! Invariants: regions begin at pages of 4 KiB behind the superblock's page and do not
+//! overlap; a superblock is valid as a whole or not at all. The superblock of new memory is
+//! all zeros. A first word of 0 before other contents, as a lost line leaves it, is therefore
+//! damage and not new memory, and so is an unknown first word.
 
 use super::Pm;
 use units::NoSpace;
 
 /// `PMREGION`, little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"PMREGION");
-/// `PMMAKING`: what the first word is until regions are there as a whole.
+/// `PMMAKING`: the first word until the creation of regions is complete.
 const MAKING: u64 = u64::from_le_bytes(*b"PMMAKING");
-/// Bytes that regions are multiples of.
+/// Alignment of regions in bytes.
 const PAGE: u64 = 4096;
-/// Most regions.
+/// Maximum number of regions.
 const MOST: usize = 16;
 /// Bytes of the superblock: head, regions, and the magic again.
 const HEAD: usize = 24;
@@ -36,24 +36,24 @@ const SUPERBLOCK: usize = AGAIN + 8;
 /// A part of persistent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// What it is for: a number that its user has chosen.
+    /// Use of the region: a number chosen by its user.
     pub kind: u64,
-    /// Its first byte.
+    /// Address of the first byte, a multiple of 4 KiB.
     pub at: u64,
-    /// Its bytes.
+    /// Length in bytes, as requested.
     pub bytes: u64,
 }
 
-/// Why there are no regions.
+/// The errors of creating and opening regions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PmError {
-    /// They do not fit.
+    /// The requested regions do not fit.
     #[error("persistent memory is full: {0}")]
     Full(NoSpace),
-    /// Nobody has made any, or not to the end: what there is, is nobody's.
+    /// No regions were created, or their creation did not complete: the memory is unused.
     #[error("persistent memory has no regions: it was not made ready")]
     Blank,
-    /// They make no sense.
+    /// The superblock is damaged; holds the first contradiction found.
     #[error("persistent memory is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -65,13 +65,13 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Makes regions of these kinds and sizes, which are rounded up to pages. What was
-    /// there before is gone; the regions hold whatever there was until `make` has made
-    /// something of them. They are there as a whole after that, or not at all. Gives what
-    /// `make` has made.
+    /// Creates regions of the `wanted` kinds and sizes in bytes, each on pages of its own.
+    /// Earlier regions are gone; the new ones hold arbitrary bytes until `make` initializes
+    /// them. The superblock becomes valid after `make`, atomically. Returns the result of
+    /// `make`.
     ///
     /// # Errors
-    /// If there is too little memory for them; those of `make`.
+    /// If the regions do not fit; the errors of `make`.
     pub async fn create<T, E: From<PmError>>(
         pm: &Pm,
         wanted: &[(u64, u64)],
@@ -85,7 +85,7 @@ impl Regions {
         Ok(made)
     }
 
-    /// Writes the superblock, of which there is none.
+    /// Writes the superblock: first everything behind the magic, then the magic.
     async fn write(&self, pm: &Pm) {
         let list = &self.list;
         let mut bytes = [0; SUPERBLOCK];
@@ -103,10 +103,10 @@ impl Regions {
         pm.persist(0, &MAGIC.to_le_bytes()).await;
     }
 
-    /// The regions that were made.
+    /// Reads and checks the regions of `pm`.
     ///
     /// # Errors
-    /// If none were, or what is there makes no sense.
+    /// If no regions were created, or the superblock is damaged.
     pub async fn open(pm: &Pm) -> Result<Self, PmError> {
         if pm.bytes() < SUPERBLOCK as u64 {
             return Err(PmError::Blank);
@@ -141,10 +141,10 @@ impl Regions {
         Ok(Self { list })
     }
 
-    /// The region of this kind, the first if there are several.
+    /// The first region of kind `kind`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no region has that kind.
     pub fn get(&self, kind: u64) -> Result<Region, PmError> {
         let found = self.list.iter().find(|region| region.kind == kind);
         found

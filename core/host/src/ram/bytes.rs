@@ -1,8 +1,9 @@
-//! The disk in memory, by lines.
+//! The byte port of the disk in memory.
 //!
-//! Invariants: what is posted is in nothing durable, and a cut keeps any part of it;
-//! what is open belongs to a transaction that has not committed, and a cut drops it.
-//! A line that becomes durable lies over the writes of its page that may yet follow.
+//! Invariants: `posted` lines are not durable, and a cut keeps any subset of them; `open`
+//! lines belong to uncommitted transactions, and a cut drops them. A line that becomes
+//! durable is also laid over the volatile block writes of its page, so that none of them
+//! undoes it.
 
 use super::{RamDisk, State};
 use crate::bytes::BytePort;
@@ -26,17 +27,17 @@ struct Posted {
 /// Lines that are not durable yet.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// Since the last verification, oldest first.
+    /// Lines stored since the last verification, oldest first.
     posted: Vec<Posted>,
-    /// Verified, by line, with their transactions.
+    /// Verified lines of uncommitted transactions, by line number.
     open: BTreeMap<u64, (u32, Line)>,
-    /// Transactions that have stored and not committed.
+    /// Transactions with stores and without a commit.
     running: BTreeSet<u32>,
     committed: BTreeSet<u32>,
     recovered: bool,
 }
 
-/// Where a line lies: its page, and the byte in it.
+/// Page number of a line, and the line's byte offset in the page.
 const fn place(line: u64) -> (u64, usize) {
     let lines = LINES as u64;
     (line / lines, (line % lines) as usize * LINE)
@@ -56,7 +57,7 @@ fn put(pages: &mut BTreeMap<u64, Payload>, line: u64, bytes: &Line) {
 }
 
 impl Lines {
-    /// Forgets the lines of a page that was written as a block.
+    /// Drops the posted and open lines of a page that was written as a block.
     pub(super) fn invalidate(&mut self, page: u64) {
         self.posted.retain(|p| place(p.line).0 != page);
         let first = page * u64::from(LINES);
@@ -78,7 +79,7 @@ impl Lines {
         tx == 0 || self.committed.contains(&tx)
     }
 
-    /// Who else has stored to `line` and not committed.
+    /// Another uncommitted transaction with a store to `line`, if any.
     fn owner(&self, line: u64, tx: u32) -> Option<u32> {
         let open = self.open.get(&line).map(|(by, _)| *by);
         let posted = self.posted.iter().filter(|p| p.line == line).map(|p| p.tx);
@@ -148,7 +149,7 @@ impl BytePort for RamDisk {
         true
     }
 
-    /// There is no log that they could fill.
+    /// Unlimited: this disk has no log to fill.
     fn transaction_lines(&self) -> u64 {
         u64::MAX
     }
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_posted_line_may_be_lost_until_it_is_verified() {
+    fn posted_line_may_be_lost_until_it_is_verified() {
         let disk = on_disk(|disk| async move {
             store(&disk, 0, 1, 0).await.unwrap();
             disk.verify().await.unwrap();
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_lasts_when_it_has_committed() {
+    fn transaction_is_durable_once_it_has_committed() {
         let disk = on_disk(|disk| async move {
             store(&disk, 0, 1, 7).await.unwrap();
             store(&disk, 64, 2, 8).await.unwrap();
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_lines_of_the_disk_is_refused() {
+    fn unaligned_store_or_store_past_the_end_is_refused() {
         on_disk(|disk| async move {
             let unaligned = store(&disk, 8, 1, 0).await.unwrap_err();
             assert_eq!(unaligned, ByteError::Unaligned { at: 8, len: 64 });

@@ -1,12 +1,13 @@
-//! Zones in memory: the smallest zoned port there is, and the strictest.
+//! Zones in memory: the smallest and strictest zoned port.
 //!
-//! Invariants: every step of a zone is one of [`ssd::transition`]; what was written and no
-//! flush has followed is the end of its zone, and a power cut keeps any part of it from its
-//! start on, of each zone for itself. Resets and finishes are durable once they have ended.
-//! Conventional zones are a [`RamDisk`].
+//! Invariants: every change of a zone's state is a step of [`ssd::transition`]; the unflushed
+//! data of a zone are its last payloads, and a power cut keeps any prefix of them,
+//! independently per zone. Resets and finishes are durable once they have ended. Conventional
+//! zones are a [`RamDisk`].
 //!
-//! A zone can be made to fail, as the flash of a drive without protection does: what it had
-//! not made durable can be read until the power goes, and flushes fail.
+//! [`RamZones::fail`] makes a zone fail, as the flash of a drive without protection does. The
+//! unflushed data of a read-only zone stay readable until the power goes. If a failed zone had
+//! unflushed data, every later flush fails.
 
 use super::{RamDisk, SECTORS, lay_over, parts};
 use crate::cores::Computing;
@@ -24,28 +25,28 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Extent, Lba, Ns, Placement, SECTOR};
 
-/// A zone without power.
+/// The contents of a sequential zone without power.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneAtRest {
-    /// Its state.
+    /// State of the zone at power-on.
     pub state: ZoneState,
-    /// Its payloads of 4,096 bytes, up to the write pointer.
+    /// Payloads of 4,096 bytes, up to the write pointer.
     pub payloads: Vec<Payload>,
 }
 
-/// What zones in memory hold without power.
+/// The contents of zones in memory without power.
 #[derive(Clone, Debug)]
 pub struct ZonesAtRest {
-    /// What they allow.
+    /// Number, sizes and limits of the zones.
     pub limits: ZoneLimits,
-    /// Payloads of the conventional zones, by number.
+    /// Payloads of the conventional zones, by payload number.
     pub conventional: BTreeMap<u64, Payload>,
-    /// Those that are written in order, the first one first.
+    /// Sequential zones, in the order of their numbers.
     pub zones: Vec<ZoneAtRest>,
 }
 
 impl ZonesAtRest {
-    /// Empty zones.
+    /// Creates empty zones.
     #[must_use]
     pub fn new(limits: ZoneLimits) -> Self {
         let sequential = limits.zones - limits.conventional;
@@ -56,8 +57,7 @@ impl ZonesAtRest {
         }
     }
 
-    /// What a sector of the drive has, of a payload that begins with it; zeros if nothing
-    /// was written.
+    /// The payload of 4,096 bytes that contains `sector`; zeros if it was never written.
     #[must_use]
     pub fn payload(&self, sector: u64) -> &Payload {
         let (zone, at) = (sector / self.limits.size, sector % self.limits.size);
@@ -73,17 +73,17 @@ impl ZonesAtRest {
     }
 }
 
-/// A zone that is written in order.
+/// A sequential zone under power.
 #[derive(Clone, Default)]
 struct Zone {
     now: ZoneAtRest,
-    /// Payloads that a flush has made durable.
+    /// Number of durable payloads.
     durable: usize,
 }
 
 struct State {
     zones: Vec<Zone>,
-    /// A flush cannot keep what it promises.
+    /// Whether a failed zone has lost unflushed data, so that flushes fail.
     lost: bool,
 }
 
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// A zone that the controller may close.
+    /// The first implicitly open zone, which the controller may close.
     fn implicit(&self) -> Option<usize> {
         let is_it = |zone: &Zone| zone.now.state == ZoneState::ImplicitlyOpen;
         self.zones.iter().position(is_it)
@@ -147,7 +147,7 @@ impl State {
                 zone.durable = 0;
             }
             ZoneState::Full => zone.durable = zone.now.payloads.len(),
-            // An open zone that nothing was written to is empty again.
+            // Closing an open zone without data makes it empty.
             ZoneState::Closed if zone.now.payloads.is_empty() => zone.now.state = ZoneState::Empty,
             _ => {}
         }
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// Zones in memory.
+/// Zones in memory; clones share their contents.
 #[derive(Clone)]
 pub struct RamZones {
     sim: Sim,
@@ -165,10 +165,10 @@ pub struct RamZones {
 }
 
 impl RamZones {
-    /// Zones that hold this, under power.
+    /// Powers on zones with the contents of `at_rest`, all of it durable.
     ///
     /// # Panics
-    /// If sizes are not of whole payloads of 4,096 bytes, or a zone holds more than its
+    /// If sizes are not multiples of payloads of 4,096 bytes, or a zone holds more than its
     /// capacity.
     #[must_use]
     pub fn holding(sim: &Sim, at_rest: ZonesAtRest) -> Self {
@@ -193,15 +193,16 @@ impl RamZones {
         }
     }
 
-    /// What is there if the power goes when nothing is under way, with all that was written.
+    /// Contents after a power cut now, with all data of the sequential zones. Unflushed
+    /// writes to conventional zones are kept only in part, as [`RamDisk::after_cut`] does.
     #[must_use]
     pub fn at_rest(&self) -> ZonesAtRest {
         let all = |_: &mut Rng, _, behind| behind;
         self.after_cut(&mut Seed(0).stream("rest"), all)
     }
 
-    /// What a power cut leaves: of each zone what is durable, and of the payloads behind
-    /// that as many as `keep` says of the zone and their number.
+    /// Contents after a power cut now: the durable payloads of each sequential zone, and as
+    /// many of its unflushed ones as `keep` returns for the zone and their number.
     #[must_use]
     pub fn after_cut(
         &self,
@@ -230,17 +231,17 @@ impl RamZones {
         }
     }
 
-    /// The same, with any part of what was not flushed.
+    /// Contents after a power cut now, with a random prefix of each zone's unflushed payloads.
     #[must_use]
     pub fn after_any_cut(&self, rng: &mut Rng) -> ZonesAtRest {
         let any = |rng: &mut Rng, _, behind: usize| rng.below(behind as u64 + 1) as usize;
         self.after_cut(rng, any)
     }
 
-    /// Has the flash of a zone fail: it is read-only or offline from now on.
+    /// Makes the flash of a zone fail: the zone is read-only or offline from now on.
     ///
     /// # Panics
-    /// If `state` is another one, or there is no such zone that is written in order.
+    /// If `state` is neither of the two, or `zone` is no sequential zone.
     pub fn fail(&self, zone: u32, state: ZoneState) {
         let mut all = self.state.borrow_mut();
         let failed = &mut all.zones[(zone - self.limits.conventional) as usize];
@@ -255,12 +256,13 @@ impl RamZones {
         all.lost |= lost;
     }
 
-    /// A turn for every other task that is ready.
+    /// Lets 1 ns pass, in which every other ready task runs.
     async fn turn(&self) {
         self.sim.sleep(Ns(1)).await;
     }
 
-    /// The zone of an extent, and its first payload there; none if it is conventional.
+    /// Index of the sequential zone of `extent`, and the extent's first payload in the zone;
+    /// None in a conventional zone.
     fn place(&self, extent: Extent) -> Result<Option<(usize, usize)>, ZoneStatus> {
         let (zone, at) = (
             extent.start.0 / self.limits.size,
@@ -288,7 +290,7 @@ impl RamZones {
         index.map(|at| at as usize).ok_or(ZoneStatus::InvalidField)
     }
 
-    /// Puts a content at a write pointer, in one instant.
+    /// Appends `content` at the write pointer of a zone, in one instant.
     fn put(
         &self,
         zone: usize,
@@ -475,7 +477,7 @@ mod tests {
     use super::*;
     use sim::Kernel;
 
-    /// Six zones, two of them conventional, that hold seven payloads of eight.
+    /// Six zones of eight payloads: two conventional ones, and four with a capacity of seven.
     fn limits() -> ZoneLimits {
         ZoneLimits {
             zones: 6,
@@ -502,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_keeps_what_was_flushed_and_a_part_from_the_start_of_the_rest() {
+    fn cut_keeps_flushed_payloads_and_a_prefix_of_the_rest() {
         on(|zones| async move {
             for at in 0..5 {
                 write(&zones, 3, at, at + 1).await.unwrap();
@@ -539,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_written_at_their_pointers_and_within_the_limits() {
+    fn writes_follow_the_write_pointer_and_the_zone_limits() {
         on(|zones| async move {
             assert_eq!(
                 write(&zones, 2, 1, 1).await,
@@ -568,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_zone_did_not_make_durable_is_lost_and_reported() {
+    fn unflushed_data_of_a_failed_zone_are_lost_and_flush_reports_it() {
         on(|zones| async move {
             write(&zones, 2, 0, 1).await.unwrap();
             zones.flush().await.unwrap();
