@@ -1,8 +1,8 @@
-//! One erase block: its state and what its pages hold.
+//! One erase block: its state and the contents of its pages.
 //!
-//! States move `Erased → Written → Erased`, `Written → HalfErased → Erased` at a
-//! cut, and from any of them to `Bad`, where they stay. Pages below `written`
-//! hold something, pages above are erased.
+//! Invariants: the state of a block moves from `Erased` to `Written` and back; a
+//! power cut during an erase makes it `HalfErased` until the next erase; `Bad` is
+//! final. Pages below `written` are programmed or torn, pages from it on are erased.
 
 use crate::payload::Payload;
 use std::ops::Range;
@@ -10,25 +10,25 @@ use std::ops::Range;
 /// State of an erase block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockState {
-    /// Every page may be programmed, in order.
+    /// No page is programmed.
     #[default]
     Erased,
-    /// Some pages are programmed.
+    /// The first pages are programmed, or all.
     Written,
-    /// An erase was cut: nothing can be read or programmed.
+    /// A power cut interrupted an erase: no page can be read or programmed.
     HalfErased,
-    /// Out of service.
+    /// Out of service for programs and erases; programmed pages can still be read.
     Bad,
 }
 
-/// What the spare area of a readable page holds.
+/// The spare area of a readable page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// The number that the program carried.
+    /// Sequence number of the program that wrote the page.
     pub stamp: u64,
-    /// The block's label, written with its first page.
+    /// Label of the block, written with its first page.
     pub label: u64,
-    /// The words of each sector, sector by sector.
+    /// Spare words of the page, sector by sector.
     pub words: &'a [u32],
 }
 
@@ -38,20 +38,20 @@ const UNREADABLE: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
     pub(crate) state: BlockState,
-    /// Pages programmed, or being programmed, since the last erase.
+    /// Number of pages programmed, or being programmed, since the last erase.
     pub(crate) written: u32,
     pub(crate) erases: u32,
     pub(crate) label: u64,
-    /// Stamp of the first program; the others are kept as differences to it, one
-    /// a program.
+    /// Stamp of the first program.
     base: u64,
+    /// Stamp of each program as the difference to `base`.
     stamps: Box<[u32]>,
     words: Box<[u32]>,
-    /// Contents, once something other than zeros was written.
+    /// Contents by sector; None while all of them are zeros.
     payload: Option<Box<[Payload]>>,
 }
 
-/// Where a page lies in its block's arrays.
+/// The position of a page in the arrays of its block.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) page: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The program that wrote the page.
+    /// Index of the program that wrote the page.
     fn program(self) -> usize {
         (self.page / self.pages_per_program) as usize
     }
@@ -83,7 +83,8 @@ impl Slot {
 }
 
 impl Block {
-    /// Whether `stamp` can be kept beside the ones that are there.
+    /// Whether `stamp` fits the block's encoding: at or after the first stamp, and within 32
+    /// bits of it.
     pub(crate) fn takes_stamp(&self, stamp: u64) -> bool {
         self.written == 0 || (stamp >= self.base && stamp - self.base < u64::from(UNREADABLE))
     }
@@ -167,7 +168,7 @@ impl Block {
             .map_or(Payload::Zero, |stored| stored[index].clone())
     }
 
-    /// Puts zeros in the place of contents that nobody will ask for.
+    /// Replaces contents that are never read again by zeros.
     pub(crate) fn forget(&mut self, slot: Slot, sectors: Range<u32>) {
         if let Some(stored) = &mut self.payload {
             let page = &mut stored[slot.range()];
@@ -175,7 +176,7 @@ impl Block {
         }
     }
 
-    /// Asks the processor for the counts of what will be forgotten.
+    /// Prefetches the payloads that [`Self::forget`] will drop, with their reference counts.
     pub(crate) fn forget_soon(&self, slot: Slot, sectors: Range<u32>) {
         let Some(stored) = &self.payload else { return };
         let page = &stored[slot.range()];
@@ -186,12 +187,12 @@ impl Block {
         }
     }
 
-    /// The stamp from which the others are counted.
+    /// Stamp of the block's first program.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// Bytes of host memory that the block's bookkeeping takes.
+    /// Bytes of host memory for the block's state, stamps and spare words.
     pub(crate) fn memory(&self) -> usize {
         size_of::<Self>() + 4 * (self.stamps.len() + self.words.len())
     }

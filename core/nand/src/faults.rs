@@ -1,21 +1,21 @@
-//! Injected failures, each a chance in a million operations.
+//! Rates of injected failures, each in failures per million operations.
 
 use serde::{Deserialize, Serialize};
 
-/// How often what fails. All zero by default.
+/// Rates of injected failures. All are zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
-    /// Blocks that are bad from the factory, in a million.
+    /// Blocks per million that are bad from the factory.
     pub factory_bad_blocks: u32,
-    /// Programs that fail, in a million.
+    /// Programs per million that fail.
     pub program_failures: u32,
-    /// Erases that fail, in a million.
+    /// Erases per million that fail.
     pub erase_failures: u32,
-    /// Reads that need another pass, in a million; each pass draws again.
+    /// Reads per million that need another pass; each pass draws again.
     pub read_retries: u32,
-    /// Passes beyond the first one after which a read is uncorrectable.
+    /// Maximum number of retries of a read; the read is then uncorrectable.
     pub read_passes: u32,
-    /// Whether a block fails its erase once its rated cycles are used up.
+    /// Whether erases of a block fail once its rated cycles are used up.
     pub wear_out: bool,
 }

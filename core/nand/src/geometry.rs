@@ -1,4 +1,4 @@
-//! Shape of the flash and addresses in it.
+//! Geometry of the flash, and addresses in it.
 //!
 //! Invariants of a checked [`Geometry`]: every count is at least one, a page is
 //! a whole number of sectors, a block a whole number of programs. Dies are
@@ -9,34 +9,33 @@ use crate::payload::UNIT;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Most planes a die may have.
+/// Maximum number of planes per die.
 pub const MAX_PLANES: usize = 8;
 
-/// The shape of the flash.
+/// Numbers and sizes of the parts of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
-    /// Independent buses.
+    /// Number of channels, which are independent buses.
     pub channels: u32,
-    /// Packages on each bus.
+    /// Number of packages per channel.
     pub chips_per_channel: u32,
-    /// Dies in each package.
+    /// Number of dies per package.
     pub dies_per_chip: u32,
-    /// Planes of a die, which work together in a multi-plane operation.
+    /// Number of planes per die, which work together in a multi-plane operation.
     pub planes: u32,
-    /// Erase blocks of a plane.
+    /// Number of erase blocks per plane.
     pub blocks_per_plane: u32,
-    /// Pages of a block.
+    /// Number of pages per block.
     pub pages_per_block: u32,
-    /// Bytes of a page without its spare area.
+    /// Bytes per page, without the spare area.
     pub page_bytes: u32,
-    /// Bytes of a page's spare area: room for the firmware's words and the code
-    /// that corrects errors.
+    /// Bytes of a page's spare area: the firmware's words and the error-correcting code.
     pub spare_bytes: u32,
-    /// Pages of a block that one program writes at once (three on TLC).
+    /// Number of pages that one program writes at once (three on TLC).
     pub pages_per_program: u32,
-    /// Words of 32 bits that the spare area keeps for each sector: one is what firmware
-    /// of its own needs, four are the 16 bytes that a host is given for its own use.
+    /// Number of 32-bit words in the spare area per sector. Firmware with its own mapping
+    /// needs one; four are the 16 bytes of metadata that a drive offers to the host.
     #[serde(default = "one_word", skip_serializing_if = "is_one_word")]
     pub spare_words: u32,
 }
@@ -53,71 +52,71 @@ fn is_one_word(words: &u32) -> bool {
     *words == one_word()
 }
 
-/// A shape that cannot be.
+/// The error for an impossible geometry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
-    /// A count is zero.
+    /// The count of that name is zero.
     #[error("geometry: {0} is 0; at least 1 is needed")]
     Zero(&'static str),
-    /// More planes than an address can name.
+    /// More than [`MAX_PLANES`] planes.
     #[error("geometry: planes is {0}; at most {MAX_PLANES} are supported")]
     Planes(u32),
-    /// The page is not made of sectors.
+    /// The page is not a whole number of sectors.
     #[error("geometry: page_bytes is {0}; a multiple of {UNIT} is needed")]
     Page(u32),
-    /// The block is not made of programs.
+    /// The block is not a whole number of programs.
     #[error(
         "geometry: pages_per_block is {pages}; a multiple of pages_per_program ({step}) is needed"
     )]
     Block {
-        /// Pages of a block.
+        /// Configured pages per block.
         pages: u32,
-        /// Pages of a program.
+        /// Configured pages per program.
         step: u32,
     },
-    /// More words of a sector than any flash has room for.
+    /// More words per sector than [`Geometry::MAX_WORDS`].
     #[error("geometry: spare_words is {0}; at most {max} are supported", max = Geometry::MAX_WORDS)]
     Words(u32),
     /// The spare area cannot hold the firmware's words.
     #[error("geometry: spare_bytes is {have}; {need} are needed for the firmware's own words")]
     Spare {
-        /// As configured.
+        /// Configured bytes per spare area.
         have: u32,
-        /// Eight bytes for the stamp and four for each word of a sector.
+        /// Required bytes: eight for the stamp, and four for each word of each sector.
         need: u32,
     },
-    /// More sectors than an address can name.
+    /// More sectors than [`Geometry::MAX_SECTORS`].
     #[error("geometry: {0} sectors of 4 KiB; at most {max} (8 TiB) are supported", max = Geometry::MAX_SECTORS)]
     TooLarge(u128),
 }
 
-/// One erase block: a die, a plane in it, a block in that.
+/// The address of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockId {
-    /// Die, 0 to [`Geometry::dies`].
+    /// Number of the die, below [`Geometry::dies`].
     pub die: u32,
-    /// Plane in the die.
+    /// Number of the plane in the die.
     pub plane: u32,
-    /// Block in the plane.
+    /// Number of the block in the plane.
     pub block: u32,
 }
 
-/// The same page of one block in each of some planes of a die: the target of a
-/// multi-plane operation.
+/// The target of a multi-plane operation: the same page of one block in each
+/// participating plane of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Die.
+    /// Number of the die, below [`Geometry::dies`].
     pub die: u32,
-    /// Page in each block; the first one where an operation covers several.
+    /// Page number in each block; the first page of an operation on several pages.
     pub page: u32,
-    /// Block by plane.
+    /// Block number by plane; ignored for planes that take no part.
     pub blocks: [u32; MAX_PLANES],
     /// Bit p is set if plane p takes part.
     pub planes: u8,
 }
 
 impl Row {
-    /// One page of one block.
+    /// The row of one page of one block.
     #[must_use]
     pub fn single(block: BlockId, page: u32) -> Self {
         let mut blocks = [0; MAX_PLANES];
@@ -130,7 +129,7 @@ impl Row {
         }
     }
 
-    /// The blocks that take part, in order of their planes.
+    /// The blocks of the participating planes, in the order of planes.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
         let row = *self;
         (0..MAX_PLANES as u32)
@@ -144,17 +143,17 @@ impl Row {
 }
 
 impl Geometry {
-    /// Most sectors of 4 KiB: one bit less than an address of 32 bits names.
+    /// Maximum number of sectors of 4 KiB: 31 bits, half of what 32-bit addresses can name.
     pub const MAX_SECTORS: u64 = 1 << 31;
 
-    /// Most words of the spare area of a sector: 64 bytes, as drives that format their
-    /// blocks with metadata have at most.
+    /// Maximum number of spare words per sector: 64 bytes, the maximum of drives that format
+    /// their blocks with metadata.
     pub const MAX_WORDS: u32 = 16;
 
-    /// The geometry itself, if it can be built.
+    /// Returns the geometry itself if it is possible.
     ///
     /// # Errors
-    /// Names the first count that is impossible.
+    /// Names the first impossible count.
     pub fn checked(self) -> Result<Self, GeometryError> {
         for (count, name) in self.counts() {
             if count == 0 {
@@ -213,56 +212,56 @@ impl Geometry {
         Ok(())
     }
 
-    /// Dies in all.
+    /// Total number of dies.
     #[must_use]
     pub const fn dies(&self) -> u32 {
         self.channels * self.chips_per_channel * self.dies_per_chip
     }
 
-    /// The channel that `die` is on.
+    /// Number of the channel of `die`.
     #[inline]
     #[must_use]
     pub const fn channel(&self, die: u32) -> u32 {
         die % self.channels
     }
 
-    /// Sectors of 4 KiB in a page.
+    /// Number of sectors of 4 KiB per page.
     #[must_use]
     pub const fn sectors_per_page(&self) -> u32 {
         self.page_bytes / UNIT as u32
     }
 
-    /// Words of the spare area of a page.
+    /// Number of spare words per page.
     #[must_use]
     pub const fn words_per_page(&self) -> u32 {
         self.sectors_per_page() * self.spare_words
     }
 
-    /// Sectors of a block.
+    /// Number of sectors per block.
     #[must_use]
     pub const fn sectors_per_block(&self) -> u32 {
         self.pages_per_block * self.sectors_per_page()
     }
 
-    /// Sectors that one multi-plane program writes.
+    /// Number of sectors that a program in all planes of a die writes.
     #[must_use]
     pub const fn sectors_per_program(&self) -> u32 {
         self.planes * self.pages_per_program * self.sectors_per_page()
     }
 
-    /// Erase blocks in all.
+    /// Total number of erase blocks.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.dies() as u64 * self.planes as u64 * self.blocks_per_plane as u64
     }
 
-    /// Bytes in all, without spare areas.
+    /// Total number of bytes, without spare areas.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.blocks() * self.pages_per_block as u64 * self.page_bytes as u64
     }
 
-    /// Refuses a row that is not on this flash.
+    /// Rejects a row outside this flash with [`NandError::NoSuchRow`].
     #[inline]
     pub(crate) fn check(&self, row: &Row) -> Result<(), NandError> {
         let blocks = row.blocks[..self.planes as usize].iter().enumerate();
@@ -284,7 +283,7 @@ impl Geometry {
         }
     }
 
-    /// Position of a block among all blocks.
+    /// Index of a block among all blocks, in order of die, plane and block number.
     #[inline]
     #[must_use]
     pub const fn index(&self, block: BlockId) -> usize {
@@ -292,7 +291,7 @@ impl Geometry {
         plane as usize * self.blocks_per_plane as usize + block.block as usize
     }
 
-    /// The block at a position among all blocks.
+    /// The block with that [`Self::index`].
     #[must_use]
     pub const fn block_at(&self, index: usize) -> BlockId {
         let (plane, block) = (

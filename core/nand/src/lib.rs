@@ -1,31 +1,32 @@
 //! NAND flash: geometry, timing, cells and their rules, wear and failures.
 //!
-//! What this crate must not know: a logical address. The spare area holds words
-//! whose meaning belongs to the firmware.
+//! This crate must not know logical addresses. The spare area holds words whose
+//! meaning belongs to the firmware.
 //!
 //! # The rules of physics
 //!
 //! - A block is erased as a whole, then its pages are programmed in order, once.
-//! - A page that was torn by a power cut, or whose program failed, is unreadable
-//!   until its block is erased. A block whose erase was cut must be erased again.
-//! - Breaking a rule is an error ([`NandError`]) and changes nothing.
+//! - A page torn by a power cut, or by a failed program, is unreadable until its
+//!   block is erased. A block half erased by a power cut must be erased again.
+//! - An operation that breaks a rule returns an error ([`NandError`]) and changes
+//!   nothing.
 //!
 //! # The fault model
 //!
-//! Contents stay pristine and faults lie over them. Injected by [`Faults`]:
-//! programs and erases that fail (the block then belongs out of service), reads
-//! that need retries, reads that stay uncorrectable, blocks that are bad from
-//! the factory, blocks that wear out. At a power cut, of the operations under
-//! way those that a die has begun leave torn pages or half-erased blocks, and
-//! those that still wait for their die or their channel leave nothing.
+//! Contents stay pristine and faults lie over them. [`Faults`] injects programs and
+//! erases that fail (the firmware should then retire the block), reads that need
+//! retries, uncorrectable reads, blocks that are bad from the factory, and blocks
+//! that wear out. At a power cut, operations that a die has begun leave torn pages
+//! or half-erased blocks, and operations that still wait for their die or channel
+//! leave no trace.
 //!
 //! # Time
 //!
 //! A read occupies its die for tR and then its channel for command and data; a
 //! program occupies the channel, then the die for tPROG; an erase the channel for
 //! its command, then the die for tBERS. The command and address cycles of a read
-//! are charged together with its data burst: the latency is the exact sum and
-//! the occupancy right, only the order of the two bus uses is not modelled.
+//! are charged together with its data burst: latency and occupancy are exact, but
+//! the order of the two uses of the bus is not modelled.
 
 mod block;
 mod device;

@@ -1,24 +1,24 @@
-//! What waits at the dies, to look at: firmware that estimates how long a read will
-//! take asks for it.
+//! Load of the dies, from which firmware estimates the latency of a read.
 //!
-//! Invariant: an operation counts from its arrival until it has ended or is given up.
+//! Invariant: an operation counts from its arrival until it has ended or its future is
+//! dropped.
 
 use crate::device::Nand;
 use std::cell::Cell;
 
-/// Operations that have arrived and not ended, those in service included.
+/// Numbers of operations that have arrived and not ended, including those in service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Reads, of any number of planes.
+    /// Number of reads; a multi-plane read counts once.
     pub reads: u32,
-    /// Programs.
+    /// Number of programs and copybacks.
     pub programs: u32,
-    /// Erases.
+    /// Number of erases; a multi-plane erase counts once.
     pub erases: u32,
 }
 
 impl Load {
-    /// Both together.
+    /// Sum of the two loads.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Erase,
 }
 
-/// The load of each die.
+/// Load by die number.
 pub(crate) struct Loads(Vec<Cell<Load>>);
 
 impl Loads {
@@ -67,7 +67,7 @@ fn change(load: &Cell<Load>, kind: Kind, by: impl FnOnce(u32) -> u32) {
     load.set(now);
 }
 
-/// An operation that is counted.
+/// Guard of one counted operation.
 pub(crate) struct Counted<'a> {
     load: &'a Cell<Load>,
     kind: Kind,
@@ -80,16 +80,16 @@ impl Drop for Counted<'_> {
 }
 
 impl Nand {
-    /// What waits at a die.
+    /// Operations that wait at `die` or are in service there.
     ///
     /// # Panics
-    /// If there is no such die.
+    /// If `die` does not exist.
     #[must_use]
     pub fn die_load(&self, die: u32) -> Load {
         self.loads().0[die as usize].get()
     }
 
-    /// What waits at all dies of a channel.
+    /// Sum of the loads of all dies of `channel`.
     #[must_use]
     pub fn channel_load(&self, channel: u32) -> Load {
         let dies = self.loads().0.iter().skip(channel as usize);

@@ -1,7 +1,7 @@
-//! The cells: what survives a power cut.
+//! The cells of the flash, which survive a power cut.
 //!
-//! Blocks are shared copy-on-write, so a clone costs a reference a block and the
-//! two copies part only where they are written.
+//! Clones share blocks copy-on-write: a clone costs one reference per block, and a
+//! write to either copy duplicates only the block that it changes.
 
 mod delta;
 mod image;
@@ -17,55 +17,54 @@ use sim::Rng;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A rule of physics that was broken, or a failure of the flash.
+/// A broken rule of physics, or a failure of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NandError {
-    /// Pages must be programmed in order, once.
+    /// The program is not of the next page of its block.
     #[error("program of page {page} of {block:?}, whose next page is {next}")]
     OutOfOrder {
-        /// Where.
+        /// Address of the block.
         block: BlockId,
-        /// The page asked for.
+        /// First page of the program.
         page: u32,
-        /// The page that may be programmed.
+        /// The only page that may be programmed next.
         next: u32,
     },
     /// The block is half erased or bad.
     #[error("{block:?} is {state:?} and cannot be programmed")]
     NotUsable {
-        /// Where.
+        /// Address of the block.
         block: BlockId,
-        /// Its state.
+        /// State of the block, [`BlockState::HalfErased`] or [`BlockState::Bad`].
         state: BlockState,
     },
-    /// A program writes all the pages that share its cells, no more and no less.
+    /// The program does not write exactly the pages that share cells.
     #[error("program of {pages} pages from page {page}; {step} at a time are programmed")]
     NotOneProgram {
-        /// First page.
+        /// First page of the program.
         page: u32,
-        /// Pages asked for.
+        /// Number of pages of the program.
         pages: u32,
-        /// Pages of a program.
+        /// Required number of pages, which also divides the first page's number.
         step: u32,
     },
-    /// A row of a die, a plane, a block or a page that the flash does not have, or
-    /// of no plane at all.
+    /// The row names a die, plane, block or page outside the flash, or no plane at all.
     #[error("page {page} of die {die} in planes {planes:#b} is not on this flash")]
     NoSuchRow {
-        /// Die asked for.
+        /// Number of the requested die.
         die: u32,
-        /// Page asked for.
+        /// Number of the requested page.
         page: u32,
-        /// Planes asked for, one bit each.
+        /// Requested planes, one bit each.
         planes: u8,
     },
     /// The stamp is older than the block's first one, or too far from it.
     #[error("a stamp does not follow the first one of its block")]
     Stamp,
-    /// Erased, torn, or its program failed.
+    /// The page is erased or torn, or its program failed.
     #[error("the page holds nothing that can be read")]
     Unreadable,
-    /// More errors than the code corrects, after all retries.
+    /// The page has more bit errors than the code corrects, after all retries.
     #[error("the page has more errors than can be corrected")]
     Uncorrectable,
     /// The program failed; the page is unreadable.
@@ -76,18 +75,19 @@ pub enum NandError {
     EraseFailed,
 }
 
-/// All cells of a drive.
+/// All cells of a drive: states, wear, spare areas and contents of its blocks.
 #[derive(Clone, Debug)]
 pub struct Media {
     geometry: Geometry,
     blocks: Vec<Arc<Block>>,
-    /// By block: pages that are certainly readable, a prefix. Kept apart from the
-    /// blocks because every read asks, and this stays in the processor's cache.
+    /// By block: length of a prefix of certainly readable pages. Kept apart from the
+    /// blocks because every read uses it, and the small array stays in the processor's
+    /// cache.
     readable: Vec<u32>,
 }
 
 impl Media {
-    /// Erased flash. The geometry has been checked.
+    /// Creates erased flash; the caller has checked `geometry`.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
         let blocks = (0..geometry.blocks()).map(|_| Arc::default()).collect();
@@ -107,36 +107,36 @@ impl Media {
         }
     }
 
-    /// Its shape.
+    /// Geometry of the flash.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// State of a block.
+    /// State of an erase block.
     #[must_use]
     pub fn state(&self, block: BlockId) -> BlockState {
         self.block(block).state
     }
 
-    /// Pages of a block that were programmed since its last erase.
+    /// Number of pages of a block programmed since its last erase, torn ones included.
     #[must_use]
     pub fn written(&self, block: BlockId) -> u32 {
         self.block(block).written
     }
 
-    /// Erases of a block so far.
+    /// Number of erases of a block so far.
     #[must_use]
     pub fn erases(&self, block: BlockId) -> u32 {
         self.block(block).erases
     }
 
-    /// Sets how often a block was erased, for drives that start with a past.
+    /// Sets the number of erases of a block, for drives that start with wear.
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
         self.block_mut(block).erases = erases;
     }
 
-    /// The spare area of a page, if it can be read.
+    /// The spare area of a page; None if the page cannot be read.
     #[inline]
     #[must_use]
     pub fn page(&self, block: BlockId, page: u32) -> Option<Page<'_>> {
@@ -156,16 +156,17 @@ impl Media {
         self.block(block).payload(self.slot(page), sector)
     }
 
-    /// Programs the pages from `row.page` on of all planes of `row`, at once.
-    /// `words` has the words of each sector, page by page and in each page plane by
-    /// plane; `payload` is one a sector in the same order, or empty for zeros.
+    /// Programs the pages from `row.page` on in all planes of `row`, at once.
+    /// `words` are the spare words of each sector, page by page and within a page
+    /// plane by plane; `payload` has one entry per sector in the same order, or is
+    /// empty for zeros.
     ///
     /// # Errors
-    /// A broken rule; nothing has changed then.
+    /// The broken rule; nothing has changed then.
     ///
     /// # Panics
-    /// If the words are not whole pages in each plane, or if there are contents
-    /// for only some of them.
+    /// If `words` are not whole pages in each plane, or `payload` covers only some of
+    /// the sectors.
     pub fn program(
         &mut self,
         row: Row,
@@ -241,10 +242,10 @@ impl Media {
         }
     }
 
-    /// Erases a block.
+    /// Erases a block at once.
     ///
     /// # Errors
-    /// If it is bad.
+    /// [`NandError::EraseFailed`] if the block is bad.
     pub fn erase(&mut self, id: BlockId) -> Result<(), NandError> {
         if self.state(id) == BlockState::Bad {
             return Err(NandError::EraseFailed);
@@ -273,13 +274,13 @@ impl Media {
         }
     }
 
-    /// At most the pages before `page` are certainly readable.
+    /// Shortens the prefix of certainly readable pages to at most `page` pages.
     fn keep_readable(&mut self, id: BlockId, page: u32) {
         let readable = &mut self.readable[self.geometry.index(id)];
         *readable = (*readable).min(page);
     }
 
-    /// Takes back pages from `page` on, whose program had not begun.
+    /// Undoes the programs of the pages from `page` on, which the die had not begun.
     pub(crate) fn unwrite(&mut self, id: BlockId, page: u32) {
         self.keep_readable(id, page);
         let block = self.block_mut(id);
@@ -289,21 +290,20 @@ impl Media {
         }
     }
 
-    /// Leaves a block half erased: its erase was cut.
+    /// Makes a block half erased: a power cut interrupted its erase.
     pub(crate) fn half_erase(&mut self, id: BlockId) {
         self.keep_readable(id, 0);
         self.block_mut(id).state = BlockState::HalfErased;
     }
 
-    /// Bytes of host memory that spare areas and block states take, payloads not
-    /// counted.
+    /// Bytes of host memory for spare areas and block states, without payloads.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.blocks.iter().map(|b| b.memory() + 20).sum()
     }
 
-    /// Gives back the memory of sectors of a page, unless another copy of the cells
-    /// shares the block.
+    /// Frees the memory of sectors of a page, unless another copy of the cells shares the
+    /// block.
     pub(crate) fn forget(&mut self, id: BlockId, page: u32, sectors: Range<u32>) {
         let slot = self.slot(page);
         let index = self.geometry.index(id);

@@ -17,24 +17,24 @@ pub struct Timing {
     pub command: Ns,
     /// Bus rate in bytes per second.
     pub bus_bytes_per_s: u64,
-    /// What suspending an operation and taking it up again adds to it.
+    /// Time that one suspension adds to the suspended operation.
     pub suspend: Ns,
 }
 
-/// A kind of flash.
+/// A kind of flash: its cell type, times and endurance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Name in drive files.
+    /// Name of the part in drive files.
     pub name: &'static str,
-    /// Bits in a cell.
+    /// Number of bits per cell.
     pub bits_per_cell: u32,
-    /// Pages that one program writes.
+    /// Number of pages that one program writes.
     pub pages_per_program: u32,
-    /// Its times.
+    /// Times and bus rate of the part.
     pub timing: Timing,
-    /// Program/erase cycles that a block is rated for.
+    /// Rated program/erase cycles of a block.
     pub endurance: u32,
-    /// Where the numbers come from.
+    /// Sources of the numbers.
     pub source: &'static str,
 }
 
@@ -100,8 +100,8 @@ const fn times(read_us: u64, program_us: u64, erase_us: u64, bus_mb: u64) -> Tim
         read: Ns::us(read_us),
         program: Ns::us(program_us),
         erase: Ns::us(erase_us),
-        // Both a choice of ours: command and address cycles at the bus's rate, and
-        // what data sheets give as the order of a suspension.
+        // Both times are a choice of ours: command and address cycles at the rate of the bus,
+        // and the order of magnitude of a suspension in data sheets.
         command: Ns(200),
         bus_bytes_per_s: bus_mb * 1_000_000,
         suspend: Ns::us(5),
@@ -109,7 +109,7 @@ const fn times(read_us: u64, program_us: u64, erase_us: u64, bus_mb: u64) -> Tim
 }
 
 impl Part {
-    /// The part called `name`.
+    /// The part of that name in [`PARTS`].
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PARTS.iter().find(|part| part.name == name)

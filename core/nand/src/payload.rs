@@ -1,53 +1,54 @@
-//! What a sector holds: real bytes, or a pattern that costs nothing.
+//! Contents of a sector: real bytes, or a pattern that takes no memory.
 
 use std::sync::Arc;
 
-/// Bytes of one sector of flash, the smallest piece that is read: 4096.
+/// Bytes of one sector of flash, the smallest unit of a read: 4096.
 pub const UNIT: usize = 4096;
 
-/// Bytes of the smallest part of a sector that can be lost: a cache line, of which
-/// the 512 bytes that a host writes are eight.
+/// Bytes of the smallest part of a sector that can be lost: a cache line, an eighth of a
+/// host sector of 512 bytes.
 pub const PART: usize = 64;
 
 const _: () = assert!(PART * u64::BITS as usize == UNIT);
 
-/// A sector of which a part is lost.
+/// A partly lost sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partly {
-    /// The bytes, zeros where they are lost.
+    /// Contents of the sector, with zeros in the lost parts.
     pub bytes: [u8; UNIT],
-    /// Which are lost: a bit each for 64 bytes, from the first on. Some, but not all.
+    /// Bit p is set if the p-th part of 64 bytes is lost. Some bits are set, but not all.
     pub lost: u64,
 }
 
-/// Contents of one sector.
+/// The contents of one sector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
-    /// Nothing was kept: reads give zeros.
+    /// Zeros, or contents that were not kept: reads return zeros.
     #[default]
     Zero,
-    /// The eight bytes of this number, little endian, over and over.
+    /// A repetition of the eight bytes of the number, little endian.
     Fill(u64),
-    /// These bytes.
+    /// Real bytes, shared between copies.
     Bytes(Arc<[u8; UNIT]>),
-    /// The data could not be read when they were moved: reads fail.
+    /// A relocation could not read the data: reads fail.
     Lost,
-    /// Parts of them could not, and the others were written since.
+    /// A relocation could not read the data, and parts of them were written since.
     Partly(Arc<Partly>),
 }
 
 impl Payload {
-    /// These bytes, copied once.
+    /// A payload with a copy of `bytes`.
     ///
     /// # Panics
-    /// If they are not those of a sector.
+    /// If `bytes` is not as long as a sector.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let bytes: Arc<[u8]> = Arc::from(bytes);
         Self::Bytes(bytes.try_into().expect("the bytes of a sector"))
     }
 
-    /// These bytes, but for those that are lost: a bit each for 64 bytes.
+    /// A payload with `bytes` except the lost parts; bit p of `lost` stands for the p-th part
+    /// of 64 bytes.
     #[must_use]
     pub fn with_lost(mut bytes: [u8; UNIT], lost: u64) -> Self {
         match lost {
@@ -62,7 +63,7 @@ impl Payload {
         }
     }
 
-    /// What of it is lost: a bit each for 64 bytes, from the first on.
+    /// The lost parts: bit p is set if the p-th part of 64 bytes is lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         match self {
@@ -72,7 +73,7 @@ impl Payload {
         }
     }
 
-    /// The first byte that is lost of those from `from` to before `to`.
+    /// Offset of the first lost byte in `from..to`, if any.
     #[must_use]
     pub fn first_lost(&self, from: usize, to: usize) -> Option<usize> {
         let lost = |&at: &usize| self.lost() >> (at / PART) & 1 == 1;
@@ -80,7 +81,8 @@ impl Payload {
         std::iter::once(from).chain(starts).find(lost)
     }
 
-    /// Copies the bytes from `offset` on into `out`. False if any of them are lost.
+    /// Copies the bytes from `offset` on into `out`. Returns false if any of them are lost;
+    /// `out` is then unchanged or has zeros in the lost parts.
     ///
     /// # Panics
     /// If `offset` and `out` reach past the sector.
@@ -99,11 +101,11 @@ impl Payload {
         true
     }
 
-    /// All bytes of the sector; zeros where they are lost.
+    /// All bytes of the sector, with zeros in the lost parts.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; UNIT] {
         let mut bytes = [0; UNIT];
-        // What is lost stays zero.
+        // Lost parts stay zero.
         let _ = self.copy_to(0, &mut bytes);
         bytes
     }

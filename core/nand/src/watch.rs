@@ -1,8 +1,8 @@
-//! Which blocks have changed, for who keeps a copy of the cells elsewhere.
+//! Watches: records of changed blocks, for an incremental copy of the cells elsewhere.
 //!
-//! Invariant: the deltas taken from a watch, laid in their order over the cells
-//! that it began with, give at each taking the cells as they are if what is under
-//! way then had not begun. That is a state which a power cut may leave.
+//! Invariant: the deltas taken from a watch, applied in order to the cells at its
+//! start, give the cells at the time of each taking, without the operations then in
+//! progress. A power cut may leave exactly that state.
 
 use crate::device::Nand;
 use crate::geometry::{BlockId, Row};
@@ -11,26 +11,26 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A sector of a block in one of its lives, from erase to erase: it is programmed once.
+/// A sector of a block between two erases: it is programmed at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
-    /// The block ([`Geometry::index`](crate::Geometry::index)).
+    /// Index of the block ([`Geometry::index`](crate::Geometry::index)).
     pub block: u32,
-    /// How often the block had been erased.
+    /// Number of erases of the block before the program.
     pub erases: u32,
-    /// The sector, counted from the first of the block.
+    /// Number of the sector in the block.
     pub sector: u32,
 }
 
-/// Notes what changes, from [`Nand::watch`] on until it is dropped.
+/// A record of changed blocks, from [`Nand::watch`] until its drop.
 pub struct Watch {
     inner: RefCell<Inner>,
 }
 
 struct Inner {
-    /// By block: what was told of it.
+    /// By block: its progress as of the last delta taken.
     told: Vec<Known>,
-    /// By block: whether it is in `changed`.
+    /// By block: whether `changed` contains it.
     marked: Vec<bool>,
     changed: Vec<usize>,
 }
@@ -52,19 +52,18 @@ impl Watch {
         }
     }
 
-    /// Whether the deltas taken until now tell what was programmed at `spot`.
+    /// Whether the deltas taken so far contain the program of `spot`.
     ///
     /// # Panics
-    /// If there is no such block.
+    /// If the block of `spot` does not exist.
     #[must_use]
     pub fn is_told(&self, nand: &Nand, spot: Spot) -> bool {
         let page = spot.sector / nand.geometry().sectors_per_page();
         self.inner.borrow().told[spot.block as usize].has(spot.erases, page)
     }
 
-    /// What became of the blocks that have changed since the last call, by
-    /// growing index. Contents that are `left_out`, since the caller knows them, are
-    /// given as zeros.
+    /// Takes the deltas of all blocks changed since the last call, by rising index. Sectors
+    /// for which `left_out` is true, since the caller knows them, have zeros as contents.
     #[must_use]
     pub fn take(&self, nand: &Nand, left_out: impl Fn(Spot) -> bool) -> Vec<(BlockId, BlockDelta)> {
         let under_way = nand.first_under_way();
@@ -94,7 +93,7 @@ impl Inner {
     }
 }
 
-/// All watches on one flash.
+/// All live watches on one flash.
 #[derive(Default)]
 pub(crate) struct Watches(RefCell<Vec<Rc<Watch>>>);
 
@@ -105,13 +104,13 @@ impl Watches {
         watches.push(Rc::clone(watch));
     }
 
-    /// Whether nobody watches.
+    /// Whether no watch is live.
     pub(crate) fn is_empty(&self) -> bool {
         let watches = self.0.borrow();
         watches.iter().all(|watch| Rc::strong_count(watch) == 1)
     }
 
-    /// The blocks of `row` have changed.
+    /// Marks the blocks of `row` as changed in all watches.
     #[inline]
     pub(crate) fn mark(&self, nand: &Nand, row: Row) {
         for watch in &*self.0.borrow() {
@@ -123,7 +122,7 @@ impl Watches {
 }
 
 impl Nand {
-    /// Begins to note what is different from `told`, which has the same shape.
+    /// Starts a watch of the differences to `told`, which must have the same geometry.
     #[must_use]
     pub fn watch(&self, told: &Media) -> Rc<Watch> {
         let watch = Rc::new(Watch::new(self, told));
@@ -131,7 +130,7 @@ impl Nand {
         watch
     }
 
-    /// The cells as if what is under way had not begun.
+    /// A copy of the cells without the programs in progress.
     #[must_use]
     pub fn settled(&self) -> Media {
         let mut media = self.media().clone();
@@ -142,7 +141,7 @@ impl Nand {
         media
     }
 
-    /// By block: the first page whose program has not completed.
+    /// By block index: the first page of a program in progress.
     fn first_under_way(&self) -> BTreeMap<usize, u32> {
         let mut first = BTreeMap::new();
         for row in self.programs_under_way() {

@@ -1,9 +1,9 @@
-//! What became of a block since it was last looked at.
+//! Deltas: changes of a block since an earlier state.
 //!
-//! Invariants: pages of one life of a block, from erase to erase, are only ever
-//! added, so what is new is a suffix; whatever else happened to it is told as the
-//! whole block. A delta that is laid over the block as it was gives the block as
-//! it is; laid over any other it is refused and changes nothing.
+//! Invariants: between two erases, pages are only added to a block, so a delta holds
+//! the new suffix of pages; after any other change, the delta holds the whole block. A
+//! delta applied to the earlier state of the block gives the later one; applied to any
+//! other block it is rejected and changes nothing.
 
 use super::{BlockImage, BlockImageError, Media};
 use crate::block::{Block, BlockState};
@@ -11,16 +11,16 @@ use crate::geometry::{BlockId, Row};
 use crate::watch::Spot;
 use std::sync::Arc;
 
-/// Pages added to a block, or a block made anew.
+/// Pages added to a block, or a whole block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDelta {
-    /// The first page that is told; 0 if the block is made anew.
+    /// First page of the delta; 0 if the delta replaces the whole block.
     pub from: u32,
-    /// The block. Its lists hold the pages from `from` on only.
+    /// Image of the later block; its lists hold only the pages from `from` on.
     pub image: BlockImage,
 }
 
-/// What is known of a block.
+/// The progress of a block, from which its later deltas are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     state: BlockState,
@@ -29,15 +29,14 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether this is the life of the block after so many erases, with something in `page`.
+    /// Whether `page` was programmed in this state, after exactly `erases` erases.
     pub(crate) fn has(&self, erases: u32, page: u32) -> bool {
         BlockImage::holds_pages(self.state) && self.erases == erases && page < self.written
     }
 }
 
 impl Media {
-    /// What there is to know of a block whose pages from `limit` on do not count
-    /// yet.
+    /// Progress of a block without the pages from `limit` on, whose programs are not complete.
     pub(crate) fn known(&self, id: BlockId, limit: u32) -> Known {
         let block = self.block(id);
         let written = block.written.min(limit);
@@ -53,13 +52,13 @@ impl Media {
         }
     }
 
-    /// Whether both media hold the very same cells in a block.
+    /// Whether both media share the cells of block `index`, so that the block is equal.
     pub(crate) fn shares(&self, other: &Self, index: usize) -> bool {
         Arc::ptr_eq(&self.blocks[index], &other.blocks[index])
     }
 
-    /// What leads from a block of which `before` was known to the one of which
-    /// `now` is, with zeros for contents that are `left_out`.
+    /// The delta of a block from progress `before` to progress `now`, with zeros as contents
+    /// of the sectors for which `left_out` is true.
     pub(crate) fn delta(
         &self,
         id: BlockId,
@@ -91,14 +90,14 @@ impl Media {
         BlockDelta { from, image }
     }
 
-    /// Lays `delta` over a block.
+    /// Applies `delta` to a block.
     ///
     /// # Errors
-    /// If the block is not the one that it was taken from, or this flash has no
-    /// such block; nothing has changed then.
+    /// If the block is not in the state from which `delta` starts, or the delta does not fit
+    /// this flash; nothing has changed then.
     ///
     /// # Panics
-    /// If there is no block `id`.
+    /// If block `id` does not exist.
     pub fn amend(&mut self, id: BlockId, delta: &BlockDelta) -> Result<(), BlockImageError> {
         let &BlockDelta { from, ref image } = delta;
         self.check_image(image, from)?;
@@ -131,7 +130,7 @@ impl Media {
         })
     }
 
-    /// Programs the pages of a checked image, of which the first is `from`.
+    /// Programs the pages of a checked image, from page `from` on.
     pub(super) fn import_pages(&mut self, id: BlockId, from: u32, image: &BlockImage) {
         let step = self.geometry.pages_per_program;
         let sectors = (step * self.geometry.sectors_per_page()) as usize;

@@ -1,10 +1,10 @@
-//! Blocks as values: taken out of one media, put into another.
+//! Blocks as values, for export from one media and import into another.
 //!
-//! Invariants: a block comes back with the state, wear and readable pages that it
-//! had, and takes the same stamps next. What could not be read is not carried
-//! along. Putting in goes through the same operations as flash at work, so a
-//! value cannot make a block that no history leads to; one that tries is refused
-//! and changes nothing.
+//! Invariants: an imported block has the state, wear and readable pages of the
+//! exported one, and accepts the same stamps next. Unreadable contents are not
+//! exported. Import uses the same operations as flash in use, so it cannot create a
+//! block that no history leads to; an impossible image is rejected and changes
+//! nothing.
 
 use super::Media;
 use crate::block::BlockState;
@@ -15,81 +15,81 @@ use crate::watch::Spot;
 /// Everything about one erase block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockImage {
-    /// Its state.
+    /// State of the block.
     pub state: BlockState,
-    /// Pages programmed since the last erase.
+    /// Number of pages programmed since the last erase.
     pub written: u32,
-    /// Erases so far.
+    /// Number of erases so far.
     pub erases: u32,
-    /// The label that came with the first page.
+    /// Label of the block, from its first program.
     pub label: u64,
-    /// The stamp of the first program, also if that cannot be read.
+    /// Stamp of the first program, even if that program is unreadable.
     pub base: u64,
-    /// By program: its stamp, none if it cannot be read. Empty for a block that
-    /// is half erased, like the rest.
+    /// Stamp by program; None if unreadable. This list and the next two are empty for a
+    /// half-erased block.
     pub stamps: Vec<Option<u64>>,
-    /// The words of each sector of the written pages; zeros where none can be read.
+    /// Spare words of each sector of the written pages; zeros for unreadable pages.
     pub words: Vec<u32>,
-    /// Contents of the same sectors.
+    /// Contents of each sector of the written pages; zeros for unreadable pages.
     pub payload: Vec<Payload>,
 }
 
-/// A value that is no block of this flash.
+/// The error for an image that fits no block of this flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockImageError {
-    /// No such number of pages.
+    /// The number of written pages is impossible.
     #[error("{written} pages written; a multiple of {step} up to {most} expected")]
     Written {
-        /// As given.
+        /// Number of written pages in the image.
         written: u32,
-        /// Pages of a program.
+        /// Number of pages per program.
         step: u32,
-        /// Pages of a block.
+        /// Number of pages per block.
         most: u32,
     },
-    /// The state does not go with the number of pages.
+    /// The state contradicts the number of written pages.
     #[error("the block is {state:?} with {written} pages written")]
     State {
-        /// As given.
+        /// State in the image.
         state: BlockState,
-        /// As given.
+        /// Number of written pages in the image.
         written: u32,
     },
-    /// A list is not as long as the pages written ask for.
+    /// The length of a list does not match the number of written pages.
     #[error("{have} {what}; {need} expected")]
     Length {
-        /// What is listed.
+        /// Name of the list.
         what: &'static str,
-        /// As given.
+        /// Length of the list.
         have: usize,
-        /// What would do.
+        /// Expected length of the list.
         need: usize,
     },
-    /// Stamps of one block lie within 32 bits from its first one on.
+    /// A stamp is older than the block's first one, or not within 32 bits of it.
     #[error("stamp {stamp} in a block whose first one is {base}")]
     Stamp {
-        /// The stamp.
+        /// The offending stamp.
         stamp: u64,
-        /// The first one.
+        /// Stamp of the block's first program.
         base: u64,
     },
-    /// There is something already.
+    /// The block to import into was used before.
     #[error("the block to fill has been used")]
     Used,
-    /// Pages that belong behind others than those there are.
+    /// The delta does not follow the current state of the block.
     #[error(
         "pages from {from} on, for a block that is not the one they were taken from and has {written} written"
     )]
     Follows {
-        /// The first one.
+        /// First page of the delta.
         from: u32,
-        /// Pages of the block.
+        /// Number of written pages of the block.
         written: u32,
     },
 }
 
 impl BlockImage {
-    /// Whether its pages have contents.
+    /// Whether an image of a block in `state` lists pages.
     #[must_use]
     pub fn holds_pages(state: BlockState) -> bool {
         matches!(state, BlockState::Written | BlockState::Bad)
@@ -97,13 +97,13 @@ impl BlockImage {
 }
 
 impl Media {
-    /// Whether a block is as it left the factory, and not bad.
+    /// Whether a block was never used and is not bad.
     #[must_use]
     pub fn is_virgin(&self, id: BlockId) -> bool {
         self.state(id) == BlockState::Erased && self.erases(id) == 0
     }
 
-    /// A block as a value; none for a block that is as it left the factory.
+    /// The image of a block; None if the block was never used and is not bad.
     #[must_use]
     pub fn export(&self, id: BlockId) -> Option<BlockImage> {
         if self.is_virgin(id) {
@@ -127,8 +127,8 @@ impl Media {
         Some(image)
     }
 
-    /// Adds the pages from `from` to the last one of `image`, with zeros for contents that
-    /// are `left_out`.
+    /// Adds the pages from `from` to `image.written` to the lists of `image`, with zeros as
+    /// contents of the sectors for which `left_out` is true.
     pub(super) fn export_pages(
         &self,
         id: BlockId,
@@ -169,13 +169,14 @@ impl Media {
         }
     }
 
-    /// Makes an unused block the one that `image` describes.
+    /// Turns an unused block into the block of `image`.
     ///
     /// # Errors
-    /// If this flash has no such block; nothing has changed then.
+    /// If the block was used, or `image` is impossible on this flash; nothing has changed
+    /// then.
     ///
     /// # Panics
-    /// If there is no block `id`.
+    /// If block `id` does not exist.
     pub fn import(&mut self, id: BlockId, image: &BlockImage) -> Result<(), BlockImageError> {
         if !self.is_virgin(id) {
             return Err(BlockImageError::Used);
@@ -194,8 +195,7 @@ impl Media {
         Ok(())
     }
 
-    /// Whether a block of this flash can be like `image`, which tells the pages
-    /// from `from` on.
+    /// Checks that `image`, with the pages from `from` on, is possible on this flash.
     pub(super) fn check_image(&self, image: &BlockImage, from: u32) -> Result<(), BlockImageError> {
         self.check_written(image)?;
         self.check_pages(image, from)
