@@ -1,9 +1,9 @@
-//! Dies and channels at work: operations that take time.
+//! Operations of dies and channels, which take time.
 //!
-//! Invariants: what a program writes is visible in the media from the moment it
-//! is submitted, so that the order of pages is the order of submission; the
-//! firmware must not read it before it completes. An erase takes effect when it
-//! completes. [`Nand::at_power_cut`] undoes or tears what had not completed.
+//! Invariants: the pages of a program are written in the media when the program is
+//! submitted, so the order of pages is the order of submission; the firmware must not
+//! read them before the program completes. An erase takes effect when it completes.
+//! [`Nand::at_power_cut`] undoes or tears programs that have not completed.
 
 use crate::block::BlockState;
 use crate::faults::Faults;
@@ -18,15 +18,15 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::ops::Range;
 use units::Ns;
 
-/// Who goes first at a die and a channel.
+/// Priority of an operation at its die and channel, highest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Someone waits for this read.
+    /// Reads in the foreground, for which a request waits.
     Read,
-    /// Reads of background work, and programs: these keep their order, which
-    /// programs of one block need.
+    /// Background reads, and programs. They keep their order, as the programs of one
+    /// block must.
     Normal,
-    /// Erases.
+    /// Erases of blocks, served last.
     Erase,
 }
 
@@ -36,37 +36,37 @@ impl Priority {
     }
 }
 
-/// Everything that a program writes.
+/// One program operation and its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// First page, in each plane that takes part.
+    /// First page, in each participating plane.
     pub row: Row,
-    /// A number that grows from program to program.
+    /// Sequence number, which rises from program to program.
     pub stamp: u64,
-    /// What the block is used for; kept with its first page.
+    /// Use of the block in the firmware's terms; stored with the block's first page.
     pub label: u64,
-    /// The words of each sector, page by page and in each page plane by plane.
+    /// Spare words of each sector, page by page and within a page plane by plane.
     pub words: &'a [u32],
-    /// Contents in the same order, or empty for zeros.
+    /// Contents by sector in the same order, or empty for zeros.
     pub payload: &'a [Payload],
 }
 
-/// Operations done so far.
+/// Numbers of completed operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Pages read, retries not counted.
+    /// Number of pages read, without retries.
     pub read_pages: u64,
-    /// Passes beyond the first that reads needed.
+    /// Number of passes of reads beyond their first ones.
     pub read_retries: u64,
-    /// Pages programmed.
+    /// Number of pages programmed, including failed programs.
     pub program_pages: u64,
-    /// Blocks erased.
+    /// Number of blocks erased, including failed erases.
     pub erase_blocks: u64,
-    /// Reads that stayed uncorrectable.
+    /// Number of reads that stayed uncorrectable after all retries.
     pub uncorrectable: u64,
-    /// Programs that failed.
+    /// Number of failed programs; a multi-plane program counts once.
     pub program_failures: u64,
-    /// Erases that failed.
+    /// Number of blocks whose erase failed.
     pub erase_failures: u64,
 }
 
@@ -76,7 +76,7 @@ enum Doing {
     Erase(Row),
 }
 
-/// Operations that change cells and have not completed, by tag.
+/// Programs and erases in progress, by tag, with their dies.
 #[derive(Default)]
 struct UnderWay {
     slots: Vec<Option<(u32, Doing)>>,
@@ -93,7 +93,7 @@ impl UnderWay {
         tag
     }
 
-    /// Whether a program of the same block and an earlier page has not ended.
+    /// Whether a program of an earlier page of one of the same blocks is in progress.
     fn has_earlier(&self, than: Row) -> bool {
         self.slots
             .iter()
@@ -116,17 +116,17 @@ impl UnderWay {
     }
 }
 
-/// Tag of operations that change no cell.
+/// Tag of array and bus uses that change no cell.
 const UNTRACKED: u32 = u32::MAX;
 
 struct Die {
     array: Server,
-    /// Programs whose data may be in the die's registers: one being programmed,
-    /// one being transferred.
+    /// Page registers of the die: one for the program in the array, one for the next
+    /// transfer.
     registers: Semaphore,
 }
 
-/// The flash of one drive.
+/// The flash of one drive: cells, dies and channels.
 pub struct Nand {
     sim: Sim,
     geometry: Geometry,
@@ -144,8 +144,9 @@ pub struct Nand {
 }
 
 impl Nand {
-    /// Flash with the cells of `media`, whose dies serve their queues by
-    /// `discipline`. Failures are drawn from the stream `nand` of `seed`.
+    /// Creates flash with the cells of `media`. Dies serve their queues by
+    /// `discipline`, with the suspension cost of `timing`. Failures are drawn from the
+    /// stream `nand` of `seed`.
     #[must_use]
     pub fn new(
         sim: &Sim,
@@ -164,8 +165,8 @@ impl Nand {
             }),
             registers: Semaphore::new(sim, 2),
         };
-        // Data bursts are page sized, so a read waits for no more than the rest
-        // of one page of a longer transfer; modelled as interruption at no cost.
+        // Data bursts have the size of a page, so a read waits at most for the rest of one
+        // page of a longer transfer. The model is a suspension of the transfer at no cost.
         let bus = Discipline {
             suspend_limit: u32::MAX * u32::from(discipline.bypass_limit > 0),
             suspend_cost: Ns::ZERO,
@@ -188,43 +189,44 @@ impl Nand {
         }
     }
 
-    /// Its shape.
+    /// Geometry of the flash.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Its times.
+    /// Times and bus rate of the flash.
     #[must_use]
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Cycles that a block is rated for.
+    /// Rated program/erase cycles of a block.
     #[must_use]
     pub fn endurance(&self) -> u32 {
         self.endurance
     }
 
-    /// The cells, to look at.
+    /// Read access to the cells, without the clock.
     #[must_use]
     pub fn media(&self) -> Ref<'_, Media> {
         self.media.borrow()
     }
 
-    /// The cells, to prepare a drive without taking time.
+    /// Write access to the cells without the clock, to prepare a drive. Watches do not see
+    /// these changes.
     #[must_use]
     pub fn media_mut(&self) -> RefMut<'_, Media> {
         self.media.borrow_mut()
     }
 
-    /// Takes a block out of service. What is on it can still be read.
+    /// Takes a block out of service. Its programmed pages can still be read.
     pub fn retire(&self, block: BlockId) {
         self.media.borrow_mut().retire(block);
         self.watches.mark(self, Row::single(block, 0));
     }
 
-    /// Takes a block out of service of which nothing can be read any more.
+    /// Takes a block out of service and makes all of its pages unreadable.
     pub fn discard(&self, block: BlockId) {
         let mut media = self.media.borrow_mut();
         let pages = media.written(block);
@@ -234,9 +236,8 @@ impl Nand {
         self.watches.mark(self, Row::single(block, 0));
     }
 
-    /// Gives back the memory of sectors whose contents nobody will ask for; they may
-    /// read as zeros from now on. Whoever watches is told all contents, so nothing is
-    /// forgotten meanwhile.
+    /// Frees the memory of sectors that are never read again; they may read as zeros from
+    /// now on. Does nothing while a watch is live, since deltas must have all contents.
     #[inline]
     pub fn forget(&self, block: BlockId, page: u32, sectors: Range<u32>) {
         if self.watches.is_empty() {
@@ -244,7 +245,7 @@ impl Nand {
         }
     }
 
-    /// Asks the processor for what [`Nand::forget`] will need.
+    /// Prefetches the memory that [`Nand::forget`] will access.
     #[inline]
     pub fn forget_soon(&self, block: BlockId, page: u32, sectors: Range<u32>) {
         self.media.borrow().forget_soon(block, page, sectors);
@@ -258,7 +259,7 @@ impl Nand {
         &self.watches
     }
 
-    /// The rows of programs that have not completed.
+    /// Rows of the programs in progress.
     pub(crate) fn programs_under_way(&self) -> Vec<Row> {
         let under_way = self.under_way.borrow();
         let programs = under_way.slots.iter().flatten();
@@ -269,13 +270,13 @@ impl Nand {
         programs.filter_map(row).collect()
     }
 
-    /// Operations so far.
+    /// Numbers of operations completed so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters.get()
     }
 
-    /// Busy time of all dies and of all channels.
+    /// Total busy time of all dies, and of all channels.
     #[must_use]
     pub fn busy(&self) -> (Ns, Ns) {
         let sum = |busy: &mut dyn Iterator<Item = Ns>| Ns(busy.map(|ns| ns.0).sum());
@@ -285,17 +286,17 @@ impl Nand {
         )
     }
 
-    /// Whether no die and no channel has anything to do.
+    /// Whether all dies and channels are idle.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.dies.iter().all(|d| d.array.is_idle()) && self.channels.iter().all(Server::is_idle)
     }
 
-    /// Reads one page of each plane of `row` and transfers `bytes` of them.
+    /// Reads one page in each plane of `row` and transfers `bytes` bytes in total.
     ///
     /// # Errors
-    /// [`NandError::NoSuchRow`] at once, [`NandError::Unreadable`] for a page that
-    /// holds nothing, [`NandError::Uncorrectable`] if all passes fail.
+    /// [`NandError::NoSuchRow`] at once, [`NandError::Unreadable`] if a page is erased or
+    /// torn, [`NandError::Uncorrectable`] if all passes fail.
     pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
         self.geometry.check(&row)?;
         let _counted = self.loads.begin(row.die, Kind::Read);
@@ -322,12 +323,12 @@ impl Nand {
         }
     }
 
-    /// Whether a pass of a read fails.
+    /// Draws whether a pass of a read fails.
     fn needs_retry(&self) -> bool {
         self.draws(self.faults.read_retries)
     }
 
-    /// Passes after one that failed. False if the read stays uncorrectable.
+    /// Repeats a failed read. Returns false if the read stays uncorrectable.
     async fn retry(&self, array: &Server, sense: Service) -> bool {
         for _ in 0..self.faults.read_passes {
             self.count(|c| c.read_retries += 1);
@@ -352,12 +353,12 @@ impl Nand {
         channel.serve(&self.sim, service).await;
     }
 
-    /// Takes in a program: from here on its pages are written in the media. The
-    /// time passes in [`Nand::finish_program`]. Splitting the two lets the
-    /// firmware decide the order of programs at one instant and keep its buffers.
+    /// Submits a program: its pages are written in the media at once, and its time
+    /// passes in [`Nand::finish_program`]. The split lets the firmware fix the order of
+    /// programs at one instant and keep its buffers.
     ///
     /// # Errors
-    /// A broken rule; nothing has changed then.
+    /// The broken rule; nothing has changed then.
     pub fn submit_program(&self, program: Program<'_>) -> Result<Ticket, NandError> {
         let row = program.row;
         self.media.borrow_mut().program(
@@ -374,11 +375,11 @@ impl Nand {
         Ok(Ticket { tag, row, pages })
     }
 
-    /// Lets a submitted program take its time. The durable point of a write is
-    /// the end of this.
+    /// Executes a submitted program: the transfer, then tPROG. The return is the durable
+    /// point of a write.
     ///
     /// # Errors
-    /// [`NandError::ProgramFailed`]: the pages are unreadable.
+    /// [`NandError::ProgramFailed`]; the pages are unreadable then.
     pub async fn finish_program(&self, ticket: Ticket) -> Result<(), NandError> {
         let Ticket { tag, row, pages } = ticket;
         let _counted = self.loads.begin(row.die, Kind::Program);
@@ -398,7 +399,7 @@ impl Nand {
         self.end_program(&ticket)
     }
 
-    /// A program has taken its time: it has worked out or not.
+    /// Completes a program after its time, and draws whether it fails.
     fn end_program(&self, ticket: &Ticket) -> Result<(), NandError> {
         let &Ticket { tag, row, pages } = ticket;
         debug_assert!(
@@ -422,8 +423,8 @@ impl Nand {
     /// Erases one block in each plane of `row`, together.
     ///
     /// # Errors
-    /// [`NandError::NoSuchRow`] at once; [`NandError::EraseFailed`] with the blocks
-    /// that failed and are bad now in the media; the others are erased.
+    /// [`NandError::NoSuchRow`] at once; [`NandError::EraseFailed`] if any block failed.
+    /// The failed blocks are then [`BlockState::Bad`] in the media, the others are erased.
     pub async fn erase(&self, row: Row) -> Result<(), NandError> {
         self.geometry.check(&row)?;
         let _counted = self.loads.begin(row.die, Kind::Erase);
@@ -462,15 +463,15 @@ impl Nand {
         media.erase(block)
     }
 
-    /// Moves the pages of one program to another block of the same die and plane
-    /// without the channel: reads into the page registers and a program out of
-    /// them. The spare words come along; `stamp` and `label` are new.
+    /// Copies the pages of one program to another block of the same die and plane without
+    /// the channel: reads into the page registers, then a program from them. The copy
+    /// keeps the spare words and has a new `stamp` and `label`.
     ///
     /// # Errors
-    /// As a read and a program.
+    /// The errors of [`Nand::read`], [`Nand::submit_program`] and [`Nand::finish_program`].
     ///
     /// # Panics
-    /// If the two are not in the same plane.
+    /// If `from` and `to` are not in the same plane.
     pub async fn copyback(
         &self,
         from: (BlockId, u32),
@@ -532,13 +533,13 @@ impl Nand {
         })
     }
 
-    /// The cells as a power cut at this instant leaves them.
+    /// The cells after a power cut at this instant.
     #[must_use]
     pub fn at_power_cut(&self) -> Media {
         let mut media = self.media.borrow().clone();
         let under_way = self.under_way.borrow();
-        // In any order: of unstarted programs of one block, the oldest one says
-        // where the write pointer goes back to.
+        // The order does not matter: among unstarted programs of one block, the oldest one
+        // determines how far the write pointer goes back.
         for (tag, slot) in under_way.slots.iter().enumerate() {
             let Some((die, doing)) = *slot else { continue };
             let begun = self.dies[die as usize].array.begun();
@@ -564,8 +565,7 @@ impl Nand {
         self.counters.set(counters);
     }
 
-    /// Whether a failure of `per_million` strikes. Draws only where failures are
-    /// asked for.
+    /// Draws a failure with a chance of `per_million`. A chance of zero draws no random number.
     fn draws(&self, per_million: u32) -> bool {
         per_million > 0
             && self
@@ -575,8 +575,8 @@ impl Nand {
     }
 }
 
-/// A program of which no die knew has left nothing; one that had begun has torn
-/// its pages.
+/// Applies a power cut to a program: a program that its die had begun leaves torn pages, any
+/// other one leaves no trace.
 fn cut_program(media: &mut Media, row: Row, pages: u32, begun: bool) {
     for block in row.blocks() {
         if begun {
@@ -587,7 +587,7 @@ fn cut_program(media: &mut Media, row: Row, pages: u32, begun: bool) {
     }
 }
 
-/// A program that was submitted.
+/// A submitted program, to pass to [`Nand::finish_program`].
 #[must_use = "a submitted program must take its time"]
 #[derive(Debug)]
 pub struct Ticket {
