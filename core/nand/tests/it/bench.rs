@@ -1,4 +1,4 @@
-//! Flash on a bench: operations started at will, and when each one ended.
+//! A test bench for flash: starts operations and records their end times and results.
 
 use nand::{
     BlockId, BlockImage, Faults, Geometry, Media, Nand, NandError, Part, Payload, Priority,
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::rc::Rc;
 use units::Ns;
 
-/// Two channels of two dies; dies 0 and 2 share the first one.
+/// Two channels of two dies; dies 0 and 2 share channel 0.
 pub(crate) const SHAPE: Geometry = Geometry {
     channels: 2,
     chips_per_channel: 2,
@@ -36,19 +36,19 @@ pub(crate) struct Bench {
     pub(crate) nand: Rc<Nand>,
 }
 
-/// When something ended, and how.
+/// End time and result of an operation.
 type End = (Ns, Result<(), NandError>);
 
-/// Whether something ended.
+/// The end of an operation, once it has ended.
 pub(crate) struct Ended(Rc<Cell<Option<End>>>);
 
 impl Ended {
-    /// When and how. It must have ended.
+    /// End time and result; panics if the operation has not ended.
     pub(crate) fn get(&self) -> End {
         self.0.get().expect("it has ended")
     }
 
-    /// When it ended well.
+    /// End time; panics unless the operation has succeeded.
     pub(crate) fn at(&self) -> Ns {
         let (at, result) = self.get();
         assert_eq!(result, Ok(()));
@@ -65,7 +65,7 @@ pub(crate) fn tlc() -> Timing {
     Part::named("tlc").expect("it is in the table").timing
 }
 
-/// What the bus takes for one operation's command and `bytes` of data.
+/// Bus time of one operation's command and `bytes` of data.
 pub(crate) fn on_bus(timing: &Timing, bytes: u64) -> Ns {
     let data = (bytes * 1_000_000_000).div_ceil(timing.bus_bytes_per_s);
     timing.command + Ns(data)
@@ -85,7 +85,7 @@ pub(crate) fn both(die: u32, block: u32, page: u32) -> Row {
     }
 }
 
-/// Everything that is on the flash.
+/// Images of all blocks of `media`, by index.
 pub(crate) fn all(media: &Media) -> Vec<Option<BlockImage>> {
     let shape = media.geometry();
     let ids = (0..shape.blocks() as usize).map(|index| shape.block_at(index));
@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    /// Lets `what` run as a task of its own.
+    /// Starts `what` as a task of its own.
     pub(crate) fn start<F>(&self, what: impl FnOnce(Rc<Nand>) -> F) -> Ended
     where
         F: Future<Output = Result<(), NandError>> + 'static,
@@ -130,7 +130,7 @@ impl Bench {
         self.read_at(Ns::ZERO, row, bytes)
     }
 
-    /// A read that someone waits for, at a later time.
+    /// Starts a foreground read at time `at`.
     pub(crate) fn read_at(&self, at: Ns, row: Row, bytes: u32) -> Ended {
         let sim = self.kernel.sim();
         self.start(|nand| async move {
@@ -139,7 +139,7 @@ impl Bench {
         })
     }
 
-    /// Submits a program whose words and contents are told by `tag`.
+    /// Submits a program with words and contents derived from `tag`.
     pub(crate) fn submit(&self, row: Row, tag: u32) -> Result<nand::Ticket, NandError> {
         let sectors = self.nand.geometry().sectors_per_page()
             * self.nand.geometry().pages_per_program
@@ -160,7 +160,7 @@ impl Bench {
         self.start(|nand| async move { nand.finish_program(ticket).await })
     }
 
-    /// Programs and waits for it.
+    /// Programs and waits for the end.
     pub(crate) fn programmed(&self, row: Row, tag: u32) -> Result<(), NandError> {
         let ticket = self.submit(row, tag)?;
         self.finished(|nand| async move { nand.finish_program(ticket).await })
@@ -187,12 +187,12 @@ impl Bench {
         self.kernel.block_on(what)
     }
 
-    /// The media at this instant, if the power went.
+    /// The media after a power cut at this instant.
     pub(crate) fn cut(&self) -> Media {
         self.nand.at_power_cut()
     }
 
-    /// Everything that is on the flash.
+    /// Images of all blocks of the flash, by index.
     pub(crate) fn all(&self) -> Vec<Option<BlockImage>> {
         all(&self.nand.media())
     }

@@ -1,4 +1,4 @@
-//! What pages and their spare areas hold.
+//! Tests of the contents of pages and their spare areas.
 
 use super::bench::{Bench, SHAPE, block, both};
 use nand::{Faults, Geometry, NandError, Payload, Program, Row, UNIT};
@@ -28,7 +28,7 @@ fn words_and_stamps_stay_with_their_pages() {
 }
 
 #[test]
-fn a_program_of_several_pages_lies_page_by_page_then_plane_by_plane() {
+fn program_of_several_pages_is_laid_out_by_page_then_plane() {
     let shape = Geometry {
         pages_per_program: 3,
         ..SHAPE
@@ -50,7 +50,7 @@ fn a_program_of_several_pages_lies_page_by_page_then_plane_by_plane() {
 }
 
 #[test]
-fn a_block_written_anew_takes_stamps_and_a_label_anew() {
+fn erased_block_accepts_a_new_base_stamp_and_label() {
     let bench = Bench::new();
     let row = Row::single(block(0, 0, 0), 0);
     bench.programmed(row, 40).unwrap();
@@ -120,7 +120,7 @@ fn contents_do_not_outlive_an_erase() {
 }
 
 #[test]
-fn a_clone_and_its_original_part_where_they_are_written() {
+fn write_after_a_clone_leaves_the_clone_unchanged() {
     let bench = Bench::new();
     let row = Row::single(block(0, 0, 0), 0);
     bench.programmed(row, 1).unwrap();
@@ -136,7 +136,7 @@ fn a_clone_and_its_original_part_where_they_are_written() {
 
 #[test]
 #[should_panic(expected = "contents of 3 sectors")]
-fn contents_of_half_a_page_are_a_mistake() {
+fn payload_for_only_some_sectors_of_a_page_panics() {
     let bench = Bench::new();
     let program = Program {
         row: Row::single(block(0, 0, 0), 0),

@@ -1,4 +1,4 @@
-//! What a power cut leaves of operations under way.
+//! Tests of the cells after a power cut during operations.
 
 use super::bench::{Bench, SHAPE, all, block, both, on_bus, tlc};
 use nand::{BlockState, Faults, Geometry, Media, NandError, Row};
@@ -14,7 +14,7 @@ fn page(number: u32) -> Row {
 }
 
 #[test]
-fn a_program_leaves_nothing_then_a_torn_page_then_all_of_it() {
+fn cut_program_leaves_nothing_then_a_torn_page_then_the_whole_page() {
     let bench = Bench::new();
     let t = tlc();
     bench.programmed(page(0), 1).unwrap();
@@ -38,7 +38,7 @@ fn a_program_leaves_nothing_then_a_torn_page_then_all_of_it() {
 }
 
 #[test]
-fn a_torn_page_is_an_error_until_the_erase() {
+fn torn_page_is_unreadable_until_the_erase() {
     let bench = Bench::new();
     bench.programmed(page(0), 1).unwrap();
     bench.program(page(1), 2);
@@ -50,7 +50,7 @@ fn a_torn_page_is_an_error_until_the_erase() {
     assert_eq!(bench.read_now(page(0)), Ok(()));
     let error = bench.submit(page(1), 3).unwrap_err();
     assert!(matches!(error, NandError::OutOfOrder { next: 2, .. }));
-    // Of a row, the torn plane alone is enough.
+    // One torn plane makes the whole row unreadable.
     bench.programmed(Row::single(block(0, 1, 0), 0), 3).unwrap();
     bench.programmed(Row::single(block(0, 1, 0), 1), 3).unwrap();
     assert_eq!(bench.read_now(both(0, 0, 1)), Err(NandError::Unreadable));
@@ -80,7 +80,7 @@ fn all_pages_of_a_program_are_torn_in_all_planes() {
 }
 
 #[test]
-fn what_waits_leaves_nothing() {
+fn waiting_operations_leave_no_trace_after_a_cut() {
     let bench = Bench::new();
     let t = tlc();
     bench.programmed(Row::single(block(0, 1, 0), 0), 1).unwrap();
@@ -89,7 +89,8 @@ fn what_waits_leaves_nothing() {
         bench.program(page(number), 2);
     }
     bench.erase(Row::single(block(0, 1, 0), 0));
-    // The first one programs, one waits in a register, two and the erase beyond.
+    // The first program is in the array and the second in a register; two more programs
+    // and the erase wait.
     bench
         .kernel
         .run_until(start + on_bus(&t, 16_384) + Ns::us(100));
@@ -102,7 +103,7 @@ fn what_waits_leaves_nothing() {
 }
 
 #[test]
-fn untouched_blocks_are_as_they_were() {
+fn cut_leaves_untouched_blocks_unchanged() {
     let bench = Bench::new();
     for die in 0..4 {
         bench.programmed(both(die, 1, 0), die).unwrap();
@@ -122,7 +123,7 @@ fn untouched_blocks_are_as_they_were() {
 }
 
 #[test]
-fn a_cut_erase_must_be_done_again() {
+fn block_of_a_cut_erase_must_be_erased_again() {
     let bench = Bench::new();
     let t = tlc();
     bench.programmed(both(0, 0, 0), 1).unwrap();
@@ -156,7 +157,7 @@ fn a_cut_erase_must_be_done_again() {
 }
 
 #[test]
-fn a_cut_of_a_half_erased_block_s_second_erase_leaves_it_half_erased() {
+fn second_cut_erase_leaves_the_block_half_erased() {
     let bench = Bench::new();
     bench.programmed(page(0), 1).unwrap();
     bench.erase(page(0));
@@ -208,7 +209,7 @@ fn a_cut_copyback_leaves_its_source() {
 #[test]
 fn a_cut_does_not_heal_a_bad_block() {
     let bench = Bench::new();
-    // The die is busy, so the program of the block that is retired waits.
+    // The die is busy, so the program of the block to retire waits.
     bench.program(Row::single(block(0, 1, 1), 0), 1);
     bench.program(page(0), 1);
     bench.kernel.run_until(Ns::us(1));

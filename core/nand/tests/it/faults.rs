@@ -1,4 +1,4 @@
-//! Injected failures: seen, counted, and the same again with the same seed.
+//! Tests of injected failures: effects, counters, and repetition with the same seed.
 
 use super::bench::{Bench, SHAPE, block, both, on_bus, tlc};
 use nand::{BlockState, Counters, Faults, Media, NandError, Payload, Row};
@@ -15,7 +15,7 @@ fn page(number: u32) -> Row {
     Row::single(block(0, 0, 0), number)
 }
 
-/// What became of programs, reads and erases over the whole flash, and counters.
+/// Results of programs, reads and erases over the whole flash, counters and end time.
 fn history(faults: Faults) -> (Vec<Result<(), NandError>>, Counters, Ns) {
     let bench = with(faults);
     let mut outcomes = Vec::new();
@@ -102,7 +102,7 @@ fn a_failed_erase_takes_the_block_out_of_service() {
 }
 
 #[test]
-fn each_retry_costs_a_pass_and_the_last_one_gives_up() {
+fn each_retry_takes_tr_and_the_last_one_fails_the_read() {
     let faults = Faults {
         read_retries: ALWAYS,
         read_passes: 3,
@@ -117,7 +117,7 @@ fn each_retry_costs_a_pass_and_the_last_one_gives_up() {
     assert_eq!(bench.kernel.sim().now() - before, passes + on_bus(&t, 4096));
     let counters = bench.nand.counters();
     assert_eq!((counters.read_retries, counters.uncorrectable), (3, 1));
-    // The fault lies over the contents and does not change them.
+    // The fault hides the contents and does not change them.
     let healthy = Bench::on(bench.cut(), Faults::default(), Discipline::FIFO, 100);
     assert_eq!(healthy.read_now(page(0)), Ok(()));
     assert_eq!(
@@ -127,7 +127,7 @@ fn each_retry_costs_a_pass_and_the_last_one_gives_up() {
 }
 
 #[test]
-fn a_read_without_passes_to_spare_gives_up_at_once() {
+fn read_without_allowed_retries_fails_at_once() {
     let bench = with(Faults {
         read_retries: ALWAYS,
         ..Faults::default()
@@ -192,7 +192,7 @@ fn a_block_wears_out_after_its_rated_cycles() {
 }
 
 #[test]
-fn factory_bad_blocks_come_with_the_seed() {
+fn factory_bad_blocks_depend_on_the_seed() {
     let bad = |seed, per_million| {
         let mut media = Media::new(SHAPE);
         media.age_factory(per_million, &mut Seed(seed).stream("factory"));

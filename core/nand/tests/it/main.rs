@@ -1,4 +1,4 @@
-//! The rules of physics, times, failures and power cuts of flash, from outside.
+//! Tests of the rules of physics, times, failures and power cuts of flash, from outside.
 
 mod bench;
 mod contents;

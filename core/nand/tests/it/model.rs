@@ -1,5 +1,5 @@
-//! Any sequence of operations, legal or not, cut at any event, against a model
-//! of what blocks hold.
+//! Random sequences of operations, legal or not, with power cuts at any event, against a
+//! model of the contents of blocks.
 
 use super::bench::{Bench, Ended, SHAPE, block};
 use bolero::TypeGenerator;
@@ -7,7 +7,7 @@ use nand::{BlockState, Faults, Geometry, Media, NandError, Payload, Program, Row
 use sim::Discipline;
 use std::sync::Arc;
 
-/// One die of two planes, so that everything gets in everyone's way.
+/// One die of two planes, so that operations conflict often.
 const TINY: Geometry = Geometry {
     channels: 1,
     chips_per_channel: 1,
@@ -22,17 +22,17 @@ const TINY: Geometry = Geometry {
 
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 enum Step {
-    /// Blocks by plane, planes, first page, and what is written.
+    /// Block of each plane, planes, first page, and fill value.
     Program(bool, bool, u8, u8, u8),
     Erase(bool, bool, u8),
-    /// This many events.
+    /// Runs this many events.
     Wait(u8),
-    /// The power goes and comes back.
+    /// Cuts the power and powers on again.
     Cut,
 }
 
-/// What a block holds by the rules: the pages that were programmed, by what was
-/// written, none for torn ones; no list at all after an erase that was cut.
+/// Expected contents of a block: the fill value of each programmed page, None for torn
+/// pages; None instead of the list after a cut erase.
 #[derive(Clone, Debug, PartialEq)]
 struct Model(Option<Vec<Option<u8>>>);
 
@@ -53,7 +53,7 @@ enum Doing {
 struct World {
     bench: Bench,
     blocks: [Model; 4],
-    /// Oldest first.
+    /// Operations in progress, oldest first.
     under_way: Vec<(Row, Doing, Ended)>,
 }
 
@@ -89,7 +89,7 @@ impl World {
         match step {
             Step::Program(a, b, planes, page, fill) => {
                 let row = row(a, b, planes, u32::from(page % 6));
-                // Programs and erases of one block are the firmware's to keep apart.
+                // The firmware must not overlap programs and erases of one block.
                 if !self.is_busy(row, false) {
                     self.program(row, fill);
                 }
@@ -117,7 +117,7 @@ impl World {
             .map(|n| pages[n / planes.max(1)].clone())
             .collect();
         let words = vec![u32::from(fill); payload.len()];
-        // Nothing is said about contents that are all zeros.
+        // Contents that are all zeros are passed as an empty list.
         let said = if fill.is_multiple_of(3) {
             &[]
         } else {
@@ -150,7 +150,7 @@ impl World {
         self.under_way.push((row, Doing::Program(row.page), ended));
     }
 
-    /// Lets erases that have ended take effect.
+    /// Applies completed erases to the model and drops all completed operations.
     fn settle(&mut self) {
         for (row, doing, ended) in &self.under_way {
             if ended.is_over() && matches!(doing, Doing::Erase) {
@@ -160,13 +160,13 @@ impl World {
         self.under_way.retain(|(_, _, ended)| !ended.is_over());
     }
 
-    /// Of what was under way, the die had begun at most one; the rest waited.
+    /// Cuts the power. The die had begun at most one operation; the others waited.
     fn cut(&mut self) {
         self.settle();
         let media = self.bench.cut();
         let mut begun = 0;
         for (row, doing, _) in std::mem::take(&mut self.under_way) {
-            // Nothing tells a second erase of a half-erased block from none.
+            // A second erase of a half-erased block leaves the same state as none.
             let changed = index(row).any(|block| self.blocks[block].0.is_some());
             let started = match doing {
                 Doing::Program(page) => row.blocks().all(|id| media.written(id) > page),
@@ -194,7 +194,7 @@ impl World {
         self.blocks = blocks;
     }
 
-    /// Every block is what the model says.
+    /// Asserts that every block is as the model expects.
     fn check(&self) {
         let media = self.bench.nand.media();
         for (number, model) in self.blocks.iter().enumerate() {
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// A row of the tiny die; `planes` may ask for one that is not there.
+/// A row of the tiny die; `planes` may contain planes that do not exist.
 fn row(a: bool, b: bool, planes: u8, page: u32) -> Row {
     let mut row = Row::single(block(0, 0, 0), page);
     row.blocks[..2].copy_from_slice(&[a.into(), b.into()]);

@@ -1,4 +1,4 @@
-//! The table of parts.
+//! Tests of the table of flash parts.
 
 use nand::{PARTS, Part};
 use units::Ns;

@@ -1,10 +1,10 @@
-//! What physics refuses, and that a refused operation changes nothing.
+//! Tests of the rules of physics: illegal operations fail and change nothing.
 
 use super::bench::{Bench, SHAPE, block, both};
 use nand::{BlockState, Faults, Geometry, NandError, Row};
 use sim::Discipline;
 
-/// Submits a program that must be refused.
+/// Submits an illegal program; returns its error after a check that nothing changed.
 fn refused(bench: &Bench, row: Row) -> NandError {
     let before = bench.all();
     let error = bench.submit(row, 50).expect_err("it breaks a rule");
@@ -32,7 +32,7 @@ fn pages_are_programmed_in_order_and_once() {
     assert_eq!(refused(&bench, Row::single(id, 0)), expected(0, 6));
     let past_end = refused(&bench, Row::single(id, 6));
     assert!(matches!(past_end, NandError::NoSuchRow { page: 6, .. }));
-    // Its neighbours have an order of their own.
+    // The neighbouring blocks have an order of their own.
     bench
         .programmed(Row::single(block(1, 0, 2), 0), 60)
         .unwrap();
@@ -64,7 +64,7 @@ fn an_erase_makes_every_page_programmable_and_unreadable() {
     }
     bench.programmed(row, 3).unwrap();
     assert_eq!(bench.read_now(row), Ok(()));
-    // What was there before the erase does not come back.
+    // Contents from before the erase do not come back.
     assert_eq!(
         bench.read_now(Row { page: 1, ..row }),
         Err(NandError::Unreadable)
@@ -95,7 +95,7 @@ fn one_program_writes_all_pages_that_share_cells() {
         step: 3,
     };
     assert_eq!(error, not_one);
-    // Two of the three pages.
+    // A program of two of the three pages.
     let before = bench.all();
     let words = [0; 8];
     let two = nand::Program {
@@ -123,7 +123,7 @@ fn one_program_writes_all_pages_that_share_cells() {
 #[test]
 fn a_row_is_refused_as_a_whole() {
     let bench = Bench::new();
-    // Plane 1 is ahead by a page: neither page of both planes is next in both.
+    // Plane 1 is ahead by a page, so no page is next in both planes.
     bench.programmed(Row::single(block(0, 1, 0), 0), 1).unwrap();
     let next = |plane, page, next| NandError::OutOfOrder {
         block: block(0, plane, 0),
@@ -187,14 +187,14 @@ fn a_row_that_the_flash_does_not_have_is_refused() {
         0,
         "refused before it takes time"
     );
-    // A block number of a plane that takes no part means nothing.
+    // The block number of a plane that takes no part is ignored.
     let mut unused = good;
     unused.blocks[1] = 99;
     assert_eq!(bench.programmed(unused, 1), Ok(()));
 }
 
 #[test]
-fn a_bad_block_takes_nothing_and_gives_what_it_holds() {
+fn bad_block_rejects_programs_and_erases_but_stays_readable() {
     let bench = Bench::new();
     let row = Row::single(block(2, 0, 0), 0);
     bench.programmed(row, 1).unwrap();

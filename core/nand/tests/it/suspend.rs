@@ -1,4 +1,4 @@
-//! Reads that interrupt programs and erases.
+//! Tests of reads that suspend programs and erases.
 
 use super::bench::{Bench, READS_FIRST, SHAPE, block, on_bus, tlc};
 use nand::{Faults, Payload, Row};
@@ -8,7 +8,7 @@ use units::Ns;
 const SECTOR: u64 = 4096;
 const PAGE: u64 = SHAPE.page_bytes as u64;
 
-/// A bench whose block 0 of die 0 holds a page, and when that was done.
+/// A bench with one programmed page in block 0 of die 0, and the time of its completion.
 fn ready(discipline: Discipline) -> (Bench, Ns) {
     let bench = Bench::with(SHAPE, Faults::default(), discipline);
     bench.programmed(held(), 1).unwrap();
@@ -25,7 +25,7 @@ fn next() -> Row {
 }
 
 #[test]
-fn a_read_suspends_a_program_which_pays_and_ends_with_its_contents() {
+fn suspended_program_takes_the_cost_and_keeps_its_contents() {
     let (bench, start) = ready(READS_FIRST);
     let t = tlc();
     let program = bench.program(next(), 2);
@@ -65,7 +65,7 @@ fn a_program_is_suspended_no_more_often_than_allowed() {
     let t = tlc();
     let program = bench.program(next(), 2);
     let begun = start + on_bus(&t, PAGE);
-    // Far enough apart that each one meets the program at work.
+    // Far enough apart that each read meets the program in service.
     let asked = [100, 200, 300].map(|us| begun + Ns::us(us));
     let reads = asked.map(|at| bench.read_at(at, held(), 4096));
     bench.kernel.run();

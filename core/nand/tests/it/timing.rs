@@ -1,4 +1,4 @@
-//! What operations take: the sum of their parts, to the nanosecond.
+//! Tests of the duration of operations: the sum of their parts, to the nanosecond.
 
 use super::bench::{Bench, Ended, SHAPE, block, both, on_bus, tlc};
 use nand::{Faults, Geometry, Load, NandError, Row};
@@ -12,7 +12,8 @@ fn page(die: u32, number: u32) -> Row {
     Row::single(block(die, 0, 0), number)
 }
 
-/// Runs until all is done and checks that `ended` is not over a nanosecond early.
+/// Asserts that the operation of `ended` takes exactly `span` and that the flash is then
+/// idle.
 fn ends_exactly(bench: &Bench, ended: &Ended, span: Ns) {
     let due = bench.kernel.sim().now() + span;
     bench.kernel.run_until(due - Ns(1));
@@ -39,7 +40,7 @@ fn every_operation_takes_the_sum_of_its_parts() {
 }
 
 #[test]
-fn a_part_of_a_page_is_a_part_of_the_transfer() {
+fn read_of_a_part_of_a_page_transfers_only_that_part() {
     let (bench, t) = (Bench::new(), tlc());
     bench.programmed(page(0, 0), 1).unwrap();
     for sectors in 1..=4 {
@@ -89,7 +90,7 @@ fn dies_of_one_channel_program_together_and_transfer_in_turn() {
 }
 
 #[test]
-fn a_die_does_one_thing_at_a_time_while_its_registers_fill() {
+fn die_runs_one_program_while_it_receives_the_next() {
     let (bench, t) = (Bench::new(), tlc());
     let programs: Vec<Ended> = (0..3).map(|n| bench.program(page(0, n), 1)).collect();
     bench.kernel.run();
@@ -102,8 +103,8 @@ fn a_die_does_one_thing_at_a_time_while_its_registers_fill() {
 
 #[test]
 fn a_third_program_waits_for_a_register() {
-    // Each die holds two programs' data, so the bus is free for another die
-    // although the first has a third program waiting.
+    // A die holds the data of two programs, so the bus is free for another die although
+    // the first die has a third program waiting.
     let (bench, t) = (Bench::new(), tlc());
     for number in 0..3 {
         bench.program(page(0, number), 1);
@@ -131,7 +132,7 @@ fn reads_of_one_channel_overlap_in_the_array_and_queue_for_the_bus() {
 }
 
 #[test]
-fn a_copyback_leaves_the_channel_alone() {
+fn copyback_does_not_use_the_channel() {
     let (bench, t) = (Bench::new(), tlc());
     bench.programmed(page(0, 0), 1).unwrap();
     let before = bench.nand.busy().1;
@@ -167,7 +168,7 @@ fn a_copyback_that_breaks_a_rule_changes_nothing() {
 }
 
 #[test]
-fn what_waits_is_counted_until_it_has_ended() {
+fn die_load_counts_operations_until_they_end() {
     let (bench, t) = (Bench::new(), tlc());
     let load = |reads, programs, erases| Load {
         reads,
