@@ -1,4 +1,4 @@
-//! A drive that is mapped into memory: what lines cost, and when stores last.
+//! Tests of a memory-mapped drive: cost of lines, and durability of stores.
 
 use host::{BlockDevice, BlockPort, BytePort, HostConfig, Purpose, Who};
 use sim::{Kernel, Seed, Sim};
@@ -25,7 +25,7 @@ fn config(log: bool) -> DriveConfig {
     config
 }
 
-/// Does `work` on a new drive; gives what it gave, and the device as it is then.
+/// Runs `work` on a new drive; returns its result, the device afterwards and the kernel.
 fn on_drive<T: 'static, F: Future<Output = T> + 'static>(
     config: &DriveConfig,
     host: HostConfig,
@@ -43,7 +43,7 @@ async fn store(device: &BlockDevice, at: u64, value: u8, tx: u32) -> Result<(), 
     device.store(at, &[value; LINE], tx, Who::default()).await
 }
 
-/// What the first bytes of these lines may be after a cut now.
+/// Possible first bytes of the two lines after a power cut now and a recovery.
 fn after_cuts(device: &BlockDevice, config: &DriveConfig, lines: [u64; 2]) -> BTreeSet<[u8; 2]> {
     let mut rng = Seed(3).stream("arriving");
     let cut = |_| {
@@ -70,7 +70,7 @@ fn after_cuts(device: &BlockDevice, config: &DriveConfig, lines: [u64; 2]) -> BT
 }
 
 #[test]
-fn lines_cost_what_the_tables_say() {
+fn loads_and_stores_take_the_times_of_the_tables() {
     for (load, store_cost) in [(4_800, 600), (175, 175)] {
         let mut host = HostConfig::default();
         (host.bytes.load, host.bytes.store) = (Ns(load), Ns(store_cost));
@@ -95,8 +95,8 @@ fn lines_cost_what_the_tables_say() {
             lap();
             spans
         });
-        // A look-up of a page is 89 ns, the first byte of the DRAM comes after 100 ns, and
-        // then there are 12.8 a nanosecond; a write to a page has a descriptor of 16.
+        // The look-up of a page takes 89 ns, the DRAM's first byte takes 100 ns, and then
+        // the DRAM moves 12.8 bytes per ns; a write to a page has a descriptor of 16 bytes.
         let moved = |bytes: u64| (bytes * 10).div_ceil(128);
         let arrival = 89 + 100 + moved(4 * 64 + 16);
         assert_eq!(
@@ -130,7 +130,7 @@ fn a_drive_without_a_volatile_cache_is_sent_no_flush() {
 }
 
 #[test]
-fn a_store_lasts_once_it_is_verified_and_not_before() {
+fn store_is_durable_once_it_is_verified_and_not_before() {
     for log in [true, false] {
         let config = config(log);
         let work = |_, device: BlockDevice| async move {
@@ -147,7 +147,7 @@ fn a_store_lasts_once_it_is_verified_and_not_before() {
 }
 
 #[test]
-fn a_load_or_a_command_pushes_what_was_stored_before() {
+fn load_or_command_forces_the_arrival_of_earlier_stores() {
     for load in [true, false] {
         let config = config(true);
         let work = move |_, device: BlockDevice| async move {
@@ -170,7 +170,7 @@ fn a_load_or_a_command_pushes_what_was_stored_before() {
 }
 
 #[test]
-fn a_transaction_lasts_when_it_has_committed_and_as_a_whole() {
+fn transaction_is_durable_as_a_whole_once_it_has_committed() {
     let config = config(true);
     let work = |_, device: BlockDevice| async move {
         store(&device, 0, 7, 9).await.unwrap();
@@ -184,7 +184,7 @@ fn a_transaction_lasts_when_it_has_committed_and_as_a_whole() {
 }
 
 #[test]
-fn blocks_count_for_the_lines_in_them_and_traffic_is_told_apart() {
+fn block_write_supersedes_its_lines_and_the_ledger_separates_both_interfaces() {
     let config = config(true);
     let who = Who {
         purpose: Purpose::Inode,
@@ -208,7 +208,7 @@ fn blocks_count_for_the_lines_in_them_and_traffic_is_told_apart() {
 }
 
 #[test]
-fn what_the_drive_cannot_take_is_refused_at_once() {
+fn impossible_store_is_refused_at_once() {
     let refused = |log: bool, at: u64, len: usize, tx: u32| {
         let work = move |_, device: BlockDevice| async move {
             let bytes = vec![0; len];
@@ -230,7 +230,7 @@ fn posting(posted: u32) -> HostConfig {
     host
 }
 
-/// How many lines are still on their way, if a cut keeps each or not.
+/// Number of stores in flight: the maximum that arrives over many possible cuts.
 fn on_their_way(device: &BlockDevice) -> usize {
     let mut rng = Seed(5).stream("arriving");
     let cuts = (0..64).map(|_| device.arriving(&mut rng).len());
@@ -238,14 +238,14 @@ fn on_their_way(device: &BlockDevice) -> usize {
 }
 
 #[test]
-fn posted_lines_arrive_when_there_are_more_than_the_processor_keeps() {
+fn posted_lines_above_the_limit_force_their_arrival() {
     let work = |_, device: BlockDevice| async move {
         let mut waiting = Vec::new();
         for line in 0..6 {
             store(&device, line * 64, 1, 0).await.unwrap();
             waiting.push(on_their_way(&device));
         }
-        // A larger one goes as a whole.
+        // A store above the limit is posted as a whole.
         device
             .store(4_096, &[1; 5 * LINE], 0, Who::default())
             .await
@@ -258,7 +258,7 @@ fn posted_lines_arrive_when_there_are_more_than_the_processor_keeps() {
 }
 
 #[test]
-fn a_line_on_its_way_belongs_to_its_transaction() {
+fn line_in_flight_belongs_to_its_transaction() {
     let work = |_, device: BlockDevice| async move {
         store(&device, 4_096 + 64, 1, 8).await.unwrap();
         let by = 8;
@@ -280,7 +280,7 @@ fn a_line_on_its_way_belongs_to_its_transaction() {
 }
 
 #[test]
-fn lines_on_their_way_count_for_the_size_of_transactions() {
+fn lines_in_flight_count_toward_the_limit_of_transaction_lines() {
     let config = config(true);
     let work = |_, device: BlockDevice| async move {
         let most = device.transaction_lines();
@@ -302,19 +302,20 @@ fn lines_on_their_way_count_for_the_size_of_transactions() {
     assert_eq!(verified, Ok(()));
 }
 
-/// Stores a line of `tx`, and another one that comes in behind its commit.
+/// Stores a line of `tx`, commits `tx`, and posts a second line that arrives behind the
+/// commit and is rejected.
 async fn store_late(sim: &Sim, device: &BlockDevice, at: u64, tx: u32) {
     store(device, at, 1, tx).await.unwrap();
     let other = device.clone();
     let committing = sim.spawn(async move { other.commit(tx).await });
-    // The command is on its way to the drive.
+    // The commit command is in flight to the drive.
     sim.sleep(Ns(1_000)).await;
     store(device, at + 64, 1, tx).await.unwrap();
     assert_eq!(committing.await, Ok(()));
 }
 
 #[test]
-fn a_store_that_is_refused_when_it_arrives_is_told_until_the_drive_recovers() {
+fn verify_reports_the_first_store_refused_on_arrival_until_recovery() {
     let work = |sim: Sim, device: BlockDevice| async move {
         let late = |tx| Err(StoreError::Committed(tx).into());
         store_late(&sim, &device, 0, 5).await;
@@ -337,7 +338,7 @@ fn a_store_that_is_refused_when_it_arrives_is_told_until_the_drive_recovers() {
 }
 
 #[test]
-fn stores_of_several_tasks_arrive_in_the_order_in_which_they_were_posted() {
+fn stores_of_several_tasks_arrive_in_posting_order() {
     let config = config(true);
     let work = |sim: Sim, device: BlockDevice| async move {
         let task = |number: u8| {
@@ -345,7 +346,7 @@ fn stores_of_several_tasks_arrive_in_the_order_in_which_they_were_posted() {
             sim.spawn(async move {
                 let (mut last, mut mine) = (0, 0);
                 for round in 0..40_u8 {
-                    // One line of all, and one of its own transaction.
+                    // One line shared by all tasks, and one in the task's own transaction.
                     last = round.wrapping_mul(8) + number;
                     store(&device, 0, last, 0).await.unwrap();
                     let tx = u32::from(number) + 1;
@@ -363,7 +364,7 @@ fn stores_of_several_tasks_arrive_in_the_order_in_which_they_were_posted() {
         let mut now = [0; LINE];
         device.load(0, &mut now, Who::default()).await.unwrap();
         assert!(done.iter().any(|(last, _)| *last == now[0]), "the last one");
-        // Whoever came first has the lines until it commits.
+        // The first transaction to store to a line owns the line until its commit.
         let owners = done.iter().filter(|(_, mine)| *mine > 0).count();
         assert!((1..=2).contains(&owners), "{done:?}");
         device.verify().await
@@ -373,10 +374,10 @@ fn stores_of_several_tasks_arrive_in_the_order_in_which_they_were_posted() {
 }
 
 #[test]
-fn a_commit_waits_for_room_for_what_is_on_its_way() {
+fn commit_waits_for_log_space_for_lines_in_flight() {
     let config = config(true);
     let work = |_, device: BlockDevice| async move {
-        // As much as the log has, but for little.
+        // Nearly fills the log.
         let slots = 256 * KIB / 80;
         for line in 0..slots - 1_400 {
             store(&device, MIB + line * 64, 1, 0).await.unwrap();
@@ -397,7 +398,8 @@ fn a_commit_waits_for_room_for_what_is_on_its_way() {
     assert_eq!(seen, [[7, 7]].into(), "all of it or nothing");
 }
 
-/// Power-on after a cut of `device`, as far as the host holds what arrived.
+/// Cuts the power of `device` and attaches the drive again, with some stores in flight
+/// arrived; without a recovery.
 fn powered_on(device: &BlockDevice, config: &DriveConfig) -> (BlockDevice, Kernel) {
     let mut rng = Seed(4).stream("arriving");
     let (media, arrived) = (device.drive().at_power_cut(), device.arriving(&mut rng));
@@ -410,8 +412,8 @@ fn powered_on(device: &BlockDevice, config: &DriveConfig) -> (BlockDevice, Kerne
     (device.unwrap(), kernel)
 }
 
-/// A drive that was cut with something to recover, and with the number 2 on its way to
-/// its first 16 lines; powered on again.
+/// A drive after a power cut and power-on, before recovery. It has a durable line to recover;
+/// at the cut, stores of the number 2 to its first 16 lines were in flight.
 fn cut_with_lines_on_their_way(config: &DriveConfig) -> (BlockDevice, Kernel) {
     let work = |_, device: BlockDevice| async move {
         store(&device, 8_192, 1, 0).await.unwrap();
@@ -425,7 +427,7 @@ fn cut_with_lines_on_their_way(config: &DriveConfig) -> (BlockDevice, Kernel) {
 }
 
 #[test]
-fn what_arrived_at_a_cut_survives_the_next_one_with_or_without_transactions() {
+fn lines_that_arrived_at_a_cut_survive_the_next_cut() {
     for commits in [Bytes(KIB), Bytes(0)] {
         let mut config = config(true);
         config.front.as_mut().unwrap().log.commits = commits;
@@ -446,7 +448,7 @@ fn what_arrived_at_a_cut_survives_the_next_one_with_or_without_transactions() {
     }
 }
 
-/// Of the first `lines` of the drive, how many hold the number 2.
+/// Number of lines among the first `lines` of the drive that hold the number 2.
 fn new_lines(device: &BlockDevice, lines: usize) -> usize {
     let page = device.drive().peek(0).map(|page| page[0].to_bytes());
     let page = page.unwrap_or([0; 4096]);
@@ -455,7 +457,7 @@ fn new_lines(device: &BlockDevice, lines: usize) -> usize {
 }
 
 #[test]
-fn what_is_written_before_recovery_is_newer_than_what_arrived_at_the_cut() {
+fn block_write_before_recovery_is_newer_than_lines_that_arrived_at_the_cut() {
     let config = config(true);
     let (back, kernel) = cut_with_lines_on_their_way(&config);
     assert!(new_lines(&back, 16) > 0);
@@ -477,7 +479,7 @@ fn what_is_written_before_recovery_is_newer_than_what_arrived_at_the_cut() {
 }
 
 #[test]
-fn recovery_once_more_is_refused_and_changes_nothing() {
+fn second_recovery_is_refused_and_changes_nothing() {
     let config = config(true);
     let work = |_, device: BlockDevice| async move {
         for page in 0..20 {
@@ -491,7 +493,7 @@ fn recovery_once_more_is_refused_and_changes_nothing() {
     kernel.block_on(async move {
         let first = back.clone();
         let first = sim.spawn(async move { first.recover_bytes().await });
-        // Its command has come to the drive, and pages are being written.
+        // The recovery command has arrived at the drive, which is writing pages.
         sim.sleep(Ns::us(20)).await;
         assert!(back.drive().log_state().unwrap().is_unrecovered);
         assert_eq!(back.recover().await, Err(ByteError::Recovered));
@@ -508,7 +510,7 @@ fn recovery_once_more_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_answered_with_an_error_that_says_so() {
+fn invalid_byte_requests_return_specific_errors() {
     let config = config(true);
     let capacity = config.capacity.0;
     let work = move |_, device: BlockDevice| async move {
@@ -533,8 +535,8 @@ fn what_is_asked_wrongly_is_answered_with_an_error_that_says_so() {
         for tx in [0, 1, u32::MAX] {
             assert_eq!(device.commit(tx).await, unknown(tx));
         }
-        // The greatest number is one like any other; which comes next is up to the
-        // host, and one that the log still has is refused.
+        // The largest number is valid too. The host chooses the order of numbers; a number
+        // that the log still holds is refused.
         for tx in [u32::MAX, 1] {
             store(&device, u64::from(tx % 7) * 64, 1, tx).await.unwrap();
             device.commit(tx).await.unwrap();
@@ -551,7 +553,7 @@ fn what_is_asked_wrongly_is_answered_with_an_error_that_says_so() {
 }
 
 #[test]
-fn a_drive_of_blocks_and_one_that_has_not_recovered_say_so() {
+fn block_drive_and_unrecovered_drive_refuse_byte_access() {
     let mut blocks = config(true);
     blocks.front = None;
     let work = |_, device: BlockDevice| async move {

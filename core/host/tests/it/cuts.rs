@@ -1,7 +1,7 @@
-//! The power is cut at every event while a store waits for room in a full log.
+//! Power cuts at every event while a store waits for space in a full log.
 //!
-//! Each line is stored once, so what may be found of it is known at any instant: it is
-//! there if it was verified, and not if its store had not begun.
+//! Each line is stored once, so its allowed contents are known at any instant: the line is
+//! present if it was verified, and absent if its store had not begun.
 
 use host::{BlockDevice, BytePort, HostConfig, Who};
 use sim::{Kernel, Seed};
@@ -13,11 +13,11 @@ use units::{Bytes, KIB, MIB};
 
 const LINE: usize = 64;
 const PAGE: usize = 4_096;
-/// Lines that are stored.
+/// Number of lines that the test stores.
 const STORED: usize = 1_500;
 
-/// A drive whose log has 256 lines and is cleaned when it is full, or a store finds no
-/// room.
+/// A drive with a log of 256 lines, which is cleaned when it is full or a store finds no
+/// space.
 fn config(commits: u64) -> DriveConfig {
     let mut config = (Preset::named("byte").unwrap().config)().resized(Bytes(16 * MIB));
     config.flash.keep_contents = true;
@@ -30,19 +30,19 @@ fn config(commits: u64) -> DriveConfig {
     config
 }
 
-/// How far the stores have come, in lines.
+/// Progress of the stores in lines: begun, and verified.
 #[derive(Clone, Default)]
 struct Progress {
     begun: Rc<Cell<usize>>,
     verified: Rc<Cell<usize>>,
 }
 
-/// Where line `number` is stored: scattered over 32 pages.
+/// Byte address of line `number`; lines are scattered over 32 pages.
 fn place(number: usize) -> usize {
     number % 32 * PAGE + number / 32 * LINE
 }
 
-/// Stores line after line, and verifies now and then.
+/// Stores line after line, and verifies after every ten.
 async fn store(device: BlockDevice, progress: Progress, lines: usize) {
     for number in 0..lines {
         progress.begun.set(number + 1);
@@ -55,7 +55,7 @@ async fn store(device: BlockDevice, progress: Progress, lines: usize) {
     }
 }
 
-/// Powers on what a cut of `device` leaves.
+/// Cuts the power of `device` and powers on the drive again.
 fn power_on(device: &BlockDevice, config: &DriveConfig, seed: u64) -> (Kernel, BlockDevice) {
     let mut rng = Seed(seed).stream("arriving");
     let (media, arrived) = (device.drive().at_power_cut(), device.arriving(&mut rng));
@@ -68,7 +68,7 @@ fn power_on(device: &BlockDevice, config: &DriveConfig, seed: u64) -> (Kernel, B
     (kernel, device.unwrap())
 }
 
-/// Which of the first `lines` lines are there.
+/// Whether each of the first `lines` lines is present.
 fn found(device: &BlockDevice, lines: usize) -> Vec<bool> {
     let pages: Vec<_> = (0..32).map(|page| device.drive().peek(page)).collect();
     let line = |number: usize| {
@@ -78,8 +78,8 @@ fn found(device: &BlockDevice, lines: usize) -> Vec<bool> {
     (0..lines).map(line).collect()
 }
 
-/// Cuts the power, and once more after `steps` events of recovery; whether everything is
-/// as it may be.
+/// Cuts the power, and cuts it again after `steps` events of recovery. Asserts that the
+/// contents are allowed and that neither the second cut nor recovery changes them.
 fn cut(device: &BlockDevice, config: &DriveConfig, progress: &Progress, steps: u64) {
     let (kernel, back) = power_on(device, config, steps);
     let left = found(&back, STORED);
@@ -102,7 +102,7 @@ fn cut(device: &BlockDevice, config: &DriveConfig, progress: &Progress, steps: u
 
 #[test]
 //= bytefs 4.3
-fn a_store_that_waits_for_a_full_log_is_there_or_not_after_a_cut() {
+fn store_waiting_for_a_full_log_is_present_or_absent_after_a_cut() {
     for commits in [0, KIB] {
         let config = config(commits);
         let kernel = Kernel::new();

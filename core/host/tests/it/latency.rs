@@ -1,4 +1,4 @@
-//! Latency at rest is the sum of its parts.
+//! Tests that the latency on an idle machine is the sum of its parts.
 
 use host::{BlockDevice, Completion, HostConfig, Parts, QueuePair, Who};
 use sim::{Kernel, Seed};
@@ -86,7 +86,7 @@ fn a_write_is_the_sum_of_its_parts() {
                 .await;
             written.expect("it fits");
         };
-        // The drive asks for the data, 4096 + 16 × 20 bytes, and takes them in.
+        // The drive fetches the data, 4096 + 16 × 20 bytes, and buffers them.
         let wire = Ns(900) + Ns(561);
         assert_eq!(
             latency(host, write),
@@ -116,7 +116,7 @@ fn a_trim_and_a_flush_are_the_sum_of_their_parts() {
 }
 
 #[test]
-fn the_list_of_parts_is_the_whole() {
+fn sum_of_the_listed_parts_is_the_latency() {
     let host = HostConfig::default();
     let listed: Parts = host.parts(4096, 0);
     assert_eq!(listed.sum(), parts(&host, Ns(1_461), Ns::ZERO));

@@ -1,4 +1,4 @@
-//! The host in front of a drive.
+//! Tests of the host in front of a simulated drive.
 
 mod bytes;
 mod cuts;

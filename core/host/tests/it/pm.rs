@@ -1,4 +1,4 @@
-//! Persistent memory: what a load sees, and what a power cut keeps.
+//! Tests of persistent memory: the results of loads, and the contents after power cuts.
 
 use host::{Pm, PmConfig, PmError, PmMedia, Regions};
 use sim::{Cut, Kernel, Seed, Sim, join_all};
@@ -14,12 +14,12 @@ fn blank(sim: &Sim) -> Pm {
     Pm::new(sim, PmConfig::default(), PmMedia::new(SIZE), None)
 }
 
-/// Makes regions with nothing in them.
+/// Creates regions without initializing them.
 async fn create(pm: &Pm, wanted: &[(u64, u64)]) -> Result<Regions, PmError> {
     Regions::create(pm, wanted, async |regions| Ok(regions.clone())).await
 }
 
-/// Does `work` on new memory; gives it as it is then.
+/// Runs `work` on new memory; returns the memory afterwards.
 fn after<F: Future<Output = ()> + 'static>(work: impl FnOnce(Pm) -> F) -> Pm {
     let kernel = Kernel::new();
     let pm = blank(&kernel.sim());
@@ -28,7 +28,7 @@ fn after<F: Future<Output = ()> + 'static>(work: impl FnOnce(Pm) -> F) -> Pm {
     pm
 }
 
-/// The words at these bytes after many cuts.
+/// Distinct contents of the words at these addresses after many cuts.
 fn cuts<const N: usize>(pm: &Pm, words: [u64; N]) -> BTreeSet<[u8; N]> {
     let mut rng = Seed(1).stream("cuts");
     let cut = |_| {
@@ -43,7 +43,7 @@ fn cuts<const N: usize>(pm: &Pm, words: [u64; N]) -> BTreeSet<[u8; N]> {
 }
 
 #[test]
-fn each_line_is_kept_for_itself_and_in_the_order_of_its_stores() {
+fn cut_keeps_lines_independently_and_stores_of_a_line_in_order() {
     let pm = after(|pm| async move {
         for (at, value) in [(0, 1), (8, 1), (64, 1), (0, 2)] {
             pm.store(at, &[value; 8]).await;
@@ -63,14 +63,14 @@ fn each_line_is_kept_for_itself_and_in_the_order_of_its_stores() {
 }
 
 #[test]
-fn only_a_flush_and_a_fence_of_the_same_task_make_a_store_last() {
+fn store_is_durable_only_after_flush_and_fence_of_its_task() {
     let pm = after(|pm| async move {
         pm.store(0, &[1; 8]).await;
         pm.fence().await;
         pm.store(64, &[1; 8]).await;
         pm.flush(64, 8).await;
         pm.persist(128, &[1; 8]).await;
-        // Stored again behind the flush of what was there before.
+        // A second store after the flush of the first one.
         pm.store(192, &[1; 8]).await;
         pm.flush(192, 8).await;
         pm.store(192, &[2; 8]).await;
@@ -83,7 +83,7 @@ fn only_a_flush_and_a_fence_of_the_same_task_make_a_store_last() {
 }
 
 #[test]
-fn a_fence_of_another_task_makes_nothing_last() {
+fn fence_of_another_task_makes_nothing_durable() {
     let kernel = Kernel::new();
     let (sim, pm) = (kernel.sim(), blank(&kernel.sim()));
     let (storing, fencing) = (pm.clone(), pm.clone());
@@ -106,7 +106,7 @@ fn a_fence_of_another_task_makes_nothing_last() {
 }
 
 #[test]
-fn what_a_task_flushes_while_it_fences_is_for_its_next_fence() {
+fn flush_during_a_fence_counts_for_the_next_fence() {
     let fence_beside = async |pm: &Pm, again: bool| {
         let first = async {
             pm.store(0, &[1; 8]).await;
@@ -131,7 +131,7 @@ fn what_a_task_flushes_while_it_fences_is_for_its_next_fence() {
 }
 
 #[test]
-fn where_fences_are_skipped_nothing_has_to_last() {
+fn skipped_fences_make_nothing_durable() {
     let pm = after(|pm| async move {
         pm.persist(0, &[1; 8]).await;
         pm.skip_fences();
@@ -160,10 +160,10 @@ fn eight_aligned_bytes_are_never_torn() {
     assert_eq!(seen, [[1, 1, 1], [2, 1, 1], [2, 2, 1], [2, 2, 2]].into());
 }
 
-/// A counter whose copies are stored in order, each durable before the next: whatever the
-/// cut, no copy is ahead of the one before it by more than the one step.
+/// Two copies of a counter are persisted in order: after any cut the second copy equals the
+/// first one or is one step behind.
 #[test]
-fn a_cut_at_every_event_keeps_the_order_of_fences() {
+fn cut_at_any_event_keeps_the_order_of_fences() {
     let mut met = 0;
     for event in 0.. {
         let kernel = Kernel::new();
@@ -210,7 +210,7 @@ fn many_stores_to_one_line_are_written_back_early_and_in_order() {
 }
 
 #[test]
-fn lines_cost_what_is_given() {
+fn accesses_take_the_configured_times() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let config = PmConfig::default().optane();
@@ -246,8 +246,8 @@ fn regions_are_found_again_and_do_not_overlap() {
     hostile_superblocks(&again.shutdown());
 }
 
-/// Any byte of a superblock that is changed is noticed, and so is a word or a line of it
-/// that is lost: that is no new memory.
+/// Asserts that a changed byte, a lost word and a lost line of a superblock are reported as
+/// damage, and not as new memory.
 fn hostile_superblocks(good: &PmMedia) {
     const BYTES: u64 = 24 + 16 * 24 + 8;
     let is_damaged = |at: u64, bytes: &[u8]| {
@@ -269,7 +269,7 @@ fn hostile_superblocks(good: &PmMedia) {
 }
 
 #[test]
-fn a_superblock_is_there_as_a_whole_or_not_at_all() {
+fn superblock_is_valid_as_a_whole_or_not_at_all_after_a_cut() {
     for event in 0.. {
         let kernel = Kernel::new();
         let pm = blank(&kernel.sim());
@@ -291,8 +291,8 @@ fn a_superblock_is_there_as_a_whole_or_not_at_all() {
     }
 }
 
-/// Memory of any size, also of no whole number of words, lines or pages, as the file of a
-/// drive may say: its last bytes are like all others.
+/// A drive's file may give memory of any size, also a partial last word, line or page: the
+/// last bytes behave like all others.
 #[test]
 fn memory_may_end_within_a_line() {
     for size in (1..300).chain(4_090..4_110).chain(8_190..8_200) {

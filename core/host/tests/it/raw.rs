@@ -1,4 +1,4 @@
-//! The raw port behind queues and link.
+//! Tests of the raw port behind queues and link.
 
 use host::{BlockDevice, HostConfig, Purpose, RawDevice, RawMark, RawPort, Who};
 use nand::Payload;
@@ -21,7 +21,7 @@ fn attached(sim: &Sim) -> RawDevice {
 }
 
 #[test]
-fn a_command_crosses_the_link_and_what_the_host_wants_is_booked() {
+fn command_crosses_the_link_and_host_traffic_is_booked() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let port = attached(&sim);
@@ -46,7 +46,7 @@ fn a_command_crosses_the_link_and_what_the_host_wants_is_booked() {
         port.write(&at, &payload, &meta, &marks)
             .await
             .expect("it is free");
-        // The list of addresses goes along with blocks and metadata.
+        // The transfer has the list of addresses besides blocks and metadata.
         let bytes = u64::from(unit) * (4096 + 16 + 8);
         let parts = HostConfig::default().parts(bytes, 0);
         let timing = config().timing().expect("a part");
@@ -83,7 +83,7 @@ fn a_command_crosses_the_link_and_what_the_host_wants_is_booked() {
 }
 
 #[test]
-fn a_drive_that_maps_has_no_such_port() {
+fn drive_with_a_mapping_has_no_raw_port() {
     let kernel = Kernel::new();
     let config = (Preset::named("block").expect("a preset").config)().resized(Bytes(64 * MIB));
     let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");

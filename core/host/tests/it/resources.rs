@@ -1,4 +1,4 @@
-//! What commands wait for, and what is counted.
+//! Tests of the resources that commands wait for, and of the ledger.
 
 use host::{BlockDevice, HostConfig, Purpose, Who};
 use sim::{Kernel, Seed};
@@ -13,7 +13,7 @@ fn device(kernel: &Kernel, host: HostConfig) -> BlockDevice {
     BlockDevice::new(&kernel.sim(), host, drive).expect("the host can be")
 }
 
-/// Reads of places never written, so that only the host limits them.
+/// Reads addresses that were never written, so that only the host limits throughput.
 fn reads(host: HostConfig, workers: usize, each: u64) -> (Ns, BlockDevice) {
     let kernel = Kernel::new();
     let device = device(&kernel, host);
@@ -48,8 +48,8 @@ fn a_queue_of_one_lets_one_command_through_at_a_time() {
     host.queues.depth = 1;
     let alone = reads(host, 1, 1).0;
     let (time, _) = reads(host, 8, 10);
-    // The next one starts while the one before is taken in by its core, and both
-    // need that core.
+    // A command starts while the core processes the completion of the previous one, and
+    // both need that core.
     let turn = alone - host.parts(0, 0).complete;
     assert!(time >= Ns(80 * turn.0), "{time} {turn}");
 }

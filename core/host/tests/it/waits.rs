@@ -1,4 +1,5 @@
-//! What accesses by bytes wait for: link, drive and each other; and what waits for them.
+//! Tests of waits: byte accesses wait for the link, the drive and each other, and other work
+//! waits for them.
 
 use host::{BlockDevice, BlockPort, BytePort, Direction, HostConfig, Link, Who};
 use sim::{Kernel, Seed, Sim};
@@ -63,7 +64,7 @@ async fn write(device: &BlockDevice, first: u64, pages: u64) {
     written.await.unwrap();
 }
 
-/// Writes `pages` pages, and enough behind them that they leave buffer and cache.
+/// Writes `pages` pages, and then enough others to evict them from buffer and cache.
 async fn on_flash(sim: &Sim, device: &BlockDevice, pages: u64) {
     for first in (0..pages).chain(1_000..6_000).step_by(50) {
         write(device, first, 50).await;
@@ -72,7 +73,7 @@ async fn on_flash(sim: &Sim, device: &BlockDevice, pages: u64) {
 }
 
 #[test]
-fn stores_arrive_as_fast_as_the_memory_of_the_drive_takes_them() {
+fn stores_arrive_at_the_rate_of_the_drive_memory() {
     for (log, each) in [(true, 80), (false, 64)] {
         let span = on_drive(&drive(log), host(2_000), |sim, device| async move {
             write(&device, 0, 16).await;
@@ -83,15 +84,15 @@ fn stores_arrive_as_fast_as_the_memory_of_the_drive_takes_them() {
             device.verify().await.unwrap();
             sim.now().since(begin)
         });
-        // Each for itself at 12.8 bytes a nanosecond, and the last one is answered.
+        // Each store moves separately at 12.8 bytes per ns; the last one is answered.
         let one = (each * 10_u64).div_ceil(128);
         let answer = 100 + if log { 89 } else { 49 };
         assert_eq!(span, Ns(1_000 * one + answer + 4_800), "log: {log}");
     }
 }
 
-/// Time of a load, or of a store that waits to arrive, while blocks of 1 MiB are read and
-/// written.
+/// Latency of a load, or of a store that waits for its arrival, beside reads and writes of
+/// 1 MiB.
 fn beside_blocks(link: Link, loads: bool, [reads, writes]: [u64; 2]) -> Ns {
     let host = HostConfig { link, ..host(1) };
     on_drive(&drive(true), host, move |sim, device| async move {
@@ -106,7 +107,7 @@ fn beside_blocks(link: Link, loads: bool, [reads, writes]: [u64; 2]) -> Ns {
                 read.read(nothing, &mut (), Who::default()).await.unwrap();
             });
         }
-        // They have come to the drive, or to the link.
+        // By then the block commands have reached the drive or the link.
         sim.sleep(Ns::us(300)).await;
         let begin = sim.now();
         if loads {
@@ -120,7 +121,7 @@ fn beside_blocks(link: Link, loads: bool, [reads, writes]: [u64; 2]) -> Ns {
 }
 
 #[test]
-fn loads_and_stores_wait_for_their_turn_on_a_link_that_is_busy() {
+fn loads_and_stores_wait_for_their_turn_on_a_busy_link() {
     let link = Link {
         generation: 3,
         lanes: 1,
@@ -128,7 +129,7 @@ fn loads_and_stores_wait_for_their_turn_on_a_link_that_is_busy() {
     };
     let load = |blocks| beside_blocks(link, true, blocks);
     let store = |blocks| beside_blocks(link, false, blocks);
-    // What they cost at rest has the link in it.
+    // The idle cost includes the link.
     let at_rest = (load([0, 0]), store([0, 0]));
     let costs = (4_800 + 89 + 100 + 5, 2 * 600 + 89 + 100 + 12);
     assert_eq!(at_rest, (Ns(costs.0), Ns(costs.1)));
@@ -141,13 +142,13 @@ fn loads_and_stores_wait_for_their_turn_on_a_link_that_is_busy() {
     long(load([3, 0]), at_rest.0, to_host);
     long(load([0, 3]), at_rest.0, to_drive);
     long(store([0, 3]), at_rest.1, to_drive);
-    // Blocks that go the other way have no more than the memory in common with it.
+    // Blocks in the other direction share only the drive's memory with the access.
     let beside = store([3, 0]);
     assert!(beside <= at_rest.1 + Ns(3 * 320), "{beside}");
 }
 
 #[test]
-fn a_core_that_loads_does_nothing_else_until_the_data_are_there() {
+fn core_that_loads_does_nothing_else_until_the_data_arrive() {
     for hits in [true, false] {
         let (load_over, other_over) =
             on_drive(&drive(false), host(64), move |sim, device| async move {
@@ -176,14 +177,14 @@ fn a_core_that_loads_does_nothing_else_until_the_data_are_there() {
 }
 
 #[test]
-fn a_verification_waits_for_what_was_stored_before_it_and_not_for_more() {
+fn verify_waits_for_earlier_stores_and_not_for_later_ones() {
     let [alone, beside] = [0, 40].map(|later| {
         on_drive(
             &drive(false),
             HostConfig::default(),
             move |sim, device| async move {
                 on_flash(&sim, &device, 100).await;
-                // Each of them has its page read before it is taken in.
+                // The drive reads the page of each store before it takes the store in.
                 for page in 0..4 {
                     store(&device, page * PAGE).await;
                 }
@@ -207,7 +208,7 @@ fn a_verification_waits_for_what_was_stored_before_it_and_not_for_more() {
     assert_eq!(alone, beside);
 }
 
-/// Time of `pages` stores to pages on flash of a drive with a cache, all verified.
+/// Time to store to `pages` pages on flash, and to verify, on a drive with a cache.
 fn stores_to_flash(pages: u64) -> Ns {
     on_drive(&drive(false), host(64), move |sim, device| async move {
         on_flash(&sim, &device, 200).await;
@@ -221,7 +222,7 @@ fn stores_to_flash(pages: u64) -> Ns {
 }
 
 #[test]
-fn pages_of_stores_on_their_way_are_fetched_together() {
+fn pages_of_stores_in_flight_are_fetched_in_parallel() {
     let (one, many) = (stores_to_flash(1), stores_to_flash(16));
     assert!(one.0 > 40_000, "it comes from flash: {one}");
     assert!(2 * many.0 < 16 * one.0, "{many} of 16, {one} of one");

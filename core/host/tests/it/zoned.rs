@@ -1,4 +1,4 @@
-//! The zoned port behind queues and link.
+//! Tests of the zoned port behind queues and link.
 
 use host::{BlockDevice, BlockPort, HostConfig, Linear, Purpose, Who, ZonedDevice, ZonedPort};
 use sim::{Kernel, Seed, Sim};
@@ -71,7 +71,7 @@ fn a_command_crosses_the_link_and_is_booked_if_it_succeeds() {
 }
 
 #[test]
-fn zones_without_gaps_are_written_in_order_and_over_again() {
+fn linear_zones_are_written_in_order_and_reset_by_a_rewrite() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let port = attached(&sim);
@@ -88,7 +88,7 @@ fn zones_without_gaps_are_written_in_order_and_over_again() {
         let all = limits.capacity * u64::from(limits.zones);
         assert_eq!(linear.capacity().0, all * 512);
         let half = limits.capacity / 2;
-        // Ends in the second zone.
+        // The write ends in the second zone.
         let whole = limits.capacity + half;
         write(0, whole).await.expect("in order");
         assert_eq!(port.zone(0).map(|zone| zone.state), Some(ZoneState::Full));
@@ -113,13 +113,13 @@ fn zones_without_gaps_are_written_in_order_and_over_again() {
 }
 
 #[test]
-fn a_request_over_two_zones_is_read_back_whole_and_what_is_used_up_is_full() {
+fn request_over_two_zones_reads_back_whole_and_fills_the_first() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let port = attached(&sim);
     kernel.block_on(async move {
         let (limits, who) = (port.limits(), Who::default());
-        // Uses three quarters of the capacity, at most.
+        // With this grain, at most three quarters of a zone's capacity are used.
         let grain = limits.capacity / 4 * 3;
         let linear = Linear::in_grains(&sim, port.clone(), Bytes(grain * 512));
         let room = linear.packing().room();
