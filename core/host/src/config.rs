@@ -6,7 +6,7 @@
 //! | completion by interrupt | 1,990 ns | `aios` 2: DMA unmapping 230, completion 810, context switch 950 |
 //! | interrupt delivery | 500 ns | a choice of ours: the message arrives, and a core leaves its current work |
 //! | submission, polled | 200 ns | `axboe2020`: 2.58 million reads a second and core, 388 ns for both ends |
-//! | completion, polled | 188 ns | the rest of the same |
+//! | completion, polled | 188 ns | `axboe2020`: the rest of the 388 ns |
 //! | delay of a poll | 100 ns | a choice of ours: half a round of a polling loop |
 //! | queue depth | 1,024 | default of Linux' NVMe driver |
 //! | load of a line | 4,800 ns | `bytefs` Table 1, over PCIe; 175 ns over CXL.mem, `bytefs` 5.6 |
@@ -18,7 +18,7 @@ use crate::link::Link;
 use serde::{Deserialize, Serialize};
 use units::Ns;
 
-/// Configuration of a host; see the table of the module for the defaults.
+/// Configuration of a host: link, processor, queues and byte access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
@@ -28,7 +28,7 @@ pub struct HostConfig {
     pub cpu: Cpu,
     /// Number and depth of the queue pairs.
     pub queues: Queues,
-    /// Cost of loads and stores to a memory-mapped drive.
+    /// Cost of loads from and stores to a memory-mapped drive.
     pub bytes: ByteAccess,
 }
 

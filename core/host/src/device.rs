@@ -145,7 +145,7 @@ impl BlockDevice {
         Computing::on(&cores[index % cores.len()], span)
     }
 
-    /// The attached drive.
+    /// The drive behind the queues and the link.
     #[must_use]
     pub fn drive(&self) -> &Drive {
         &self.shared.drive

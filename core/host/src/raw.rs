@@ -37,8 +37,8 @@ pub trait RawPort: Clone + 'static {
     /// The status of the drive.
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ChunkInfo>, RawError>;
 
-    /// Reads up to 64 blocks for `cause`. Reads of cause [`ReadCause::Host`] are booked under
-    /// the given [`Who`].
+    /// Reads up to 64 blocks for `cause`. The ledger counts only reads of cause
+    /// [`ReadCause::Host`].
     ///
     /// # Errors
     /// The status of the drive.

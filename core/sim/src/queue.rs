@@ -117,7 +117,7 @@ mod tests {
     use crate::Seed;
 
     #[test]
-    fn a_key_gives_back_its_parts() {
+    fn key_returns_its_parts_and_orders_by_time_then_sequence() {
         let key = Key::new(END, (1 << 48) - 1, TaskId((1 << 24) - 1));
         assert_eq!(key.time(), Ns((1 << 56) - 1));
         assert_eq!(key.task(), TaskId((1 << 24) - 1));

@@ -56,7 +56,7 @@ impl Extent {
         self.start.0 + self.sectors as u64
     }
 
-    /// Length in bytes.
+    /// Length of the range in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.sectors as u64 * SECTOR

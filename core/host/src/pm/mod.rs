@@ -52,7 +52,7 @@ const MOST_STORES: usize = 64;
 /// | bytes | 1 GiB | `hyfim` 4, A |
 /// | times | 0 | `hyfim` 4, A: emulated by DRAM without added delay |
 /// | load of [`PmConfig::optane`] | 300 ns | `optane` 3, random reads at rest |
-/// | store and flush of the same | 100 ns | `optane` 3, flushed stores at rest |
+/// | store and flush of [`PmConfig::optane`] | 100 ns | `optane` 3, flushed stores at rest |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PmConfig {

@@ -28,7 +28,7 @@ fn after<F: Future<Output = ()> + 'static>(work: impl FnOnce(Pm) -> F) -> Pm {
     pm
 }
 
-/// Distinct contents of the words at these addresses after many cuts.
+/// Distinct contents of the bytes at the addresses `words` after many cuts.
 fn cuts<const N: usize>(pm: &Pm, words: [u64; N]) -> BTreeSet<[u8; N]> {
     let mut rng = Seed(1).stream("cuts");
     let cut = |_| {

@@ -68,7 +68,7 @@ pub enum BlockImageError {
     /// A stamp is older than the block's first one, or not within 32 bits of it.
     #[error("stamp {stamp} in a block whose first one is {base}")]
     Stamp {
-        /// The offending stamp.
+        /// The first stamp out of range.
         stamp: u64,
         /// Stamp of the block's first program.
         base: u64,

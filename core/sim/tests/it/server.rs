@@ -70,7 +70,7 @@ fn reads_go_first_up_to_the_bypass_limit() {
 }
 
 #[test]
-fn a_read_suspends_a_program_which_then_takes_the_rest_and_the_cost() {
+fn suspended_program_takes_its_rest_and_the_suspension_cost() {
     let suspending = Discipline {
         bypass_limit: 10,
         suspend_limit: 1,
