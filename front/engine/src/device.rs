@@ -1,11 +1,10 @@
-//! A drive as a range of bytes, answered for on the engine's thread.
+//! A drive as a range of bytes, served on the engine's thread.
 //!
-//! Invariants: a request of any offset and length works; what covers sectors in
-//! part is read, changed and written while nobody else changes them; an answer
-//! that promises something is given when the drive's file keeps the promise.
+//! Invariants: a request of any offset and length works; a sector that is covered in part is read,
+//! modified and written under a lock on its range; a durable answer (flush, or a write under
+//! power-loss protection) is given only after the drive's file holds it.
 //!
-//! Requests go to the drive itself and not through the model of a host: the host
-//! is the one that asks, with a processor of its own.
+//! Requests bypass the model of a host: the real client is the host, with a processor of its own.
 
 use crate::faults::{Faults, Injected, Read};
 use crate::file::{Access, DriveFile, FileError};
@@ -26,36 +25,37 @@ use std::path::Path;
 use std::rc::Rc;
 use units::{Extent, Origin, Placement, SECTOR};
 
-/// Zeros that are written at a time. They are there once, for all requests: those that write
-/// zeros have no data to be counted by.
+/// Zeros for one step of [`Device::write_zeros`]. Shared by all requests: a request that writes
+/// zeros carries no data that could bound its memory.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
-/// What is written so that it cannot be read, so much at a time.
+/// Payloads of one step of [`Device::spoil`], which makes sectors unreadable.
 static LOST: [Payload; 256] = [const { Payload::Lost }; 256];
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// Not on the drive.
+    /// The request reaches past the end of the drive.
     #[error("{len} bytes from {offset} on reach past the end of the drive, which has {capacity}")]
     PastEnd {
-        /// First byte.
+        /// First byte of the request.
         offset: u64,
-        /// Bytes.
+        /// Length of the request in bytes.
         len: u64,
-        /// Bytes of the drive.
+        /// Capacity of the drive (or of the layer above it) in bytes.
         capacity: u64,
     },
-    /// The drive said so.
+    /// The drive model returned an error.
     #[error(transparent)]
     Drive(#[from] IoError),
-    /// A write was told to fail.
+    /// An injected fault ([`Injected::Unwritable`]) hit the write; carries the first failing
+    /// sector.
     #[error("unrecovered write error at sector {0}")]
     Unwritable(u64),
-    /// The drive's file cannot be written.
+    /// A record cannot be written to the drive's file.
     #[error("the drive file cannot be written: {0}")]
     File(#[from] io::Error),
-    /// The drive has no power: whoever asked must not get an answer, but be hung up on.
+    /// The drive has no power: a front closes the connection without an answer.
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The drive's configuration lacks something.
@@ -63,29 +63,29 @@ pub enum Fault {
     Config(#[from] ssd::ConfigError),
 }
 
-/// What is at an offset.
+/// Whether a range holds data, as `SEEK_DATA` and `SEEK_HOLE` distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Something that was written.
+    /// Mapped: the drive holds a written page.
     Data,
-    /// Nothing: it reads as zeros.
+    /// Unmapped: reads return zeros.
     Hole,
 }
 
-/// A drive under power and its file.
+/// A powered drive and its file.
 pub struct Device {
     sim: Sim,
     drive: Drive,
     surface: Surface,
     keeper: RefCell<Option<Keeper>>,
-    /// Answers that wait for a record.
+    /// Requests that wait for the next record in the file.
     waiting: Cell<u32>,
-    /// There was a record.
+    /// Notified after each record that requests waited for.
     noted: Signal,
     ranges: Rc<Ranges>,
-    /// Whether a write is a promise.
+    /// Whether an acknowledged write must survive a power cut.
     protected: bool,
-    /// Memory beside the drive that has no power yet.
+    /// Persistent memory read from the file, until [`Device::take_memory`] takes it.
     memory: RefCell<Option<Memory>>,
     faults: Faults,
 }
@@ -94,8 +94,8 @@ pub struct Device {
 pub type DeviceEngine = Engine<Result<(), FileError>>;
 
 impl Device {
-    /// A thread with the drive in the file at `path` under power, of which `show` is shown.
-    /// Its end powers the drive off.
+    /// Starts a thread that powers the drive in the file at `path`; `show` selects the addresses
+    /// that requests see. When the thread ends, the drive powers off.
     ///
     /// # Errors
     /// As [`Device::open`], and if the system gives no thread.
@@ -112,10 +112,10 @@ impl Device {
         )
     }
 
-    /// Powers on the drive in the file at `path`, and opens what `show` says of it.
+    /// Powers on the drive in the file at `path` and opens the addresses that `show` selects.
     ///
     /// # Errors
-    /// If there is no drive in it, if it is in use, or if a layer cannot be opened on it.
+    /// If the file holds no drive, if another process uses it, or if the layer cannot be opened.
     pub fn open(kernel: &Kernel, path: &Path, show: Show) -> Result<Self, FileError> {
         let file = DriveFile::open(path, Access::Change)?;
         let opened = file.load()?;
@@ -126,7 +126,7 @@ impl Device {
         let surface = match Surface::open(kernel, &drive, show) {
             Ok(surface) => surface,
             Err(error) => {
-                // A layer that is refused is no power cut.
+                // The drive shuts down in order: a rejected layer is no power cut.
                 let media = shut_down(kernel, &drive, std::future::ready(()));
                 keeper.close(drive.config(), &media)?;
                 return Err(error);
@@ -147,63 +147,64 @@ impl Device {
         })
     }
 
-    /// What the file has of memory beside the drive, once, for who powers it on.
+    /// Takes the persistent memory that the file keeps beside the drive, for the host model that
+    /// powers it on. None if the file has none or it was taken before.
     #[must_use]
     pub fn take_memory(&self) -> Option<PmMedia> {
         self.memory.take().map(PmMedia::of)
     }
 
-    /// Keeps that memory in the file as well, from now on: before the drive's kernel runs.
+    /// Keeps `pm` in the file from now on. Call this before the drive's kernel runs.
     pub fn keep_memory(&self, pm: &Pm) {
         if let Some(keeper) = &mut *self.keeper.borrow_mut() {
             keeper.keep_memory(pm);
         }
     }
 
-    /// Bytes that are shown.
+    /// Capacity in bytes of the drive, or of the layer above it.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.surface.capacity()
     }
 
-    /// Whether a layer is shown, which has addresses of its own.
+    /// Whether requests use the addresses of a remapping layer.
     #[must_use]
     pub fn is_layer(&self) -> bool {
         self.surface.is_layer()
     }
 
-    /// Bytes that are deallocated as a whole.
+    /// Granularity of deallocation in bytes: a page of the drive, or a unit of the layer.
     #[must_use]
     pub fn grain(&self) -> u64 {
         self.surface.grain()
     }
 
-    /// What is damaged of a layer that was salvaged, of which the rest can be read.
+    /// Damage found in a salvaged layer, whose remaining data can be read; empty otherwise.
     #[must_use]
     pub fn damage(&self) -> &[OpenError] {
         self.surface.damage()
     }
 
-    /// Its clock.
+    /// Clock and spawner of the simulation that the drive lives in.
     #[must_use]
     pub fn sim(&self) -> &Sim {
         &self.sim
     }
 
-    /// The drive.
+    /// The drive model, for fronts that address it directly.
     #[must_use]
     pub fn drive(&self) -> &Drive {
         &self.drive
     }
 
-    /// Whether a write is a promise: the drive has power-loss protection, and no layer above
-    /// it that gathers writes.
+    /// Whether an acknowledged write is durable: the drive has power-loss protection, and no layer
+    /// above it buffers writes.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.protected
     }
 
-    /// The counters of the drive over its life until now.
+    /// Health counters of the drive over its life until now.
     ///
     /// # Errors
     /// If the flash of the drive has no rated cycles.
@@ -211,33 +212,33 @@ impl Device {
         Ok(Health::of(&self.drive, self.drive.smart())?)
     }
 
-    /// Lets `fault` happen to requests for bytes from now on; false if there are too many.
+    /// Injects `fault` into later requests; returns false if there are too many ranges.
     pub fn inject(&self, fault: Injected) -> bool {
         self.faults.inject(fault)
     }
 
-    /// Takes away all faults that were injected.
+    /// Removes all injected faults.
     pub fn heal(&self) {
         self.faults.heal();
     }
 
-    /// The power goes: nothing more is promised, and the file stays as it is at this
-    /// instant, which is as a cut leaves it. Every request fails from here on, and so does
-    /// saving the drive; what remains to be done is to end the thread.
+    /// Cuts the power: the file stays as it is at this instant, which is a state that a power cut
+    /// leaves. Every later request fails, and [`Device::close`] writes nothing; the caller then
+    /// ends the thread.
     pub fn cut(&self) {
         drop(self.keeper.borrow_mut().take());
     }
 
-    /// Whether it has power.
+    /// Fails with [`Fault::Gone`] after a power cut.
     fn is_powered(&self) -> Result<(), Fault> {
         let powered = self.keeper.borrow().is_some();
         powered.then_some(()).ok_or(Fault::Gone(Gone))
     }
 
-    /// Refuses a write of what cannot be written. For who writes through [`Device::drive`].
+    /// Checks a write before it starts, for callers that write through [`Device::drive`].
     ///
     /// # Errors
-    /// Past the end, without power, or if it was told to fail.
+    /// Past the end, without power, or if an injected fault hits the range.
     pub fn may_write(&self, offset: u64, len: u64) -> Result<(), Fault> {
         self.check(offset, len)?;
         self.is_powered()?;
@@ -245,11 +246,11 @@ impl Device {
         failing.map_or(Ok(()), |at| Err(Fault::Unwritable(at / SECTOR)))
     }
 
-    /// Refuses a read of what cannot be read, and says whether one bit of the first byte is to
-    /// be turned. For who reads through [`Device::drive`].
+    /// Checks a read before it starts, for callers that read through [`Device::drive`]. Returns
+    /// true if an injected fault flips one bit of the first byte.
     ///
     /// # Errors
-    /// Past the end, without power, or if it was told to fail.
+    /// Past the end, without power, or if an injected fault hits the read.
     pub fn may_read(&self, offset: u64, len: u64) -> Result<bool, Fault> {
         self.check(offset, len)?;
         self.is_powered()?;
@@ -259,7 +260,6 @@ impl Device {
         }
     }
 
-    /// Refuses what reaches past the end.
     fn check(&self, offset: u64, len: u64) -> Result<(), Fault> {
         let capacity = self.capacity();
         let fits = offset.checked_add(len).is_some_and(|end| end <= capacity);
@@ -315,8 +315,8 @@ impl Device {
         self.promise().await
     }
 
-    /// Makes `len` bytes from `offset` on read as zeros, and deallocates the
-    /// mapped pages among them.
+    /// Makes `len` bytes from `offset` on read as zeros, and deallocates the whole pages
+    /// ([`Device::grain`]) among them.
     ///
     /// # Errors
     /// As [`Device::write`].
@@ -336,7 +336,7 @@ impl Device {
         self.promise().await
     }
 
-    /// Makes `len` bytes from `offset` on read as zeros that are written, and stay allocated.
+    /// Writes `len` zeros from `offset` on; the pages stay allocated.
     ///
     /// # Errors
     /// As [`Device::write`].
@@ -350,8 +350,8 @@ impl Device {
         Ok(())
     }
 
-    /// Makes reads of any sector that a range touches fail until that is written, on a drive of
-    /// blocks that is shown as it is. It is as durable as a write.
+    /// Makes each sector that the range touches unreadable until it is written again, as durably as
+    /// a write. Works on a block drive without a layer.
     ///
     /// # Errors
     /// As [`Device::write`].
@@ -370,7 +370,7 @@ impl Device {
         self.promise().await
     }
 
-    /// Deallocates the mapped pages that lie wholly in a range, and leaves the rest as it is.
+    /// Deallocates the pages that lie wholly in the range, and leaves the rest as it is.
     ///
     /// # Errors
     /// As [`Device::write`].
@@ -384,7 +384,7 @@ impl Device {
         Ok(())
     }
 
-    /// Deallocates whole pages, as many at a time as a command can name.
+    /// Deallocates whole pages from byte `from` to byte `to`, 1 GiB at a time.
     async fn trim(&self, mut from: u64, to: u64) -> Result<(), Fault> {
         while from < to {
             let len = (to - from).min(units::GIB);
@@ -395,7 +395,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes every write that was answered durable.
+    /// Makes every acknowledged write durable, in the drive and in its file.
     ///
     /// # Errors
     /// As [`Device::write`].
@@ -404,15 +404,14 @@ impl Device {
         self.note().await
     }
 
-    /// The first offset from `from` on at which there is `wanted`; the end of the
-    /// drive counts as a hole. None if there is no such thing.
+    /// Returns the first offset from `from` on that is `wanted`; the end of the drive counts as a
+    /// hole. None if there is none, or if `from` is past the end.
     #[must_use]
     pub fn seek(&self, from: u64, wanted: Medium) -> Option<u64> {
         self.surface.seek(from, self.capacity(), wanted)
     }
 
-    /// The same before `end`, which is given if there is no such thing: what is behind it is
-    /// not looked at.
+    /// As [`Device::seek`], but searches only before `end` and returns `end` if nothing is found.
     #[must_use]
     pub fn seek_before(&self, from: u64, end: u64, wanted: Medium) -> u64 {
         let end = end.min(self.capacity());
@@ -421,8 +420,8 @@ impl Device {
             .map_or(end, |at| at.min(end))
     }
 
-    /// Powers the drive off in good order, or as far as there is room for it, and
-    /// puts it into its file. Nothing may be asked of it any more.
+    /// Shuts the drive down and writes it to its file. If the shutdown comes to rest for want of
+    /// room, the drive is left as a power cut leaves it. No request may follow.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -442,9 +441,9 @@ impl Device {
         self.ranges.hold(&self.sim, range).await
     }
 
-    /// Holds the sectors that a range touches, so that nobody else changes them until what is
-    /// given is dropped. For who writes through [`Device::drive`]: a part of a sector that is
-    /// written is read before, and would be put back as it was.
+    /// Locks the sectors that the range touches until the returned guard is dropped. Needed by
+    /// callers that write through [`Device::drive`]: a write of part of a sector reads the sector,
+    /// modifies it and writes it back, and would undo a concurrent write.
     pub async fn hold_bytes(&self, offset: u64, len: u64) -> impl Sized + use<> {
         let start = offset / SECTOR * SECTOR;
         let range = start..(offset + len).next_multiple_of(SECTOR);
@@ -458,7 +457,7 @@ impl Device {
         Box::pin(self.lay(offset, &vec![0; len as usize])).await
     }
 
-    /// Writes bytes whose sectors are held.
+    /// Writes `bytes`; the caller holds the lock on their sectors.
     async fn lay(&self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let Some(extent) = covering(offset, bytes.len() as u64) else {
             return Ok(());
@@ -478,8 +477,8 @@ impl Device {
         Ok(self.surface.write(extent, bytes).await?)
     }
 
-    /// Waits until the file holds what a write promises. To be called before a write is
-    /// answered, also by who writes through [`Device::drive`].
+    /// Waits until the file holds what the answer to a write guarantees. Call this before a write
+    /// is acknowledged, also after writes through [`Device::drive`].
     ///
     /// # Errors
     /// If the drive's file cannot be written.
@@ -490,9 +489,9 @@ impl Device {
         self.with_keeper(Keeper::note_much)
     }
 
-    /// Waits until the file holds what has happened to the drive so far. For who
-    /// uses [`Device::drive`] and promises something. One record is for all who
-    /// wait.
+    /// Waits until the file holds all changes of the drive so far. For callers that use
+    /// [`Device::drive`] and acknowledge something as durable. One record serves all waiting
+    /// requests.
     ///
     /// # Errors
     /// If the drive's file cannot be written.
@@ -510,7 +509,7 @@ impl Device {
 
 impl Service for Device {
     fn settle(&self) {
-        // Who waits asks whether it has worked.
+        // Each waiting request checks for itself whether the record was written.
         if self.waiting.replace(0) > 0 {
             let _ = self.with_keeper(Keeper::note);
             self.noted.notify(&self.sim);
@@ -520,7 +519,8 @@ impl Service for Device {
     }
 }
 
-/// Powers a drive off in good order after `closing`, or as far as there is room for it.
+/// Shuts `drive` down after `closing`. If the shutdown comes to rest for want of room, returns the
+/// media as a power cut leaves them.
 fn shut_down(
     kernel: &Kernel,
     drive: &Drive,
@@ -534,7 +534,7 @@ fn shut_down(
     left.unwrap_or_else(|| drive.at_power_cut())
 }
 
-/// The sectors that a range of bytes touches; none if it is empty.
+/// Sectors that the range of bytes touches; none if the range is empty.
 fn covering(offset: u64, len: u64) -> Option<Extent> {
     let first = offset / SECTOR;
     let last = (offset + len).div_ceil(SECTOR);

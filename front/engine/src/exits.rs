@@ -1,15 +1,14 @@
-//! Ways out for requests that can never be answered.
+//! Cancellation of requests that can never be answered.
 //!
-//! Invariants: a request that is open has a way out that no other has; it finds a permit there
-//! if it was told to leave while it was open, and not otherwise.
+//! Invariants: each open request owns one exit semaphore; the semaphore has a permit if the request
+//! was cancelled while open, and none otherwise.
 
 use sim::{Semaphore, Sim};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A way out for each request that is open: a semaphore of its own, which has no permit but for
-/// one to leave. They are used again, so that a request neither makes one nor looks for its own
-/// among those of others.
+/// Exit semaphores, one for each open request; a permit cancels the request. Semaphores are reused,
+/// so that opening and closing a request neither allocates nor searches.
 #[derive(Default)]
 pub(crate) struct Exits {
     all: RefCell<Vec<Semaphore>>,
@@ -17,12 +16,12 @@ pub(crate) struct Exits {
 }
 
 impl Exits {
-    /// How many requests are open.
+    /// Number of open requests.
     pub(crate) fn open(&self) -> usize {
         self.all.borrow().len() - self.free.borrow().len()
     }
 
-    /// Tells all of them to leave.
+    /// Cancels every open request.
     pub(crate) fn clear(&self) {
         let all = self.all.borrow();
         let mut is_open = vec![true; all.len()];
@@ -34,11 +33,11 @@ impl Exits {
     }
 }
 
-/// Counts a request as open.
+/// An open request, counted in its [`Exits`] until it is dropped.
 pub(crate) struct Open {
     exits: Rc<Exits>,
     number: usize,
-    /// Has a permit once it is to leave.
+    /// Has a permit once the request is cancelled.
     pub(crate) exit: Semaphore,
 }
 
@@ -59,7 +58,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // It may have been told to leave when it had come to its end.
+        // The request may have been cancelled after its work was complete.
         let _ = self.exit.try_take(1);
         self.exits.free.borrow_mut().push(self.number);
     }
@@ -71,7 +70,7 @@ mod tests {
     use sim::Kernel;
 
     #[test]
-    fn who_is_told_to_leave_is_told_once_and_nobody_after_him() {
+    fn cancelled_exit_is_reused_without_its_permit() {
         let sim = Kernel::new().sim();
         let exits = Rc::<Exits>::default();
         let [first, second] = [(); 2].map(|()| Open::new(&exits, &sim));
@@ -80,7 +79,7 @@ mod tests {
         exits.clear();
         assert_eq!(second.exit.free(), 1);
         drop(second);
-        // Both places are used again, without what was said before.
+        // Both semaphores are reused, without the permit of the earlier cancellation.
         let again = [(); 3].map(|()| Open::new(&exits, &sim));
         assert_eq!(exits.open(), 3);
         assert_eq!(exits.all.borrow().len(), 3);

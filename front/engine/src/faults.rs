@@ -1,40 +1,40 @@
 //! Faults that are injected into a drive while clients use it.
 //!
-//! Invariants: a fault lies over the true contents, which do not change, so that the drive
-//! is as it was when the fault is taken away; what happens to a request is a function of the
-//! faults and of the requests before it, and of no chance.
+//! Invariants: a fault overlays the true contents, which do not change, so that healing restores
+//! the drive; the fate of a request depends on the faults and on the number of reads before it,
+//! never on chance.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use units::SECTOR;
 
-/// Ranges that may be injected at a time.
+/// Maximum number of injected ranges.
 const RANGES_MAX: usize = 1024;
 
-/// What goes wrong.
+/// A fault to inject with [`Device::inject`](crate::Device::inject).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Injected {
-    /// A range of bytes cannot be read.
+    /// Reads that touch this range of bytes fail.
     Unreadable(Range<u64>),
-    /// A range of bytes cannot be written.
+    /// Writes that touch this range of bytes fail.
     Unwritable(Range<u64>),
-    /// Each read of which the number is a multiple of this fails.
+    /// Every n-th read fails; 0 turns this off.
     ReadsFail(u64),
-    /// Each such read has one bit of its first byte turned: what a client must notice that
-    /// checks what it reads.
+    /// Every n-th read has one bit of its first byte flipped, which a client with checksums must
+    /// detect; 0 turns this off.
     ReadsFlip(u64),
 }
 
-/// What becomes of a read.
+/// Fate of a read under the injected faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     True,
-    /// It fails at this sector.
+    /// The read fails at this sector.
     Fails(u64),
     Flipped,
 }
 
-/// The faults of a drive.
+/// Faults injected into a drive.
 #[derive(Default)]
 pub(crate) struct Faults {
     ranges: RefCell<Vec<Injected>>,
@@ -44,7 +44,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Adds a fault; false if there are too many.
+    /// Adds a fault; returns false if [`RANGES_MAX`] ranges are injected already.
     pub(crate) fn inject(&self, fault: Injected) -> bool {
         match fault {
             Injected::ReadsFail(every) => self.fail.set(every),
@@ -60,7 +60,7 @@ impl Faults {
         true
     }
 
-    /// Takes all faults away.
+    /// Removes all faults and restarts the count of reads.
     pub(crate) fn heal(&self) {
         self.ranges.borrow_mut().clear();
         self.fail.set(0);
@@ -68,7 +68,7 @@ impl Faults {
         self.reads.set(0);
     }
 
-    /// What becomes of the next read, which is of `range`.
+    /// Counts a read of `range` and returns its fate.
     pub(crate) fn read(&self, range: &Range<u64>) -> Read {
         let number = self.reads.get() + 1;
         self.reads.set(number);
@@ -87,7 +87,7 @@ impl Faults {
         }
     }
 
-    /// The first byte of `range` that cannot be written.
+    /// First byte of `range` that an injected fault makes unwritable.
     pub(crate) fn write(&self, range: &Range<u64>) -> Option<u64> {
         self.first(range, |fault| match fault {
             Injected::Unwritable(range) => Some(range),
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_hit_what_they_name_until_they_are_taken_away() {
+    fn faults_hit_their_ranges_until_they_are_healed() {
         let faults = Faults::default();
         assert!(faults.inject(Injected::Unreadable(4096..8192)));
         assert!(faults.inject(Injected::Unwritable(0..512)));

@@ -1,8 +1,7 @@
-//! Drives in files, and who may use them.
+//! Drives in files, under file locks.
 //!
-//! Invariants: a drive file is there whole or not at all; while a process keeps a
-//! drive under power nobody else opens its file; what is under a lock is what the
-//! path names.
+//! Invariants: a drive file exists whole or not at all; while a process powers a drive, no other
+//! process opens its file; the locked file is the one that the path names.
 
 use ssd::image::{self, ImageError, Memory, Opened};
 use ssd::{DriveConfig, DriveMedia};
@@ -15,61 +14,61 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use whole::Unfinished;
 
-/// How long a lock is waited for. Who serves a drive lets go of it a moment after
-/// its last user has.
+/// Time to wait for an exclusive lock: a server releases the drive a moment after its last client
+/// has gone.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it is waited for while it is shared: by who has served a drive and
-/// writes it to its file, and by those who look at it.
+/// Time to wait while the lock is shared: by a server that writes the drive to its file after the
+/// shutdown, and by readers.
 const MORE_PATIENCE: Duration = Duration::from_secs(60);
-/// How long nothing is said of that.
+/// Time before the caller is informed about a shared lock.
 const SILENCE: Duration = Duration::from_millis(250);
-/// Between two tries.
+/// Time between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a drive's file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// The file cannot be opened, read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It holds no drive.
+    /// The file holds no valid drive image.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// Another process has the drive under power, or is writing it.
+    /// Another process powers the drive or writes its file.
     #[error("the drive is in use by another process; stop what serves or mounts it first")]
     InUse,
-    /// There is no layer on the drive that remaps its addresses, nor room or leave for one.
+    /// The drive holds no remapping layer that can be opened, and none may be made.
     #[error(transparent)]
     Layer(#[from] remap::OpenError),
-    /// A layer cannot be made on it.
+    /// A remapping layer cannot be formatted on the drive.
     #[error(transparent)]
     Format(#[from] remap::FormatError),
-    /// It has no room left to collect garbage in.
+    /// The simulation came to rest, without room for garbage collection, while the layer opened.
     #[error("the drive came to rest while the layer on it was opened")]
     AtRest,
-    /// It is a terminal, a pipe or the like.
+    /// The path names a terminal or another character device.
     #[error("expected a file, found a device or a pipe")]
     Device,
 }
 
-/// What a drive's file is opened for.
+/// Kind of lock under which a drive's file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To look at it; others may too.
+    /// Shared lock, read only.
     Look,
-    /// To change it.
+    /// Exclusive lock, read and write.
     Change,
 }
 
-/// What became of a try to lock a file.
+/// Result of an attempt to lock a file.
 enum Tried {
     Locked(DriveFile),
-    /// Others have it who would let anyone look at it.
+    /// Another process holds a shared lock.
     Shared,
     InUse,
 }
 
-/// The file of a drive, under a lock until this is dropped.
+/// A drive's file, locked until this is dropped.
 pub struct DriveFile {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
@@ -79,7 +78,7 @@ impl DriveFile {
     /// Opens and locks the file at `path`.
     ///
     /// # Errors
-    /// If there is none, or if it stays in use for two seconds.
+    /// If there is no file, or if another process keeps the lock for two seconds.
     pub fn open(path: &Path, access: Access) -> Result<Self, FileError> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -93,13 +92,13 @@ impl DriveFile {
         }
     }
 
-    /// Opens and locks the file at `path` to change the drive. Whoever has just
-    /// served it is waited for while he writes it to the file, which takes longer
-    /// the more is on it; `told` is called if that is not over at once.
+    /// Opens and locks the file at `path` to change the drive. Waits for a server that writes the
+    /// drive to its file after the shutdown, which takes longer the more the drive holds; calls
+    /// `told` if that takes longer than a quarter of a second.
     ///
     /// # Errors
-    /// If there is none, if it stays in use for two seconds, or if it is still
-    /// shared after a minute.
+    /// If there is no file, if the lock stays exclusive for two seconds, or if it is still shared
+    /// after a minute.
     pub fn open_after_others(path: &Path, told: impl FnOnce()) -> Result<Self, FileError> {
         let (start, mut told) = (Instant::now(), Some(told));
         let (mut until, mut shared) = (start + PATIENCE, None);
@@ -113,7 +112,7 @@ impl DriveFile {
                         told.take().into_iter().for_each(|told| told());
                     }
                 }
-                // Another one has it now, who is not about to be done.
+                // Another process has locked the file now and may serve the drive for long.
                 Tried::InUse if shared.take().is_some() => until = now + PATIENCE,
                 Tried::InUse => {}
             }
@@ -125,12 +124,12 @@ impl DriveFile {
     }
 
     fn try_open(path: &Path, access: Access) -> Result<Tried, FileError> {
-        // A drive that is looked at may lie where nothing can be written.
+        // A read-only file system is no obstacle to reading a drive.
         let file = File::options()
             .read(true)
             .write(access == Access::Change)
             .open(path)?;
-        // A terminal would be waited for.
+        // A read from a terminal would block.
         if file.metadata()?.file_type().is_char_device() {
             return Err(FileError::Device);
         }
@@ -145,10 +144,10 @@ impl DriveFile {
         Ok(Tried::Locked(Self { path, file }))
     }
 
-    /// Puts a drive into a file at `path`, which is not locked.
+    /// Writes a drive to a new file at `path`, which is not locked, and syncs it.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn create(path: &Path, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
         let over = AtomicBool::new(false);
         let (whole, _) = write_beside(path, config, media, None, &over)?;
@@ -157,21 +156,21 @@ impl DriveFile {
         Ok(sync_folder(path)?)
     }
 
-    /// Reads the drive.
+    /// Reads the drive from the start of the file.
     ///
     /// # Errors
-    /// If the file holds none.
+    /// If the file holds no valid drive image.
     pub fn load(&self) -> Result<Opened, FileError> {
-        // It may have been read, or written, before.
+        // The file position is anywhere after an earlier read or write.
         (&self.file).rewind()?;
         Ok(image::open(&mut BufReader::new(&self.file))?)
     }
 
-    /// Puts a drive into the file, with the memory beside it if it has any; the file is
-    /// replaced when all is written.
+    /// Replaces the file by one with the drive, and with the persistent memory beside it if there
+    /// is any. The old file stays until the new one is complete and synced.
     ///
     /// # Errors
-    /// If it cannot be written; the old one is there then.
+    /// If the new file cannot be written; the old one stays.
     pub fn save(
         &mut self,
         config: &DriveConfig,
@@ -182,20 +181,20 @@ impl DriveFile {
         self.save_whole(write_beside(&self.path, config, media, memory, &over)?.0)
     }
 
-    /// Puts `whole` in the place of the file, and keeps the lock; all of it is on the disk then.
+    /// Syncs `whole` and replaces the file by it; the lock moves along.
     pub(crate) fn save_whole(&mut self, whole: Unfinished) -> Result<(), FileError> {
         whole.file().sync_all()?;
         self.replace(whole)
     }
 
-    /// Puts `whole`, which is locked, in the place of the file. Its data are on the disk
-    /// before, so that the death of the machine leaves one file or the other.
+    /// Replaces the file by `whole`, which is locked and whose data are synced: a crash of the
+    /// machine leaves one complete file or the other.
     pub(crate) fn replace(&mut self, whole: Unfinished) -> Result<(), FileError> {
         self.file = whole.finish()?;
         Ok(sync_folder(&self.path)?)
     }
 
-    /// Lets others look at the drive, which does not change any more.
+    /// Downgrades the lock to shared: the drive does not change any more.
     pub(crate) fn share(&self) -> io::Result<()> {
         self.file.lock_shared()
     }
@@ -213,19 +212,19 @@ fn try_lock(file: &File, access: Access) -> io::Result<bool> {
     }
 }
 
-/// Whether `path` still names `file`, which may have been replaced meanwhile.
+/// Whether `path` still names `file`; another process may have replaced it.
 fn is_at(file: &File, path: &Path) -> bool {
     let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let (own, named) = (file.metadata().map(id), std::fs::metadata(path).map(id));
     own.is_ok() && own.ok() == named.ok()
 }
 
-/// Forces the name of the file at `path` to the disk.
+/// Syncs the directory of the file at `path`.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()
 }
 
-/// A file, until somebody says that it is not wanted any more.
+/// A writer to a file that fails once `over` is set.
 struct Wanted<'a> {
     file: &'a File,
     over: &'a AtomicBool,
@@ -244,8 +243,8 @@ impl Write for Wanted<'_> {
     }
 }
 
-/// A drive in a temporary file beside `path`, and where that file ends; an error as soon as
-/// it is `over`.
+/// Writes a drive to a temporary file beside `path`; returns the file and the mark of its end.
+/// Fails as soon as `over` is set.
 pub(crate) fn write_beside(
     path: &Path,
     config: &DriveConfig,
@@ -264,7 +263,7 @@ pub(crate) fn write_beside(
     Ok((file, mark))
 }
 
-/// The directory of `path`.
+/// Directory of `path`; the current one if `path` has no parent.
 fn folder(path: &Path) -> &Path {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))

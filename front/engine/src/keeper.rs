@@ -1,38 +1,36 @@
-//! The file of a drive under power: what survives the process.
+//! Keeps the file of a powered drive crash-consistent.
 //!
 //! # The contract
 //!
-//! The death of the process, by `kill -9` or a panic, is a power cut of the
-//! drive. Its file then holds the drive as a cut may leave it at some instant
-//! between the last answer and the death:
+//! The death of the process, by `kill -9` or a panic, is a power cut of the drive. The file then
+//! holds a state that a power cut could leave at some instant between the last answer and the
+//! death:
 //!
-//! - with power-loss protection every write and every deallocation that was
-//!   answered is there;
-//! - without it everything is there that was answered before a flush that was
-//!   answered; what came later is there in its old or its new form.
+//! - with power-loss protection it holds every acknowledged write and deallocation;
+//! - without it the file holds everything acknowledged before the last acknowledged flush; later
+//!   changes are there in their old or their new form.
 //!
-//! Memory of a host that the file keeps beside a drive loses its power at the same instant:
-//! what was flushed and fenced by then is there, and nothing else.
+//! Persistent memory that the file keeps beside a drive loses its power at the same instant: only
+//! stores that were flushed and fenced by then survive.
 //!
-//! Whatever the operating system holds for the file when the process dies it
-//! writes later. So the contract does not cover the death of the machine below,
-//! which leaves an older instant of the drive: a file that takes the place of another is
-//! forced to the disk before.
+//! The operating system writes its page cache of the file after the process has died. The contract
+//! therefore does not cover a crash of the real machine, which may leave an older instant of the
+//! drive. A file that replaces another one is synced before.
 //!
 //! # How it is kept
 //!
-//! A record of all that has changed ([`ssd::image::Log`]) is put at the end of
-//! the file before an answer is given that promises something, and when a lot has
-//! changed without one. When the log has become longer than the rest, a thread
-//! writes the drive anew beside the file, while requests go on; what changed
-//! meanwhile is put behind it, by that thread as long as it is much, and it takes the file's
-//! name. A shutdown does the same at once. At every instant the name stands for a whole file. A new
-//! file has no name before, so a process that is killed leaves none behind (see [`Unfinished`]).
+//! [`Keeper::note`] appends a record of all changes ([`ssd::image::Log`]) to the file before a
+//! durable answer is given, and whenever the flash has programmed [`UNNOTED_MAX`] bytes since the
+//! last record. When the log is longer than the rest of the file, a thread writes the drive to a
+//! new file beside it while requests go on. Changes since then are appended to the new file, by
+//! that thread while they are larger than [`ROUND_MAX`]; then the new file takes the name. A
+//! shutdown writes such a file at once. At every instant the name stands for a complete file. A new
+//! file has no name before, so a killed process leaves none behind (see [`Unfinished`]).
 //!
-//! A record that cannot be written, for want of room say, is kept until it can be: nothing is
-//! promised before that, and nothing is lost. A new file that takes the room is given up for
-//! it; one is not begun without room for it, and after one that failed not before the log has
-//! grown by as much again.
+//! A record that cannot be written, for want of room say, is kept until it can be: until then
+//! nothing is acknowledged as durable, and nothing is lost. The keeper gives up a new file that
+//! takes the room of a record. It starts one only if there is room for it, and after a failure only
+//! once the log has grown by as much again.
 
 use crate::file::{DriveFile, FileError, write_beside};
 use host::{Pm, PmWatch};
@@ -46,68 +44,68 @@ use std::thread::JoinHandle;
 use units::MIB;
 use whole::Unfinished;
 
-/// Bytes that the flash may program before they are noted without being asked
-/// for: what a record takes of memory, and of the time of the request that it
-/// delays.
+/// Bytes that the flash may program before a record is written unasked. Bounds the memory of a
+/// record, and the delay of the request that waits for it.
 const UNNOTED_MAX: u64 = 8 * MIB;
-/// A log shorter than this is not worth a new file: reading it takes some seconds at most,
-/// and the new file takes as much writing as its drive is large each time.
+/// Minimum length in bytes of a log that is worth a new file: reading it takes some seconds at
+/// most, and a new file takes as many writes as the drive holds.
 const LOG_MIN: u64 = 1024 * MIB;
-/// Bytes that must be free beside those of a new file: what the log takes while it is written.
+/// Bytes that must stay free beside the new file: room for the log that grows meanwhile.
 const RESERVE: u64 = 64 * MIB;
-/// Bytes of a record that may be kept when it is written.
+/// Capacity in bytes that the record buffer keeps between records.
 const RECORD_KEPT: usize = 2 * UNNOTED_MAX as usize;
-/// What is written to a new file at once by who takes it; more is written by its thread.
+/// Largest record in bytes that the engine's thread itself appends to a new file; a thread of the
+/// renewal writes larger ones.
 const ROUND_MAX: usize = MIB as usize;
 
 type Written = Result<(Unfinished, Mark), FileError>;
 
-/// Keeps the file of a drive.
+/// Appends the changes of a drive to its file, and rewrites the file when its log is long.
 pub struct Keeper {
     file: DriveFile,
     drive: Drive,
     log: Log,
     beside: Beside,
-    /// Where the file ends without its log.
+    /// Length of the file in bytes without its log.
     base: u64,
-    /// Bytes of log, if the rest is shorter, after which the file is written anew.
+    /// Minimum log length in bytes for a rewrite; a longer base raises it.
     renew_after: u64,
     /// Pages that the flash had programmed at the last record.
     noted: u64,
     record: Vec<u8>,
     renewal: Option<Renewal>,
-    /// Where the file ends from which on it may be written anew again.
+    /// File length from which on another rewrite may start; set after a failed one.
     renew_from: u64,
-    /// Where the record belongs that could not be written; none if all are there.
+    /// File offset of the record that could not be written; none if all are written.
     unwritten: Option<u64>,
 }
 
-/// The drive on its way to a new file.
+/// A rewrite in progress.
 struct Renewal {
     thread: JoinHandle<Written>,
     since: Since,
 }
 
-/// What belongs to a new file, in whichever round it is written.
+/// State of a rewrite that outlives its rounds.
 struct Since {
-    /// Tells its thread to give up.
+    /// Set to make the writing thread give up.
     over: Arc<AtomicBool>,
-    /// What changed since it was begun.
+    /// Changes since the rewrite began.
     log: Log,
     watch: Option<PmWatch>,
 }
 
-/// What the file keeps beside the drive.
+/// Persistent memory that the file keeps beside the drive.
 enum Beside {
     Nothing,
-    /// Memory that has no power.
+    /// Memory without power.
     AtRest(Memory),
-    /// Memory under power, and which of it is to be noted.
+    /// Powered memory, and the watch that tracks its changes since the last record.
     Powered(Pm, PmWatch),
 }
 
 impl Beside {
-    /// As a power cut leaves it.
+    /// Contents that a power cut would leave.
     fn left(&self) -> Option<Memory> {
         match self {
             Self::Nothing => None,
@@ -116,7 +114,7 @@ impl Beside {
         }
     }
 
-    /// Tells `log` what has changed.
+    /// Adds the changes of the memory to `log`.
     fn tell(&self, log: &mut Log) {
         if let Self::Powered(pm, watch) = self {
             log.remember(pm.changed(watch));
@@ -124,7 +122,7 @@ impl Beside {
     }
 }
 
-/// A log of the drive, and of memory beside it.
+/// A log of the drive that starts at `mark`, with the memory beside it if there is any.
 fn new_log(drive: &Drive, media: &DriveMedia, mark: Mark, beside: &Beside) -> Log {
     let log = Log::new(drive, media, mark);
     match beside {
@@ -134,13 +132,13 @@ fn new_log(drive: &Drive, media: &DriveMedia, mark: Mark, beside: &Beside) -> Lo
 }
 
 impl Keeper {
-    /// Keeps `file`, of which `opened` was read and `drive` was made; nothing has
-    /// happened to the drive since.
+    /// Takes over `file`. `opened` was read from it and `drive` made from that; the drive must be
+    /// unchanged since.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn new(file: DriveFile, opened: &Opened, drive: &Drive) -> Result<Self, FileError> {
-        // What follows the last whole record never was.
+        // Bytes behind the last whole record are a torn record: they were never acknowledged.
         file.file.set_len(opened.end.offset)?;
         let memory = opened.memory.clone();
         let beside = memory.map_or(Beside::Nothing, Beside::AtRest);
@@ -161,23 +159,24 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Keeps the memory beside the drive, which has the bytes of the file's and power from
-    /// now on.
+    /// Tracks the powered memory `pm`, whose contents were read from the file. No effect if the
+    /// file has no memory.
     pub fn keep_memory(&mut self, pm: &Pm) {
         if matches!(self.beside, Beside::AtRest(_)) {
             self.beside = Beside::Powered(pm.clone(), pm.watch());
         }
     }
 
-    /// Writes the file anew when its log has `bytes` and is longer than the rest.
+    /// Sets the log length in bytes from which on the file is rewritten, if the log is also longer
+    /// than the rest. Default: 1 GiB.
     pub fn renew_after(&mut self, bytes: u64) {
         self.renew_after = bytes;
     }
 
-    /// Puts what has changed into the file.
+    /// Appends a record of all changes to the file, and starts or completes a rewrite if due.
     ///
     /// # Errors
-    /// If the file cannot be written, or once could not.
+    /// If this record or an earlier one that is still pending cannot be written.
     pub fn note(&mut self) -> io::Result<()> {
         self.record(false)?;
         self.finish_renewal()?;
@@ -188,7 +187,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Does so if the flash has programmed a lot since.
+    /// Does what [`Keeper::note`] does if the flash has programmed 8 MiB since the last record.
     ///
     /// # Errors
     /// As [`Keeper::note`].
@@ -201,10 +200,10 @@ impl Keeper {
         self.note()
     }
 
-    /// Whether every record is there.
+    /// Checks that no record is pending.
     ///
     /// # Errors
-    /// If one could not be written.
+    /// If the last record could not be written and still waits.
     pub fn check(&self) -> io::Result<()> {
         if self.unwritten.is_some() {
             return Err(io::Error::other("a record could not be written"));
@@ -231,7 +230,7 @@ impl Keeper {
         self.write()
     }
 
-    /// Writes the record that is not there yet, if there is one.
+    /// Writes the pending record, if there is one.
     fn write(&mut self) -> io::Result<()> {
         let Some(at) = self.unwritten else {
             return Ok(());
@@ -248,18 +247,18 @@ impl Keeper {
     fn try_write(&self, at: u64) -> io::Result<()> {
         let written = self.file.file.write_all_at(&self.record, at);
         if written.is_err() {
-            // The rest of a record would be taken for the end of the log too.
+            // A torn record would end the log before later records.
             let _ = self.file.file.set_len(at);
         }
         written
     }
 
-    /// Lets a thread write the drive as it is now beside the file, if there is room.
+    /// Starts a rewrite of the file from the current state, if there is room.
     fn renew(&mut self) {
         if self.renewal.is_some() {
             return;
         }
-        // The drive is not larger than what was written of it.
+        // The drive is at most as large as the records written of it.
         let end = self.log.mark().offset;
         let has_room = free(&self.file.file).is_some_and(|free| free >= end + RESERVE);
         if !has_room || self.begin_renewal().is_err() {
@@ -267,7 +266,7 @@ impl Keeper {
         }
     }
 
-    /// The file stays as it is for some time.
+    /// Postpones the next rewrite until the log has grown by as much again.
     fn renew_later(&mut self) {
         self.renew_from = self.log.mark().offset + self.renew_after.max(self.base);
     }
@@ -291,7 +290,7 @@ impl Keeper {
         self.write_round(write, Since { over, log, watch })
     }
 
-    /// Has a thread write a round of a new file.
+    /// Spawns a thread that runs `write`, one round of a rewrite.
     fn write_round(
         &mut self,
         write: impl FnOnce() -> Written + Send + 'static,
@@ -303,20 +302,20 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives the room of a new file back; whether there was one.
+    /// Aborts a rewrite and frees its room; returns whether there was one.
     fn give_up_renewal(&mut self) -> bool {
         let Some(renewal) = self.renewal.take() else {
             return false;
         };
         renewal.since.over.store(true, Ordering::Relaxed);
-        // What it has written is removed when it is dropped.
+        // Dropping the result removes the temporary file.
         drop(renewal.thread.join());
         self.renew_later();
         true
     }
 
-    /// Takes the new file, if it is written and little has changed since; otherwise its thread
-    /// writes what has.
+    /// Replaces the file by the new one if its thread is done and few changes are left; otherwise
+    /// starts another round for the changes.
     fn finish_renewal(&mut self) -> io::Result<()> {
         let Some(renewal) = self.renewal.take_if(|renewal| renewal.thread.is_finished()) else {
             return Ok(());
@@ -325,7 +324,7 @@ impl Keeper {
         let written = thread
             .join()
             .map_err(|_| io::Error::other("a thread died"))?;
-        // The old file is as good; with too little room for both it stays.
+        // The old file stays valid, so that a failed rewrite is no error.
         let Ok((whole, mark)) = written else {
             self.renew_later();
             return Ok(());
@@ -359,13 +358,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Puts the drive, which has shut down, into the file, from which the lock is taken.
+    /// Writes the drive after its shutdown to the file and releases the lock.
     ///
     /// # Errors
     /// If the file cannot be written; its log then ends with the last record.
     pub fn close(mut self, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
         self.give_up_renewal();
-        // Whoever wants to look at the drive need not wait for the new file.
+        // Readers may open the drive while the new file is being written.
         if self.put(Log::append_last).is_ok() {
             self.file.share()?;
         }
@@ -379,7 +378,7 @@ impl Keeper {
     }
 }
 
-/// Bytes that are free where a file is; none if that is not known.
+/// Free bytes in the file system of `file`; none if unknown.
 fn free(file: &std::fs::File) -> Option<u64> {
     let about = rustix::fs::fstatvfs(file).ok()?;
     about.f_bavail.checked_mul(about.f_frsize)
@@ -436,7 +435,7 @@ mod tests {
             self.folder.path().join("d.flash")
         }
 
-        /// Writes so many pages.
+        /// Writes `count` pages with values that start at `seed`.
         fn write(&mut self, count: u64, seed: u8) {
             for number in 0..count {
                 let (page, value) = (number * 7 % PAGES, seed.wrapping_add(number as u8));
@@ -451,7 +450,7 @@ mod tests {
             }
         }
 
-        /// Lets the file take no writes, or take them again.
+        /// Makes writes to the file fail, or work again.
         fn break_file(&mut self, broken: bool) {
             let file = match broken {
                 true => File::open(self.path()),
@@ -463,7 +462,7 @@ mod tests {
             std::mem::forget(own);
         }
 
-        /// What a process that dies now leaves.
+        /// Reads the file as after a crash of the process, and compares it with the writes so far.
         fn check(&self) {
             let file = File::open(self.path()).expect("it is there");
             let opened = ssd::image::open(&mut std::io::BufReader::new(file)).expect("a drive");
@@ -486,7 +485,7 @@ mod tests {
             files.expect("a directory").count()
         }
 
-        /// Waits until the thread of a new file is done with its part.
+        /// Waits until the thread of the rewrite has finished its round.
         fn await_thread(&self) {
             let thread = &self.keeper.renewal.as_ref().expect("it is written").thread;
             while !thread.is_finished() {
@@ -496,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_could_not_be_written_is_kept_until_it_can_be() {
+    fn failed_record_is_kept_and_written_later() {
         let mut kept = Kept::new();
         kept.write(20, 1);
         kept.keeper.note().expect("noted");
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_given_up_when_a_record_has_no_room() {
+    fn rewrite_is_aborted_when_a_record_fails() {
         let mut kept = Kept::new();
         kept.write(200, 1);
         kept.keeper.note().expect("noted");
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_a_file_is_written_anew_is_written_by_its_thread() {
+    fn changes_during_a_rewrite_are_appended_by_its_thread() {
         let mut kept = Kept::new();
         kept.write(200, 1);
         kept.keeper.note().expect("noted");
