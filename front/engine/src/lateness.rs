@@ -1,15 +1,14 @@
-//! How late answers are that are paced by the wall clock.
+//! Lateness of answers that the wall clock paces.
 //!
-//! Invariant: an answer is never early, so that lateness is what a client waits for beyond
-//! the time of the model: from the instant at which its request was there to be taken in to
-//! the one at which the system is given its answer, or another thread is that sends it; of
-//! several that are given together, the last one's. A request that comes while the thread is
-//! busy waits, which is in it: since it was sent, or since the last look at its socket, which
-//! may be too much and never too little. What the system needs to bring a request here, and an
-//! answer to who waits for it, is not the drive's, and not in it.
+//! Invariant: an answer is never early. Lateness is the time that a client waits beyond the time of
+//! the model: from the arrival of the request until its answer is handed to the system, or to the
+//! thread that sends it; for answers given together, until the last one is. It includes the wait of
+//! a request for a busy thread, counted from when the request was sent, or from the last look at
+//! its socket, which may be too much and is never too little. It excludes the time that the system
+//! needs to deliver the request and the answer.
 //!
-//! Numbers and sums are those since power-on; how they are distributed is that of the last
-//! [`WINDOW`] at least, and two of them at most.
+//! Counts and sums cover the time since power-on; distributions cover between one and two times the
+//! last [`WINDOW`].
 
 use crate::pacer::{Pace, WallClock};
 use crate::thread::Arrived;
@@ -18,18 +17,18 @@ use std::cell::RefCell;
 use std::time::Instant;
 use units::Ns;
 
-/// Two digits are kept of each value.
+/// Significant digits that the histograms keep.
 const DIGITS: u8 = 2;
-/// Relative errors are counted in these.
+/// Unit of relative errors in the histograms: one millionth.
 const MILLIONTH: u64 = 1_000_000;
-/// What is more counts as this: a quarter of an hour, or a million times the model's time.
+/// Largest value of the histograms; greater values are clamped. In nanoseconds a quarter of an
+/// hour, in millionths a million times the model's time.
 const MOST: u64 = 1_000_000_000_000;
 
-/// What is told of is not older than two of these: a minute, so that what is seen now is what
-/// happens now.
+/// Length of a window, one minute: reports cover at most two, so that they show recent answers.
 const WINDOW: Ns = Ns::ms(60_000);
 
-/// Answers of a time, by how late they were.
+/// Histograms of one window: lateness in nanoseconds, and relative error in millionths.
 #[derive(Clone)]
 struct Noted {
     late: Histogram<u64>,
@@ -46,33 +45,33 @@ impl Noted {
     }
 }
 
-/// Answers by how late they were.
+/// Lateness of all answers: two windows of histograms, and totals.
 struct Lateness {
-    /// Those of this window, and of the one before.
+    /// The current window and the one before.
     now: Noted,
     before: Noted,
-    /// When this window began.
+    /// Start of the current window.
     since: Ns,
     count: u64,
     sum: Ns,
 }
 
-/// How late answers were until now.
+/// Lateness of the answers until now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Late {
-    /// Answers to requests that take time by the model.
+    /// Answers to requests that take time by the model, since power-on.
     pub count: u64,
-    /// How late all of them were together.
+    /// Sum of the lateness of all these answers.
     pub sum: Ns,
-    /// Half of them were not later.
+    /// Median lateness over the last one to two minutes.
     pub median: Ns,
-    /// Of a hundred, 99 were not later.
+    /// 99th percentile of the lateness over the last one to two minutes.
     pub p99: Ns,
-    /// The latest.
+    /// Maximum lateness over the last one to two minutes.
     pub most: Ns,
-    /// Half of them were not later in relation to what the model says that they take.
+    /// Median of lateness divided by the model's time of the request.
     pub median_error: f64,
-    /// Of a hundred, 99.
+    /// 99th percentile of lateness divided by the model's time of the request.
     pub p99_error: f64,
 }
 
@@ -87,8 +86,8 @@ impl Lateness {
         }
     }
 
-    /// Notes an answer that is there `now` to a request that takes `span` by the model. What
-    /// takes no time there was no request to the drive.
+    /// Notes an answer at `now` that is `late`, to a request that takes `span` by the model.
+    /// Ignores requests of zero time: they did not use the drive.
     fn note(&mut self, now: Ns, span: Ns, late: Ns) {
         if span == Ns::ZERO {
             return;
@@ -127,21 +126,21 @@ impl Lateness {
     }
 }
 
-/// Notes how late answers are, where they are paced.
+/// Measures lateness if answers are paced.
 pub(crate) struct Watch {
     clock: WallClock,
     noted: Option<RefCell<Lateness>>,
-    /// Answers that are there and not given yet.
+    /// Answers that the model has completed and that are not sent yet.
     ready: RefCell<Vec<Ready>>,
 }
 
-/// An answer by the model.
+/// A completed answer that is not sent yet.
 struct Ready {
-    /// When it was due.
+    /// Time at which the model completed the request.
     due: Ns,
-    /// What it took.
+    /// Time that the request took by the model.
     span: Ns,
-    /// How long its request had waited before it began.
+    /// Time that the request waited before it began.
     waited: Ns,
 }
 
@@ -155,8 +154,8 @@ impl Watch {
         }
     }
 
-    /// Takes an answer, by the model at `due`, to a request that began at `begun` and came as
-    /// `arrived` says.
+    /// Queues the answer to a request that arrived as `arrived`, began at `begun` and was completed
+    /// by the model at `due`.
     pub(crate) fn note(&self, arrived: Arrived, begun: Ns, due: Ns) {
         if self.noted.is_some() {
             self.ready.borrow_mut().push(Ready {
@@ -167,12 +166,12 @@ impl Watch {
         }
     }
 
-    /// The time, if it is needed to note answers that are about to be given.
+    /// Returns the time if answers are waiting to be sent.
     pub(crate) fn about_to_give(&self) -> Option<Ns> {
         (!self.ready.borrow().is_empty()).then(|| self.clock.now())
     }
 
-    /// Notes how late the answers are that were there and have been given since `when`.
+    /// Notes the lateness of all queued answers, sent at `when`.
     pub(crate) fn given(&self, when: Ns) {
         let mut ready = self.ready.borrow_mut();
         let Some(noted) = &self.noted else { return };
@@ -183,12 +182,12 @@ impl Watch {
         }
     }
 
-    /// What is noted until now; none if nothing paces.
+    /// Returns the lateness until now; none if answers are not paced.
     pub(crate) fn told(&self) -> Option<Late> {
         self.noted.as_ref().map(|noted| noted.borrow().told())
     }
 
-    /// The virtual time that belonged to a moment.
+    /// Virtual time at `moment`.
     pub(crate) fn at(&self, moment: Instant) -> Ns {
         self.clock.at(moment)
     }
@@ -199,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_lateness_over_what_the_model_says() {
+    fn relative_error_is_lateness_over_model_time() {
         let mut lateness = Lateness::new();
         for late in 1..=100 {
             lateness.note(Ns::us(7), Ns::us(50), Ns::us(late));
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_of_the_last_minutes_and_sums_of_all() {
+    fn distributions_cover_two_windows_and_sums_cover_all() {
         let mut lateness = Lateness::new();
         let mut most = |minute: u64, late: u64| {
             lateness.note(Ns(minute * WINDOW.0), Ns::us(50), Ns::us(late));

@@ -1,20 +1,20 @@
-//! What all fronts share: the thread on which a simulation lives, the wall clock
-//! that may pace it, and the drive in a file that survives the process.
+//! Runtime shared by all fronts: the thread of a simulation, the wall clock that may pace it, and
+//! the drive in a file that survives the process.
 //!
-//! A front translates requests of the outside and knows no other front. What it
-//! needs below it that must not be there, threads, a clock and files, is here.
+//! A front translates requests of clients and knows no other front. Threads, clocks and files,
+//! which layers below must not use, are confined to this crate.
 //!
-//! - [`Engine`] owns one thread with one kernel and one value that is not shared
-//!   with any other thread. Requests reach it as closures, in their order.
-//! - [`listen`] opens a socket in the file system; a [`Spare`] file is for who comes when there are
-//!   no more.
-//! - [`Source`] is a file of the outside, such as a socket, that this thread itself listens to.
-//! - [`Output`] is what waits until such a file takes it.
-//! - [`Turnstile`] says how often strangers may ask for what takes long.
-//! - [`Show`] says whether the addresses of a drive are shown or those of a layer above it
-//!   that remaps them.
-//! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps it up with a
-//!   drive under power, [`Device`] answers requests for bytes out of both.
+//! - [`Engine`] owns one thread with one kernel and one value that no other thread shares. Requests
+//!   reach the thread as closures, in the order sent.
+//! - [`listen`] opens a socket in the file system; a [`Spare`] descriptor lets a server reject a
+//!   connection when the process has no descriptors left.
+//! - [`Source`] is a socket or other file that the thread polls itself.
+//! - [`Output`] buffers bytes until such a file takes them.
+//! - [`Turnstile`] limits the rate of expensive requests of unauthenticated clients.
+//! - [`Show`] selects the addresses that clients see: those of the drive, or of a remapping layer
+//!   above it.
+//! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps the file consistent with a
+//!   powered drive, [`Device`] serves requests for bytes from both.
 
 mod device;
 mod exits;

@@ -1,44 +1,44 @@
-//! Bytes on their way to who reads them from a file, such as a socket.
+//! Output buffer of a socket or another file.
 //!
-//! Invariants: bytes are sent in the order in which they were put, each once; no piece is empty.
+//! Invariants: each byte is sent once, in the order put; no piece is empty.
 
 use rustix::io::{Errno, writev};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-/// Bytes of answers that are gathered into one piece.
+/// Length in bytes from which on a piece takes no more small answers.
 const GATHERED: usize = 256 << 10;
-/// What is longer stays where it is.
+/// Longest data in bytes that are copied; longer data become a piece of their own.
 const COPIED: usize = 32 << 10;
-/// Pieces that are sent at a time.
+/// Most pieces that one system call sends.
 const PIECES: usize = 16;
-/// Room for pieces that is kept where there are none.
+/// Capacity of the queue of pieces while it is empty.
 const FEW: usize = 4;
-/// What a piece that is sent may keep of its memory, to be used again.
+/// Largest buffer in bytes that is kept for reuse.
 const KEPT: usize = GATHERED + COPIED;
 
-/// Pieces of bytes that wait to be sent.
+/// A queue of pieces of bytes that wait to be sent.
 #[derive(Default)]
 pub struct Output {
     pieces: VecDeque<Vec<u8>>,
-    /// What is sent of the first piece.
+    /// Bytes of the first piece that are sent.
     sent: usize,
     bytes: u64,
-    /// The memory of a piece that was sent.
+    /// Buffer of a sent piece, for reuse.
     spare: Vec<u8>,
 }
 
 impl Output {
-    /// Bytes that wait.
+    /// Bytes in the queue.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Lets `put` append to what waits.
+    /// Lets `put` append bytes to the queue.
     pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
-        // What is long and full would be moved to be made longer.
+        // A long buffer without spare capacity would be copied to grow.
         let is_full = |last: &Vec<u8>| {
             last.len() >= GATHERED || last.len() > COPIED && last.len() == last.capacity()
         };
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Appends `data`.
+    /// Appends `data`, without a copy if it is long.
     pub fn push(&mut self, data: Vec<u8>) {
         if data.len() <= COPIED {
             return self.put(|out| out.extend(data));
@@ -61,10 +61,10 @@ impl Output {
         self.pieces.push_back(data);
     }
 
-    /// Sends what can be without waiting.
+    /// Sends as many bytes as `to` takes without blocking.
     ///
     /// # Errors
-    /// If nothing more is taken.
+    /// If `to` fails, for example because the peer has closed it.
     pub fn send(&mut self, to: BorrowedFd<'_>) -> io::Result<()> {
         while self.bytes > 0 {
             let mut slices = [IoSlice::new(&[]); PIECES];
@@ -84,13 +84,13 @@ impl Output {
         Ok(())
     }
 
-    /// The first of what waits, in one piece; nothing if nothing does.
+    /// Unsent bytes of the first piece; empty if the queue is.
     #[must_use]
     pub fn first(&self) -> &[u8] {
         self.pieces.front().map_or(&[], |first| &first[self.sent..])
     }
 
-    /// Notes that so many bytes have gone.
+    /// Removes the first `sent` bytes, which the caller has sent.
     pub fn take(&mut self, mut sent: usize) {
         self.bytes -= sent as u64;
         while let Some(first) = self.pieces.front() {
@@ -109,14 +109,14 @@ impl Output {
         }
     }
 
-    /// Takes memory for what will be put, if it has none.
+    /// Takes the buffer `spare` if the queue is empty and has no buffer of its own.
     pub fn lend(&mut self, spare: &mut Vec<u8>) {
         if self.spare.capacity() == 0 && self.pieces.is_empty() {
             std::mem::swap(&mut self.spare, spare);
         }
     }
 
-    /// Gives memory back that is not needed while nothing waits: to `spare`, if that has none.
+    /// Releases buffers if the queue is empty; its buffer moves to `spare` if that has none.
     pub fn rest(&mut self, spare: &mut Vec<u8>) {
         if self.pieces.is_empty() {
             let own = std::mem::take(&mut self.spare);
@@ -136,7 +136,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn what_is_put_is_sent_once_and_in_order_however_little_is_taken() {
+    fn bytes_are_sent_once_and_in_order_to_a_slow_reader() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("no waiting");
         let (mut output, mut expected) = (Output::default(), Vec::new());
@@ -148,7 +148,7 @@ mod tests {
             expected.extend(&data);
             output.push(data);
             output.send(ours.as_fd()).expect("taken");
-            // What is not sent waits.
+            // Unsent bytes stay queued.
             assert!(output.bytes() <= (expected.len() - got.len()) as u64);
             let len = theirs
                 .read(&mut chunk[..9_001])
@@ -164,7 +164,7 @@ mod tests {
         let mut spare = Vec::new();
         output.rest(&mut spare);
         assert_eq!(output.spare.capacity(), 0);
-        // Others use it, as it is.
+        // The buffer moves back as it is.
         let had = spare.capacity();
         assert!(had > 0 && spare.is_empty());
         output.lend(&mut spare);

@@ -1,30 +1,30 @@
-//! The wall clock beside virtual time.
+//! The wall clock that paces virtual time.
 //!
-//! Invariants: paced by the wall, an event happens when its time has come there or
-//! later, never before; when the simulation is slower than the wall it runs as
-//! fast as it can. Run freely, virtual time is never behind the wall, so files
-//! have true times, and only long waits are waited for.
+//! Invariants: under [`Pace::Wall`] an event happens at its time on the wall clock or later, never
+//! before; a simulation slower than the wall clock runs as fast as it can. Under [`Pace::Free`]
+//! virtual time is never behind the wall clock, so that timestamps of files are right, and only
+//! waits longer than [`LEAP`] really take time.
 
 use std::time::{Duration, Instant};
 use units::Ns;
 
-/// How virtual time passes.
+/// How virtual time relates to the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// What a drive waits for is skipped: requests take what the processor takes.
-    /// Longer waits are timers, such as those of write-back, and keep their time.
+    /// Waits of a drive are skipped: requests take the time of the processor. Longer waits are
+    /// timers, such as those of write-back, and keep their time.
     #[default]
     Free,
-    /// With the wall clock: requests take what the model says.
+    /// Requests take the time of the model on the wall clock.
     Wall,
 }
 
-/// Waits up to this are skipped by [`Pace::Free`]. The longest one of a drive is an
-/// erase of some 10 ms; the shortest timer of a file system is 5 s.
+/// Longest wait that [`Pace::Free`] skips. The longest wait of a drive is an erase of some 10 ms;
+/// the shortest timer of a file system is 5 s.
 const LEAP: Ns = Ns::ms(100);
 
 impl Pace {
-    /// How long a wait is skipped.
+    /// Longest wait that is skipped.
     pub(crate) const fn leap(self) -> Ns {
         match self {
             Self::Free => LEAP,
@@ -33,15 +33,15 @@ impl Pace {
     }
 }
 
-/// A sleeping thread is woken late by about this much: 50 to 90 µs on a virtual
-/// machine, measured. For less than that a thread looks at the clock instead.
+/// Wake-up latency of a sleeping thread: 50 to 90 µs on a virtual machine, measured. For a shorter
+/// wait the thread polls the clock instead.
 const LATE: Duration = Duration::from_micros(90);
 
-/// Virtual time as a wall clock shows it.
+/// Virtual time derived from the wall clock.
 #[derive(Clone, Copy)]
 pub(crate) struct WallClock {
     start: Instant,
-    /// What was skipped.
+    /// Virtual time that was skipped.
     ahead: Ns,
 }
 
@@ -53,25 +53,25 @@ impl WallClock {
         }
     }
 
-    /// The virtual time that belongs to this moment.
+    /// Virtual time of this moment.
     pub(crate) fn now(&self) -> Ns {
         let past = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ns(past.saturating_add(self.ahead.0))
     }
 
-    /// The virtual time that belonged to a moment, if nothing was skipped since.
+    /// Virtual time of `moment`, if nothing was skipped since.
     pub(crate) fn at(&self, moment: Instant) -> Ns {
         let past = moment.saturating_duration_since(self.start).as_nanos();
         let past = u64::try_from(past).unwrap_or(u64::MAX);
         Ns(past.saturating_add(self.ahead.0))
     }
 
-    /// Lets it show at least `now`.
+    /// Skips virtual time forward to at least `now`.
     pub(crate) fn catch_up(&mut self, now: Ns) {
         self.ahead.0 += now.0.saturating_sub(self.now().0);
     }
 
-    /// How long a thread may sleep before `time`; none if it is too near.
+    /// Time that a thread may sleep before `time`; none if `time` is too near.
     pub(crate) fn sleep_before(&self, time: Ns) -> Option<Duration> {
         let left = Duration::from_nanos(time.0.saturating_sub(self.now().0));
         left.checked_sub(LATE).filter(|span| !span.is_zero())

@@ -1,22 +1,22 @@
-//! The process: signals that ask it to end, and life without a terminal.
+//! Process control: signals that end the process, and detaching from the terminal.
 
 use nix::sys::signal::{SigSet, Signal};
 use std::thread::Builder;
 use std::{fs, io};
 
-/// Signals that ask the process to end, held back so that a thread can take them.
+/// Blocked termination signals, for one thread to wait on.
 pub struct Signals {
     set: SigSet,
 }
 
 impl Signals {
-    /// Holds them back from this thread and from those that it starts. To be
-    /// called before there is any other. The end of a terminal stays ignored if the process
-    /// was started so, as `nohup` does; the others are held in any case, since a shell has
-    /// what it starts in the background ignore an interrupt.
+    /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and in the threads it starts. Call this
+    /// before any other thread exists. SIGHUP stays ignored if the process was started so, as
+    /// `nohup` does; SIGINT and SIGTERM are blocked in any case, since a shell starts background
+    /// processes with SIGINT ignored.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the signal mask cannot be changed.
     pub fn hold() -> io::Result<Self> {
         let mut set = SigSet::empty();
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
@@ -30,16 +30,16 @@ impl Signals {
         Ok(Self { set })
     }
 
-    /// The exit status of a process that `signal` has ended, as shells report it.
+    /// Exit status of a process that `signal` ended, as shells report it.
     #[must_use]
     pub fn status(signal: Signal) -> u8 {
         128 + signal as u8
     }
 
-    /// Calls `tell` with each signal that comes, until it says that nobody listens.
+    /// Starts a thread that calls `tell` with each signal until `tell` returns false.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the thread cannot be started.
     pub fn watch(self, tell: impl Fn(Signal) -> bool + Send + 'static) -> io::Result<()> {
         let watch = move || while self.set.wait().is_ok_and(&tell) {};
         Builder::new().name("signals".to_owned()).spawn(watch)?;
@@ -47,8 +47,8 @@ impl Signals {
     }
 }
 
-/// The signals that the process ignores, the first in the lowest bit, as Linux tells them in
-/// `status`; none where it does not.
+/// Mask of ignored signals (signal 1 in the lowest bit) from the text of `/proc/self/status`; 0 if
+/// it has none.
 fn ignored(status: &str) -> u64 {
     let mut lines = status.lines();
     let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
@@ -56,10 +56,10 @@ fn ignored(status: &str) -> u64 {
     mask.unwrap_or_default()
 }
 
-/// Leaves the terminal, so that its end is not the end of this process.
+/// Starts a new session without a terminal, so that closing the terminal does not end the process.
 ///
 /// # Errors
-/// If the process leads a group of others.
+/// If the process is the leader of a process group.
 pub fn leave_terminal() -> io::Result<()> {
     nix::unistd::setsid()?;
     Ok(())
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ignored_signals_are_read_from_what_linux_tells() {
+    fn ignored_signals_are_parsed_from_proc_status() {
         let told = "SigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
         let hangup = 1 << (Signal::SIGHUP as i32 - 1);
         assert_eq!(ignored(told) & hangup, hangup);

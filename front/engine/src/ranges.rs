@@ -1,7 +1,7 @@
-//! Ranges of bytes that one request at a time may change.
+//! Exclusive locks on ranges of bytes.
 //!
-//! Invariants: two ranges that are held do not overlap; who waits for a range
-//! goes on only after those that came before and overlap it, and is woken once.
+//! Invariants: two held ranges do not overlap; a waiter proceeds once all earlier ranges that
+//! overlap its own are released, and is woken once.
 
 use sim::{Signal, Sim};
 use std::cell::RefCell;
@@ -9,24 +9,24 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Locks on ranges.
+/// A queue of range locks.
 #[derive(Default)]
 pub(crate) struct Ranges {
-    /// Held and waited for, in the order in which they were asked for.
+    /// Held and wanted ranges in the order of arrival, sorted by ticket.
     queue: RefCell<VecDeque<Wanted>>,
 }
 
-/// A range that is held or waited for.
+/// A held or wanted range.
 struct Wanted {
     ticket: u64,
     range: Range<u64>,
-    /// Earlier ones that overlap it.
+    /// Number of earlier ranges in the queue that overlap this one; 0 means held.
     ahead: usize,
-    /// Notified when there is none any more; none if there was none at first.
+    /// Notified when `ahead` falls to 0; none if it was 0 from the start.
     turn: Option<Rc<Signal>>,
 }
 
-/// Holds a range until it is dropped.
+/// Holds or waits for a range; releases it when dropped.
 pub(crate) struct Held {
     sim: Sim,
     ranges: Rc<Ranges>,
@@ -34,7 +34,7 @@ pub(crate) struct Held {
 }
 
 impl Ranges {
-    /// Waits until nobody who came before holds or wants any of `range`.
+    /// Waits until all earlier ranges that overlap `range` are released, then holds it.
     pub(crate) async fn hold(self: &Rc<Self>, sim: &Sim, range: Range<u64>) -> Held {
         let (ticket, turn) = self.want(range);
         let held = Held {
@@ -48,7 +48,8 @@ impl Ranges {
         held
     }
 
-    /// Queues up; gives the ticket, and what to wait for, if there is anything.
+    /// Appends `range` to the queue; returns its ticket, and the signal to wait for unless the
+    /// range is held at once.
     fn want(&self, range: Range<u64>) -> (u64, Option<Rc<Signal>>) {
         let mut queue = self.queue.borrow_mut();
         let ticket = queue.back().map_or(0, |last| last.ticket + 1);
@@ -113,9 +114,9 @@ mod tests {
         assert!(ranges.queue.borrow().is_empty());
     }
 
-    /// Whoever comes to a range at the start holds it when all before it that overlap have.
+    /// All requests arrive at time 0: each begins when the last earlier overlapping one ends.
     #[test]
-    fn ranges_are_held_when_the_last_of_those_before_is_left() {
+    fn range_is_granted_when_the_last_earlier_overlap_ends() {
         let mut chance = Seed(1).stream("ranges");
         for _ in 0..100 {
             let kernel = Kernel::new();
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_is_waited_for_no_more() {
+    fn cancelled_wait_releases_later_waiters() {
         let kernel = Kernel::new();
         let sim = kernel.sim();
         let (ranges, begun) = (Rc::<Ranges>::default(), Rc::new(Cell::new(Ns::ZERO)));
@@ -170,9 +171,9 @@ mod tests {
         assert!(ranges.queue.borrow().is_empty());
     }
 
-    /// Each has an event to begin with, one when it is woken, and one when it has slept.
+    /// Three events for each request: its start, its wake-up and the end of its sleep.
     #[test]
-    fn those_who_wait_for_one_range_cost_no_more_each_however_many_they_are() {
+    fn waiters_on_one_range_cost_three_events_each() {
         let kernel = Kernel::new();
         let sim = kernel.sim();
         let ranges = Rc::<Ranges>::default();

@@ -1,10 +1,10 @@
-//! What the thread of a simulation listens to beside requests of other threads: files that
-//! are read and written without waiting, such as sockets.
+//! Event loop of the engine's thread: polls files such as sockets, beside the requests of other
+//! threads.
 //!
-//! Invariants: a source has its turn when its file is ready for what it waits for, and when
-//! somebody has called it, and at no other time, but once if its other end is gone; a source
-//! that leaves is dropped and has no turn again; whoever sends a request wakes the thread if it
-//! sleeps, and makes no system call if it does not.
+//! Invariants: a source gets a turn when its file is ready for the events it waits for, or after a
+//! call of its [`Caller`]; a source that waits for nothing gets one turn when its peer closes. A
+//! source that leaves is dropped and gets no further turn. A sender wakes the thread if it sleeps,
+//! and makes no system call otherwise.
 
 use crate::thread::Arrived;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -19,37 +19,36 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
 use units::Ns;
 
-/// Files that are ready, as many as are looked at together.
+/// Most events that one poll returns.
 const READY: usize = 64;
-/// What an event of the waking file carries; sources have larger numbers.
+/// Event data of the wake-up file; sources have larger numbers.
 const WAKE: u64 = 0;
 
-/// What a source does after its turn.
+/// Result of a turn of a [`Source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It waits until its file can be read or written, or until it is called.
+    /// Waits until the file is ready or the source is called.
     Wait {
-        /// Whether for bytes to read.
+        /// Wait until the file is readable.
         read: bool,
-        /// Whether for room to write.
+        /// Wait until the file is writable.
         write: bool,
     },
-    /// It is over.
+    /// Removes and drops the source.
     Leave,
 }
 
-/// A file of the outside with bytes for the simulation.
+/// A non-blocking file that the engine's thread polls, such as a socket.
 pub trait Source {
-    /// The file, the same one always.
+    /// File to poll; must be the same one in each call.
     fn file(&self) -> BorrowedFd<'_>;
 
-    /// Takes in what has come and sends what waits, without waiting for either. If it has its
-    /// turn because somebody has called it, nothing `has_come`, and if something has, that is
-    /// another turn.
+    /// Reads and writes without blocking. `has_come` is true for a turn after a poll event, and
+    /// false for a turn after [`Caller::call`]; an event then causes a turn of its own.
     fn turn(&self, has_come: bool) -> Next;
 }
 
-/// Wakes the thread.
+/// Wakes the engine's thread through an eventfd.
 pub(crate) struct Wake {
     event: OwnedFd,
     asleep: AtomicBool,
@@ -63,18 +62,18 @@ impl Wake {
         })
     }
 
-    /// To be called after something was sent.
+    /// Wakes the thread if it sleeps. Call this after sending a request.
     pub(crate) fn wake(&self) {
-        // Either this sees that the thread is about to sleep, or the thread what was sent.
+        // Either this load sees that the thread is about to sleep, or the thread sees the request.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst) {
-            // A counter that is full wakes as well.
+            // A write to a full counter fails, but the thread is woken by the earlier ones.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The files of a reactor that is not on its thread yet.
+/// Epoll and wake-up files of a reactor, created before its thread starts.
 pub(crate) struct Files {
     epoll: OwnedFd,
     wake: Arc<Wake>,
@@ -82,10 +81,10 @@ pub(crate) struct Files {
 
 impl Files {
     /// # Errors
-    /// If the system gives none.
+    /// If the files cannot be created.
     pub(crate) fn new() -> io::Result<Self> {
         let (epoll, wake) = (epoll::create(CreateFlags::CLOEXEC)?, Wake::new()?);
-        // Each write is an edge: the counter need not be read.
+        // Edge-triggered: each write is an event, so that the counter need not be read.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &wake.event, EventData::new_u64(WAKE), flags)?;
         Ok(Self {
@@ -99,7 +98,7 @@ impl Files {
     }
 }
 
-/// A source, and what it waits for.
+/// A source and the events that it waits for.
 struct Entry {
     source: Rc<dyn Source>,
     caller: Rc<Caller>,
@@ -107,7 +106,7 @@ struct Entry {
     write: bool,
 }
 
-/// Has a source have a turn.
+/// Requests a turn of one source.
 pub struct Caller {
     number: u64,
     called: Cell<bool>,
@@ -115,7 +114,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Once before the thread sleeps, however often this is called until then.
+    /// Queues one turn before the thread sleeps next; repeated calls until then have no effect.
     pub fn call(&self) {
         if let (false, Some(reactor)) = (self.called.replace(true), self.reactor.upgrade()) {
             reactor.called.borrow_mut().push(self.number);
@@ -123,20 +122,20 @@ impl Caller {
     }
 }
 
-/// Knows the sources and gives them their turns.
+/// Owns the sources and gives them their turns.
 pub(crate) struct Reactor {
     files: Files,
     sources: RefCell<BTreeMap<u64, Entry>>,
-    /// The number of the last source.
+    /// Number of the last source that was added.
     last: Cell<u64>,
     called: RefCell<Vec<u64>>,
-    /// When what comes in a turn has come.
+    /// Arrival of the requests of the current turn.
     arrived: Cell<Arrived>,
-    /// When it was last seen what has come.
+    /// Time of the last poll.
     looked: Cell<Ns>,
 }
 
-/// A wait that is shorter was none: what was waited for had come before.
+/// A poll that returns faster did not wait: its events had happened before.
 const NO_WAIT: Duration = Duration::from_micros(10);
 
 impl Reactor {
@@ -154,15 +153,15 @@ impl Reactor {
         })
     }
 
-    /// When what comes now has come.
+    /// Arrival of the requests of the current turn.
     pub(crate) fn arrived(&self) -> Arrived {
         self.arrived.get()
     }
 
-    /// Takes in the source that `make` makes, if it makes one.
+    /// Adds the source that `make` returns, and queues a first turn of it.
     ///
     /// # Errors
-    /// If the system takes no more; the source is dropped.
+    /// If `make` fails, or if the file cannot be polled; the source is dropped then.
     pub(crate) fn attach<S: Source + 'static>(
         self: &Rc<Self>,
         make: impl FnOnce(Rc<Caller>) -> io::Result<Rc<S>>,
@@ -188,11 +187,11 @@ impl Reactor {
         Ok(source)
     }
 
-    /// Gives everyone who was called a turn, also who is called meanwhile; `before` is told of
-    /// each.
+    /// Gives a turn to each called source, including those called meanwhile; runs `before` ahead of
+    /// each turn.
     pub(crate) fn turn_called(&self, mut before: impl FnMut()) {
         loop {
-            // Whoever has a turn may call others: nothing is borrowed meanwhile.
+            // A turn may call other sources: no borrow is held during it.
             let next = self.called.borrow_mut().pop();
             let Some(number) = next else { return };
             before();
@@ -200,8 +199,8 @@ impl Reactor {
         }
     }
 
-    /// Gives turns to whoever is ready, and has `now` told when that was: at once, or when
-    /// someone is or the thread is woken, or after `patience`, if it is not for ever.
+    /// Polls for up to `patience` (none: without limit) and gives a turn to each ready source.
+    /// `now` reads the clock when the poll returns.
     fn listen(&self, patience: Option<Duration>, now: impl FnOnce() -> Ns) {
         let is_look = patience == Some(Duration::ZERO);
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
@@ -211,10 +210,10 @@ impl Reactor {
         };
         let mut ready = [none; READY];
         let begun = Instant::now();
-        // A signal is no reason to do anything.
+        // An interrupted poll counts as one without events.
         let count = epoll::wait(&self.files.epoll, &mut ready, patience.as_ref()).unwrap_or(0);
         let taken = now();
-        // What is there at once may have come since the last look.
+        // Events that a poll returns at once may have happened since the last poll.
         let asked = match is_look || begun.elapsed() < NO_WAIT {
             true => self.looked.get().min(taken),
             false => taken,
@@ -226,15 +225,15 @@ impl Reactor {
         }
     }
 
-    /// Gives turns to who is ready at once, if there is anyone at all.
+    /// Gives a turn to each ready source without waiting; no system call if there is no source.
     pub(crate) fn look(&self, now: impl FnOnce() -> Ns) {
         if !self.sources.borrow().is_empty() {
             self.listen(Some(Duration::ZERO), now);
         }
     }
 
-    /// Sleeps until somebody is ready or wakes the thread, or for `patience`. `is_idle` says
-    /// once more whether there is nothing to do.
+    /// Sleeps until a source is ready, the thread is woken or `patience` has passed. Does not sleep
+    /// if `is_idle` returns false, which is checked after the thread is marked asleep.
     pub(crate) fn sleep(
         &self,
         patience: Option<Duration>,
@@ -262,7 +261,7 @@ impl Reactor {
             return;
         };
         let Next::Wait { read, write } = next else {
-            // A file that cannot be taken out is closed soon.
+            // An error is harmless: the file is about to be closed.
             let _ = epoll::delete(&self.files.epoll, source.file());
             let left = sources.remove(&number);
             drop(sources);
@@ -274,8 +273,8 @@ impl Reactor {
             let mut flags = EventFlags::empty();
             flags.set(EventFlags::IN, read);
             flags.set(EventFlags::OUT, write);
-            // Whose other end is gone is told so whatever it waits for: if it is for nothing, once
-            // has to be enough.
+            // The kernel always reports a closed peer. A source that waits for nothing gets this
+            // event once, by edge triggering, instead of in every poll.
             flags.set(EventFlags::ET, !read && !write);
             let data = EventData::new_u64(number);
             epoll::modify(&self.files.epoll, source.file(), data, flags)

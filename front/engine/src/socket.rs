@@ -1,4 +1,4 @@
-//! Sockets in the file system, and who comes to them.
+//! Unix sockets in the file system.
 
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -8,14 +8,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Listens at `path`, also if a server that has died has left its socket there.
+/// Listens at `path`; replaces the socket that a dead server has left there.
 ///
 /// # Errors
-/// If somebody listens there, or there can be no socket.
+/// If another process listens at `path`, or if no socket can be created.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            // Of a file nobody answers either: only a socket is taken for one that was left.
+            // A regular file refuses connections too: only a socket may be replaced.
             let dead = || {
                 let connected = UnixStream::connect(path);
                 connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -30,15 +30,16 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Whether a socket lies at `path`.
+/// Whether `path` is a socket; false also for a symbolic link to one.
 #[must_use]
 pub fn is_socket(path: &Path) -> bool {
     let found = std::fs::symlink_metadata(path);
     found.is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// A file to close for who is to be hung up on although there is none left. Otherwise he would
-/// wait, and whoever listens would be told of him again and again.
+/// A reserved file descriptor. When the process has no descriptors left, closing it frees one to
+/// accept and drop a connection, which otherwise would stay queued and make the listener ready
+/// forever.
 pub struct Spare(Cell<Option<File>>);
 
 impl Default for Spare {
@@ -48,8 +49,8 @@ impl Default for Spare {
 }
 
 impl Spare {
-    /// Hangs up on who is first in the queue if `error`, of taking him in, says that there is no
-    /// file for him.
+    /// If `error`, returned by an attempt to accept, means that descriptors or memory ran out,
+    /// accepts and drops the first connection of the queue.
     pub fn refuse<T, E>(&self, error: Errno, accept: impl FnOnce() -> Result<T, E>) {
         let none_left = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
         if none_left.contains(&error) {
@@ -70,7 +71,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_socket_that_was_left_is_taken_over_and_a_file_is_not() {
+    fn stale_socket_is_replaced_and_a_file_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let (socket, file) = (dir.path().join("socket"), dir.path().join("file"));
         drop(UnixListener::bind(&socket).unwrap());

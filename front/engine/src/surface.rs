@@ -1,8 +1,8 @@
-//! What of a drive is shown: its own addresses, or those of a layer that remaps them.
+//! Addresses that clients see: those of the drive, or of a remapping layer above it.
 //!
-//! Invariants: a layer is made on a drive of which nothing is mapped, and on no other, so
-//! that no data are lost to a name that was given by mistake; what a layer has not committed
-//! is as volatile as the cache of a drive without protection, whatever the drive promises.
+//! Invariants: a layer is formatted only on a drive without mapped pages, so that a wrong name
+//! cannot destroy data; changes that a layer has not committed are as volatile as the cache of a
+//! drive without power-loss protection, even on a drive that has it.
 
 use crate::device::Medium;
 use crate::file::FileError;
@@ -14,23 +14,23 @@ use sim::{Kernel, Sim};
 use ssd::{Content, Drive, IoError, Sink};
 use units::{Bytes, Extent, KIB, Ns, Origin, Placement};
 
-/// Shortest run that the layer frees and has deallocated on the drive: a choice of ours, so
-/// that the discard of a small file goes on to the drive and that of a unit does not.
+/// Shortest run of free units that the layer deallocates on the drive. Our choice: the discard of a
+/// small file reaches the drive, that of a single unit does not.
 const TRIM: Bytes = Bytes(64 * KIB);
 
-/// What of a drive is shown.
+/// Selects the addresses that clients see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
-    /// Its own addresses.
+    /// The drive's own addresses.
     #[default]
     Drive,
-    /// Those of a layer that remaps them, which is made if nothing is on the drive.
+    /// Addresses of a remapping layer, which is formatted if the drive is blank.
     Remapped,
-    /// What is left of such a layer that is damaged, to be read.
+    /// Addresses of a damaged remapping layer, opened read-only with its remaining data.
     Salvaged,
 }
 
-/// A drive that is asked without the model of a host.
+/// A drive as the port of a layer, without the model of a host.
 #[derive(Clone)]
 pub(crate) struct Bare {
     sim: Sim,
@@ -72,27 +72,27 @@ impl BlockPort for Bare {
         self.drive.flush().await
     }
 
-    /// Whoever asks has a processor of his own.
+    /// Takes no time: the client computes on a real processor.
     fn compute(&self, _: Ns) -> Computing {
         Computing::Until(self.sim.now())
     }
 }
 
-/// What requests go to.
+/// Target of requests: the drive, or a layer above it.
 pub(crate) enum Surface {
     Drive(Drive),
     Remapped {
         port: Remap<Bare>,
-        /// What of it is damaged, if it was salvaged: then it is read and nothing else.
+        /// Damage of a salvaged layer, which is read-only; none if the layer is intact.
         damage: Option<Vec<OpenError>>,
     },
 }
 
-/// Pages of a read that are looked at before its time passes.
+/// Most pages of a read that [`Surface::warm`] touches.
 const WARMED: u64 = 4;
 
 impl Surface {
-    /// Opens what `show` says of `drive`.
+    /// Opens the drive or the layer that `show` selects.
     pub(crate) fn open(kernel: &Kernel, drive: &Drive, show: Show) -> Result<Self, FileError> {
         let (sim, drive) = (kernel.sim(), drive.clone());
         let work = async move {
@@ -122,12 +122,12 @@ impl Surface {
         finish(kernel, work).unwrap_or(Err(FileError::AtRest))
     }
 
-    /// Whether it has addresses of its own.
+    /// Whether this is a layer.
     pub(crate) const fn is_layer(&self) -> bool {
         matches!(self, Self::Remapped { .. })
     }
 
-    /// What is damaged of a layer that was salvaged.
+    /// Damage of a salvaged layer; empty otherwise.
     pub(crate) fn damage(&self) -> &[OpenError] {
         match self {
             Self::Remapped { damage, .. } => damage.as_deref().unwrap_or_default(),
@@ -135,7 +135,8 @@ impl Surface {
         }
     }
 
-    /// Whether a write is a promise on a drive that is `protected`.
+    /// Whether an acknowledged write is durable on a drive whose power-loss protection is
+    /// `protected`.
     pub(crate) const fn is_promised(&self, protected: bool) -> bool {
         matches!(self, Self::Drive(_)) && protected
     }
@@ -147,7 +148,7 @@ impl Surface {
         }
     }
 
-    /// Bytes that are deallocated as a whole.
+    /// Granularity of deallocation in bytes.
     pub(crate) fn grain(&self) -> u64 {
         match self {
             Self::Drive(drive) => drive.layout().page_bytes(),
@@ -155,8 +156,8 @@ impl Surface {
         }
     }
 
-    /// Looks at the first pages of a range that will be read: when their time has come their
-    /// contents are near the processor, and the answer is not late for that.
+    /// Touches the first pages of a range before its read begins: when the time of the read has
+    /// passed, their contents are in the processor's cache and do not delay the answer.
     pub(crate) fn warm(&self, offset: u64, len: u64) {
         if let Self::Drive(drive) = self {
             let page = self.grain();
@@ -194,7 +195,7 @@ impl Surface {
         }
     }
 
-    /// Makes every write that was answered durable. There is none where nothing is written.
+    /// Makes every acknowledged write durable. A no-op on a salvaged layer, which is read-only.
     pub(crate) async fn flush(&self) -> Result<(), IoError> {
         match self {
             Self::Drive(drive) => drive.flush().await,
@@ -205,8 +206,8 @@ impl Surface {
         }
     }
 
-    /// The first offset from `from` on at which there is `wanted`, as if all ended at `end`.
-    /// A layer does not say where its holes are: then all of it is data.
+    /// First offset from `from` on that is `wanted`, as if all ended at `end`. A layer does not
+    /// report its holes and counts as data.
     pub(crate) fn seek(&self, from: u64, end: u64, wanted: Medium) -> Option<u64> {
         let (page, capacity) = (self.grain(), end);
         if from >= capacity {
@@ -224,8 +225,8 @@ impl Surface {
         at.or((!data).then_some(capacity))
     }
 
-    /// What is to be done before the drive is powered off in good order. What cannot be
-    /// done is lost as by a power cut.
+    /// Closes an intact layer before the drive shuts down. Changes that cannot be committed are
+    /// lost as by a power cut.
     pub(crate) fn closing(&self) -> impl Future<Output = ()> + 'static {
         let open = match self {
             Self::Remapped { port, damage: None } => Some(port.clone()),
@@ -239,7 +240,7 @@ impl Surface {
     }
 }
 
-/// Whether nothing is on a drive.
+/// Whether no page of the drive is mapped.
 fn is_blank(drive: &Drive) -> bool {
     let pages = drive.capacity().0.div_ceil(drive.layout().page_bytes()) as u32;
     (0..pages).all(|page| !drive.is_mapped(page))

@@ -1,12 +1,11 @@
-//! The thread on which a simulation lives.
+//! Thread of a simulation.
 //!
-//! Invariants: everything that the simulation shares lives and dies on one
-//! thread; requests begin in the order in which they were sent; a request that
-//! can never be answered, because everything is at rest and it still waits, is
-//! dropped, so that whoever asked is told instead of waiting for ever.
+//! Invariants: everything that the simulation shares lives and dies on one thread; requests begin
+//! in the order sent; a request that still waits when the simulation is at rest can never complete
+//! and is dropped, so that its client gets an error instead of waiting forever.
 //!
-//! Requests come from other threads through a [`Handle`], or from a [`Source`] that lives on
-//! this thread and has its [`Desk`]: then no thread has to be woken for them.
+//! Requests come from other threads through a [`Handle`], or from a [`Source`] on this thread
+//! through its [`Desk`], without waking a thread.
 
 use crate::exits::{Exits, Open};
 use crate::lateness::{Late, Watch};
@@ -24,47 +23,46 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use units::Ns;
 
-/// Events between two looks at whether requests have come.
+/// Events between two polls for new requests.
 const BURST: u32 = 64;
-/// Such events between two looks at the clock, and how long they may take before the next look at
-/// whether requests have come: an event that does much must not be followed by so many more.
+/// Events between two readings of the clock, and the time after which requests are polled even if
+/// fewer than [`BURST`] events have run: bounds the delay behind slow events.
 const CLOCKED: u32 = 8;
 const BURST_TIME: Duration = Duration::from_millis(1);
-/// Such looks after which answers are given although there is more to do. The less
-/// often, the more of what was written has left the buffer by then, and need not
-/// be noted twice.
+/// Polls after which pending answers are settled although more events are near. A larger number
+/// lets more written data leave the buffer before a record is made, and saves recording them twice.
 const BURSTS: u32 = 64;
 
-/// A request on its way to the simulation; none to end it.
+/// A request for the simulation; none ends the thread.
 type Job<T> = Option<Request<T>>;
-/// Starts the request at an instant.
+/// Starts a request at the instant it arrived.
 type Request<T> = Box<dyn FnOnce(&Desk<T>, Arrived) + Send>;
 
-/// When a request came.
+/// Times of the arrival of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// It begins at this instant: it was taken in then.
+    /// Time at which the thread took the request in; the request begins then.
     pub(crate) taken: Ns,
-    /// It was there to be taken in since then, or somewhat later: it has waited for the thread
-    /// no longer than that.
+    /// Time at which the request could have been taken in, or somewhat earlier: `taken - asked` is
+    /// an upper bound of its wait for the thread.
     pub(crate) asked: Ns,
 }
 
-/// The thread has ended.
+/// The engine's thread has ended, or has dropped the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the simulated drive has stopped")]
 pub struct Gone;
 
-/// What lives on the thread of an [`Engine`].
+/// The value that lives on the thread of an [`Engine`].
 pub trait Service: 'static {
-    /// Called between events every now and then, and before the thread sleeps:
-    /// the time to do at once what several requests wait for.
+    /// Called between events now and then, and before the thread sleeps: completes together the
+    /// work that several requests wait for.
     fn settle(&self);
 }
 
-/// Sends requests to an [`Engine`]. Clones send to the same one.
+/// Sends requests to an [`Engine`]. Clones send to the same engine.
 pub struct Handle<T> {
-    /// Takes a request; drops it if the thread is gone.
+    /// Sends a request; drops it if the thread has ended.
     jobs: Arc<dyn Fn(Job<T>) + Send + Sync>,
 }
 
@@ -76,13 +74,13 @@ impl<T> Clone for Handle<T> {
     }
 }
 
-/// A thread with a kernel and a value in it. It ends when every [`Handle`] is
-/// gone, or one says so.
+/// A thread with a kernel and a value. The thread ends when every [`Handle`] is dropped or after
+/// [`Handle::stop`].
 pub struct Engine<R> {
     thread: JoinHandle<Option<R>>,
 }
 
-/// Sends jobs to the thread. The last one wakes it when it is dropped.
+/// Sends jobs to the thread; wakes the thread when it is dropped.
 struct Outbox<T> {
     jobs: Option<Sender<Job<T>>>,
     wake: Arc<Wake>,
@@ -90,7 +88,7 @@ struct Outbox<T> {
 
 impl<T> Outbox<T> {
     fn send(&self, job: Job<T>) {
-        // If the thread is gone, the job tells by being dropped.
+        // A thread that has ended drops the job, which reports the error.
         let _ = self.jobs.as_ref().map(|jobs| jobs.send(job));
         self.wake.wake();
     }
@@ -103,12 +101,12 @@ impl<T> Drop for Outbox<T> {
     }
 }
 
-/// Where the thread takes requests in: what a [`Source`] has of the simulation. It does not
+/// The thread's side of an engine: gives a [`Source`] access to the simulation. A desk does not
 /// keep the thread from ending.
 pub struct Desk<T> {
     sim: Sim,
     value: Rc<T>,
-    /// Requests that are not answered.
+    /// Cancellation of the requests in flight.
     exits: Rc<Exits>,
     reactor: Rc<Reactor>,
     late: Rc<Watch>,
@@ -127,22 +125,22 @@ impl<T> Clone for Desk<T> {
 }
 
 impl<T: 'static> Desk<T> {
-    /// What lives on the thread.
+    /// The value that lives on the thread.
     #[must_use]
     pub fn value(&self) -> &Rc<T> {
         &self.value
     }
 
-    /// Begins a request, which has come in this turn of a source. Whatever `work` owns is
-    /// dropped if it cannot be carried out.
+    /// Begins a request that arrived in the current turn of a source. Drops `work`, with all it
+    /// owns, if the request cannot complete.
     pub fn begin(&self, work: impl Future<Output = ()> + 'static) {
         self.start(self.reactor.arrived(), work);
     }
 
-    /// Lets the thread listen to the source that `make` makes.
+    /// Adds the source that `make` returns to the thread's event loop.
     ///
     /// # Errors
-    /// That of `make`, and if the system takes no more.
+    /// If `make` fails, or if its file cannot be polled.
     pub fn attach<S: Source + 'static>(
         &self,
         make: impl FnOnce(Rc<Caller>) -> io::Result<Rc<S>>,
@@ -150,9 +148,9 @@ impl<T: 'static> Desk<T> {
         self.reactor.attach(make)
     }
 
-    /// Starts `work` as a task that goes on when it was taken in, and is dropped if it is
-    /// told to leave. It is boxed at once: some calls of a file system are futures of
-    /// tens of kilobytes, which would be copied into each one around them.
+    /// Starts `work` as a task that begins at `arrived.taken` and is dropped on cancellation.
+    /// `work` is boxed at once: some calls of a file system are futures of tens of kilobytes, which
+    /// every wrapper would copy.
     fn start(&self, arrived: Arrived, work: impl Future<Output = ()> + 'static) {
         let (sim, late) = (self.sim.clone(), Rc::clone(&self.late));
         let open = Open::new(&self.exits, &sim);
@@ -172,7 +170,7 @@ impl<T: 'static> Desk<T> {
         });
     }
 
-    /// The same desk for a part of the value.
+    /// A desk of this thread whose value is a part of this one's.
     fn part<U>(&self, part: fn(&T) -> Rc<U>) -> Desk<U> {
         Desk {
             sim: self.sim.clone(),
@@ -183,7 +181,7 @@ impl<T: 'static> Desk<T> {
         }
     }
 
-    /// Drops what waits although everything is at rest.
+    /// Cancels requests that still wait although the simulation is at rest.
     fn dismiss(&self, kernel: &Kernel) {
         if self.exits.open() > 0 {
             self.exits.clear();
@@ -193,12 +191,11 @@ impl<T: 'static> Desk<T> {
 }
 
 impl<R: Send + 'static> Engine<R> {
-    /// Starts a thread, lets it make its value with `build`, and has it take
-    /// requests until the end; `end` then makes the result of the
-    /// value.
+    /// Starts a thread that makes its value with `build` and serves requests until the end; `end`
+    /// then makes the result that [`Engine::join`] returns.
     ///
     /// # Errors
-    /// That of `build`, and if the system gives no thread.
+    /// If `build` fails, or if the thread cannot be started.
     pub fn start<T: Service, E: From<io::Error> + Send + 'static>(
         pace: Pace,
         build: impl FnOnce(&Kernel) -> Result<T, E> + Send + 'static,
@@ -210,7 +207,7 @@ impl<R: Send + 'static> Engine<R> {
         let wake = files.wake();
         let body = move || {
             let kernel = Kernel::new();
-            // Nobody waits for the report only if the caller is gone as well.
+            // The receiver is gone only if the caller is.
             let value = match build(&kernel) {
                 Ok(value) => Rc::new(value),
                 Err(error) => {
@@ -231,26 +228,26 @@ impl<R: Send + 'static> Engine<R> {
         Ok((Self { thread }, Handle { jobs }))
     }
 
-    /// Waits until the thread has ended: every handle must be gone or one have
-    /// said so.
+    /// Waits until the thread has ended, after the last handle is dropped or after
+    /// [`Handle::stop`].
     ///
     /// # Errors
-    /// If it ended by a panic.
+    /// If the thread panicked.
     pub fn join(self) -> Result<R, Gone> {
         self.thread.join().ok().flatten().ok_or(Gone)
     }
 }
 
 impl<T: 'static> Handle<T> {
-    /// Sends a request. Whatever `work` owns is dropped if it cannot be carried
-    /// out: let it own what tells whoever asked.
+    /// Sends a request. Drops `work`, with all it owns, if the request cannot complete: `work`
+    /// should own the means to report that to its client.
     pub fn submit<F: Future<Output = ()> + 'static>(
         &self,
         work: impl FnOnce(Rc<T>) -> F + Send + 'static,
     ) {
         let sent = Instant::now();
         let job: Request<T> = Box::new(move |desk, arrived| {
-            // What it has waited for the thread is in how late it is.
+            // The wait for the thread counts as lateness.
             let asked = arrived.taken.0.min(desk.late.at(sent).0);
             let asked = Ns(asked);
             desk.start(Arrived { asked, ..arrived }, work(Rc::clone(&desk.value)));
@@ -258,32 +255,31 @@ impl<T: 'static> Handle<T> {
         (self.jobs)(Some(job));
     }
 
-    /// Has `open` called on the thread, to let it listen to sources. Whatever that owns is
-    /// dropped if it cannot be.
+    /// Runs `open` on the thread, to attach sources. Drops `open`, with all it owns, if the thread
+    /// has ended.
     pub fn open(&self, open: impl FnOnce(&Desk<T>) + Send + 'static) {
         (self.jobs)(Some(Box::new(move |desk, _| open(desk))));
     }
 
-    /// How late answers were until now; none if nothing paces them.
+    /// Lateness of the answers until now; none if the wall clock does not pace them.
     ///
     /// # Errors
     /// If the thread has ended.
     pub fn lateness(&self) -> Result<Option<Late>, Gone> {
         let (reply, answer) = channel();
         self.open(move |desk| {
-            // Nobody waits only if the caller has panicked.
+            // The receiver is gone only if the caller has panicked.
             let _ = reply.send(desk.late.told());
         });
         answer.recv().map_err(|_| Gone)
     }
 
-    /// Ends the thread when the requests sent before are answered.
+    /// Ends the thread once all requests sent before are answered.
     pub fn stop(&self) {
         (self.jobs)(None);
     }
 
-    /// Sends requests to a part of the value: several fronts may share an engine, each of
-    /// which knows its own part.
+    /// A handle whose requests get a part of the value: lets several fronts share an engine.
     #[must_use]
     pub fn part<U: 'static>(&self, part: fn(&T) -> Rc<U>) -> Handle<U> {
         let jobs = Arc::clone(&self.jobs);
@@ -299,7 +295,7 @@ impl<T: 'static> Handle<T> {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// If it cannot be carried out.
+    /// If the request was dropped: it can never complete, or the thread has ended.
     pub fn ask<A: Send + 'static, F: Future<Output = A> + 'static>(
         &self,
         work: impl FnOnce(Rc<T>) -> F + Send + 'static,
@@ -308,7 +304,7 @@ impl<T: 'static> Handle<T> {
         self.submit(move |value| {
             let work = work(value);
             async move {
-                // Nobody waits only if the caller has panicked.
+                // The receiver is gone only if the caller has panicked.
                 let _ = reply.send(work.await);
             }
         });
@@ -316,8 +312,8 @@ impl<T: 'static> Handle<T> {
     }
 }
 
-/// Runs `work` to its end, and gives its result; what else happens meanwhile
-/// happens. None if everything comes to rest and it still waits.
+/// Runs the simulation until `work` is complete, and returns its result. None if the simulation
+/// comes to rest before.
 pub fn finish<T: 'static>(kernel: &Kernel, work: impl Future<Output = T> + 'static) -> Option<T> {
     let mut handle = kernel.sim().spawn(work);
     loop {
@@ -330,7 +326,7 @@ pub fn finish<T: 'static>(kernel: &Kernel, work: impl Future<Output = T> + 'stat
     }
 }
 
-/// Takes requests until the end.
+/// Serves requests until the end.
 fn serve<T: Service>(
     pace: Pace,
     kernel: &Kernel,
@@ -342,7 +338,7 @@ fn serve<T: Service>(
     let reactor = Reactor::new(files);
     let clock = WallClock::new();
     if pace == Pace::Wall {
-        // Timers are late by as much, by default by 50 µs.
+        // Linux delays timers by the slack of the thread, 50 µs by default.
         let _ = nix::sys::prctl::set_timerslack(1);
     }
     let mut driver = Driver {
@@ -382,37 +378,38 @@ fn serve<T: Service>(
     }
 }
 
-/// Holds events back until their time has come, and takes in what comes meanwhile.
+/// Paces the events of the kernel and takes in requests between them.
 struct Driver<'a, T> {
     clock: WallClock,
-    /// Events so near are not held back.
+    /// Events no further ahead than this are not delayed; zero if the wall clock paces.
     leap: Ns,
     desk: Desk<T>,
     reactor: Rc<Reactor>,
     inbox: &'a Receiver<Job<T>>,
-    /// Came when the thread was about to sleep.
+    /// A job that arrived when the thread was about to sleep.
     next: Option<Job<T>>,
-    /// Nothing is taken in any more; what is under way takes its time.
+    /// No more requests are taken in; requests in flight complete.
     over: bool,
-    /// What has come was seen just now.
+    /// The sources have just been polled.
     is_seen: bool,
-    /// Near events before the next look at anything else.
+    /// Near events that may run before the next poll.
     credit: u32,
-    /// When the clock was looked at first since the last one.
+    /// First reading of the clock since the last poll.
     begun: Option<Instant>,
-    /// Such looks since the last time to settle.
+    /// Polls since the value was last settled.
     bursts: u32,
 }
 
 impl<T> Drop for Driver<'_, T> {
-    /// Sources know the reactor that knows them. Also after a panic nobody is left to wait.
+    /// Breaks the cycle between sources and reactor, so that no client keeps waiting, also after a
+    /// panic.
     fn drop(&mut self) {
         self.reactor.clear();
     }
 }
 
 impl<T: Service> Driver<'_, T> {
-    /// Begins a request, or notes the end.
+    /// Begins the request, or ends the service if `job` is none.
     fn take_in(&mut self, job: Job<T>) {
         let Some(job) = job else {
             self.over = true;
@@ -426,8 +423,8 @@ impl<T: Service> Driver<'_, T> {
         job(&self.desk, Arrived { taken, asked });
     }
 
-    /// Has answers given that are there: they count as given when the last of those who give
-    /// them begins to. Whom the system wakes for an answer may run before this goes on.
+    /// Gives the called sources their turns, which send answers. All answers count as sent when the
+    /// last turn begins: a client that the system wakes may run before this thread continues.
     fn give(&self) {
         let late = &self.desk.late;
         let mut begun = late.about_to_give();
@@ -438,7 +435,8 @@ impl<T: Service> Driver<'_, T> {
         }
     }
 
-    /// Takes in what has come, after what is there was given. Says whether anything had.
+    /// Sends pending answers, then takes in new requests. Returns whether there were any from other
+    /// threads.
     fn take_all(&mut self) -> bool {
         self.give();
         let mut came = false;
@@ -467,7 +465,7 @@ impl<T: Service> Driver<'_, T> {
         came
     }
 
-    /// Reads the clock for what has come from outside.
+    /// Returns a reading of the clock for arrivals; it skips virtual time as the pace allows.
     fn reading(&mut self) -> impl FnOnce() -> Ns {
         let (free, now) = (self.leap > Ns::ZERO, self.desk.sim.now());
         move || {
@@ -478,7 +476,8 @@ impl<T: Service> Driver<'_, T> {
         }
     }
 
-    /// Waits for something from outside, for ever or so long.
+    /// Sleeps until a request or an event of a source, for at most `patience` (none: without
+    /// limit).
     fn sleep(&mut self, patience: Option<Duration>) {
         let (reactor, inbox) = (Rc::clone(&self.reactor), self.inbox);
         let mut found = Err(TryRecvError::Empty);
@@ -495,7 +494,7 @@ impl<T: Service> Driver<'_, T> {
         }
     }
 
-    /// Waits until `time`, or for a request. Says whether one came.
+    /// Waits until `time` or for a request. Returns whether one came.
     fn wait(&mut self, time: Ns) -> bool {
         let Some(span) = self.clock.sleep_before(time) else {
             std::hint::spin_loop();
@@ -509,12 +508,12 @@ impl<T: Service> Driver<'_, T> {
         self.take_all()
     }
 
-    /// Whether an event is so near that it is not held back.
+    /// Whether an event at `time` is within the leap and need not be delayed.
     fn is_near(&self, time: Ns) -> bool {
         time.0 - self.desk.sim.now().0 <= self.leap.0 && self.leap > Ns::ZERO
     }
 
-    /// Counts a near event; whether there may be another before anything else is looked at.
+    /// Counts a near event; returns whether another may run before the next poll.
     fn may_go_on(&mut self) -> bool {
         if self.credit == 0 {
             return false;
@@ -527,8 +526,7 @@ impl<T: Service> Driver<'_, T> {
         now.duration_since(*self.begun.get_or_insert(now)) < BURST_TIME
     }
 
-    /// Settles what waits for that, if there is nothing near to be done or it was
-    /// long ago.
+    /// Settles the value if no near event is left, or after [`BURSTS`] polls without doing so.
     fn settle(&mut self, time: Ns) {
         self.bursts += 1;
         if self.bursts >= BURSTS || !self.is_near(time) {
@@ -549,7 +547,7 @@ impl<T: Service> Pacer for Driver<'_, T> {
             self.clock.catch_up(self.desk.sim.now());
         }
         if came {
-            // It is among what is due now.
+            // The request is among the events that are due now.
             return Some(self.clock.now().min(time));
         }
         self.settle(time);

@@ -1,24 +1,25 @@
-//! How often strangers may have the thread of a simulation do what takes long.
+//! Rate limit for expensive requests of clients that are not authenticated yet.
 //!
-//! Invariant: over any time there are no more than come together at first, and one for each
-//! period of it.
+//! Invariant: in any span of time at most `together` requests are admitted, plus one for each
+//! `period` of the span.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Counts who wants to pass: some together, and then one after the other.
+/// A token bucket: admits a burst, then one request each period.
 #[derive(Debug)]
 pub struct Turnstile {
-    /// So many may come together.
+    /// Capacity of the bucket: the largest burst.
     together: u32,
-    /// After so long there may be one more.
+    /// Time after which one token is added.
     period: Duration,
     left: Cell<u32>,
     since: Cell<Instant>,
 }
 
 impl Turnstile {
-    /// One that `together` may pass at `now`, and one more after each `period`.
+    /// A full bucket at `now`: admits a burst of `together` requests, and one more after each
+    /// `period`, which must not be zero.
     #[must_use]
     pub const fn new(together: u32, period: Duration, now: Instant) -> Self {
         Self {
@@ -29,7 +30,7 @@ impl Turnstile {
         }
     }
 
-    /// Whether there may be one more at this moment.
+    /// Takes a token if there is one; returns whether the request may proceed.
     #[must_use]
     pub fn admits(&self, now: Instant) -> bool {
         let past = now.saturating_duration_since(self.since.get());
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_come_together_and_then_one_after_the_other() {
+    fn turnstile_admits_a_burst_then_one_each_period() {
         let (start, period) = (Instant::now(), Duration::from_millis(20));
         let turnstile = Turnstile::new(64, period, start);
         let count = |now| (0..1000).filter(|_| turnstile.admits(now)).count();
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(count(start + period - Duration::from_nanos(1)), 0);
         assert_eq!(count(start + period), 1);
         assert_eq!(count(start + period * 4 + period / 2), 3);
-        // What was begun of a period is not lost, and no more is saved than there was.
+        // A fraction of a period is not lost, and the bucket never exceeds its capacity.
         assert_eq!(count(start + period * 5), 1);
         assert_eq!(count(start + period * 100_000), 64);
     }

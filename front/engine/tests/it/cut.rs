@@ -1,4 +1,4 @@
-//! The power of a drive that is cut while it is used, and faults that are injected.
+//! Power cuts of a drive in use, and injected faults.
 
 use crate::keep::{config, made};
 use engine::{Access, Device, DriveFile, Injected, Pace, Show};
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use units::KIB;
 
 #[test]
-fn a_cut_takes_what_was_not_promised_and_nothing_else() {
+fn power_cut_loses_only_writes_that_were_not_durable() {
     for protected in [false, true] {
         let mut config = config();
         config.controller.power_loss_protection = protected;
@@ -55,7 +55,7 @@ fn a_cut_takes_what_was_not_promised_and_nothing_else() {
 }
 
 #[test]
-fn injected_faults_lie_over_what_is_there() {
+fn injected_faults_leave_contents_unchanged() {
     let (_folder, path, _) = made(&config());
     let (engine, handle) = Device::start(&path, Pace::Free, Show::Drive).expect("powered");
     let told = handle.ask(|device: Rc<Device>| async move {

@@ -1,4 +1,4 @@
-//! The file of a drive under power, read at any instant.
+//! The file of a powered drive, read at any instant.
 
 use engine::{Access, DriveFile, FileError, Keeper};
 use host::{Pm, PmConfig, PmMedia};
@@ -20,7 +20,7 @@ pub(crate) fn config() -> DriveConfig {
     config
 }
 
-/// A drive that nothing was written to, in a file of a folder.
+/// A blank drive in a file of `folder`.
 pub(crate) fn made(config: &DriveConfig) -> (TempDir, PathBuf, DriveMedia) {
     let folder = TempDir::new().expect("a directory");
     let path = folder.path().join("d.flash");
@@ -29,7 +29,7 @@ pub(crate) fn made(config: &DriveConfig) -> (TempDir, PathBuf, DriveMedia) {
     (folder, path, media)
 }
 
-/// Writes a page of one pattern, and gives the two.
+/// Writes a page of one pattern; returns the page and its pattern.
 fn write(kernel: &Kernel, drive: &Drive, rng: &mut Rng) -> (usize, u64) {
     let (page, pattern) = (rng.below(16 * MIB / 4096), rng.next_u64());
     let drive = drive.clone();
@@ -43,7 +43,7 @@ fn write(kernel: &Kernel, drive: &Drive, rng: &mut Rng) -> (usize, u64) {
     (page as usize, pattern)
 }
 
-/// The first word of every page of the drive in a file.
+/// First word of every page of the drive in a file.
 fn words(path: &Path) -> Vec<u64> {
     let file = std::fs::File::open(path).expect("it is there");
     let (config, media) = ssd::image::read(&mut std::io::BufReader::new(file)).expect("a drive");
@@ -60,7 +60,7 @@ fn words(path: &Path) -> Vec<u64> {
 }
 
 #[test]
-fn the_name_stands_for_the_whole_drive_at_every_instant() {
+fn file_holds_a_complete_drive_at_every_instant() {
     let config = config();
     let (_folder, path, _) = made(&config);
     let mut expected = vec![0; (16 * MIB / 4096) as usize];
@@ -84,14 +84,14 @@ fn the_name_stands_for_the_whole_drive_at_every_instant() {
             let number = std::fs::metadata(&path).expect("it is there").ino();
             renewed += u32::from(std::mem::replace(&mut last, number) != number);
         }
-        // The keeper is dropped without having closed the file.
+        // The keeper is dropped before it closes the file.
     }
     assert!(words(&path) == expected);
-    // How often depends on how fast the disk of this machine is; the first time is the file as made.
+    // The number depends on the speed of this machine's disk; the first file is the original.
     assert!(renewed > 1, "it was written anew {renewed} times");
 }
 
-/// Stores a pattern into memory, and fences it three times out of four.
+/// Stores a pattern into memory; fences three stores out of four.
 fn store(kernel: &Kernel, pm: &Pm, rng: &mut Rng) {
     let (at, pattern) = (rng.below(MIB - 200), rng.next_u64().to_le_bytes());
     let (on, fenced) = (pm.clone(), rng.chance(3, 4));
@@ -103,9 +103,10 @@ fn store(kernel: &Kernel, pm: &Pm, rng: &mut Rng) {
     });
 }
 
-/// Memory beside a drive is in the file as a cut leaves it, whenever that is written anew.
+/// The file holds the memory beside a drive as a power cut leaves it, also while the file is
+/// rewritten.
 #[test]
-fn memory_beside_a_drive_is_kept_with_it() {
+fn memory_beside_a_drive_survives_a_power_cut() {
     let mut config = (Preset::named("ocssd").expect("a preset").config)();
     config.flash.keep_contents = true;
     config.geometry.blocks_per_plane = 20;
@@ -142,7 +143,7 @@ fn memory_beside_a_drive_is_kept_with_it() {
             let number = std::fs::metadata(&path).expect("it is there").ino();
             renewed += u32::from(std::mem::replace(&mut last, number) != number);
         }
-        // The keeper is dropped without having closed the file.
+        // The keeper is dropped before it closes the file.
         drop(keeper);
         assert_eq!(PmMedia::of(kept()), pm.durable());
         file = DriveFile::open(&path, Access::Change).expect("it is free");
@@ -153,16 +154,16 @@ fn memory_beside_a_drive_is_kept_with_it() {
     let media = opened.media.clone();
     let drive = Drive::ready(&kernel.sim(), &config, media, Seed(2)).expect("it has power");
     let keeper = Keeper::new(file, &opened, &drive).expect("it can be kept");
-    // Nobody has powered it on: it stays what it was.
+    // The memory was not powered on: its contents stay.
     let left = drive.settled();
     keeper.close(&config, &left).expect("it is written");
     assert_eq!(Some(kept()), opened.memory);
 }
 
 #[test]
-fn who_puts_a_drive_away_is_waited_for() {
+fn open_waits_for_a_server_that_writes_the_drive() {
     let (_folder, path, _) = made(&config());
-    // Whoever has served a drive shares it until it is in its file.
+    // A server shares the lock until the drive is in its file.
     let others = DriveFile::open(&path, Access::Look).expect("it is free");
     let mut others = Some(others);
     let waited = DriveFile::open_after_others(&path, || drop(others.take()));
@@ -174,7 +175,7 @@ fn who_puts_a_drive_away_is_waited_for() {
 }
 
 #[test]
-fn those_who_look_keep_out_those_who_change() {
+fn shared_lock_excludes_writers() {
     let (_folder, path, media) = made(&config());
     let open = |access| DriveFile::open(&path, access);
     let first = open(Access::Look).expect("it is free");

@@ -1,4 +1,4 @@
-//! A layer that remaps addresses, above a drive in a file.
+//! A remapping layer above a drive in a file.
 
 use crate::keep::{config, made};
 use engine::{Device, DeviceEngine, Fault, FileError, Handle, Medium, Pace, Show};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 const UNIT: u64 = 4096;
 
-/// A drive under power.
+/// A powered drive behind the layer.
 struct Powered(DeviceEngine, Handle<Device>);
 
 impl Powered {
@@ -36,7 +36,7 @@ impl Powered {
         self.1.ask(flushed).expect("it has power").expect("flushed");
     }
 
-    /// The first word of each of the first units.
+    /// First word of each of the first units.
     fn words(&self, units: u64) -> Vec<u64> {
         let read = move |device: Rc<Device>| async move {
             let mut words = Vec::new();
@@ -59,7 +59,7 @@ impl Powered {
 }
 
 #[test]
-fn what_was_flushed_through_a_layer_is_in_the_file() {
+fn flushed_writes_through_a_layer_are_in_the_file() {
     let (folder, path, _) = made(&config());
     let (mut rng, mut model) = (Seed(5).stream("writes"), vec![0; 800]);
     for life in 0..3 {
@@ -77,7 +77,7 @@ fn what_was_flushed_through_a_layer_is_in_the_file() {
             }
         }
         powered.flush();
-        // What a process that dies now leaves.
+        // State of the file as after a crash of the process.
         let left = folder.path().join("left.flash");
         std::fs::copy(&path, &left).expect("copied");
         let again = Powered::start(&left, Show::Remapped).expect("it has power");
@@ -88,7 +88,7 @@ fn what_was_flushed_through_a_layer_is_in_the_file() {
 }
 
 #[test]
-fn a_drive_with_data_and_no_layer_is_refused_and_stays_as_it_is() {
+fn drive_with_data_and_no_layer_is_rejected_unchanged() {
     let (_folder, path, _) = made(&config());
     let powered = Powered::start(&path, Show::Drive).expect("it has power");
     powered.write(7, 42).expect("written");
@@ -103,7 +103,7 @@ fn a_drive_with_data_and_no_layer_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_layer_that_is_salvaged_takes_no_writes_and_says_what_it_has() {
+fn salvaged_layer_rejects_writes_and_reports_damage() {
     let (_folder, path, _) = made(&config());
     let powered = Powered::start(&path, Show::Remapped).expect("it has power");
     powered.write(3, 9).expect("written");

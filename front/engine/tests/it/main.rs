@@ -1,4 +1,4 @@
-//! The engine's thread, and drives whose process ends without a word.
+//! The engine's thread, and drives whose process crashes.
 
 mod cut;
 mod keep;

@@ -1,4 +1,4 @@
-//! Files that the thread of a simulation listens to.
+//! Files that the engine's thread polls.
 
 use engine::{Caller, Desk, Engine, Handle, Next, Pace, Service, Source};
 use sim::{Kernel, Sim};
@@ -22,7 +22,7 @@ fn start(pace: Pace) -> (Engine<()>, Handle<Place>) {
     Engine::start(pace, build, |_, _| ()).expect("it starts")
 }
 
-/// Gives each byte back after so much virtual time.
+/// Echoes each byte after a fixed virtual time.
 struct Echo {
     stream: UnixStream,
     desk: Desk<Place>,
@@ -94,7 +94,7 @@ fn echo(handle: &Handle<Place>, after: Ns) -> UnixStream {
 }
 
 #[test]
-fn what_comes_is_answered_when_the_model_says() {
+fn answers_come_at_the_time_of_the_model() {
     for (pace, least) in [(Pace::Free, 0), (Pace::Wall, 20)] {
         let (engine, handle) = start(pace);
         let mut streams = [(); 3].map(|()| echo(&handle, Ns::us(20_000)));
@@ -112,16 +112,16 @@ fn what_comes_is_answered_when_the_model_says() {
         }
         let late = handle.lateness().expect("it runs");
         assert_eq!(late.map(|late| late.count), (least > 0).then_some(18));
-        // Requests of other threads are taken in beside those of sources.
+        // Requests of other threads are served beside those of sources.
         assert_eq!(handle.ask(|_| async { 7 }), Ok(7));
-        // Who has hung up is answered first, and left then.
+        // After a close the pending answer is sent, then the source leaves.
         let [mut first, mut second, _] = streams;
         first.write_all(&[9]).expect("sent");
         first.shutdown(std::net::Shutdown::Write).expect("hung up");
         let mut all = Vec::new();
         first.read_to_end(&mut all).expect("the end");
         assert_eq!(all, [9]);
-        // The end of the thread is one for all.
+        // The end of the thread closes every source.
         handle.stop();
         engine.join().expect("it ends");
         assert_eq!(second.read(&mut [0]).expect("the end"), 0);
@@ -129,7 +129,7 @@ fn what_comes_is_answered_when_the_model_says() {
 }
 
 #[test]
-fn a_thread_that_dies_leaves_nobody_waiting() {
+fn panic_of_the_thread_closes_its_sources() {
     let (engine, handle) = start(Pace::Free);
     let mut stream = echo(&handle, Ns::us(1));
     handle.submit(|_| async { panic!("as a bug would") });
@@ -137,9 +137,9 @@ fn a_thread_that_dies_leaves_nobody_waiting() {
     assert!(engine.join().is_err());
 }
 
-/// What a request waits for a thread that is busy is in how late it is answered.
+/// The lateness of an answer includes the wait of its request for a busy thread.
 #[test]
-fn who_waits_for_the_thread_is_answered_late() {
+fn lateness_includes_the_wait_for_a_busy_thread() {
     let (engine, handle) = start(Pace::Wall);
     let mut stream = echo(&handle, Ns::us(100));
     let busy = Duration::from_millis(20);
@@ -148,7 +148,7 @@ fn who_waits_for_the_thread_is_answered_late() {
         let (tell, told) = std::sync::mpsc::channel();
         handle.open(move |_| {
             tell.send(()).expect("heard");
-            // It ends when the other side is dropped.
+            // `recv` returns when the sender is dropped.
             let _ = held.recv();
         });
         told.recv().expect("it runs");
@@ -168,7 +168,7 @@ fn who_waits_for_the_thread_is_answered_late() {
             true => stream.read_exact(&mut [0]).expect("an answer"),
             false => answered.recv().expect("an answer"),
         }
-        // It is noted before anything else is carried out.
+        // Lateness is noted before the next job runs.
         let late = handle.lateness().expect("it runs").expect("it is paced");
         assert_eq!(late.count, round);
         assert!(late.sum.0 >= round * 20_000_000, "{late:?}");
@@ -178,10 +178,10 @@ fn who_waits_for_the_thread_is_answered_late() {
     engine.join().expect("it ends");
 }
 
-/// Who asks sees an answer no sooner than it was sent, so that what is noted as late is never
-/// more than what he has waited beyond the time of the model.
+/// A client sees an answer no sooner than it was sent: noted lateness never exceeds the time that
+/// the client waited beyond the time of the model.
 #[test]
-fn an_answer_is_not_noted_later_than_it_is_there() {
+fn noted_lateness_is_at_most_the_observed_wait() {
     let (engine, handle) = start(Pace::Wall);
     let after = Ns::us(57);
     let mut stream = echo(&handle, after);
@@ -191,7 +191,7 @@ fn an_answer_is_not_noted_later_than_it_is_there() {
         stream.write_all(&[1]).expect("sent");
         stream.read_exact(&mut [0]).expect("an answer");
         waited += begun.elapsed() - Duration::from_nanos(after.0);
-        // The thread sleeps by then: what wakes it has come just now.
+        // The thread is asleep by then, so that each event wakes it at once.
         std::thread::sleep(Duration::from_micros(u64::from(round % 3 + 1) * 100));
     }
     let late = handle.lateness().expect("it runs").expect("it is paced");
@@ -205,7 +205,7 @@ fn an_answer_is_not_noted_later_than_it_is_there() {
     engine.join().expect("it ends");
 }
 
-/// Reads once it may, and says at the end how many turns it has had.
+/// Reads after a permit, and reports its number of turns at the end.
 struct Later {
     stream: UnixStream,
     caller: Rc<Caller>,
@@ -231,7 +231,7 @@ impl Source for Later {
 }
 
 #[test]
-fn who_is_hung_up_on_while_he_waits_for_nothing_hears_of_it_when_he_reads() {
+fn source_that_waits_for_nothing_sees_the_close_once_it_reads() {
     let (engine, handle) = start(Pace::Wall);
     let (mut ours, theirs) = UnixStream::pair().expect("a pair");
     theirs.set_nonblocking(true).expect("no waiting");
@@ -253,7 +253,7 @@ fn who_is_hung_up_on_while_he_waits_for_nothing_hears_of_it_when_he_reads() {
             later.caller.call();
         });
     });
-    // Something that it has no use for yet, and the end.
+    // Bytes that the source does not read yet, then the end of the stream.
     ours.write_all(&[1; 4]).expect("sent");
     drop(ours);
     let turns = end.recv_timeout(Duration::from_secs(20));
@@ -263,7 +263,7 @@ fn who_is_hung_up_on_while_he_waits_for_nothing_hears_of_it_when_he_reads() {
     engine.join().expect("it ends");
 }
 
-/// Notes how far a load is when something has come.
+/// Notes the progress of a load whenever bytes arrive.
 struct Watcher {
     stream: UnixStream,
     done: Rc<Cell<u32>>,
@@ -286,10 +286,9 @@ impl Source for Watcher {
     }
 }
 
-/// A load whose events take long does not have as many of them between two looks at who has come
-/// as one whose events take nothing.
+/// A load of slow events runs few of them between two polls.
 #[test]
-fn who_comes_while_events_take_long_is_heard_after_few_of_them() {
+fn slow_events_delay_a_source_by_few_events() {
     let (engine, handle) = start(Pace::Free);
     let (mut ours, theirs) = UnixStream::pair().expect("a pair");
     theirs.set_nonblocking(true).expect("no waiting");

@@ -1,4 +1,4 @@
-//! Requests on their way to a simulation and back.
+//! Requests from other threads and their answers.
 
 use engine::{Engine, Gone, Handle, Pace, Service};
 use sim::{Kernel, Semaphore, Sim};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use units::Ns;
 
-/// Something to wait for.
+/// Value of the engine: a clock, a semaphore without permits, and the count of calls to `settle`.
 struct Place {
     sim: Sim,
     never: Semaphore,
@@ -33,7 +33,7 @@ fn start(pace: Pace) -> (Engine<u32>, Handle<Place>) {
 }
 
 #[test]
-fn virtual_time_costs_nothing_unless_it_is_paced() {
+fn virtual_time_is_skipped_unless_paced() {
     for (pace, least) in [(Pace::Free, 0), (Pace::Wall, 30)] {
         let (engine, handle) = start(pace);
         let begun = Instant::now();
@@ -70,12 +70,12 @@ fn requests_overlap_in_time_and_begin_in_order() {
 }
 
 #[test]
-fn who_can_never_be_answered_is_told() {
+fn request_that_cannot_complete_returns_gone() {
     for pace in [Pace::Free, Pace::Wall] {
         let (engine, handle) = start(pace);
         let stuck = handle.ask(|place: Rc<Place>| async move { place.never.take(1).await });
         assert_eq!(stuck, Err(Gone));
-        // The others are not concerned.
+        // Other requests are unaffected.
         assert_eq!(handle.ask(|_| async { 7 }), Ok(7));
         drop(handle);
         engine.join().expect("it ends");
@@ -83,7 +83,7 @@ fn who_can_never_be_answered_is_told() {
 }
 
 #[test]
-fn a_part_of_the_value_is_asked_by_itself() {
+fn handle_of_a_part_reaches_only_that_part() {
     let (engine, handle) = start(Pace::Free);
     handle
         .ask(|place: Rc<Place>| async move { place.settled.set(100) })
@@ -94,7 +94,7 @@ fn a_part_of_the_value_is_asked_by_itself() {
             .expect("it runs")
             >= 100
     );
-    // The engine goes on as long as anyone may ask any part of it.
+    // The engine runs as long as a handle to any part exists.
     drop(handle);
     assert_eq!(part.ask(|_| async { 7 }), Ok(7));
     drop(part);
@@ -102,7 +102,7 @@ fn a_part_of_the_value_is_asked_by_itself() {
 }
 
 #[test]
-fn after_the_end_everyone_is_told() {
+fn request_after_the_end_returns_gone() {
     let (engine, handle) = start(Pace::Free);
     handle.stop();
     engine.join().expect("it ends");
@@ -110,7 +110,7 @@ fn after_the_end_everyone_is_told() {
 }
 
 #[test]
-fn an_engine_that_cannot_be_built_says_why() {
+fn failed_build_returns_its_error() {
     let build = |_: &Kernel| Err::<Place, _>(io::Error::other("no drive"));
     let started = Engine::start(Pace::Free, build, |_, _| ());
     assert_eq!(started.err().expect("refused").to_string(), "no drive");
