@@ -1,7 +1,7 @@
-//! What a namespace lies on.
+//! Storage behind a namespace.
 //!
-//! Invariants: addresses and lengths are in bytes, and of whole logical blocks of at
-//! least 512; the controller has checked that they are within [`Shape::bytes`].
+//! Invariants: addresses and lengths are in bytes, in whole logical blocks of at least 512; the
+//! controller has checked them against [`Shape::bytes`].
 
 use sim::Permit;
 use ssd::front::RecoveryReport;
@@ -9,153 +9,151 @@ use ssd::{FdpLog, Health, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus};
 use std::future::Future;
 use units::Ns;
 
-/// What a namespace is.
+/// Constant properties of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes that its addresses run over.
+    /// Size of the address space in bytes.
     pub bytes: u64,
-    /// Bytes that the host may write: less than `bytes` where zones have a size
-    /// apart from their capacity.
+    /// Writable bytes: less than `bytes` if the capacity of zones is below their size.
     pub capacity: u64,
-    /// What it is known by, all over the world.
+    /// Globally unique identifier.
     pub id: [u8; 16],
-    /// Whether writes that were answered may be lost until a flush was.
+    /// Whether acknowledged writes may be lost before a flush.
     pub volatile_cache: bool,
-    /// Bytes that are deallocated together.
+    /// Granularity of deallocation in bytes.
     pub granule: u32,
-    /// Blocks of the flash that replace bad ones.
+    /// Number of spare flash blocks that replace bad ones.
     pub spare_blocks: u64,
-    /// Zones, if it has any.
+    /// Limits of the zones; none for a namespace without zones.
     pub zones: Option<ZoneLimits>,
     /// How the host says what belongs together.
     pub placements: Placements,
-    /// Whether it is read and written by bytes too.
+    /// Whether the namespace also supports byte access.
     pub bytes_too: bool,
 }
 
 /// How the host says what belongs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placements {
-    /// Not at all.
+    /// No hints.
     None,
-    /// By streams: so many besides the default one.
+    /// Streams: their number besides the default one.
     Streams(u16),
-    /// By placement handles.
+    /// Flexible data placement.
     Fdp {
-        /// Reclaim groups.
+        /// Number of reclaim groups.
         groups: u16,
-        /// Handles of each group.
+        /// Number of handles in each group.
         handles: u16,
-        /// Whether data stay apart when they are moved, too.
+        /// Whether garbage collection keeps the handles' data apart.
         isolated: bool,
-        /// Bytes of a reclaim unit.
+        /// Size of a reclaim unit in bytes.
         unit: u64,
     },
 }
 
-/// Why it cannot be done.
+/// Reasons why a backend rejects or fails a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// A zone refuses it.
+    /// The state or limits of a zone forbid the request.
     #[error(transparent)]
     Zone(#[from] ZoneStatus),
-    /// Past the end.
+    /// The range reaches past the end of the namespace.
     #[error("past the end of the namespace")]
     OutOfRange,
-    /// The flash cannot be read.
+    /// Uncorrectable read error.
     #[error("unrecovered read error")]
     Media,
-    /// The flash cannot be written.
+    /// Write error of the flash.
     #[error("write fault")]
     WriteFault,
-    /// No more can be written.
+    /// The drive has become read-only.
     #[error("the namespace has become read-only")]
     ReadOnly,
-    /// There is no such placement.
+    /// Unknown placement.
     #[error("no such placement")]
     Placement,
-    /// It does not fit an access by bytes, or a transaction.
+    /// Invalid range or transaction of a byte access.
     #[error("not as the byte interface wants it")]
     Bytes,
-    /// There is no such thing.
+    /// The backend does not support the request.
     #[error("the namespace has no such interface")]
     Unsupported,
-    /// What keeps it has failed.
+    /// The drive's file cannot be written.
     #[error("what keeps the namespace has failed")]
     Internal,
-    /// It has lost its power: nobody gets an answer any more.
+    /// The drive has no power: no request is answered any more.
     #[error("the namespace has lost its power")]
     Gone,
 }
 
-/// How a write is done besides its place.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// Handle or stream, counted from 0, which is the default one.
+    /// Index of the handle or stream; 0 is the default one.
     pub placement: u16,
-    /// Whether it is durable when it is answered.
+    /// Whether the write must be durable before its completion (FUA).
     pub forced: bool,
 }
 
 /// A range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub at: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl Span {
-    /// One past the last byte.
+    /// Offset one past the last byte.
     #[must_use]
     pub const fn end(self) -> u64 {
         self.at + self.len
     }
 }
 
-/// What a command does.
+/// Result of a request.
 type Done<T> = Result<T, Failure>;
 
-/// What a namespace lies on. Methods of interfaces that it does not have answer
-/// [`Failure::Unsupported`].
+/// Storage behind a namespace. Methods of unsupported interfaces return [`Failure::Unsupported`].
 pub trait Backend: Sized + 'static {
-    /// What it is. Never changes.
+    /// Properties of the namespace; they never change.
     fn shape(&self) -> &Shape;
 
-    /// Reads from byte `at` on.
+    /// Fills `into` with the bytes from `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> impl Future<Output = Done<()>>;
 
-    /// Fails where [`Backend::read`] would. What it reads, if it has to, it may leave in `space`.
+    /// Checks that a range is readable: fails exactly where [`Backend::read`] does. May use
+    /// `space`, whose length is that of the range, as a buffer.
     fn verify(&self, at: u64, space: &mut [u8]) -> impl Future<Output = Done<()>> {
         self.read(at, space)
     }
 
-    /// Writes from byte `at` on.
+    /// Writes `data` from byte `at` on.
     fn write(&self, at: u64, data: &[u8], how: Manner) -> impl Future<Output = Done<()>>;
 
-    /// Makes `span` read as zeros, and deallocates what it can.
+    /// Makes `span` read as zeros; deallocates whole granules where possible.
     fn zero(&self, span: Span, how: Manner) -> impl Future<Output = Done<()>>;
 
-    /// Whether [`Backend::spoil`] does anything.
+    /// Whether [`Backend::spoil`] is supported.
     fn can_spoil(&self) -> bool {
         false
     }
 
-    /// Makes reads of any part of `span` fail until that is written.
+    /// Makes reads of any part of `span` fail until that part is written.
     fn spoil(&self, span: Span) -> impl Future<Output = Done<()>> {
         let _ = span;
         async { Err(Failure::Unsupported) }
     }
 
-    /// Deallocates what it can of `span`; what it deallocates reads as zeros.
+    /// Deallocates the whole granules of `span`, which then read as zeros.
     fn deallocate(&self, span: Span) -> impl Future<Output = Done<()>>;
 
-    /// Makes every write that was answered durable.
+    /// Makes every acknowledged write durable.
     fn flush(&self) -> impl Future<Output = Done<()>>;
 
-    /// Copies `sources`, one after the other, to byte `to`. All of them are read before
-    /// anything is written.
+    /// Copies `sources`, concatenated, to byte `to`. Reads all sources before the first write.
     fn copy(&self, sources: &[Span], to: u64, how: Manner) -> impl Future<Output = Done<()>> {
         async move {
             let len = sources.iter().map(|span| span.len as usize).sum();
@@ -170,92 +168,91 @@ pub trait Backend: Sized + 'static {
         }
     }
 
-    /// Waits until `bytes` may be kept for a command beside the data that come or go with it;
-    /// they may be until what is given is dropped.
+    /// Waits for `bytes` of buffer space beside the command's transferred data; the permit holds
+    /// the space until it is dropped. None means no limit.
     fn room(&self, bytes: u64) -> impl Future<Output = Option<Permit>> {
         let _ = bytes;
         async { None }
     }
 
-    /// Counters over its life.
+    /// Health counters over the life of the backend; none if it keeps none.
     fn health(&self) -> Option<Health>;
 
-    /// Whether the health is that of a namespace before this one.
+    /// Whether an earlier namespace reports the same health, so that sums must skip this one.
     fn shares_health(&self) -> bool {
         false
     }
 
-    /// Whether nothing can be written any more.
+    /// Whether the backend has become read-only.
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// What its clock shows.
+    /// Current virtual time.
     fn now(&self) -> Ns {
         Ns::ZERO
     }
 
-    /// The descriptor of zone `zone`.
+    /// Descriptor of zone `zone`; none if there is no such zone.
     fn zone(&self, zone: u32) -> Option<ZoneInfo> {
         let _ = zone;
         None
     }
 
-    /// Changes the state of a zone, or of all zones that it makes sense for.
+    /// Performs `action` on a zone, or with none on all zones in a suitable state.
     fn manage(&self, zone: Option<u32>, action: ZoneAction) -> impl Future<Output = Done<()>> {
         let _ = (zone, action);
         async { Err(Failure::Unsupported) }
     }
 
-    /// Makes what the random write area of a zone holds part of it, up to byte `end`.
+    /// Commits the random write area of a zone up to byte `end`.
     fn commit_zone(&self, end: u64) -> impl Future<Output = Done<()>> {
         let _ = end;
         async { Err(Failure::Unsupported) }
     }
 
-    /// Appends to a zone, and gives the byte where the data have come to.
+    /// Appends to a zone; returns the byte offset of the data.
     fn append(&self, zone: u32, data: &[u8], how: Manner) -> impl Future<Output = Done<u64>> {
         let _ = (zone, data, how);
         async { Err(Failure::Unsupported) }
     }
 
-    /// What has happened to reclaim units.
+    /// Log of the reclaim units; none without flexible data placement.
     fn fdp(&self) -> Option<FdpLog> {
         None
     }
 
-    /// Bytes that the reclaim unit of a placement handle still takes; none if that is not
-    /// known.
+    /// Bytes left in the reclaim unit of a placement handle; none if unknown.
     fn writable_in_unit(&self, placement: u16) -> Option<u64> {
         let _ = placement;
         None
     }
 
-    /// Makes a placement handle refer to an empty reclaim unit.
+    /// Points a placement handle to an empty reclaim unit.
     fn renew_unit(&self, placement: u16) -> impl Future<Output = Done<()>> {
         let _ = placement;
         async { Err(Failure::Unsupported) }
     }
 
-    /// Reads lines of 64 bytes from byte `at` on.
+    /// Reads 64-byte lines from byte `at` on.
     fn load(&self, at: u64, into: &mut [u8]) -> impl Future<Output = Done<()>> {
         let _ = (at, into);
         async { Err(Failure::Unsupported) }
     }
 
-    /// Writes lines of 64 bytes from byte `at` on for transaction `tx`; 0 is none.
+    /// Writes 64-byte lines from byte `at` on as part of transaction `tx`; 0 for none.
     fn store(&self, at: u64, data: &[u8], tx: u32) -> impl Future<Output = Done<()>> {
         let _ = (at, data, tx);
         async { Err(Failure::Unsupported) }
     }
 
-    /// Commits transaction `tx`.
+    /// Commits transaction `tx`, which makes its lines durable.
     fn commit(&self, tx: u32) -> impl Future<Output = Done<()>> {
         let _ = tx;
         async { Err(Failure::Unsupported) }
     }
 
-    /// Brings home what had committed before the power went.
+    /// Replays the transactions that had committed before the power loss.
     fn recover(&self) -> impl Future<Output = Done<RecoveryReport>> {
         async { Err(Failure::Unsupported) }
     }

@@ -1,11 +1,10 @@
 //! A simulated drive as namespaces.
 //!
-//! A drive is one namespace; one with zones of both kinds is two, since zones that are
-//! written anywhere are unknown to the specification: the conventional ones are a
-//! namespace of blocks, and the others one of zones.
+//! A drive is one namespace. A drive with both kinds of zones is two: the specification has no
+//! conventional zones, so these become a namespace of blocks, and the sequential ones a zoned
+//! namespace.
 //!
-//! Requests go to the drive itself and not through the model of a host: the host is the
-//! one that asks, with a processor of its own.
+//! Requests bypass the model of a host: the real client is the host, with a processor of its own.
 
 use crate::backend::{Backend, Failure, Manner, Placements, Shape, Span};
 use crate::namespace::Namespace;
@@ -20,29 +19,29 @@ use std::path::Path;
 use std::rc::Rc;
 use units::{Extent, Lba, Ns, Origin, Placement, SECTOR};
 
-/// A drive, or the part of it that a namespace is.
+/// A drive, or the part of it that forms a namespace.
 pub struct DriveBackend {
     device: Rc<Device>,
     shape: Shape,
-    /// The first byte of the part.
+    /// First byte of the part on the drive.
     base: u64,
-    /// The first zone of the part.
+    /// First zone of the part on the drive.
     first_zone: u32,
-    /// Bytes that commands may still keep.
+    /// Permits for buffer bytes, shared by all commands.
     room: Semaphore,
 }
 
-/// Bytes that the commands of all hosts may keep beside data that come or go with them: a
-/// choice of ours, as much as four copies of the largest size read before they write.
+/// Bytes that the commands of all hosts may buffer beside their transferred data. Our choice: four
+/// Copy commands of the largest size, which are read before they are written.
 pub const ROOM: u64 = 16 << 20;
 
 impl DriveBackend {
-    /// A thread with the drive in the file at `path` under power, of which `show` is shown,
-    /// as a subsystem. Its end powers the drive off. A layer is a namespace of plain blocks.
+    /// Starts a thread that powers the drive in the file at `path` as a subsystem; `show` selects
+    /// its addresses. The end of the thread powers the drive off. A layer becomes a namespace of
+    /// plain blocks.
     ///
     /// # Errors
-    /// If there is no drive in the file, if it is in use, and if the system gives no
-    /// thread.
+    /// If the file holds no drive, if it is in use, or if the thread cannot be started.
     pub fn start(
         path: &Path,
         pace: Pace,
@@ -61,7 +60,7 @@ impl DriveBackend {
         )
     }
 
-    /// The namespaces of `device`, which is known by `serial`.
+    /// Namespaces of `device`, whose identifiers derive from `serial`.
     #[must_use]
     pub fn all(device: Device, serial: &str) -> Vec<Namespace<Self>> {
         let room = Semaphore::new(device.sim(), ROOM as usize);
@@ -121,7 +120,7 @@ impl DriveBackend {
         Ok(Extent::new((self.base + at) / SECTOR, sectors))
     }
 
-    /// Writes through the layer above the drive, which knows no placement.
+    /// Writes through the layer above the drive, which has no placement.
     async fn put_through(&self, at: u64, data: &[u8], how: Manner) -> Result<(), Failure> {
         self.device.write(at, data).await?;
         if how.forced {
@@ -134,7 +133,7 @@ impl DriveBackend {
         let extent = self.extent(at, len)?;
         self.device.may_write(self.base + at, len)?;
         let placement = Placement(how.placement);
-        // Zones are not written where they were.
+        // Zones are append-only: concurrent writes do not overlap.
         let held = match self.shape.zones {
             Some(_) => None,
             None => Some(self.device.hold_bytes(self.base + at, len).await),
@@ -147,7 +146,7 @@ impl DriveBackend {
         self.answered(how).await
     }
 
-    /// Waits until the file keeps what a write that is answered now promises.
+    /// Waits until the file holds what an acknowledged write guarantees.
     async fn answered(&self, how: Manner) -> Result<(), Failure> {
         if how.forced {
             self.device.note().await?;
@@ -159,17 +158,17 @@ impl DriveBackend {
 }
 
 impl Subsystem<DriveBackend> {
-    /// The drive, for other fronts beside this one.
+    /// The drive, shared with other fronts.
     ///
     /// # Panics
-    /// If it was not made by [`DriveBackend::start`].
+    /// If the backend was not made by [`DriveBackend::start`].
     #[must_use]
     pub fn device(&self) -> Rc<Device> {
         let drive = self.namespaces.first().expect("a drive is a namespace");
         Rc::clone(&drive.backend().device)
     }
 
-    /// Powers the drive off and puts it into its file.
+    /// Shuts the drive down and writes it to its file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -226,9 +225,9 @@ impl Shape {
     }
 }
 
-/// What a namespace is known by: the same for the same serial number and namespace.
+/// Globally unique identifier of a namespace, derived from serial number and namespace number.
 fn identifier(serial: &str, number: u8) -> [u8; 16] {
-    // FNV-1a, of 128 bits.
+    // 128-bit FNV-1a.
     let basis = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
     let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b_u128;
     let bytes = serial.bytes().chain([0, number]);
@@ -270,7 +269,7 @@ impl Backend for DriveBackend {
         let nothing =
             self.shape.zones.is_none() && self.device.seek_before(first, end, Medium::Data) == end;
         if nothing {
-            // To look at zeros for nothing would hold up all others.
+            // Reading unmapped pages for a verify would only delay other requests.
             self.device.may_read(first, end - first)?;
             return Ok(());
         }
@@ -340,7 +339,7 @@ impl Backend for DriveBackend {
             .map(|span| self.extent(span.at, span.len))
             .collect();
         for span in sources {
-            // Data that move inside the drive are checked there: no bit is turned.
+            // Copied data are checked inside the drive: injected bit flips do not apply.
             self.device.may_read(self.base + span.at, span.len)?;
         }
         let len = sources.iter().map(|span| span.len).sum();
@@ -412,7 +411,7 @@ impl Backend for DriveBackend {
             && let Err(fault @ (Fault::Unwritable(_) | Fault::Gone(_))) =
                 self.device.may_write(at.0 * SECTOR, data.len() as u64)
         {
-            // That it does not fit is for the zone to say.
+            // The zone reports the boundary error.
             return Err(fault.into());
         }
         let appended = zones.append(zone, sectors, content, Origin(0), how.forced);

@@ -1,15 +1,15 @@
-//! A submission queue entry as it comes: 64 bytes, and what every transport has to
-//! know of them before anyone knows the command.
+//! A raw submission queue entry (64 bytes), and the fields that every transport needs before the
+//! command is parsed.
 //!
-//! Dwords are seen here and in [`crate::command`], and nowhere else.
+//! Invariant: only this module and [`crate::command`] read dwords of an entry.
 
 use units::layout::Field;
 
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 //= nvme-2.1 4.1
 pub const ENTRY_BYTES: usize = 64;
 
-/// Opcode of the commands of fabrics.
+/// Opcode of Fabrics commands.
 //= nvme-2.1 6
 pub(crate) const FABRICS: u8 = 0x7f;
 
@@ -21,49 +21,48 @@ const SGL_ADDRESS: Field<u64> = Field::at(24);
 const SGL_LENGTH: Field<u32> = Field::at(32);
 const SGL_TYPE: Field<u8> = Field::at(39);
 
-/// Which way the data of a command go.
+/// Direction of a command's data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// There are none.
+    /// No data.
     None,
-    /// From the host.
+    /// From the host to the controller.
     ToController,
-    /// To the host.
+    /// From the controller to the host.
     ToHost,
 }
 
-/// Where the data of a command are.
+/// Location of a command's data, from its SGL descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sgl {
-    /// In the capsule, behind the entry.
+    /// In the capsule, after the entry.
     InCapsule {
-        /// First byte, counted from the end of the entry.
+        /// Offset of the first byte from the end of the entry.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// With the host, and moved by the transport.
+    /// In host memory; the transport moves them.
     Transport {
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// Described in a way that fabrics do not know.
+    /// A descriptor type that Fabrics does not define.
     Unknown,
 }
 
-/// 64 bytes of a host.
+/// A raw submission queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry([u8; ENTRY_BYTES]);
 
 impl Entry {
-    /// The entry of these bytes.
+    /// Wraps the bytes of an entry.
     #[must_use]
     pub const fn new(bytes: [u8; ENTRY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The command of fabrics that writes a property of a controller: what a write of a
-    /// register comes to.
+    /// A Property Set command: the Fabrics equivalent of a register write.
     //= nvme-2.1 6.6
     pub(crate) fn property_set(offset: u32, value: u64) -> Self {
         let mut bytes = [0; ENTRY_BYTES];
@@ -73,45 +72,45 @@ impl Entry {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Raw bytes of the entry.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; ENTRY_BYTES] {
         &self.0
     }
 
-    /// What is asked for.
+    /// Opcode of the command.
     #[must_use]
     pub const fn opcode(&self) -> u8 {
         self.0[0]
     }
 
-    /// What the host calls the command.
+    /// Command identifier, chosen by the host.
     #[must_use]
     pub fn cid(&self) -> u16 {
         CID.get(&self.0)
     }
 
-    /// Whether it is one of two commands that belong together.
+    /// Whether the command is part of a fused operation.
     //= nvme-2.1 3.4.2
     #[must_use]
     pub fn is_fused(&self) -> bool {
         FLAGS.get(&self.0) & 0b11 != 0
     }
 
-    /// Whether its data are described by a list of segments, as fabrics want it.
+    /// Whether an SGL describes the data, as Fabrics requires.
     #[must_use]
     pub fn has_sgl(&self) -> bool {
         matches!(FLAGS.get(&self.0) >> 6, 0b01 | 0b10)
     }
 
-    /// Whether it is a command of fabrics, and not of a command set.
+    /// Whether this is a Fabrics command rather than one of a command set.
     #[must_use]
     pub const fn is_fabrics(&self) -> bool {
         self.opcode() == FABRICS
     }
 
-    /// Which way its data go. Two bits of the opcode say so, in commands of fabrics
-    /// those of their type.
+    /// Direction of the data, from two bits of the opcode or, in Fabrics commands, of the command
+    /// type.
     //= nvme-2.1 4.1
     #[must_use]
     pub fn direction(&self) -> Direction {
@@ -127,7 +126,7 @@ impl Entry {
         }
     }
 
-    /// Where its data are.
+    /// Location of the data.
     //= nvme-2.1 4.3.2
     #[must_use]
     pub fn sgl(&self) -> Sgl {
@@ -142,38 +141,38 @@ impl Entry {
         }
     }
 
-    /// The namespace that it names.
+    /// Namespace identifier.
     pub(crate) fn nsid(&self) -> u32 {
         NSID.get(&self.0)
     }
 
-    /// Which command of fabrics it is.
+    /// Type of a Fabrics command.
     pub(crate) fn fabrics_type(&self) -> u8 {
         FABRICS_TYPE.get(&self.0)
     }
 
-    /// A field of a command of fabrics.
+    /// Field of a Fabrics command at byte `at`.
     pub(crate) fn field<T: units::layout::Value>(&self, at: usize) -> T {
         Field::<T>::at(at).get(&self.0)
     }
 
-    /// Dword `number` of 16.
+    /// Dword `number`, 0 to 15.
     pub(crate) fn dword(&self, number: usize) -> Dword {
         Dword(Field::<u32>::at(4 * number).get(&self.0))
     }
 
-    /// Dwords 10 and 11, which name an address.
+    /// Dwords 10 and 11 as one address.
     pub(crate) fn address(&self) -> u64 {
         Field::<u64>::at(40).get(&self.0)
     }
 }
 
-/// One dword of a command.
+/// A dword of a command, with access to its bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dword(pub(crate) u32);
 
 impl Dword {
-    /// The bits `low` to `high`.
+    /// Bits `low` to `high`, inclusive.
     pub(crate) const fn bits(self, low: u32, high: u32) -> u32 {
         let width = high - low + 1;
         let mask = if width == 32 {
@@ -189,12 +188,12 @@ impl Dword {
         self.bits(number, number) == 1
     }
 
-    /// The bits `low` to `low` + 7.
+    /// Bits `low` to `low` + 7.
     pub(crate) const fn byte(self, low: u32) -> u8 {
         self.bits(low, low + 7) as u8
     }
 
-    /// The bits `low` to `low` + 15.
+    /// Bits `low` to `low` + 15.
     pub(crate) const fn word(self, low: u32) -> u16 {
         self.bits(low, low + 15) as u16
     }

@@ -1,27 +1,24 @@
-//! A drive as NVMe namespaces: a controller that does no input or output, and its ways
-//! over TCP and, as a drive of a virtual machine, over vfio-user. `docs/nvme.md` says what a
-//! host finds.
+//! NVMe front: a controller without I/O, and its transports, TCP and (as PCIe device of a virtual
+//! machine) vfio-user. `docs/nvme.md` describes what a host sees.
 //!
 //! # The idea
 //!
-//! 64 bytes come ([`Entry`]), are parsed once into a typed command, and owe one
-//! completion ([`Token`]). What a command does is an `async fn` over a [`Backend`]; the
-//! simulated drive is one ([`DriveBackend`]), and a row of bytes in a test is another.
-//! A [`Subsystem`] holds namespaces and the controllers of hosts, and lives with the
-//! drive on one thread. A transport parses its own units, moves data, and knows of a
-//! command no more than which way its data go.
+//! An entry of 64 bytes ([`Entry`]) is parsed once into a typed command, which must complete
+//! exactly once ([`Token`]). A command is an `async fn` over a [`Backend`]: the simulated drive
+//! ([`DriveBackend`]), or an array of bytes in tests. A [`Subsystem`] holds namespaces and the
+//! controllers of hosts, and lives with the drive on one thread. A transport parses its own units,
+//! moves data, and knows of a command only the direction of its data.
 //!
 //! # Invariants
 //!
-//! - Dwords are seen in `entry` and `command`, structures that hosts are told in `layout`;
-//!   status codes have their numbers in [`Status`] alone.
-//! - What a host sends never panics, never waits for ever, and takes memory by limits of
-//!   ours only.
-//! - A host that is not allowed gets a refusal of its Connect and nothing else; one that has
-//!   to prove itself and has not gets nothing but the messages for that.
+//! - Only `entry` and `command` read dwords; returned structures are laid out in `layout`; numeric
+//!   status codes exist in [`Status`] alone.
+//! - Input of a host never causes a panic or an endless wait, and uses memory only within fixed
+//!   limits.
+//! - A host that is not allowed gets a rejected Connect and nothing else; a host that must
+//!   authenticate and has not can exchange only authentication messages.
 //!
-//! It knows neither how a drive works nor how its file is kept: that is `ssd` and
-//! `engine`.
+//! This crate knows neither the inside of a drive nor its file: these belong to `ssd` and `engine`.
 
 mod auth;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! A namespace: a backend, and how the host sees its blocks.
+//! A namespace: a backend, and the size of the logical blocks through which the host addresses it.
 
 use crate::backend::{Backend, Placements, Shape, Span};
 use crate::command::io::{Blocks, Hint, Writing};
@@ -10,31 +10,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use units::SECTOR;
 
-/// Powers of two of the sizes of blocks, by the number of their format.
+/// Block sizes by the index of their LBA format, as powers of two.
 pub(crate) const FORMATS: [u8; 2] = [9, 12];
 
-/// The format of the blocks of a namespace, seen from another thread.
+/// The LBA format of a namespace, readable from another thread.
 pub(crate) struct Watch(Arc<AtomicU8>);
 
 impl Watch {
-    /// Bytes of a block.
+    /// Size of a logical block in bytes.
     pub(crate) fn block(&self) -> u64 {
         1 << FORMATS[usize::from(self.0.load(Ordering::Relaxed))]
     }
 }
 
-/// A backend by a number.
+/// A backend with an LBA format and open streams.
 pub struct Namespace<B> {
     backend: B,
     /// Index in [`FORMATS`].
     format: Arc<AtomicU8>,
-    /// Streams that are open, and the placement of each.
+    /// Open streams, and the placement of each.
     pub(crate) streams: RefCell<BTreeMap<u16, u16>>,
 }
 
 impl<B: Backend> Namespace<B> {
-    /// One that `backend` is behind. Its blocks have 4,096 bytes until a host formats
-    /// it otherwise: that is what drives here map and keep.
+    /// A namespace over `backend`. Its blocks have 4,096 bytes, the unit that drives here map,
+    /// until a host formats it otherwise.
     #[must_use]
     pub fn new(backend: B) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl<B: Backend> Namespace<B> {
         }
     }
 
-    /// What is behind it.
+    /// The backend that stores the blocks.
     #[must_use]
     pub fn backend(&self) -> &B {
         &self.backend
@@ -54,17 +54,17 @@ impl<B: Backend> Namespace<B> {
         self.backend.shape()
     }
 
-    /// Bytes of a block.
+    /// Size of a logical block in bytes.
     pub(crate) fn block(&self) -> u64 {
         1 << FORMATS[usize::from(self.format())]
     }
 
-    /// The number of the format of its blocks.
+    /// Index of the LBA format.
     pub(crate) fn format(&self) -> u8 {
         self.format.load(Ordering::Relaxed)
     }
 
-    /// Formats that it can have: zones are of sizes that blocks of 4,096 bytes make.
+    /// Whether the namespace supports the LBA format; zones require blocks of 4,096 bytes.
     pub(crate) fn has_format(&self, format: u8) -> bool {
         let power = FORMATS.get(usize::from(format));
         power.is_some_and(|&power| self.smallest_block() <= 1 << power)
@@ -74,8 +74,8 @@ impl<B: Backend> Namespace<B> {
         self.format.store(format, Ordering::Relaxed);
     }
 
-    /// The format, for a transport on another thread that has to know how long data are.
-    /// One that is changing gives a length that the command refuses.
+    /// Shares the LBA format with a transport on another thread, which computes data lengths from
+    /// it. During a Format the length may be stale; the command then rejects the data.
     pub(crate) fn watch_format(&self) -> Watch {
         Watch(Arc::clone(&self.format))
     }
@@ -85,12 +85,12 @@ impl<B: Backend> Namespace<B> {
         zones.map_or(SECTOR, |zones| zones.block * SECTOR)
     }
 
-    /// Its size in blocks.
+    /// Size of the namespace in blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.shape().bytes / self.block()
     }
 
-    /// The bytes of `blocks`.
+    /// Byte range of `blocks`.
     pub(crate) fn span(&self, blocks: Blocks) -> Result<Span, Status> {
         let end = blocks.first.checked_add(blocks.count);
         let fits = end.is_some_and(|end| end <= self.blocks());
@@ -101,7 +101,7 @@ impl<B: Backend> Namespace<B> {
         .ok_or(Status::LbaOutOfRange)
     }
 
-    /// The zone that begins at block `first`.
+    /// Index of the zone that starts at block `first`.
     pub(crate) fn zone_at(&self, first: u64) -> Result<u32, Status> {
         let zones = self.shape().zones.ok_or(Status::InvalidOpcode)?;
         if first >= self.blocks() {
@@ -114,13 +114,13 @@ impl<B: Backend> Namespace<B> {
             .ok_or(Status::InvalidField)
     }
 
-    /// How the backend is to do a write.
+    /// Resolves the hint of a write to a placement.
     pub(crate) fn manner(&self, writing: Writing) -> Result<Manner, Status> {
         let placement = match (writing.hint, self.shape().placements) {
             (Hint::None, _) => 0,
             (Hint::Stream(0), Placements::Streams(_)) => 0,
             (Hint::Stream(id), Placements::Streams(most)) => self.stream(id, most),
-            // The drive takes note of one that does not exist, by the name that it has.
+            // The drive logs an event for an unknown placement, under its own number.
             (
                 Hint::Placement(id),
                 Placements::Fdp {
@@ -135,8 +135,8 @@ impl<B: Backend> Namespace<B> {
         })
     }
 
-    /// The placement of a stream, which is opened if there is room for one more, and
-    /// otherwise is none.
+    /// Placement of stream `id`. Opens the stream if fewer than `most` are open; otherwise returns
+    /// the default placement.
     //= nvme-2.1 8.1.8
     fn stream(&self, id: u16, most: u16) -> u16 {
         let mut streams = self.streams.borrow_mut();
@@ -151,20 +151,20 @@ impl<B: Backend> Namespace<B> {
     }
 }
 
-/// Bits of a placement that name its group.
+/// Number of high bits of a placement identifier that name its reclaim group.
 //= nvme-2.1 8.1.10
 pub(crate) fn group_bits(groups: u16) -> u32 {
     groups.max(1).next_power_of_two().trailing_zeros()
 }
 
-/// What the host calls a placement.
+/// Placement identifier by which the host names `placement`.
 pub(crate) fn placement_id(placement: u16, groups: u16, handles: u16) -> u16 {
     let (group, handle) = (placement / handles, placement % handles);
     let high = u32::from(group) << (16 - group_bits(groups));
     (high as u16) | handle
 }
 
-/// The placement that the host calls `id`, if there is one.
+/// Placement with the identifier `id`; none if there is no such placement.
 //= nvme-2.1 8.1.10
 pub(crate) fn known_placement(id: u16, groups: u16, handles: u16) -> Option<u16> {
     let shift = 16 - group_bits(groups);
@@ -205,7 +205,7 @@ mod tests {
             }
             assert_eq!(known_placement(handles, groups, handles), None);
         }
-        // Two groups: the highest bit.
+        // With two groups, the highest bit names the group.
         assert_eq!(placement_id(5, 2, 4), 0x8001);
         assert_eq!(known_placement(0x8004, 2, 4), None);
     }

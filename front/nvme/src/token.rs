@@ -1,42 +1,42 @@
-//! What a command owes its host: one completion.
+//! Obligation to complete a command exactly once.
 //!
-//! Invariant: a [`Token`] is completed once. One that is dropped instead, because what
-//! was to be done can never be done, completes with an internal error.
+//! Invariant: a [`Token`] completes once. A token that is dropped, because its work can never
+//! finish, completes with an internal error.
 
 use crate::status::Status;
 
-/// Names one queue of one controller while a host is connected to it.
+/// Identifies a queue of a controller while a host is connected to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link(pub(crate) u64);
 
-/// What a completion means to the transport besides.
+/// Effect of a completion on its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// No effect.
     #[default]
     None,
-    /// The connection is a queue now.
+    /// The connection has become a queue.
     Joined {
-        /// Its name.
+        /// Identifier of the queue.
         link: Link,
-        /// Most commands that may be under way.
+        /// Queue size: most commands in flight.
         entries: u16,
-        /// Whether the host wants to know how far its entries were taken.
+        /// Whether submission queue flow control is on.
         flow_control: bool,
-        /// Whether it is the one for admin commands.
+        /// Whether this is the admin queue.
         admin: bool,
-        /// Whether the host has to prove itself before it gets anything.
+        /// Whether the host must authenticate before other commands.
         gated: bool,
     },
-    /// The host has proved itself.
+    /// The host has authenticated.
     Opened,
-    /// The host leaves once it has read this.
+    /// The connection ends after this completion.
     Left,
-    /// The power is gone: the host is hung up on, and does not hear of this.
+    /// The drive has lost its power: the connection closes without this completion.
     Lost,
 }
 
-/// What a command ends with when it works.
+/// Result of a successful command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) result: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// With data for the host.
+    /// Result with data for the host.
     pub(crate) fn data(data: Vec<u8>) -> Self {
         Self {
             data,
@@ -54,7 +54,7 @@ impl Answer {
         }
     }
 
-    /// With a number for the host.
+    /// Result with a number for the completion's first two dwords.
     pub(crate) fn result(result: u64) -> Self {
         Self {
             result,
@@ -63,41 +63,41 @@ impl Answer {
     }
 }
 
-/// How a command ended.
+/// Completion of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the host calls the command.
+    /// Command identifier, chosen by the host.
     pub cid: u16,
-    /// None if it worked.
+    /// Error status; none for success.
     pub status: Option<Status>,
-    /// The first two dwords.
+    /// First two dwords of the completion.
     pub result: u64,
-    /// Data for the host.
+    /// Data for the host, empty unless the command returns some.
     pub data: Vec<u8>,
-    /// What it means to the transport.
+    /// Effect on the connection.
     pub effect: Effect,
-    /// How often the host has to say something from now on, if that changes.
+    /// New keep-alive timeout in ms, if it changes.
     pub keep_alive_ms: Option<u32>,
 }
 
-/// Tells whoever waits.
+/// Callback of a completion.
 pub type Tell = Box<dyn FnOnce(Completion)>;
 
-/// The debt of one command. It goes to another thread if what it tells with may.
+/// Completes one command. `Send` if its callback is.
 pub struct Token<T: FnOnce(Completion) = Tell> {
     cid: u16,
     tell: Option<T>,
 }
 
 impl<T: FnOnce(Completion) + 'static> Token<T> {
-    /// For the command that its host calls `cid`; `tell` is called once, on the thread
-    /// of the simulation, and must not wait.
+    /// Token of command `cid`; `tell` is called once, on the thread of the simulation, and must not
+    /// block.
     pub(crate) fn of(cid: u16, tell: T) -> Self {
         let tell = Some(tell);
         Self { cid, tell }
     }
 
-    /// The same debt, which stays on its thread.
+    /// Converts to a token that stays on its thread.
     pub(crate) fn here(mut self) -> Token {
         let tell = self.tell.take().map(|tell| Box::new(tell) as Tell);
         Token {
@@ -108,18 +108,18 @@ impl<T: FnOnce(Completion) + 'static> Token<T> {
 }
 
 impl Token {
-    /// For the command that its host calls `cid`; `tell` is called once, and must not wait.
+    /// Token of command `cid`; `tell` is called once and must not block.
     #[must_use]
     pub fn new(cid: u16, tell: impl FnOnce(Completion) + 'static) -> Self {
         Self::of(cid, Box::new(tell))
     }
 
-    /// What the host calls the command.
+    /// Command identifier.
     pub(crate) const fn cid(&self) -> u16 {
         self.cid
     }
 
-    /// Pays.
+    /// Completes the command.
     pub(crate) fn complete(mut self, ended: Result<Answer, Status>) {
         self.pay(ended);
     }

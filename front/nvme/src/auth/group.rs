@@ -1,13 +1,12 @@
-//! Groups in which host and drive agree on a key that nobody who listens knows: those of
-//! RFC 7919, and none at all.
+//! Diffie-Hellman groups of RFC 7919, and the null group.
 //!
-//! Invariants: a number of the other side counts only if it is between 1 and the prime
-//! less 1; whoever sees how long it takes learns nothing of an exponent.
+//! Invariants: a public value of the peer is accepted only strictly between 1 and the prime less 1;
+//! the time of a computation does not depend on the exponent.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
 
-/// The first 3,966 bits of *e*, of which all the primes are made.
+/// First 3,966 bits of *e*, from which all the primes are built.
 //= rfc7919 app A
 const E: &str = "\
     adf85458a2bb4a9aafdc5620273d3cf1d8b9c583ce2d3695a9e13641146433fb\
@@ -28,14 +27,14 @@ const E: &str = "\
     4db5a851f44182e1c68a007e5e0dd902";
 const E_BITS: u32 = 3966;
 
-/// Bytes of an exponent: more than the strength of the largest group asks for.
+/// Size of an exponent in bytes: more than the strength of the largest group requires.
 //= rfc7919 5.2
 const EXPONENT: usize = 48;
 
-/// A group, by the bits of its prime.
+/// A group, named by the size of its prime in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
-    /// There is none, and no key is agreed on.
+    /// Null group: no key is agreed on.
     Null,
     Bits2048,
     Bits3072,
@@ -43,7 +42,7 @@ pub(super) enum Group {
 }
 
 impl Group {
-    /// The group that a host means.
+    /// Group with this identifier; none if unsupported.
     //= nvme-2.0 8.13.5
     pub(super) fn of(number: u8) -> Option<Self> {
         let all = [Self::Null, Self::Bits2048, Self::Bits3072, Self::Bits4096];
@@ -54,7 +53,7 @@ impl Group {
         self as u8
     }
 
-    /// Bits of the prime, and what it has besides *e*.
+    /// Size of the prime in bits, and the offset that is added to *e*; none for the null group.
     const fn shape(self) -> Option<(u32, u32)> {
         match self {
             Self::Null => None,
@@ -64,12 +63,12 @@ impl Group {
         }
     }
 
-    /// Bytes of a number of the group; none where there is no group.
+    /// Size of a public value in bytes; 0 for the null group.
     pub(super) fn bytes(self) -> usize {
         self.shape().map_or(0, |(bits, _)| bits as usize / 8)
     }
 
-    /// The prime: 64 bits that are set, the first ones of *e* and a little more, and again 64.
+    /// The prime: 64 one bits, the leading bits of *e* plus an offset, and 64 one bits.
     //= rfc7919 app A
     fn prime(self) -> Option<BoxedUint> {
         let (bits, more) = self.shape()?;
@@ -77,7 +76,7 @@ impl Group {
         let e = e?.resize(4096);
         let middle = e.shr(E_BITS - (bits - 130));
         let middle = middle.wrapping_add(BoxedUint::from(more).resize(4096));
-        // Less 1 of all, which sets the last 64 bits.
+        // Subtracting 1 sets the last 64 bits.
         let middle = middle.wrapping_sub(BoxedUint::from(1_u32).resize(4096));
         let ones = BoxedUint::from(u64::MAX).resize(4096);
         let prime = ones.shl(bits - 64) | middle.shl(64) | ones;
@@ -94,21 +93,21 @@ impl Group {
     }
 }
 
-/// What one side has of a group.
+/// Private exponent in a group.
 pub(super) struct Own {
     group: Group,
     exponent: [u8; EXPONENT],
 }
 
 impl Own {
-    /// With an exponent that chance has made.
+    /// Creates a random exponent; none if `chance` fails.
     pub(super) fn new(group: Group, chance: &mut super::Chance<'_>) -> Option<Self> {
         let mut exponent = [0; EXPONENT];
         chance(&mut exponent)?;
         Some(Self { group, exponent })
     }
 
-    /// The number that the other side is told; empty where there is no group.
+    /// Public value for the peer; empty for the null group.
     pub(super) fn told(&self) -> Option<Vec<u8>> {
         let Some((bits, _)) = self.group.shape() else {
             return Some(Vec::new());
@@ -117,8 +116,8 @@ impl Own {
             .power(&BoxedUint::from(2_u32).resize(bits), &self.exponent)
     }
 
-    /// The key that both have; empty where there is no group, and none if what the other
-    /// side has told is no number of the group.
+    /// Shared key from the public value `told` of the peer; empty for the null group, none if
+    /// `told` is not a valid public value.
     pub(super) fn key(&self, told: &[u8]) -> Option<Vec<u8>> {
         let (Some((bits, _)), Some(prime)) = (self.group.shape(), self.group.prime()) else {
             return told.is_empty().then(Vec::new);
@@ -150,10 +149,10 @@ mod tests {
         Own::new(group, &mut chance).expect("chance has something")
     }
 
-    /// The ends of the primes, as the RFC prints them.
+    /// The last digits of the primes match those in the RFC.
     //= rfc7919 app A
     #[test]
-    fn primes_are_those_of_the_rfc() {
+    fn primes_match_the_rfc() {
         let ends: [u64; 3] = [
             0x886b_4238_6128_5c97,
             0x25e4_1d2b_66c6_2e37,
@@ -189,7 +188,7 @@ mod tests {
 
     //= rfc7919 5.1
     #[test]
-    fn numbers_that_give_the_key_away_are_refused() {
+    fn public_values_that_reveal_the_key_are_rejected() {
         let group = Group::Bits2048;
         let (own, mut small) = (own(group, 3), vec![0; group.bytes()]);
         assert_eq!(own.key(&small), None);

@@ -1,9 +1,9 @@
-//! Hash functions that host and drive may agree on.
+//! Hash functions of the authentication protocol.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// A hash function.
+/// A hash function for HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hash {
     Sha256 = 1,
@@ -18,7 +18,7 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
 }
 
 impl Hash {
-    /// The hash function that a host means.
+    /// Hash function with this identifier; none if unsupported.
     //= nvme-2.0 8.13.5
     pub(super) fn of(number: u8) -> Option<Self> {
         let all = [Self::Sha256, Self::Sha384, Self::Sha512];
@@ -29,7 +29,7 @@ impl Hash {
         self as u8
     }
 
-    /// Bytes of its result.
+    /// Size of a digest in bytes.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -46,7 +46,7 @@ impl Hash {
         }
     }
 
-    /// The keyed hash of all parts, one behind the other.
+    /// HMAC of the concatenated `parts`.
     pub(super) fn keyed(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Self::Sha256 => keyed::<Hmac<Sha256>>(key, parts)
@@ -64,7 +64,7 @@ impl Hash {
         }
     }
 
-    /// Whether `said` is the keyed hash of all parts, in a time that says no more.
+    /// Whether `said` is the HMAC of the concatenated `parts`, compared in constant time.
     pub(super) fn is_keyed(self, key: &[u8], parts: &[&[u8]], said: &[u8]) -> bool {
         let found = match self {
             Self::Sha256 => keyed::<Hmac<Sha256>>(key, parts).verify_slice(said),

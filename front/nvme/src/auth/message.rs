@@ -1,18 +1,18 @@
-//! The messages of an authentication: the one place that knows their bytes.
+//! Authentication messages: the only place that knows their layout.
 
 use super::group::Group;
 use super::hash::Hash;
 use units::layout::Field;
 
-/// Bytes before what has no fixed length.
+/// Size in bytes of the fixed part of a message.
 const HEAD: usize = 16;
-/// Bytes of a Negotiate before its descriptors.
+/// Size in bytes of a Negotiate message before its descriptors.
 const NEGOTIATE: usize = 8;
-/// Bytes of a descriptor of a protocol.
+/// Size in bytes of a protocol descriptor.
 const DESCRIPTOR: usize = 64;
-/// Most functions and most groups that a descriptor has room for.
+/// Most hash functions, and most groups, in a descriptor.
 const IDS: usize = 30;
-/// The protocol.
+/// Identifier of the DH-HMAC-CHAP protocol.
 const CHAP: u8 = 1;
 
 const KIND: Field<u8> = Field::at(0);
@@ -25,25 +25,25 @@ const GROUP: Field<u8> = Field::at(9);
 const GROUP_BYTES: Field<u16> = Field::at(10);
 const SEQUENCE: Field<u32> = Field::at(12);
 
-/// Why an authentication fails, as the host is told.
+/// Reason code of a failed authentication, as sent to the host.
 //= nvme-2.0 8.13.5
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The secret is not the one.
+    /// The response does not match the secret.
     Failed = 1,
-    /// The host offers no protocol that is known.
+    /// The host offers no supported protocol.
     Protocol,
-    /// It wants what is agreed on for another channel.
+    /// The host asks for secure channel concatenation, which is not supported.
     Concatenation,
     Hash,
     Group,
-    /// Lengths and values that do not fit.
+    /// Inconsistent lengths or invalid values.
     Payload,
-    /// It is not the turn of this message.
+    /// The message is out of sequence.
     Message,
 }
 
-/// What a host says.
+/// A parsed message of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Negotiate {
@@ -54,24 +54,24 @@ pub(super) enum Said {
     Reply {
         transaction: u16,
         response: Vec<u8>,
-        /// What the drive is to prove itself with, and its number.
+        /// Challenge to the drive and its sequence number, if the host authenticates the drive.
         challenge: Option<(Vec<u8>, u32)>,
         group_number: Vec<u8>,
     },
-    /// The drive has proved itself.
+    /// The host accepts the response of the drive.
     Confirmed { transaction: u16 },
-    /// It has not.
+    /// The host rejects the authentication.
     Refused,
 }
 
-/// The bytes `from` to before `to`, if they are there.
+/// The `len` bytes of `data` from `from` on; an error if they are not all there.
 fn part(data: &[u8], from: usize, len: usize) -> Result<&[u8], Why> {
     let end = from.checked_add(len).ok_or(Why::Payload)?;
     data.get(from..end).ok_or(Why::Payload)
 }
 
 impl Said {
-    /// What these bytes say; responses have the length of `hash`.
+    /// Parses a message; responses have the length of `hash`.
     pub(super) fn parse(data: &[u8], hash: Option<Hash>) -> Result<Self, Why> {
         part(data, 0, NEGOTIATE)?;
         match (KIND.get(data), ID.get(data)) {
@@ -88,7 +88,7 @@ impl Said {
     }
 }
 
-/// The strongest function and the largest group that both know.
+/// Picks the strongest hash function and the largest group that both sides support.
 //= nvme-2.0 8.13.5
 fn negotiate(data: &[u8]) -> Result<Said, Why> {
     let (concatenation, count) = (data[6], usize::from(data[7]));
@@ -141,7 +141,7 @@ fn head(id: u8, transaction: u16) -> Vec<u8> {
     bytes
 }
 
-/// Asks the host to prove that it has its secret.
+/// Encodes a Challenge for the host.
 //= nvme-2.0 8.13.5
 pub(super) fn challenge(
     transaction: u16,
@@ -160,7 +160,7 @@ pub(super) fn challenge(
     bytes
 }
 
-/// The host has proved that; the drive proves itself if it was asked to.
+/// Encodes Success1, with the response of the drive if the host sent a challenge.
 //= nvme-2.0 8.13.5
 pub(super) fn success(transaction: u16, hash: Hash, response: Option<&[u8]>) -> Vec<u8> {
     let mut bytes = head(0x03, transaction);
@@ -170,7 +170,7 @@ pub(super) fn success(transaction: u16, hash: Hash, response: Option<&[u8]>) -> 
     bytes
 }
 
-/// It is over.
+/// Encodes a Failure with its reason.
 //= nvme-2.0 8.13.5
 pub(super) fn failure(transaction: u16, why: Why) -> Vec<u8> {
     let mut bytes = vec![0; NEGOTIATE];

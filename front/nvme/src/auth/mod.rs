@@ -1,17 +1,16 @@
 //! In-band authentication of hosts and of the drive: DH-HMAC-CHAP.
 //!
-//! Each queue of a host has a [`Gate`], which is shut until the host has proved that it has
-//! its secret, and, if it asks for that, the drive that it has its own. Neither secret nor
-//! anything that tells it goes over the line.
+//! Each queue of a host has a [`Gate`], which opens once the host has proved that it knows its
+//! secret and, if the host requests it, the drive has proved that it knows its own. No message
+//! reveals a secret.
 //!
-//! Invariants: a gate opens by a response that was made with the secret of the host, to a
-//! challenge that was made for this queue and is used once, and at no other time; whatever
-//! else is said ends in a failure, which shuts the gate for good. Messages are taken whole or
-//! refused, and nothing is allocated by a length that they name. A proof takes some milliseconds of
-//! the thread of the drive, so there are only so many ([`turnstile`]), and who is served has the
-//! rest.
+//! Invariants: a gate opens only by a response made with the host's secret to a challenge that was
+//! created for this queue and is used once; any other message fails and closes the gate for good.
+//! Messages are parsed whole or rejected, and no length they name is allocated. A proof takes some
+//! milliseconds of the drive's thread, so their rate is limited ([`turnstile`]) and the rest of the
+//! time is left to authenticated hosts.
 //!
-//! What is agreed on is not used for another channel: there is no TLS here.
+//! The agreed key is not used for a secure channel: there is no TLS here.
 
 mod group;
 mod hash;
@@ -26,37 +25,36 @@ use hash::Hash;
 use message::{Said, Why};
 use std::time::{Duration, Instant};
 
-/// Proofs that may come together: those of three hosts at all their queues, and some more.
+/// Burst of proofs: enough for three hosts with all their queues, and some more.
 const TOGETHER: u32 = 64;
-/// After so long there may be one more: a tenth of the time of the drive's thread. One in the
-/// largest group takes 13 ms.
+/// Time per further proof: at 13 ms for a proof in the largest group, a tenth of the thread's time.
 const PERIOD: Duration = Duration::from_millis(128);
 
-/// Counts proofs that are begun.
+/// Limits the rate of proofs.
 pub(crate) fn turnstile() -> Turnstile {
     Turnstile::new(TOGETHER, PERIOD, Instant::now())
 }
 
-/// Fills bytes with what nobody can guess; none if there is nothing.
+/// Fills a buffer with unpredictable bytes; none if the source fails.
 type Chance<'a> = dyn FnMut(&mut [u8]) -> Option<()> + 'a;
 
-/// What a host and the drive prove themselves with.
+/// Secrets of a host and of the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secrets {
-    /// That of the host.
+    /// Secret of the host.
     pub host: Secret,
-    /// That of the drive, for hosts that ask for it.
+    /// Secret of the drive, for hosts that authenticate the drive; none if it has no secret.
     pub drive: Option<Secret>,
 }
 
-/// Between whom.
+/// Names and secrets of both sides.
 struct Parties {
     secrets: Secrets,
     host: String,
     subsystem: String,
 }
 
-/// What was agreed on.
+/// Parameters of a started authentication.
 struct Terms {
     transaction: u16,
     hash: Hash,
@@ -66,34 +64,34 @@ struct Terms {
     sequence: u32,
 }
 
-/// Whose turn it is.
+/// State of the exchange: the message expected next.
 enum Turn {
-    /// The host has to begin.
+    /// The host sends Negotiate.
     Negotiate,
-    /// It has to read the challenge.
+    /// The host receives the Challenge.
     Challenge(Terms),
-    /// It has to answer that.
+    /// The host sends its Reply.
     Reply(Terms),
-    /// It has to read that it has proved itself, and the response of the drive.
+    /// The host receives Success1 with the response of the drive, if any.
     Success(u16, Hash, Option<Vec<u8>>),
-    /// It has to confirm that the drive has.
+    /// The host sends Success2.
     Confirm(u16),
-    /// It has to read why nothing comes of it.
+    /// The host receives the Failure.
     Failure(u16, Why),
 }
 
-/// What a message has come to.
+/// Result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// More is to be said.
+    /// The exchange continues.
     Goes,
-    /// The gate is open from now on.
+    /// The gate is open.
     Opened,
-    /// It stays shut: the host is hung up on.
+    /// The authentication has failed: the connection is closed.
     Shut,
 }
 
-/// The gate of a queue.
+/// Authentication state of a queue.
 pub(crate) struct Gate {
     parties: Parties,
     turn: Turn,
@@ -101,7 +99,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A shut one, for a host that wants to reach a subsystem.
+    /// A closed gate for a host that connects to a subsystem.
     pub(crate) fn new(secrets: Secrets, host: String, subsystem: String) -> Self {
         Self {
             parties: Parties {
@@ -118,12 +116,12 @@ impl Gate {
         self.is_open
     }
 
-    /// Whether what a host sends now begins a proof.
+    /// Whether the next message of the host starts an authentication.
     pub(crate) const fn begins(&self) -> bool {
         matches!(self.turn, Turn::Negotiate)
     }
 
-    /// Takes what a host sends.
+    /// Processes a message of the host.
     //= nvme-2.1 6.2
     pub(crate) fn take(&mut self, data: &[u8]) -> Outcome {
         self.take_with(data, &mut |bytes| getrandom::fill(bytes).ok())
@@ -144,7 +142,7 @@ impl Gate {
                 outcome
             }
             Err(why) => {
-                // The host reads that before it is hung up on.
+                // The host receives the Failure before the connection is closed.
                 self.turn = Turn::Failure(transaction, why);
                 self.is_open = false;
                 Outcome::Goes
@@ -202,7 +200,7 @@ impl Gate {
         }
     }
 
-    /// Gives what the host is to read.
+    /// Returns the next message for the host.
     //= nvme-2.1 6.1
     pub(crate) fn give(&mut self) -> (Vec<u8>, Outcome) {
         match std::mem::replace(&mut self.turn, Turn::Negotiate) {
@@ -225,7 +223,7 @@ impl Gate {
                 (message::success(transaction, hash, None), Outcome::Opened)
             }
             Turn::Failure(transaction, why) => self.fail(transaction, why),
-            // There is nothing to be read.
+            // No message is pending for the host.
             Turn::Negotiate | Turn::Reply(_) | Turn::Confirm(_) => self.fail(0, Why::Message),
         }
     }
@@ -251,12 +249,12 @@ impl Terms {
             group,
             own: Own::new(group, chance)?,
             challenge,
-            // Zero is for who challenges nobody.
+            // A sequence number of 0 means that no challenge is sent.
             sequence: u32::from_le_bytes(sequence) | 1,
         })
     }
 
-    /// The challenge, as the host reads it.
+    /// Encodes the Challenge message.
     fn told(&self) -> Option<Vec<u8>> {
         let number = self.own.told()?;
         let value = (&self.challenge[..], self.sequence);
@@ -264,7 +262,7 @@ impl Terms {
         Some(message::challenge(self.transaction, terms, value, &number))
     }
 
-    /// A challenge that the key of the group is part of, if there is one.
+    /// Augments a challenge with the key of the group, if there is one.
     //= nvme-2.0 8.13.5
     fn augmented(&self, key: &[u8], challenge: &[u8]) -> Vec<u8> {
         match key {
@@ -273,8 +271,7 @@ impl Terms {
         }
     }
 
-    /// What a response to a challenge with this sequence number is made over: who answers
-    /// in which role, and whom.
+    /// Bytes that a response covers: challenge, sequence number, role and names of both sides.
     //= nvme-2.0 8.13.5
     fn signed(
         &self,
@@ -290,7 +287,7 @@ impl Terms {
 }
 
 impl Parties {
-    /// Whether a response to the challenge was made with the secret of the host.
+    /// Whether `response` was made with the secret of the host.
     //= nvme-2.0 8.13.5
     fn has_proved(&self, terms: &Terms, key: &[u8], response: &[u8]) -> bool {
         let challenge = terms.augmented(key, &terms.challenge);
@@ -300,7 +297,7 @@ impl Parties {
         terms.hash.is_keyed(&secret, &[&signed], response)
     }
 
-    /// The response of the drive to what a host has asked; none if it has no secret.
+    /// Response of the drive to the challenge of a host; none if the drive has no secret.
     //= nvme-2.0 8.13.5
     fn prove(
         &self,

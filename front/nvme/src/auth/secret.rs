@@ -1,43 +1,43 @@
-//! Secrets as people write them.
+//! Secrets in their textual representation.
 
 use super::hash::Hash;
 use base64ct::{Base64, Encoding};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a secret begins with.
+/// Prefix of the representation.
 const KIND: &str = "DHHC-1:";
-/// Bytes of the checksum behind the key.
+/// Size in bytes of the checksum behind the key.
 const CHECK: usize = 4;
 
-/// A secret that a host and a drive share.
+/// A secret shared by a host and a drive. `Debug` does not print the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
-    /// What makes it the secret of one name; none if it is used as it is.
+    /// Hash function that derives the key of a name; none if the key is used as it is.
     hash: Option<Hash>,
     key: Vec<u8>,
 }
 
 impl fmt::Debug for Secret {
-    /// It is in no message and no log.
+    /// The key must not appear in messages or logs.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Secret")
     }
 }
 
-/// Why a text is no secret. It does not repeat the text.
+/// Reason why a text is no valid secret. Does not repeat the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// It has another form.
+    /// The text does not have the form of a secret.
     #[error("expected a secret such as DHHC-1:00:…:, as nvme gen-dhchap-key makes it")]
     Form,
-    /// There is no such hash function.
+    /// The hash function is unknown.
     #[error("the secret names a hash function that is not known: expected 00, 01, 02 or 03")]
     Hash,
-    /// The key does not have the length that goes with that.
+    /// The length of the key in bytes does not fit the hash function.
     #[error("the key of the secret has {0} bytes: expected 32, 48 or 64, as its hash function has")]
     Length(usize),
-    /// It was changed.
+    /// The checksum does not match the key.
     #[error("the secret does not match its checksum: it was mistyped, or cut")]
     Checksum,
 }
@@ -78,7 +78,7 @@ impl FromStr for Secret {
 }
 
 impl Secret {
-    /// The key of the one who has this name.
+    /// Key of the side named `name`.
     //= nvme-2.0 8.13.5
     pub(super) fn key_of(&self, name: &str) -> Vec<u8> {
         match self.hash {
@@ -99,7 +99,7 @@ mod tests {
 
     /// The key 01h, 02h, … 20h, as another program writes it.
     #[test]
-    fn a_secret_is_read_as_it_is_written_elsewhere() {
+    fn secret_of_another_program_is_parsed() {
         let text = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
         let key: Vec<u8> = (1..=32).collect();
         let secret: Secret = text.parse().expect("a secret");
@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "Secret");
     }
 
-    /// The key 01h to 30h, made the one of a name by another program.
+    /// The key 01h to 30h, derived for a name by another program.
     #[test]
-    fn a_secret_with_a_hash_function_is_of_one_name() {
+    fn secret_with_a_hash_function_depends_on_the_name() {
         let text = "DHHC-1:02:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywtLi8w\
                     yg3Bcw==:";
         let secret: Secret = text.parse().expect("a secret");

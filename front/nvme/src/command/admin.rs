@@ -1,4 +1,4 @@
-//! Admin commands.
+//! Admin commands and their parsing.
 
 use crate::entry::{Dword, Entry};
 use crate::status::Status;
@@ -21,11 +21,11 @@ pub(crate) enum Admin {
 //= nvme-2.1 5.1.13
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identify {
-    /// Which structure.
+    /// Selects the data structure (CNS).
     pub(crate) cns: u8,
     pub(crate) nsid: u32,
     pub(crate) controller: u16,
-    /// Command set.
+    /// Command set identifier (CSI).
     pub(crate) set: u8,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Identify {
 pub(crate) struct GetLog {
     pub(crate) page: u8,
     pub(crate) nsid: u32,
-    /// Field of the page's own.
+    /// Log specific field.
     pub(crate) specific: u8,
-    /// Whether an event that the page clears stays.
+    /// Whether reading the page keeps its event masked.
     pub(crate) retain_event: bool,
     pub(crate) len: u64,
     pub(crate) offset: u64,
-    /// Such as the endurance group.
+    /// Log specific identifier, for example an endurance group.
     pub(crate) identifier: u16,
     pub(crate) set: u8,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Abort {
     pub(crate) cid: u16,
 }
 
-/// The features that are known.
+/// Supported features.
 //= nvme-2.1 5.1.25
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Feature {
@@ -98,7 +98,7 @@ impl Feature {
         Self::HostIdentifier,
     ];
 
-    /// Its number.
+    /// Feature identifier.
     pub(crate) const fn id(self) -> u8 {
         match self {
             Self::Arbitration => 0x01,
@@ -128,7 +128,7 @@ impl Feature {
     }
 }
 
-/// Which value of a feature.
+/// Selects a value of a feature.
 //= nvme-2.1 5.1.11
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Select {
@@ -152,7 +152,7 @@ pub(crate) struct SetFeature {
     pub(crate) save: bool,
     pub(crate) nsid: u32,
     pub(crate) value: u32,
-    /// The field behind it.
+    /// Dword 12: a second argument.
     pub(crate) second: u32,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct SetFeature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     pub(crate) nsid: u32,
-    /// Number of the format of blocks.
+    /// Index of the LBA format.
     pub(crate) format: u8,
     pub(crate) erase: Erase,
 }
@@ -178,7 +178,7 @@ pub(crate) enum SanitizeAction {
     BlockErase,
 }
 
-/// A directive command.
+/// Fields of a Directive Send or Receive.
 //= nvme-2.1 8.1.8
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directive {
@@ -190,7 +190,7 @@ pub(crate) struct Directive {
     pub(crate) value: u32,
 }
 
-/// Bytes of so many dwords, counted from 0.
+/// Bytes of a zero-based number of dwords.
 fn dwords(last: u64) -> u64 {
     (last + 1) * 4
 }
@@ -259,7 +259,7 @@ fn get_feature(entry: &Entry) -> Result<GetFeature, Status> {
 
 fn format(entry: &Entry) -> Result<Format, Status> {
     let dword = entry.dword(10);
-    // Metadata, protection, and erasing by key.
+    // Metadata settings, protection and cryptographic erase.
     if dword.bits(4, 8) != 0 {
         return Err(Status::InvalidFormat);
     }

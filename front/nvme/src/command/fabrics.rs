@@ -1,14 +1,14 @@
-//! Commands of fabrics: how a host gets at a controller and its properties.
+//! Fabrics commands: connections, properties and authentication.
 
 use crate::entry::Entry;
 use crate::status::Status;
 use units::layout::Field;
 
-/// Bytes of the data of a Connect.
+/// Size in bytes of the data of a Connect.
 //= nvme-2.1 6.3
 pub(crate) const CONNECT_BYTES: usize = 1024;
 
-/// A property of a controller.
+/// A controller property (register).
 //= nvme-2.1 3.1.4
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Property {
@@ -26,9 +26,9 @@ pub(crate) enum Fabrics {
     PropertyGet(Property),
     PropertySet(Property, u64),
     Disconnect,
-    /// What the host says to prove itself: bytes that it sends.
+    /// Authentication message from the host; length in bytes.
     AuthenticationSend(u32),
-    /// What it is told: bytes that it takes.
+    /// Authentication message to the host; most bytes to return.
     AuthenticationReceive(u32),
 }
 
@@ -36,9 +36,9 @@ pub(crate) enum Fabrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connect {
     pub(crate) queue: u16,
-    /// Entries of the queue, less one.
+    /// Queue size in entries, zero-based.
     pub(crate) last_entry: u16,
-    /// Whether the host does not want to know how far its entries were taken.
+    /// Whether the host disables submission queue flow control.
     pub(crate) no_flow_control: bool,
     pub(crate) keep_alive_ms: u32,
 }
@@ -96,7 +96,7 @@ fn connect(entry: &Entry) -> Result<Connect, Status> {
     })
 }
 
-/// The length of the data of a message of the protocol of authentication.
+/// Data length in bytes of a message of the authentication protocol.
 //= nvme-2.1 6.1
 //= nvme-2.1 6.2
 fn authentication(entry: &Entry) -> Result<u32, Status> {
@@ -123,7 +123,7 @@ fn property(entry: &Entry) -> Result<Property, Status> {
 }
 
 impl ConnectData {
-    /// Reads the data of a Connect.
+    /// Parses the data of a Connect.
     pub(crate) fn parse(data: &[u8]) -> Result<Self, Status> {
         if data.len() < CONNECT_BYTES {
             return Err(Status::DataLengthInvalid);
@@ -139,8 +139,8 @@ impl ConnectData {
             host_id: Field::<[u8; 16]>::at(0).get(data),
             controller: Field::<u16>::at(CONTROLLER_AT).get(data),
             subsystem: name(SUBSYSTEM_AT)?,
-            // Clients that were told none have an empty one, such as SPDK's; whoever has to be
-            // named is not let in by that.
+            // Some clients, such as SPDK's, send an empty name; an empty name never passes a list
+            // of allowed hosts.
             host: match data[HOST_AT] {
                 0 => String::new(),
                 _ => name(HOST_AT)?,
@@ -148,20 +148,20 @@ impl ConnectData {
         })
     }
 
-    /// What is wrong if the subsystem is not known.
+    /// Status for an unknown subsystem name.
     pub(crate) const NO_SUBSYSTEM: Status = Status::ConnectInvalid {
         data: true,
         at: SUBSYSTEM_AT as u16,
     };
 
-    /// What is wrong if the controller is not there.
+    /// Status for an unknown controller identifier.
     pub(crate) const NO_CONTROLLER: Status = Status::ConnectInvalid {
         data: true,
         at: CONTROLLER_AT as u16,
     };
 }
 
-/// A qualified name: at most 223 bytes and a zero.
+/// A qualified name: at most 223 bytes and a terminating zero.
 //= nvme-2.1 4.7
 fn qualified_name(bytes: &[u8]) -> Option<String> {
     let end = bytes.iter().position(|&byte| byte == 0)?;

@@ -1,7 +1,6 @@
-//! Commands on the blocks of a namespace.
+//! I/O commands of namespaces.
 //!
-//! Some are our own. A drive that is read and written by bytes has, besides those of
-//! blocks:
+//! Vendor commands: a drive with byte access has these besides the standard ones.
 //!
 //! | opcode | command | dwords 10, 11 | dword 12 | dword 13 | data |
 //! | --- | --- | --- | --- | --- | --- |
@@ -10,22 +9,22 @@
 //! | 84h | COMMIT | | | transaction | none |
 //! | 88h | RECOVER | | | | none |
 //!
-//! Bytes are those of whole lines of 64. The first dword of RECOVER's completion says
-//! how many writes of the log were brought home.
+//! Ranges consist of whole 64-byte lines. The first dword of RECOVER's completion is the number of
+//! log writes that were replayed.
 
 use crate::entry::Entry;
 use crate::status::Status;
 use ssd::ZoneAction;
 use units::layout::Field;
 
-/// So many blocks.
+/// A range of logical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub(crate) first: u64,
     pub(crate) count: u64,
 }
 
-/// A hint of the host on where data belong.
+/// Placement hint of the host, from the directive fields.
 //= nvme-2.1 8.1.8
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
@@ -34,7 +33,7 @@ pub(crate) enum Hint {
     Placement(u16),
 }
 
-/// What is said of a write besides its place.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writing {
     pub(crate) forced: bool,
@@ -48,10 +47,10 @@ pub(crate) enum Io {
     Write(Blocks, Writing),
     Compare(Blocks),
     Zeroes(Blocks, Writing),
-    /// Reads of them fail until they are written.
+    /// Makes reads of the blocks fail until they are written.
     Uncorrectable(Blocks),
     Verify(Blocks),
-    /// So many ranges follow as data.
+    /// Number of ranges in the data.
     Dataset {
         ranges: usize,
         deallocate: bool,
@@ -62,23 +61,23 @@ pub(crate) enum Io {
         how: Writing,
     },
     ManageZone {
-        /// The first block of the zone; none for all zones.
+        /// First block of the zone; none for all zones.
         first: Option<u64>,
-        /// None if there is no such action.
+        /// None if the action code is unknown.
         action: Option<ZoneAction>,
     },
-    /// Makes what a random write area holds, up to a block, part of its zone.
+    /// Commits the random write area of a zone up to a block.
     CommitZone {
         last: u64,
     },
-    /// None if there is no such report.
+    /// None if the report is unknown.
     ReportZones(Option<Report>),
     Append(Blocks, Writing),
-    /// The state of placement handles.
+    /// Reports the reclaim unit handles.
     ReportUnits {
         len: u64,
     },
-    /// Moves so many handles, which follow as data, to empty units.
+    /// Moves `handles` placement handles, listed in the data, to empty reclaim units.
     RenewUnits {
         handles: usize,
     },
@@ -97,14 +96,14 @@ pub(crate) enum Io {
     Recover,
 }
 
-/// Which zones are to be told of.
+/// Selection of a zone report.
 //= zns 3.4.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) first: u64,
-    /// Only those of this state, by number; all if 0.
+    /// Zone state to report, by number; 0 for all.
     pub(crate) state: u8,
-    /// Whether zones that do not fit are not counted.
+    /// Whether the count covers only the zones that fit.
     pub(crate) partial: bool,
     pub(crate) len: u64,
 }
@@ -149,8 +148,8 @@ pub(super) fn parse(entry: &Entry) -> Result<Io, Status> {
     })
 }
 
-/// The blocks that a command names. There is no metadata, so there is nothing to
-/// protect: a host that asks for it would believe in what is not there.
+/// Block range of a command. Without metadata there is no protection information; a command that
+/// requests protection is rejected, so that the host does not rely on it.
 //= nvme-nvm 3.2
 fn blocks(entry: &Entry) -> Result<Blocks, Status> {
     let dword = entry.dword(12);
@@ -163,7 +162,7 @@ fn blocks(entry: &Entry) -> Result<Blocks, Status> {
     })
 }
 
-/// How a command writes; its directive lies at bit `directive` of dword 12.
+/// Options of a write; the directive type is at bit `directive` of dword 12.
 fn writing(entry: &Entry, directive: u32) -> Result<Writing, Status> {
     let (dword, specific) = (entry.dword(12), entry.dword(13).word(16));
     let hint = match dword.bits(directive, directive + 3) {
@@ -183,7 +182,7 @@ fn ranges(entry: &Entry) -> usize {
 //= nvme-nvm 3.2.2
 fn copy(entry: &Entry) -> Result<Io, Status> {
     let dword = entry.dword(12);
-    // The format of the ranges, and protection of either side.
+    // Format of the ranges, and protection of source and destination.
     if dword.bits(8, 11) != 0 {
         return Err(Status::InvalidField);
     }
@@ -212,7 +211,7 @@ fn manage_zone(entry: &Entry) -> Io {
             let last = entry.address();
             return Io::CommitZone { last };
         }
-        // Descriptor extensions are not announced.
+        // Zone descriptor extensions are not supported.
         _ => None,
     };
     let first = (!dword.is_set(8)).then(|| entry.address());
@@ -255,14 +254,14 @@ fn renew_units(entry: &Entry) -> Result<Io, Status> {
     }
 }
 
-/// Bytes of a range of a dataset.
+/// Size in bytes of a dataset management range.
 pub(crate) const DATASET_RANGE: usize = 16;
-/// Bytes of a range to be copied.
+/// Size in bytes of a source range of Copy.
 pub(crate) const COPY_RANGE: usize = 32;
-/// Bytes of the number of a placement.
+/// Size in bytes of a placement identifier.
 pub(crate) const PLACEMENT: usize = 2;
 
-/// Ranges of a dataset.
+/// Parses the ranges of a Dataset Management command.
 //= nvme-nvm 3.2.3
 pub(crate) fn dataset(data: &[u8]) -> impl Iterator<Item = Blocks> {
     data.chunks_exact(DATASET_RANGE).map(|range| Blocks {
@@ -271,7 +270,7 @@ pub(crate) fn dataset(data: &[u8]) -> impl Iterator<Item = Blocks> {
     })
 }
 
-/// Ranges to be copied.
+/// Parses the source ranges of a Copy command.
 //= nvme-nvm 3.2.2
 pub(crate) fn sources(data: &[u8]) -> impl Iterator<Item = Blocks> {
     data.chunks_exact(COPY_RANGE).map(|range| Blocks {
@@ -280,7 +279,7 @@ pub(crate) fn sources(data: &[u8]) -> impl Iterator<Item = Blocks> {
     })
 }
 
-/// Numbers of placements.
+/// Parses placement identifiers.
 pub(crate) fn placements(data: &[u8]) -> impl Iterator<Item = u16> {
     data.chunks_exact(PLACEMENT)
         .map(|number| Field::<u16>::at(0).get(number))

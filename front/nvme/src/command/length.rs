@@ -1,16 +1,16 @@
-//! How many bytes a command moves, where the host does not say so apart from it: over a
-//! bus the host names pages, and their number follows from the command.
+//! Data length of a command, for PCIe: the host passes pages, and their number follows from the
+//! command.
 //!
-//! Invariant: it is what the command takes or gives at most; a command that is refused
-//! may give anything, and moves nothing.
+//! Invariant: the length is the most that the command transfers; for a command that will be
+//! rejected it may be any, as no data move.
 
 use super::QueueKind;
 use super::io::{COPY_RANGE, DATASET_RANGE, PLACEMENT};
 use crate::entry::Entry;
 use crate::layout::identify::IDENTIFY_BYTES;
 
-/// Bytes that `entry` moves on a queue of that kind; `block` gives the bytes of a block of
-/// a namespace, by its number.
+/// Data length in bytes of `entry` on a queue of this kind; `block` returns the block size in bytes
+/// of a namespace.
 //= nvme-2.1 4.3
 pub(crate) fn data_len(
     entry: &Entry,
@@ -61,13 +61,13 @@ fn io(entry: &Entry, block: impl FnOnce(u32) -> Option<u64>) -> u64 {
         0x19 => ranges(twelfth.byte(0), COPY_RANGE),
         0x1d => (u64::from(tenth.word(16)) + 1) * PLACEMENT as u64,
         0x7a => dwords(twelfth.0.into()),
-        // The byte interface.
+        // STORE and LOAD of the byte interface.
         0x81 | 0x82 => twelfth.0.into(),
         _ => 0,
     }
 }
 
-/// Bytes of so many dwords, counted from 0.
+/// Bytes of a zero-based number of dwords.
 fn dwords(last: u64) -> u64 {
     (last + 1) * 4
 }

@@ -1,4 +1,4 @@
-//! Commands by their meaning. Behind this module nobody sees a raw field.
+//! Typed commands. Raw fields are not visible outside this module.
 
 pub(crate) mod admin;
 pub(crate) mod fabrics;
@@ -14,7 +14,7 @@ use crate::entry::Entry;
 use crate::status::Status;
 use fabrics::Property;
 
-/// A command, typed.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Fabrics(Fabrics),
@@ -23,23 +23,23 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether it disables the controller.
+    /// Whether the command disables the controller.
     //= nvme-2.1 3.1.4.5
     pub(crate) fn is_reset(&self) -> bool {
         matches!(self, Self::Fabrics(Fabrics::PropertySet(Property::Configuration, value)) if value & 1 == 0)
     }
 }
 
-/// The queue that a command comes by.
+/// Kind of the queue that a command arrived on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKind {
     Admin,
     Io,
 }
 
-/// The command that `entry` is on a queue of that kind.
+/// Parses `entry`, received on a queue of this kind.
 pub(crate) fn parse(entry: &Entry, queue: QueueKind) -> Result<Command, Status> {
-    // Two commands that have to be carried out as one: not announced.
+    // Fused operations are not supported.
     //= nvme-2.1 3.4.2
     if entry.is_fused() {
         return Err(Status::InvalidField);

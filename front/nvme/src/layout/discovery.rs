@@ -1,10 +1,10 @@
-//! What a discovery controller tells.
+//! Layout of the discovery log page.
 
-/// Bytes of the header, and of each record.
+/// Size in bytes of the header, and of each record.
 //= nvme-2.1 5.1.12.3.1
 pub(crate) const BYTES: usize = 1024;
 
-/// The head of the page.
+/// Header of the page.
 pub(crate) mod header {
     units::layout! { 1024:
         GENERATION: u64 = 0,
@@ -12,7 +12,7 @@ pub(crate) mod header {
     }
 }
 
-/// A subsystem, and how it is reached.
+/// Discovery log entry: a subsystem and its address.
 pub(crate) mod record {
     units::layout! { 1024:
         TRANSPORT: u8 = 0,

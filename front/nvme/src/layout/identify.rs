@@ -1,10 +1,10 @@
-//! What Identify tells.
+//! Layouts of the Identify data structures.
 
-/// Bytes of what Identify tells, whatever it is.
+/// Size in bytes of each Identify data structure.
 //= nvme-2.1 5.1.13
 pub(crate) const IDENTIFY_BYTES: usize = 4096;
 
-/// A controller.
+/// Identify Controller.
 //= nvme-2.1 5.1.13.2.1
 pub(crate) mod controller {
     units::layout! { 4096:
@@ -54,7 +54,7 @@ pub(crate) mod controller {
     }
 }
 
-/// A namespace of blocks.
+/// Identify Namespace, NVM command set.
 //= nvme-nvm 4.1.5.1
 pub(crate) mod namespace {
     units::layout! { 4096:
@@ -78,11 +78,11 @@ pub(crate) mod namespace {
         LBAF: u32 = 128,
     }
 
-    /// Bytes of a format of blocks.
+    /// Size in bytes of an LBA format descriptor.
     pub(crate) const LBAF_BYTES: usize = 4;
 }
 
-/// A namespace, apart from its command set.
+/// Identify Namespace, independent of the command set.
 //= nvme-2.1 5.1.13.2.8
 pub(crate) mod independent {
     units::layout! { 4096:
@@ -93,7 +93,7 @@ pub(crate) mod independent {
     }
 }
 
-/// A namespace of zones.
+/// Identify Namespace, zoned command set.
 //= zns 4.1.5
 pub(crate) mod zoned {
     units::layout! { 4096:
@@ -107,11 +107,11 @@ pub(crate) mod zoned {
         ZSZE: u64 = 2816,
     }
 
-    /// Bytes of an extended format of blocks.
+    /// Size in bytes of an extended LBA format descriptor.
     pub(crate) const LBAFE_BYTES: usize = 16;
 }
 
-/// A controller for the command set of blocks.
+/// Identify Controller, NVM command set.
 //= nvme-nvm 4.1.5.4
 pub(crate) mod set {
     units::layout! { 4096:

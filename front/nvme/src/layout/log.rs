@@ -1,9 +1,9 @@
-//! What log pages tell.
+//! Layouts of the log pages.
 
-/// An error.
+/// Entry of the Error Information page.
 //= nvme-2.1 5.1.12.1.2
 pub(crate) mod error {
-    /// Bytes of an entry.
+    /// Size of an entry in bytes.
     pub(crate) const BYTES: usize = 64;
     units::layout! { 64:
         COUNT: u64 = 0,
@@ -17,10 +17,10 @@ pub(crate) mod error {
     }
 }
 
-/// Health, of a controller or of a namespace.
+/// SMART / Health Information, of a controller or a namespace.
 //= nvme-2.1 5.1.12.1.3
 pub(crate) mod smart {
-    /// Bytes of the page.
+    /// Size of the page in bytes.
     pub(crate) const BYTES: usize = 512;
     units::layout! { 512:
         CRITICAL: u8 = 0,
@@ -40,10 +40,10 @@ pub(crate) mod smart {
     }
 }
 
-/// Slots of firmware.
+/// Firmware Slot Information.
 //= nvme-2.1 5.1.12.1.4
 pub(crate) mod firmware {
-    /// Bytes of the page.
+    /// Size of the page in bytes.
     pub(crate) const BYTES: usize = 512;
     units::layout! { 512:
         ACTIVE: u8 = 0,
@@ -51,10 +51,10 @@ pub(crate) mod firmware {
     }
 }
 
-/// An endurance group.
+/// Endurance Group Information.
 //= nvme-2.1 5.1.12.1.10
 pub(crate) mod endurance {
-    /// Bytes of the page.
+    /// Size of the page in bytes.
     pub(crate) const BYTES: usize = 512;
     units::layout! { 512:
         CRITICAL: u8 = 0,
@@ -71,7 +71,7 @@ pub(crate) mod endurance {
     }
 }
 
-/// Configurations of data placement: a header and one configuration.
+/// FDP Configurations: a header and one configuration.
 //= nvme-2.1 5.1.12.1.28
 pub(crate) mod placements {
     units::layout! { 80:
@@ -86,16 +86,16 @@ pub(crate) mod placements {
         UNIT: u64 = 32,
     }
 
-    /// Where descriptors of handles begin.
+    /// Offset in bytes of the reclaim unit handle descriptors.
     pub(crate) const HANDLES_AT: usize = 80;
     /// Bytes of each.
     pub(crate) const HANDLE_BYTES: usize = 4;
 }
 
-/// What has been written with data placement.
+/// FDP Statistics.
 //= nvme-2.1 5.1.12.1.30
 pub(crate) mod statistics {
-    /// Bytes of the page.
+    /// Size of the page in bytes.
     pub(crate) const BYTES: usize = 64;
     units::layout! { 64:
         HOST_WRITTEN: [u8; 16] = 0,
@@ -104,10 +104,10 @@ pub(crate) mod statistics {
     }
 }
 
-/// An event of data placement.
+/// FDP Events.
 //= nvme-2.1 5.1.12.1.31
 pub(crate) mod event {
-    /// Bytes of the header, and of each event.
+    /// Size in bytes of the header, and of each event.
     pub(crate) const BYTES: usize = 64;
     units::layout! { 64:
         KIND: u8 = 0,
@@ -123,10 +123,10 @@ pub(crate) mod event {
     }
 }
 
-/// The last sanitize.
+/// Sanitize Status.
 //= nvme-2.1 5.1.12.1.33
 pub(crate) mod sanitize {
-    /// Bytes of the page.
+    /// Size of the page in bytes.
     pub(crate) const BYTES: usize = 512;
     units::layout! { 512:
         PROGRESS: u16 = 0,
@@ -135,10 +135,10 @@ pub(crate) mod sanitize {
     }
 }
 
-/// A zone.
+/// Report Zones.
 //= zns 3.4.2
 pub(crate) mod zone {
-    /// Bytes of the header, and of each descriptor.
+    /// Size in bytes of the header, and of each descriptor.
     pub(crate) const BYTES: usize = 64;
     units::layout! { 64:
         KIND: u8 = 0,
@@ -150,12 +150,12 @@ pub(crate) mod zone {
     }
 }
 
-/// The state of a placement handle.
+/// Reclaim Unit Handle Status.
 //= nvme-2.1 7.3
 pub(crate) mod unit {
-    /// Bytes of the header.
+    /// Size of the header in bytes.
     pub(crate) const HEADER_BYTES: usize = 16;
-    /// How many follow, in the header.
+    /// Number of descriptors, in the header.
     pub(crate) const COUNT: units::layout::Field<u16> = units::layout::Field::at(14);
     /// Bytes of each.
     pub(crate) const BYTES: usize = 32;

@@ -1,16 +1,16 @@
-//! Where the fields of what a controller tells lie: one home for each structure.
-//! Fields that stay zero are left out.
+//! Layouts of the structures that a controller returns, each defined once. Fields that are always
+//! zero are left out.
 
 pub(crate) mod discovery;
 pub(crate) mod identify;
 pub(crate) mod log;
 
-/// A count of 16 bytes, little endian.
+/// `value` as a 16-byte little-endian number.
 pub(crate) fn wide(value: u64) -> [u8; 16] {
     u128::from(value).to_le_bytes()
 }
 
-/// `text` in a field of ASCII characters, which spaces fill.
+/// `text` as an ASCII field, padded with spaces.
 pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     let graphic = text.bytes().filter(|byte| (b' '..=b'~').contains(byte));
@@ -20,7 +20,7 @@ pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
     field
 }
 
-/// `text` in a field that zeros fill and end.
+/// `text` as a field that is padded and terminated with zeros.
 pub(crate) fn ended<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [0; N];
     let len = text.len().min(N - 1);

@@ -1,10 +1,10 @@
-//! One connection: from bytes to commands, and from completions to bytes.
+//! Protocol state of one connection, without I/O: bytes in, commands out; completions in, bytes
+//! out.
 //!
-//! Invariants: between the opening and the end, every command that came is answered or
-//! under way; at most twice as many are under way as the queue has entries, counted
-//! until their completions have left; data that wait here, for the rest of them, for
-//! the drive or for the host to read, are at most [`HELD_MAX`] bytes and one command
-//! more, besides what came in the capsules of those commands.
+//! Invariants: while the connection is open, every received command is answered or in flight; at
+//! most twice as many are in flight as the queue has entries, counted until their completions are
+//! sent; buffered data (incomplete, waiting for the drive or for the host) are at most [`HELD_MAX`]
+//! bytes and one more command, besides data in the capsules of those commands.
 
 use super::input::{self, DATA_MAX, Fatal, Unit};
 use super::pdu::{self, Format, Kind};
@@ -16,94 +16,94 @@ use engine::Output;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::layout::Field;
 
-/// Bytes of data that may wait: what a queue of 32 commands of 128 KiB has.
+/// Most bytes of buffered data: a queue of 32 commands of 128 KiB.
 const HELD_MAX: usize = 4 << 20;
 
-/// Bytes of data before the host has been let in: those of its Connect.
+/// Most bytes of data before the Connect completes: those of the Connect itself.
 //= nvme-2.1 6.3
 const FIRST_DATA: usize = 1024;
 
-/// Bytes of data of a command before the host has proved itself: as many as Linux asks for.
+/// Most bytes of data of a command before the host is authenticated: the maximum that Linux sends.
 const GATE_DATA: usize = 4096;
 
-/// Entries of the queue before the host has said how many it wants.
+/// Queue entries before the Connect sets their number.
 const FIRST_ENTRIES: u16 = 1;
 
-/// A command for the subsystem, with all its data.
+/// A command for the subsystem, with its data complete.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// The queue; none for the command that has to make the connection one.
+    /// Queue of the command; none for the Connect that creates the queue.
     pub link: Option<Link>,
-    /// The command.
+    /// Submission queue entry.
     pub entry: Entry,
-    /// What came with it.
+    /// Data from the host.
     pub data: Vec<u8>,
-    /// Bytes that the host takes.
+    /// Bytes that the host can receive.
     pub room: usize,
 }
 
-/// Where a connection is in its life.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was said.
+    /// Waits for the opening unit.
     New,
-    /// Opened, and not yet a queue.
+    /// Opened; waits for a Connect.
     Open,
-    /// Its Connect is under way.
+    /// The Connect is in flight.
     Joining,
     Live(Link),
-    /// Nothing is read any more and no command is answered; what is to be written
-    /// still is.
+    /// Terminated: input is ignored and no command is answered; pending output is still sent.
     Over,
 }
 
-/// Data of a command on their way from the host.
+/// Incoming data of a command.
 struct Transfer {
     entry: Entry,
     data: Vec<u8>,
     received: usize,
-    /// Whether some were damaged.
+    /// Whether a data digest mismatched.
     damaged: bool,
 }
 
-/// A command whose completion is to be written.
+/// A command whose completion is not sent yet.
 struct Leaving {
-    /// Bytes of the connection that have gone when it has.
+    /// Position in the output stream at which the completion is sent.
     at: u64,
     held: usize,
 }
 
-/// A mistake, and the header in which it was made.
+/// An error, and the header that caused it.
 type Mistake = (Fatal, Vec<u8>);
 
-/// One connection of a host.
+/// Protocol state of one connection of a host.
 pub struct Connection {
     phase: Phase,
-    /// The beginning of a unit.
+    /// Beginning of an incomplete unit.
     kept: Vec<u8>,
     format: Format,
     entries: u16,
-    /// How far entries were taken; without flow control, what the next completion says instead.
+    /// Head of the submission queue; without flow control, the value of the next completion's head
+    /// field.
     head: u16,
     flow_control: bool,
     is_admin: bool,
-    /// Whether the host has yet to prove itself.
+    /// Whether the host still has to authenticate.
     gated: bool,
     keep_alive_ms: u32,
-    /// Commands whose completions have not left.
+    /// Commands whose completions are not sent yet.
     under_way: usize,
-    /// What the host calls those of them that are not answered, and the bytes held.
+    /// Identifiers of unanswered commands, and the bytes that each holds.
     names: BTreeMap<u16, usize>,
     transfers: BTreeMap<u16, Transfer>,
-    /// Commands for whose data there is no room yet.
+    /// Commands that wait for buffer space.
     deferred: VecDeque<Entry>,
     held: usize,
     output: Output,
-    /// Bytes of the connection that have gone.
+    /// Bytes sent since the connection began.
     gone: u64,
     leaving: VecDeque<Leaving>,
     submissions: VecDeque<Submission>,
-    /// The queue that it is or was, until that is left.
+    /// Queue of the connection, until it is left.
     link: Option<Link>,
 }
 
@@ -134,26 +134,27 @@ impl Default for Connection {
 }
 
 impl Connection {
-    /// Whether nothing is read from it any more.
+    /// Whether the connection is terminated and ignores input.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// Whether it is a queue whose host need not prove itself any more.
+    /// Whether the connection is a queue with an authenticated host (if authentication is
+    /// required).
     #[must_use]
     pub fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Live(_)) && !self.gated
     }
 
-    /// How often its host has to say something, in ms; none if it need not.
+    /// Keep-alive timeout in ms; none if there is none.
     #[must_use]
     pub fn keep_alive_ms(&self) -> Option<u32> {
         let timed = self.is_admin && self.is_live() && self.keep_alive_ms > 0;
         timed.then_some(self.keep_alive_ms)
     }
 
-    /// Takes in what the host has sent.
+    /// Processes bytes from the host.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.is_over() {
             return;
@@ -168,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Takes the units that are whole: first the one that `kept` begins, if any.
+    /// Processes all complete units, first the one that `kept` begins, if any.
     fn take_all(&mut self, kept: &mut Vec<u8>, left: &mut &[u8]) -> Result<(), Mistake> {
         if !kept.is_empty() {
             match input::complete(kept, left, self.format) {
@@ -185,7 +186,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the first unit off `bytes`; false if it is not whole.
+    /// Processes the first unit of `bytes`; returns false if it is incomplete.
     fn take_next(&mut self, bytes: &mut &[u8]) -> Result<bool, Mistake> {
         let head = input::head(bytes);
         match input::next(bytes, self.format) {
@@ -198,24 +199,25 @@ impl Connection {
         }
     }
 
-    /// A command to be carried out; it is completed with what the host calls it.
+    /// Returns the next command to execute. Complete it with [`Connection::complete`] under its
+    /// command identifier.
     pub fn submission(&mut self) -> Option<Submission> {
         self.submissions.pop_front()
     }
 
-    /// Bytes that are to be written.
+    /// Bytes of output that are not sent.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.output.bytes()
     }
 
-    /// Whether nothing is under way and nothing is to be written.
+    /// Whether no command is in flight and no output is unsent.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.under_way == 0 && self.unsent() == 0
     }
 
-    /// Bytes of data, of completions and of units that are not whole, which wait here.
+    /// Buffered bytes of data, completions and incomplete units.
     #[must_use]
     pub fn waiting(&self) -> usize {
         let transfers = self.transfers.values().map(|transfer| transfer.data.len());
@@ -224,8 +226,7 @@ impl Connection {
         data + self.unsent() as usize + self.kept.len()
     }
 
-    /// Lets `act` take of what is to be written. What has gone makes room for commands that
-    /// wait for it.
+    /// Lets `act` remove output. Sent bytes free buffer space, which starts deferred commands.
     pub fn write<R>(&mut self, act: impl FnOnce(&mut Output) -> R) -> R {
         let before = self.unsent();
         let result = act(&mut self.output);
@@ -247,25 +248,25 @@ impl Connection {
         }
     }
 
-    /// The connection is broken. Gives the queue that it was.
+    /// Ends a broken connection; returns its queue.
     pub fn hang_up(&mut self) -> Option<Link> {
         self.ending();
         self.output = Output::default();
         self.left()
     }
 
-    /// Gives the queue that it was, once it is over.
+    /// Returns the queue of a terminated connection, once.
     pub fn left(&mut self) -> Option<Link> {
         self.link.take_if(|_| self.phase == Phase::Over)
     }
 
-    /// Reads and answers nothing any more.
+    /// Terminates the connection.
     fn ending(&mut self) {
         self.phase = Phase::Over;
         self.forget();
     }
 
-    /// Forgets what the host has not sent all of, or nobody has begun with.
+    /// Drops incomplete transfers and commands that have not been submitted.
     fn forget(&mut self) {
         self.transfers.clear();
         self.deferred.clear();
@@ -273,14 +274,14 @@ impl Connection {
         self.kept = Vec::new();
     }
 
-    /// Ends the connection for a mistake of the host.
+    /// Terminates the connection after a protocol error.
     //= nvme-tcp 6
     fn end(&mut self, fatal: Fatal, head: &[u8]) {
         if let Some((reason, detail)) = fatal.code() {
             let mut end = pdu::header(Kind::ControllerEnds);
             pdu::REASON.put(&mut end, reason);
             pdu::DETAIL.put(&mut end, detail);
-            // The header that was wrong follows; it has no digest.
+            // The faulty header follows, without digest.
             let len = end.len() + head.len();
             pdu::LEN.put(&mut end, len as u32);
             end.extend_from_slice(head);
@@ -332,7 +333,7 @@ impl Connection {
             return Err(Fatal::Limit);
         }
         if self.names.contains_key(&entry.cid()) {
-            // What the other one holds is still held.
+            // The bytes held by the first command of this identifier stay held.
             self.respond(entry.cid(), Some(Status::CommandIdConflict), 0, 0);
             return Ok(());
         }
@@ -363,12 +364,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether data of `len` bytes may wait too. One command always may.
+    /// Whether `len` more bytes may be buffered; always true for a single command.
     fn has_room(&self, len: usize) -> bool {
         self.held == 0 || self.held + len <= HELD_MAX
     }
 
-    /// Begins with a command whose data the transport moves.
+    /// Starts the data transfer of a command.
     fn start(&mut self, entry: Entry) {
         let len = transport_len(&entry);
         self.hold(entry.cid(), len);
@@ -454,8 +455,8 @@ impl Connection {
         self.respond(entry.cid(), Some(status), 0, held);
     }
 
-    /// A command was carried out. Gives the queue that the connection would have
-    /// become, if it has ended meanwhile.
+    /// Sends the completion of a command. If the connection has ended during a Connect, returns the
+    /// queue that must be left.
     pub fn complete(&mut self, done: Completion) -> Option<Link> {
         if self.is_over() {
             return match done.effect {
@@ -482,7 +483,7 @@ impl Connection {
             self.phase = Phase::Live(link);
             self.link = Some(link);
             (self.entries, self.flow_control) = (entries, flow_control);
-            // A controller agrees to no flow control by a head that there is not.
+            // A head of FFFFh tells the host that flow control is off.
             (self.is_admin, self.head) = (admin, if flow_control { 0 } else { u16::MAX });
             self.gated = gated;
         }
@@ -493,7 +494,7 @@ impl Connection {
             self.controller_data(done.cid, done.data);
         }
         self.respond(done.cid, done.status, done.result, held);
-        // A host that was not let in has nothing more to say, nor one that has left.
+        // A rejected Connect, or a Disconnect, terminates the connection.
         if self.phase == Phase::Joining || done.effect == Effect::Left {
             self.ending();
         }
@@ -514,13 +515,13 @@ impl Connection {
         }
     }
 
-    /// Has a unit without data written.
+    /// Queues a unit without data.
     fn put(&mut self, head: Vec<u8>) {
         let format = self.format;
         self.output.put(|out| format.append(out, head, &[]));
     }
 
-    /// What a completion says of how far entries were taken.
+    /// Head field of the next completion.
     //= nvme-2.1 6.3
     fn next_head(&mut self) -> u16 {
         if !self.flow_control {
@@ -547,11 +548,11 @@ impl Connection {
     }
 }
 
-/// Where the data of a command are.
+/// Location of a command's data.
 enum Located<'a> {
-    /// They came with it, or there are none.
+    /// Inside the capsule, or empty.
     Here(&'a [u8]),
-    /// The transport moves so many bytes.
+    /// Bytes for the transport to move.
     There(usize),
 }
 
@@ -564,7 +565,7 @@ impl Located<'_> {
     }
 }
 
-/// Finds the data of a command, of which `inline` came with it.
+/// Locates the data of a command; `inline` are the data in its capsule.
 fn located<'a>(entry: &Entry, inline: &'a [u8]) -> Result<Located<'a>, Status> {
     if !entry.has_sgl() {
         return Err(Status::InvalidField);
@@ -583,7 +584,7 @@ fn located<'a>(entry: &Entry, inline: &'a [u8]) -> Result<Located<'a>, Status> {
     }
 }
 
-/// Bytes that the transport moves for a command.
+/// Bytes that the transport moves for a command; 0 if the data are elsewhere.
 fn transport_len(entry: &Entry) -> usize {
     match entry.sgl() {
         Sgl::Transport { len } => len as usize,

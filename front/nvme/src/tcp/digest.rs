@@ -1,9 +1,9 @@
-//! Digests of headers and data.
+//! Header and data digests of units.
 
-/// Bytes of a digest.
+/// Size of a digest in bytes.
 pub(super) const DIGEST: usize = 4;
 
-/// The digest of `bytes`: CRC32C, as it is written, little endian.
+/// CRC32C of `bytes` in wire order (little endian).
 //= nvme-tcp 1
 #[must_use]
 pub fn crc(bytes: &[u8]) -> [u8; 4] {

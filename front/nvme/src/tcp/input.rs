@@ -1,42 +1,41 @@
-//! Bytes of a host become units.
+//! Parser from received bytes to PDUs (called units here).
 //!
-//! Invariants: what is kept is the beginning of at most one unit, and a unit that has come
-//! whole is not kept at all; the length of a unit is checked before any of its data is waited
-//! for.
+//! Invariants: at most the beginning of one unit is buffered, and a unit that arrives whole is
+//! parsed in place; the length of a unit is checked before its data are awaited.
 
 use super::digest::{DIGEST, crc};
 use super::pdu::{self, Format, Kind};
 use crate::controller::INLINE_BYTES;
 
-/// Most bytes of data that a host may send in a unit: an eighth of a transfer, so that
-/// little is kept of one that has not ended.
+/// Most bytes of data that a host may send in one unit: an eighth of a transfer, which bounds the
+/// buffer of an incomplete unit.
 pub(super) const DATA_MAX: usize = 128 << 10;
 
-/// Bytes before the data: as many as the field that says so can name.
+/// Largest value of the one-byte data offset field.
 const DATA_AT_MAX: usize = 255;
 
-/// Why a connection cannot go on.
+/// Fatal protocol errors of a host.
 //= nvme-tcp 6
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fatal {
-    /// A field of a header, by its first byte.
+    /// Invalid header field, at this byte.
     Header(u32),
-    /// A unit that may not come now.
+    /// Unit out of sequence.
     Sequence,
-    /// The digest of a header is not the one that was expected.
+    /// Header digest mismatch; carries the expected digest.
     HeaderDigest(u32),
-    /// Data that nobody has asked for.
+    /// Data outside any outstanding request.
     Range,
-    /// More than may be under way.
+    /// More commands or data than allowed.
     Limit,
-    /// Something that is not known here, by its first byte.
+    /// Unsupported parameter, at this byte.
     Parameter(u32),
-    /// The host has ended the connection.
+    /// The host terminated the connection.
     Ended,
 }
 
 impl Fatal {
-    /// Reason and detail, as they are told; none if there is nothing to tell.
+    /// Reason and detail fields of the termination request; none if none is sent.
     pub(super) const fn code(self) -> Option<(u16, u32)> {
         match self {
             Self::Header(at) => Some((1, at)),
@@ -50,17 +49,17 @@ impl Fatal {
     }
 }
 
-/// A whole unit.
+/// A complete unit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unit<'a> {
     pub(super) kind: Kind,
     pub(super) header: &'a [u8],
     pub(super) data: &'a [u8],
-    /// Whether the digest of the data is the one that was expected.
+    /// Whether the data digest matches (true if there is none).
     pub(super) is_sound: bool,
 }
 
-/// Where the parts of a unit lie.
+/// Offsets and lengths of a unit's parts.
 struct Shape {
     kind: Kind,
     len: usize,
@@ -68,7 +67,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Takes the unit apart, and checks its digests.
+    /// Splits the unit and checks its digests.
     fn unit(self, unit: &[u8], format: Format) -> Result<Unit<'_>, Fatal> {
         let header = &unit[..self.kind.header()];
         let opening = matches!(self.kind, Kind::OpenRequest | Kind::HostEnds);
@@ -90,12 +89,12 @@ impl Shape {
     }
 }
 
-/// The header of the unit that `bytes` begin with, as far as it is there.
+/// Available part of the header of the first unit in `bytes`.
 pub(super) fn head(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(Kind::Command.header())]
 }
 
-/// Takes the first unit off `bytes`, if all of it is there.
+/// Removes the first unit from `bytes` if it is complete.
 pub(super) fn next<'a>(bytes: &mut &'a [u8], format: Format) -> Result<Option<Unit<'a>>, Fatal> {
     if bytes.len() < pdu::COMMON {
         return Ok(None);
@@ -109,8 +108,8 @@ pub(super) fn next<'a>(bytes: &mut &'a [u8], format: Format) -> Result<Option<Un
     Ok(Some(unit))
 }
 
-/// Moves bytes of `more` behind the beginning of a unit: those that it lacks, as far as they
-/// are there. Says whether it is whole then.
+/// Moves the missing bytes of a partial unit from `more` to `kept`, as far as available. Returns
+/// whether the unit is complete.
 pub(super) fn complete(
     kept: &mut Vec<u8>,
     more: &mut &[u8],
@@ -130,13 +129,13 @@ pub(super) fn complete(
     Ok(fill(kept, len))
 }
 
-/// Checks a common header.
+/// Checks the common header and computes the layout of the unit.
 //= nvme-tcp 1
 fn shape(head: &[u8], format: Format) -> Result<Shape, Fatal> {
     let kind = Kind::of(pdu::KIND.get(head)).ok_or(Fatal::Header(0))?;
     let most = match kind {
         Kind::OpenRequest => 0,
-        // The header of what the host did not like.
+        // Up to the header that the host reports as faulty.
         Kind::HostEnds => 128,
         Kind::Command => INLINE_BYTES,
         Kind::HostData => DATA_MAX,

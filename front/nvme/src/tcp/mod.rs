@@ -1,24 +1,23 @@
 //! NVMe over TCP.
 //!
-//! [`Connection`] knows the protocol and does no input or output; [`Target`] moves its
-//! bytes through sockets, on the thread of the simulation: no thread has to be woken for a
-//! command or for its completion, and what comes together goes through together.
+//! [`Connection`] implements the protocol without I/O; [`Target`] moves its bytes through sockets
+//! on the thread of the simulation: commands and completions wake no other thread, and bytes that
+//! arrive together are processed together.
 //!
-//! What a connection may take:
+//! Limits of a connection:
 //!
-//! - Commands that are under way and data that wait, in either direction, are few
-//!   (see [`Connection`]): a host that reads slowly, or not at all, stops being read
-//!   from while 1 MiB waits for it, and is dropped when nothing can be written to it for
-//!   30 s.
-//! - A connection that is no queue after 10 s is dropped, and so is a controller from
-//!   which nothing is heard for the time that its host has promised, or for two minutes if it is
-//!   for discovery. One whose computer is gone is dropped within two minutes in any case.
-//! - There are at most 256 connections; one more takes the place of one that has ended and is
-//!   still there, of the oldest that is no queue, or is dropped at once.
+//! - Commands in flight and buffered data are bounded (see [`Connection`]). A host that reads
+//!   slowly is not read from while 1 MiB of output is unsent, and is dropped when no write succeeds
+//!   for 30 s.
+//! - A connection that is not a queue after 10 s is dropped, and so is a controller that is silent
+//!   for its keep-alive timeout, or for two minutes if it is for discovery. A host that has crashed
+//!   is dropped within two minutes in any case.
+//! - At most 256 connections exist. A new one replaces a terminated one, or the oldest that is not
+//!   a queue; otherwise the new one is dropped.
 //!
-//! Who can reach the address and says an allowed name is let in, unless hosts have to prove
-//! who they are ([`crate::Secrets`]); a connection whose host has not yet is no queue. There
-//! is no TLS.
+//! Any host that can reach the address and sends an allowed name gets access, unless hosts must
+//! authenticate ([`crate::Secrets`]); a connection does not count as a queue until its host has.
+//! There is no TLS.
 
 mod connection;
 mod digest;

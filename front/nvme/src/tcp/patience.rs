@@ -1,29 +1,29 @@
-//! How long a host is waited for.
+//! Timeouts of a connection.
 //!
-//! Invariant: a host is given up for what it did not do in time, and never for what we did not:
-//! who is not read from is not said to be silent, and as what a host did in time may lie in its
-//! socket while the thread is busy, it is looked at again before it is given up.
+//! Invariant: a connection times out only for what the host failed to do. A host that is not read
+//! from is never considered silent, and since its bytes may sit in the socket while the thread is
+//! busy, a connection is dropped only if it is still overdue at the next check.
 
 use std::time::{Duration, Instant};
 
-/// How long a connection may take until it is a queue.
+/// Time for a connection to become a queue.
 const JOIN_TIME: Duration = Duration::from_secs(10);
-/// How long nothing may be taken of what is written.
+/// Time without progress of a write.
 const WRITE_TIME: Duration = Duration::from_secs(30);
-/// How long a host that was told to go may take until it has gone.
+/// Time for a host to close a terminated connection.
 pub(super) const LEAVE_TIME: Duration = Duration::from_secs(2);
 
-/// What has been waited for, and since when.
+/// Start times of the pending timeouts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     start: Instant,
-    /// When something was read last.
+    /// Time of the last read.
     heard: Instant,
-    /// Since when nothing was taken of what waits to be sent.
+    /// Start of the current stall of writes; none if nothing is unsent.
     stuck: Option<Instant>,
-    /// Since when the connection is over.
+    /// Time at which the connection ended.
     over: Option<Instant>,
-    /// What was too long ago at the last look.
+    /// Overdue instant seen by the last check.
     doubt: Option<Instant>,
 }
 
@@ -38,17 +38,17 @@ impl Patience {
         }
     }
 
-    /// Something was read, or nobody listens.
+    /// Notes a read, or that reading is suspended.
     pub(super) const fn heard(&mut self, now: Instant) {
         self.heard = now;
     }
 
-    /// The connection is over.
+    /// Notes the end of the connection.
     pub(super) fn over(&mut self, now: impl FnOnce() -> Instant) {
         self.over.get_or_insert_with(now);
     }
 
-    /// So many bytes wait to be sent; whether some have gone since the last time.
+    /// Notes that `left` bytes are unsent; `moved` tells whether any were sent since the last call.
     pub(super) fn sent(&mut self, left: u64, moved: bool, now: impl FnOnce() -> Instant) {
         if left == 0 {
             self.stuck = None;
@@ -57,9 +57,9 @@ impl Patience {
         }
     }
 
-    /// Whether the host is given up, which has to say something this often, if at all, or has to
-    /// become a queue: if it has taken too long, and had at the last look, and has done nothing
-    /// between.
+    /// Whether the connection has timed out: overdue now and at the last check, with no progress
+    /// between. `keep_alive_ms` is the keep-alive timeout if there is one; a connection that is not
+    /// `is_live` has to become a queue in time.
     pub(super) fn is_up(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl Patience {
         since.is_some() && since == before
     }
 
-    /// When that was of which the next is overdue.
+    /// Start of the timeout that has expired; none if none has.
     fn overdue(&self, now: Instant, keep_alive_ms: Option<u32>, is_live: bool) -> Option<Instant> {
         let said = match keep_alive_ms {
             Some(ms) => Some((self.heard, Duration::from_millis(ms.into()))),
@@ -90,7 +90,7 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// How many tenths of a second after `start` something is overdue.
+    /// Tenths of a second after `start` at which the connection times out.
     fn up(patience: Patience, keep_alive_ms: Option<u32>, is_live: bool) -> Option<u64> {
         (0..1000).find(|&tenths| {
             let now = patience.start + Duration::from_millis(tenths * 100);
@@ -113,7 +113,7 @@ mod tests {
         let mut patience = Patience::new(start);
         for _ in 0..3 {
             assert!(!patience.is_up(late, Some(1000), true));
-            // It lay in the socket.
+            // The bytes had been in the socket.
             patience.heard(late - Duration::from_millis(1500));
             assert!(!patience.is_up(late, Some(1000), true));
             patience.heard(late);
@@ -121,10 +121,10 @@ mod tests {
             patience.heard(start);
         }
         assert!(!patience.is_up(late, None, false));
-        // It has become a queue.
+        // The connection has become a queue.
         assert!(!patience.is_up(late, None, true));
         assert!(!patience.is_up(late, None, false));
-        // It has said something, and is none.
+        // Reads do not extend the time to become a queue.
         patience.heard(late);
         assert!(patience.is_up(late, None, false));
     }

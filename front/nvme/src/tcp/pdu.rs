@@ -1,36 +1,36 @@
-//! The units of the protocol: where their fields lie.
+//! Layout of the protocol's PDUs (units).
 
 use units::layout::Field;
 
-/// Bytes of the header that all have.
+/// Size in bytes of the header common to all units.
 //= nvme-tcp 1
 pub const COMMON: usize = 8;
 
-/// Kinds of units.
+/// Kind of a unit.
 //= nvme-tcp 1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The host opens the connection.
+    /// Initialize Connection Request, from the host.
     OpenRequest,
-    /// So do we.
+    /// Initialize Connection Response.
     OpenResponse,
-    /// The host ends the connection, and says why.
+    /// Termination request from the host, with a reason.
     HostEnds,
-    /// We do.
+    /// Termination request from the controller.
     ControllerEnds,
-    /// A command, perhaps with data.
+    /// Command capsule, with optional data.
     Command,
-    /// The completion of one.
+    /// Response capsule: a completion.
     Response,
-    /// Data of a command, from the host.
+    /// Data from the host.
     HostData,
-    /// Data for the host.
+    /// Data to the host.
     ControllerData,
-    /// Asks the host for data.
+    /// Ready to Transfer: requests data from the host.
     Ready,
 }
 
-/// Each kind, its number, and the bytes of its header.
+/// Kinds with their type number and header size in bytes.
 const KINDS: [(Kind, u8, usize); 9] = [
     (Kind::OpenRequest, 0x00, 128),
     (Kind::OpenResponse, 0x01, 128),
@@ -44,7 +44,7 @@ const KINDS: [(Kind, u8, usize); 9] = [
 ];
 
 impl Kind {
-    /// The kind of that number.
+    /// Kind with this type number; none if unknown.
     #[must_use]
     pub fn of(number: u8) -> Option<Self> {
         let found = KINDS.iter().find(|(_, own, _)| *own == number);
@@ -56,64 +56,64 @@ impl Kind {
         found.map_or((0, 0), |(_, number, bytes)| (*number, *bytes))
     }
 
-    /// Its number.
+    /// Type number in the common header.
     #[must_use]
     pub fn number(self) -> u8 {
         self.row().0
     }
 
-    /// Bytes of its header.
+    /// Header size in bytes, without digest.
     #[must_use]
     pub fn header(self) -> usize {
         self.row().1
     }
 }
 
-/// A header has a digest.
+/// Flag: a header digest follows the header.
 pub const HEADER_DIGEST: u8 = 1;
-/// Data have a digest.
+/// Flag: a data digest follows the data.
 pub const DATA_DIGEST: u8 = 1 << 1;
-/// These are the last data of a command or of a request for them.
+/// Flag: last data of a command or of a transfer request.
 pub const LAST: u8 = 1 << 2;
 
-/// Number of the kind.
+/// Type number of the unit.
 pub const KIND: Field<u8> = Field::at(0);
-/// Flags.
+/// Flags of the unit: [`HEADER_DIGEST`], [`DATA_DIGEST`], [`LAST`].
 pub const FLAGS: Field<u8> = Field::at(1);
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: Field<u8> = Field::at(2);
-/// Where data begin.
+/// Offset of the data in bytes from the start of the unit.
 pub const DATA_AT: Field<u8> = Field::at(3);
-/// Bytes of all.
+/// Length of the whole unit in bytes.
 pub const LEN: Field<u32> = Field::at(4);
 
-/// Opening: version of the format.
+/// Opening: version of the PDU format.
 //= nvme-tcp 2
 pub const VERSION: Field<u16> = Field::at(8);
-/// Opening: what data begin at a multiple of, in dwords less one.
+/// Opening: alignment of data in dwords, zero-based.
 pub const ALIGNMENT: Field<u8> = Field::at(10);
-/// Opening: which digests there are.
+/// Opening: flags of the digests in use.
 pub const DIGESTS: Field<u8> = Field::at(11);
-/// Opening, to the host: most bytes of data in a unit.
+/// Opening response: most bytes of data in one unit.
 pub const MOST_DATA: Field<u32> = Field::at(12);
 
-/// Data and requests for them: what the host calls the command.
+/// Data and transfer requests: command identifier.
 //= nvme-tcp 4
 pub const CID: Field<u16> = Field::at(8);
-/// Data and requests for them: what we call the transfer.
+/// Data and transfer requests: transfer tag of the controller.
 pub const TAG: Field<u16> = Field::at(10);
-/// Data and requests for them: the first byte, counted from that of the command.
+/// Data and transfer requests: offset of the first byte within the command's data.
 pub const OFFSET: Field<u32> = Field::at(12);
-/// Data and requests for them: bytes.
+/// Data and transfer requests: length in bytes.
 pub const DATA_LEN: Field<u32> = Field::at(16);
 
-/// Ends: why.
+/// Termination: reason of the error.
 //= nvme-tcp 6
 pub const REASON: Field<u16> = Field::at(8);
-/// Ends: where in the header, or the digest that was expected.
+/// Termination: offset of the faulty field, or the expected digest.
 pub const DETAIL: Field<u32> = Field::at(10);
 
-/// A unit with a header only.
+/// Header of a unit of this kind, for a unit without data.
 #[must_use]
 pub fn header(kind: Kind) -> Vec<u8> {
     let len = kind.header();
@@ -124,32 +124,32 @@ pub fn header(kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// How units of one side of a connection are put together.
+/// Encoding of units in one direction of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// Headers have a digest.
+    /// Whether headers carry a digest.
     pub header_digest: bool,
-    /// Data have a digest.
+    /// Whether data carry a digest.
     pub data_digest: bool,
-    /// What data begin at a multiple of; 0 is as good as 1.
+    /// Alignment of data in bytes; 0 means 1.
     pub alignment: usize,
 }
 
 impl Format {
-    /// Appends a unit to `out`: `head`, which is its header, and `data`.
+    /// Appends a unit with the header `head` and the bytes `data` to `out`.
     pub fn append(self, out: &mut Vec<u8>, head: Vec<u8>, data: &[u8]) {
         self.begin(out, head, data.len());
         out.extend_from_slice(data);
         out.extend(self.digest(data).into_iter().flatten());
     }
 
-    /// The digest that follows `data`, if one does.
+    /// Digest to send after `data`; none without data digests.
     #[must_use]
     pub fn digest(self, data: &[u8]) -> Option<[u8; super::digest::DIGEST]> {
         (self.data_digest && !data.is_empty()).then(|| super::digest::crc(data))
     }
 
-    /// Appends what is before the data of a unit, of which there will be `data` bytes.
+    /// Appends everything before the data of a unit with `data` bytes of data.
     pub fn begin(self, out: &mut Vec<u8>, mut head: Vec<u8>, data: usize) {
         let digest = |is_there: bool| if is_there { super::digest::DIGEST } else { 0 };
         let mut flags = FLAGS.get(&head);

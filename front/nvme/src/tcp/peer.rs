@@ -1,10 +1,9 @@
-//! A host's socket.
+//! Socket of one connection, driven by the engine's thread.
 //!
-//! Invariants: it is read only while not much waits to be sent, and written only as far as the
-//! host takes it, so that nobody waits for it; a connection that has ended for a reason gets
-//! what is to be written first, and is closed when the host has gone or was given time to; the
-//! queue that it was is left once, and no later than the connection is over, so that the host may
-//! have another one of its number.
+//! Invariants: the socket is read only while few bytes are unsent, and written without blocking; a
+//! terminated connection first sends its remaining output and closes when the host has closed or
+//! timed out; its queue is left exactly once, at the latest with the end of the connection, so that
+//! the host may reuse the queue's number.
 
 use super::connection::{Connection, Submission};
 use super::patience::Patience;
@@ -20,43 +19,43 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Bytes that are read at a time.
+/// Size of the read buffer in bytes.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes that wait to be sent while more is read: what one command may have.
+/// Unsent bytes from which on reading stops: the data of one command.
 const UNSENT_MAX: u64 = TRANSFER as u64;
 
-/// The system of a host is asked whether it is there when nothing was said for so long, and may
-/// leave what was sent to it unanswered for as long.
+/// TCP keep-alive: idle time before the first probe, and the time after which unacknowledged data
+/// end the connection.
 const GONE_TIME: Duration = Duration::from_secs(60);
 
-/// What all connections use.
+/// Buffers shared by all connections.
 #[derive(Default)]
 pub(super) struct Common {
-    /// Where bytes are read to.
+    /// Read buffer.
     input: RefCell<Vec<u8>>,
-    /// Memory for what is to be sent, which idle connections do not have.
+    /// Output buffer for the next active connection; idle connections hold none.
     spare: RefCell<Vec<u8>>,
 }
 
-/// A connection and its socket.
+/// A connection, its socket and its timeouts.
 pub(super) struct Peer<B> {
     socket: TcpStream,
-    /// The address that the host has reached.
+    /// Local address that the host connected to.
     portal: SocketAddr,
     desk: Desk<Subsystem<B>>,
     caller: Rc<Caller>,
     common: Rc<Common>,
     connection: RefCell<Connection>,
-    /// Nothing is read or written any more.
+    /// The socket is dead: no more reads or writes.
     broken: Cell<bool>,
     patience: RefCell<Patience>,
-    /// Whether the host was told that nothing more will be written.
+    /// Whether the write side is shut down.
     told: Cell<bool>,
 }
 
 impl<B: Backend> Peer<B> {
     /// # Errors
-    /// If the socket is broken already.
+    /// If an option of the socket cannot be set.
     pub(super) fn new(
         socket: TcpStream,
         desk: Desk<Subsystem<B>>,
@@ -65,7 +64,7 @@ impl<B: Backend> Peer<B> {
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        // A host that need not say anything may be gone without having said so.
+        // A host without keep-alive may vanish silently.
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, GONE_TIME)?;
         sockopt::set_tcp_keepintvl(&socket, GONE_TIME / 6)?;
@@ -83,27 +82,28 @@ impl<B: Backend> Peer<B> {
         })
     }
 
-    /// Whether all that is left is that its host reads why, and goes.
+    /// Whether the connection is terminated and waits only for the host to read the reason and
+    /// close.
     pub(super) fn is_over(&self) -> bool {
         !self.broken.get() && self.connection.borrow().is_over()
     }
 
-    /// Whether its host has yet to make it a queue, and may still.
+    /// Whether the connection is open and not yet a queue.
     pub(super) fn is_stranger(&self) -> bool {
         let connection = self.connection.borrow();
         !self.broken.get() && !connection.is_live() && !connection.is_over()
     }
 
-    /// Ends the connection in any case.
+    /// Drops the connection at once.
     pub(super) fn hang_up(&self) {
         self.broken.set(true);
         self.caller.call();
     }
 
-    /// Hangs up on a host that has taken too long.
+    /// Drops the connection if a timeout has expired.
     pub(super) fn look(&self, now: Instant) {
         if self.is_full() {
-            // Who is not listened to is not missed.
+            // Silence does not count while reading is suspended.
             self.patience.borrow_mut().heard(now);
         }
         let (keep_alive_ms, is_live) = {
@@ -116,12 +116,12 @@ impl<B: Backend> Peer<B> {
         }
     }
 
-    /// Whether so much waits to be sent that nothing is read.
+    /// Whether reading is suspended because too much is unsent.
     fn is_full(&self) -> bool {
         self.connection.borrow().unsent() >= UNSENT_MAX
     }
 
-    /// Sends what waits, as far as the host takes it, and reads once if something has come.
+    /// Sends without blocking, and reads once if the socket is readable.
     fn go_on(self: &Rc<Self>, has_come: bool) -> io::Result<()> {
         self.send()?;
         if has_come && !self.is_full() {
@@ -134,7 +134,7 @@ impl<B: Backend> Peer<B> {
         if connection.is_over() {
             self.patience.borrow_mut().over(Instant::now);
             if connection.unsent() == 0 && !self.told.replace(true) {
-                // Who has read the last of it may go.
+                // The host closes after it has read the last byte.
                 self.socket.shutdown(Shutdown::Write)?;
             }
         }
@@ -144,7 +144,7 @@ impl<B: Backend> Peer<B> {
     fn send(&self) -> io::Result<()> {
         let mut connection = self.connection.borrow_mut();
         let mut moved = false;
-        // What has gone may make room for more to be written.
+        // Sent bytes make room for more output.
         while connection.unsent() > 0 {
             let left = connection.write(|output| {
                 let before = output.bytes();
@@ -181,10 +181,10 @@ impl<B: Backend> Peer<B> {
         }
     }
 
-    /// Sends the commands that are whole on their way.
+    /// Submits the complete commands to the subsystem.
     fn carry_out(self: &Rc<Self>) {
         loop {
-            // It is borrowed again when a command is completed.
+            // The borrow must end here: completions borrow the connection again.
             let next = self.connection.borrow_mut().submission();
             let Some(command) = next else { return };
             self.begin(command);
@@ -198,7 +198,7 @@ impl<B: Backend> Peer<B> {
             data,
             room,
         } = command;
-        // Some commands wait in the subsystem until the end, which the connection knows.
+        // Weak: some commands wait in the subsystem until the connection ends.
         let peer = Rc::downgrade(self);
         let token = Token::new(entry.cid(), move |done| {
             if let Some(peer) = peer.upgrade() {
@@ -206,7 +206,8 @@ impl<B: Backend> Peer<B> {
             }
         });
         let Some(link) = link else {
-            // Also if it breaks meanwhile it has to hear of the queue that it would have been.
+            // Strong: a Connect that completes after the connection broke must still leave its
+            // queue.
             let peer = Rc::clone(self);
             return self.desk.begin(async move {
                 let visitor = peer.visitor();
@@ -221,7 +222,7 @@ impl<B: Backend> Peer<B> {
     fn visitor(self: &Rc<Self>) -> Visitor {
         let peer = Rc::downgrade(self);
         let hang_up = Box::new(move || {
-            // It may have gone by itself, or be about to.
+            // The connection may have ended by itself, or be terminating.
             if let Some(peer) = peer.upgrade().filter(|peer| !peer.is_over()) {
                 peer.hang_up();
             }
@@ -243,7 +244,7 @@ impl<B: Backend> Peer<B> {
         }
     }
 
-    /// Leaves the queue that it was, once it is over.
+    /// Leaves the queue of the connection once that is over.
     fn leave(&self) {
         let link = self.connection.borrow_mut().left();
         if let Some(link) = link {
@@ -251,14 +252,14 @@ impl<B: Backend> Peer<B> {
         }
     }
 
-    /// Leaves a queue when what was asked for before has begun.
+    /// Leaves the queue `link` after all requests before it have begun.
     fn begin_leave(&self, link: Link) {
         let subsystem = Rc::clone(self.desk.value());
         self.desk.begin(async move { subsystem.leave(link) });
     }
 }
 
-/// What listens to a host.
+/// Event source of a connection.
 pub(super) struct Ear<B>(pub(super) Rc<Peer<B>>);
 
 impl<B: Backend> Source for Ear<B> {

@@ -1,9 +1,9 @@
-//! Where hosts are listened for.
+//! Listener for hosts.
 //!
-//! Invariants: all connections are on the thread of the simulation; there are at most
-//! [`CONNECTIONS`], and one more takes the place of one that is over, of the oldest that is no
-//! queue, or is hung up on; somebody looks at the clock every [`TICK`] while there is a
-//! connection, and nobody while there is none.
+//! Invariants: all connections run on the thread of the simulation; there are at most
+//! [`CONNECTIONS`]: a new one replaces a terminated one or the oldest that is not a queue, or is
+//! dropped; a timer checks timeouts every [`TICK`] while there is a connection, and is off
+//! otherwise.
 
 use super::patience::LEAVE_TIME;
 use super::peer::{Common, Ear, Peer};
@@ -23,30 +23,30 @@ use std::os::unix::net::UnixStream;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// Most connections.
+/// Maximum number of connections.
 const CONNECTIONS: usize = 256;
-/// Connections that are taken in together.
+/// Most connections accepted in one turn.
 const TAKEN: usize = 64;
-/// How often timers are looked at.
+/// Interval of the timeout checks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What waits until there is more to read.
+/// Waits for input.
 const READ: Next = Next::Wait {
     read: true,
     write: false,
 };
 
-/// An address at which a subsystem can be reached, until it is stopped or dropped.
+/// A listening address of a subsystem, until it is stopped or dropped.
 pub struct Target {
     address: SocketAddr,
     line: UnixStream,
 }
 
 impl Target {
-    /// Lets hosts reach `subsystem` through `listener`.
+    /// Serves `subsystem` through `listener`.
     ///
     /// # Errors
-    /// If the system gives no files.
+    /// If the sockets or the timer cannot be created.
     pub fn start<B: Backend>(
         listener: TcpListener,
         subsystem: &Handle<Subsystem<B>>,
@@ -58,32 +58,31 @@ impl Target {
         let (line, end) = UnixStream::pair()?;
         let kept = end.try_clone()?;
         subsystem.open(move |desk| {
-            // If the system takes no more files, nobody is listened to.
+            // On failure the listener is dropped.
             let _ = open(desk, listener, timer, (end, kept));
         });
         Ok(Self { address, line })
     }
 
-    /// The address.
+    /// Local address of the listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more connections. Those that are there break with the end of the
-    /// simulation.
+    /// Stops accepting connections. Existing connections end with the simulation.
     pub fn stop(self) {
-        // Without the thread of the simulation there is nobody left to wait for.
+        // If the thread has ended there is nothing to wait for.
         let told = self.line.shutdown(Shutdown::Write).is_ok()
             && self.line.set_read_timeout(Some(LEAVE_TIME)).is_ok();
         if told {
-            // Both ends are closed when the listener is.
+            // The read returns when the listener and its end of the line are closed.
             let _ = (&self.line).read(&mut [0]);
         }
     }
 }
 
-/// Has all listened to. The ends of the line are for the bell and for the door.
+/// Attaches listener, timer and stop signal; `end` and `kept` are the two ends of the stop line.
 fn open<B: Backend>(
     desk: &Desk<Subsystem<B>>,
     listener: TcpListener,
@@ -113,18 +112,18 @@ fn open<B: Backend>(
     Ok(())
 }
 
-/// The connections that there are, and the clock that they are looked at by.
+/// All connections, and the timer that checks their timeouts.
 struct Crowd<B> {
     timer: OwnedFd,
-    /// Whether it runs.
+    /// Whether the timer runs.
     ticks: Cell<bool>,
-    /// The oldest first.
+    /// Connections, oldest first.
     peers: RefCell<Vec<Weak<Peer<B>>>>,
 }
 
 impl<B: Backend> Crowd<B> {
-    /// Whether there is room for one more, which one that is over makes, or the oldest that is no
-    /// queue.
+    /// Whether one more connection may exist; makes room by dropping a terminated one, or the
+    /// oldest that is not a queue.
     fn admits(&self) -> bool {
         let mut peers = self.peers.borrow_mut();
         peers.retain(|peer| peer.strong_count() > 0);
@@ -144,7 +143,7 @@ impl<B: Backend> Crowd<B> {
         self.tick(true);
     }
 
-    /// Starts the clock, or stops it.
+    /// Starts or stops the timer.
     fn tick(&self, ticks: bool) {
         if self.ticks.replace(ticks) == ticks {
             return;
@@ -158,7 +157,7 @@ impl<B: Backend> Crowd<B> {
             it_interval: span,
             it_value: span,
         };
-        // It is a timer of ours, and the time is one.
+        // Cannot fail: the descriptor is a timer and the time is valid.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &times);
     }
 }
@@ -169,7 +168,7 @@ impl<B: Backend> Source for Crowd<B> {
     }
 
     fn turn(&self, _has_come: bool) -> Next {
-        // How often it has ticked is of no interest.
+        // The number of expirations is irrelevant.
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         let now = Instant::now();
         self.peers.borrow_mut().retain(|peer| {
@@ -184,7 +183,7 @@ impl<B: Backend> Source for Crowd<B> {
     }
 }
 
-/// What listens for hosts.
+/// Accepts connections.
 struct Door<B> {
     listener: TcpListener,
     desk: Desk<Subsystem<B>>,
@@ -193,18 +192,18 @@ struct Door<B> {
     common: Rc<Common>,
     closed: Cell<bool>,
     spare: Spare,
-    /// Closed with the listener, which whoever stops waits for.
+    /// Closes together with the listener; [`Target::stop`] waits for that.
     _line: UnixStream,
 }
 
 impl<B: Backend> Door<B> {
     fn take(&self, socket: TcpStream) {
-        // One too many is dropped.
+        // Over the limit: drops the connection.
         if !self.crowd.admits() {
             return;
         }
         let (desk, common) = (self.desk.clone(), Rc::clone(&self.common));
-        // Who cannot be listened to has been hung up on.
+        // On failure the connection is dropped.
         let _ = self.desk.attach(|caller| {
             let peer = Rc::new(Peer::new(socket, desk, caller, common)?);
             self.crowd.came(&peer);
@@ -226,7 +225,7 @@ impl<B: Backend> Source for Door<B> {
             match self.listener.accept() {
                 Ok((socket, _)) => self.take(socket),
                 Err(error) => {
-                    // There is nobody, or he has left already, or there is no file for him.
+                    // The queue is empty, the host has gone, or no descriptor is free.
                     if let Some(error) = Errno::from_io_error(&error) {
                         self.spare.refuse(error, || self.listener.accept());
                     }
@@ -238,7 +237,7 @@ impl<B: Backend> Source for Door<B> {
     }
 }
 
-/// What listens to whoever stops the target.
+/// Stop signal of the target.
 struct Bell<B> {
     line: UnixStream,
     door: Rc<Door<B>>,
@@ -249,7 +248,7 @@ impl<B: Backend> Source for Bell<B> {
         self.line.as_fd()
     }
 
-    /// The line has ended if it can be read: nothing is ever said.
+    /// Nothing is ever sent on the line: readable means closed.
     fn turn(&self, has_come: bool) -> Next {
         if !has_come {
             return READ;
