@@ -1,7 +1,7 @@
-//! Open files.
+//! Open files and their handles.
 //!
-//! Invariants: an open file keeps its inode in memory; a [`Handle`] whose file
-//! was closed is refused with `EBADF`, also when its place is used again.
+//! Invariants: an open file keeps its inode in memory; a [`Handle`] whose file was closed is
+//! rejected with `EBADF`, even when its slot is used again.
 
 use crate::access::{EXEC, READ, WRITE, ensure};
 use crate::body::Body;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use units::Hint;
 use units::Origin;
 
-/// Names an open file.
+/// A reference to an open file of a mount, valid until the file is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle {
     ino: Ino,
@@ -26,13 +26,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The inode that is open.
+    /// Number of the inode that is open.
     #[must_use]
     pub const fn ino(&self) -> Ino {
         self.ino
     }
 
-    /// A number that no other open file of this mount has.
+    /// Number of the open file, unique in its mount.
     #[must_use]
     pub const fn number(&self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
@@ -44,11 +44,11 @@ pub(crate) struct OpenFile<P> {
     pub(crate) flags: OpenFlags,
     pub(crate) who: Access,
     pub(crate) ahead: RefCell<Ahead>,
-    /// Where a listing that was begun ends.
+    /// Last cookie of the body that the listing in progress returns; `None` before it starts.
     pub(crate) listed_to: Cell<Option<u64>>,
-    /// Failures of write-back of this file that are known.
+    /// Write-back failures of this file that this open file has reported or need not report.
     pub(crate) failures: Cell<u32>,
-    /// Those of any file.
+    /// Write-back failures of any file that this open file has reported or need not report.
     pub(crate) all_failures: Cell<u32>,
 }
 
@@ -59,7 +59,7 @@ impl<P> OpenFile<P> {
     }
 }
 
-/// What creating a name has come to.
+/// Outcome of `create`: the name was free, or led to an inode.
 pub(crate) enum Created<P> {
     Made(Rc<Node<P>>),
     Existed(Rc<Node<P>>),
@@ -69,8 +69,8 @@ impl<B: Body> Vfs<B> {
     /// Opens a file.
     ///
     /// # Errors
-    /// `EACCES`, `EISDIR` for a directory to be written, `ENOTDIR`, `ELOOP` for a
-    /// symbolic link, `ENXIO` for what is neither file nor directory, `EROFS`,
+    /// `EACCES`, `EISDIR` for a directory to be written, `ENOTDIR`, `ELOOP` for a symbolic link,
+    /// `ENXIO` for a pipe, socket or device, `EPERM` for `NO_ATIME` without ownership, `EROFS`,
     /// `EIO`.
     pub async fn open(&self, who: &Access, ino: Ino, flags: OpenFlags) -> Result<Handle> {
         self.core.pay(self.core.config.costs.call).await;
@@ -78,8 +78,8 @@ impl<B: Body> Vfs<B> {
         self.core.open(who, node, flags).await
     }
 
-    /// Opens a file on behalf of `who`, whom somebody else has let in already, as
-    /// a kernel above does.
+    /// Opens a file for `who` without checking permissions, for a front end whose kernel has
+    /// checked them.
     ///
     /// # Errors
     /// As [`Vfs::open`], but for `EACCES`.
@@ -90,8 +90,8 @@ impl<B: Body> Vfs<B> {
         self.core.open_checked(who, node, flags).await
     }
 
-    /// Opens a name in a directory, and makes a file of it first if it is free.
-    /// The caller refers to the inode until [`Vfs::forget`].
+    /// Opens a name in a directory, and creates a regular file first if the name is free. The
+    /// caller holds a reference to the inode until [`Vfs::forget`].
     ///
     /// # Errors
     /// As [`Vfs::open`] and [`Vfs::mknod`]; `EEXIST` with `EXCLUSIVE`.
@@ -113,11 +113,11 @@ impl<B: Body> Vfs<B> {
         Ok((handle, self.core.refer(&file.node).1))
     }
 
-    /// Opens a new file that has no name, on the file system of `dir`. The caller
-    /// refers to the inode until [`Vfs::forget`].
+    /// Opens a new file without a name, on the file system of `dir`. The caller holds a reference
+    /// to the inode until [`Vfs::forget`].
     ///
     /// # Errors
-    /// As [`Vfs::mknod`]; `EINVAL` if it is not to be written.
+    /// As [`Vfs::mknod`]; `EINVAL` if `flags` lack `WRITE`.
     pub async fn tmpfile(
         &self,
         who: &Access,
@@ -132,12 +132,12 @@ impl<B: Body> Vfs<B> {
         Ok((handle, self.core.refer(&file.node).1))
     }
 
-    /// Closes a file. What it wrote stays in the cache.
+    /// Closes a file. Its dirty pages stay in the cache.
     pub async fn release(&self, handle: Handle) {
         self.core.release(handle).await;
     }
 
-    /// How a file was opened.
+    /// Flags with which a file was opened.
     ///
     /// # Errors
     /// `EBADF`.
@@ -145,7 +145,7 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.file(handle)?.flags)
     }
 
-    /// Says how long the data of a file are expected to live.
+    /// Sets the expected lifetime of the data of a file.
     ///
     /// # Errors
     /// `ENOENT`, `EIO`.
@@ -154,7 +154,7 @@ impl<B: Body> Vfs<B> {
         Ok(())
     }
 
-    /// How long the data of a file are expected to live.
+    /// The expected lifetime of the data of a file.
     ///
     /// # Errors
     /// `ENOENT`, `EIO`.
@@ -162,7 +162,7 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.node(ino).await?.inode.hint.get())
     }
 
-    /// Says whom the data of a file are booked under.
+    /// Sets the origin (process or file) to which requests for the data of a file are attributed.
     ///
     /// # Errors
     /// `ENOENT`, `EIO`.
@@ -181,7 +181,7 @@ impl<B: Body> Core<B> {
         slot.file.clone().ok_or(Errno::EBADF)
     }
 
-    /// Opens what exists.
+    /// Opens an existing inode after checking permissions.
     pub(crate) async fn open(
         &self,
         who: &Access,
@@ -222,7 +222,7 @@ impl<B: Body> Core<B> {
         Ok(handle)
     }
 
-    /// Finds a place for a file that may be opened.
+    /// Allocates a slot for a file whose permissions have been checked.
     pub(crate) fn opened(&self, who: &Access, node: Rc<NodeOf<B>>, flags: OpenFlags) -> Handle {
         node.opens.set(node.opens.get() + 1);
         let ino = node.ino();
@@ -257,7 +257,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Makes a regular file of a name, unless there is something.
+    /// Creates a regular file under `name`, unless the name leads to an inode already.
     pub(crate) async fn create(
         &self,
         who: &Access,
@@ -328,7 +328,7 @@ impl<B: Body> Core<B> {
     }
 }
 
-/// Whether `flags` are granted on what exists.
+/// Checks whether `who` may open an inode with attributes `attr` with `flags`.
 fn check_open(who: &Access, attr: &Attr, flags: OpenFlags) -> Result<()> {
     let changes = flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNCATE);
     match attr.kind {

@@ -1,10 +1,9 @@
-//! A program: descriptors, working directory, umask, and paths.
+//! A simulated process: descriptors, working directory, umask, and calls by path.
 //!
-//! Invariants: a descriptor leads to an open file that copies of it and children
-//! share, with its offset; it is closed with the last of them. Calls that move the
-//! offset of a description come one after the other, as with the `f_pos_lock` of
-//! Linux. Each call pays once for the processor, when its turn has come and before
-//! anything else happens.
+//! Invariants: a descriptor leads to an open file description, whose offset duplicates and children
+//! share; closing the last descriptor closes the file. Calls that move the offset of a description
+//! run one after the other, as under the `f_pos_lock` of Linux. Each call pays for its processor
+//! time once, when its turn has come and before anything else happens.
 
 use crate::access::ensure;
 use crate::body::Body;
@@ -22,34 +21,34 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::Hint;
 
-/// Descriptors of a process: the hard limit of Debian.
+/// Most descriptors of a process: the hard limit of Debian.
 const FD_MAX: usize = 1 << 20;
 
-/// The number of an open file in a process.
+/// A file descriptor: an index into the table of open files of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fd(pub u32);
 
-/// Where a path begins that does not begin with a slash.
+/// Base of a relative path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// In the working directory.
+    /// The working directory of the process.
     Cwd,
-    /// In this open directory.
+    /// An open directory, as `openat` takes it.
     Fd(Fd),
 }
 
-/// Where to go to in a file.
+/// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
-    /// To this offset.
+    /// An offset from the start of the file.
     Start(u64),
-    /// So far from here.
+    /// A distance from the present offset.
     Current(i64),
-    /// So far from the end.
+    /// A distance from the end of the file.
     End(i64),
-    /// To the next data from this offset on.
+    /// The next data at or after this offset.
     Data(u64),
-    /// To the next hole from this offset on.
+    /// The next hole at or after this offset.
     Hole(u64),
 }
 
@@ -61,7 +60,7 @@ struct Description {
 }
 
 pub(crate) struct State<P> {
-    /// The working directory; none is the root.
+    /// The working directory; `None` is the root.
     pub(crate) cwd: Option<Rc<Node<P>>>,
     pub(crate) umask: u16,
     files: Vec<Option<Rc<Description>>>,
@@ -76,7 +75,7 @@ pub struct Process<B: Body> {
 }
 
 impl<B: Body> Process<B> {
-    /// A program of `who` in the root directory, with umask 022.
+    /// A process with credentials `who`, in the root directory, with umask 022.
     #[must_use]
     pub fn new(vfs: &Vfs<B>, who: Access) -> Self {
         let state = State {
@@ -92,7 +91,7 @@ impl<B: Body> Process<B> {
         }
     }
 
-    /// A child: it shares the open files.
+    /// Forks a child, which shares the open files but owns no locks.
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = self.state.borrow();
@@ -109,34 +108,34 @@ impl<B: Body> Process<B> {
         }
     }
 
-    /// Its number, which owns its record locks.
+    /// Process id: the owner of its record locks.
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Closes all files.
+    /// Closes all descriptors.
     pub async fn exit(self) {
         let count = self.state.borrow().files.len();
         for fd in 0..count {
-            // Those that are closed already.
+            // `EBADF`: the descriptor is closed already.
             let _ = self.close(Fd(fd as u32)).await;
         }
     }
 
-    /// The file system that it uses.
+    /// The mount that the process uses.
     #[must_use]
     pub const fn vfs(&self) -> &Vfs<B> {
         &self.vfs
     }
 
-    /// Whose program it is.
+    /// Credentials of the process.
     #[must_use]
     pub const fn access(&self) -> &Access {
         &self.who
     }
 
-    /// Sets the permissions that new files do not get; gives the old ones.
+    /// Sets the permission bits that new files are denied; returns the previous mask.
     pub fn umask(&self, mask: u16) -> u16 {
         std::mem::replace(&mut self.state.borrow_mut().umask, mask & 0o777)
     }
@@ -148,12 +147,12 @@ impl<B: Body> Process<B> {
     /// Opens a file.
     ///
     /// # Errors
-    /// Those of the path, of [`Vfs::open`] and [`Vfs::create`]; `EMFILE`.
+    /// Errors of path resolution, of [`Vfs::open`] and [`Vfs::create`]; `EMFILE`.
     pub async fn open(&self, path: &[u8], flags: OpenFlags, mode: u16) -> Result<Fd> {
         self.open_at(At::Cwd, path, flags, mode).await
     }
 
-    /// Opens a file at a path from `at`.
+    /// Opens a file at a path relative to `at`.
     ///
     /// # Errors
     /// As [`Process::open`].
@@ -165,7 +164,7 @@ impl<B: Body> Process<B> {
         self.install(handle, 0).await
     }
 
-    /// Gives an open file the lowest free number.
+    /// Assigns the lowest free descriptor to an open file; releases the file on `EMFILE`.
     async fn install(&self, handle: Handle, offset: u64) -> Result<Fd> {
         let description = Rc::new(Description {
             handle,
@@ -212,8 +211,7 @@ impl<B: Body> Process<B> {
         Ok(Rc::clone(&self.vfs.core.file(&handle)?.node))
     }
 
-    /// Closes a descriptor, and lets go of all record locks that the process has
-    /// on its file.
+    /// Closes a descriptor, and releases all record locks that the process holds on its file.
     ///
     /// # Errors
     /// `EBADF`.
@@ -229,8 +227,8 @@ impl<B: Body> Process<B> {
         Ok(())
     }
 
-    /// Ends a use of a description. The last one closes its file, which is a call
-    /// that was under way when the last descriptor was closed, or that close.
+    /// Drops a reference to a description. The last reference closes the file: it belongs to the
+    /// last `close`, or to a call that was still running then.
     async fn let_go(&self, description: Rc<Description>) {
         let handle = description.handle;
         if Rc::into_inner(description).is_some() {
@@ -238,7 +236,7 @@ impl<B: Body> Process<B> {
         }
     }
 
-    /// A second descriptor of the same open file.
+    /// Duplicates a descriptor; both share the offset.
     ///
     /// # Errors
     /// `EBADF`, `EMFILE`.
@@ -246,7 +244,7 @@ impl<B: Body> Process<B> {
         self.place(self.description(fd)?)
     }
 
-    /// Reads from the offset of the file on, and moves it.
+    /// Reads at the current offset and advances it.
     ///
     /// # Errors
     /// As [`Vfs::read`].
@@ -263,7 +261,7 @@ impl<B: Body> Process<B> {
         done
     }
 
-    /// Reads from `offset` on.
+    /// Reads at `offset`; the offset of the descriptor stays.
     ///
     /// # Errors
     /// As [`Vfs::read`].
@@ -271,7 +269,7 @@ impl<B: Body> Process<B> {
         self.vfs.read(&self.handle(fd)?, offset, len, sink).await
     }
 
-    /// Reads up to `len` bytes from `offset` on.
+    /// Reads up to `len` bytes at `offset` into a new buffer; shorter at the end of the file.
     ///
     /// # Errors
     /// As [`Vfs::read`].
@@ -283,7 +281,7 @@ impl<B: Body> Process<B> {
         Ok(bytes)
     }
 
-    /// Writes at the offset of the file, and moves it.
+    /// Writes at the current offset and advances it.
     ///
     /// # Errors
     /// As [`Vfs::write`].
@@ -296,7 +294,7 @@ impl<B: Body> Process<B> {
         done
     }
 
-    /// Writes at the offset of `file`, whose turn the caller holds.
+    /// Writes at the offset of `file`; the caller holds its turn.
     async fn write_here(&self, file: &Description, source: Source<'_>) -> Result<u64> {
         let open = self.vfs.core.file(&file.handle)?;
         let at = file.offset.get();
@@ -305,7 +303,7 @@ impl<B: Body> Process<B> {
         Ok(done)
     }
 
-    /// Writes at `offset`.
+    /// Writes at `offset`; the offset of the descriptor stays.
     ///
     /// # Errors
     /// As [`Vfs::write`].
@@ -313,11 +311,10 @@ impl<B: Body> Process<B> {
         self.vfs.write(&self.handle(fd)?, offset, source).await
     }
 
-    /// Moves the offset of a file; gives the new one.
+    /// Moves the offset of a file; returns the new one.
     ///
     /// # Errors
-    /// `EBADF`, `EINVAL` before the start, `ENXIO` past the end for data and
-    /// holes.
+    /// `EBADF`; `EINVAL` before the start; `ENXIO` for data and holes past the end.
     pub async fn lseek(&self, fd: Fd, to: Whence) -> Result<u64> {
         let file = self.description(fd)?;
         let turn = file.turn.acquire(1).await;
@@ -342,7 +339,7 @@ impl<B: Body> Process<B> {
         Ok(offset)
     }
 
-    /// Up to `most` entries of a directory from its offset on, which moves.
+    /// Lists up to `most` entries of a directory from its offset on, and advances the offset.
     ///
     /// # Errors
     /// As [`Vfs::read_dir`].
@@ -359,7 +356,7 @@ impl<B: Body> Process<B> {
         entries
     }
 
-    /// Makes a file durable.
+    /// Makes the contents and attributes of a file durable.
     ///
     /// # Errors
     /// As [`Vfs::fsync`].
@@ -367,7 +364,7 @@ impl<B: Body> Process<B> {
         self.vfs.fsync(&self.handle(fd)?, false).await
     }
 
-    /// Makes the contents of a file durable.
+    /// Makes the contents of a file durable, with the attributes needed to read them.
     ///
     /// # Errors
     /// As [`Vfs::fsync`].
@@ -375,7 +372,7 @@ impl<B: Body> Process<B> {
         self.vfs.fsync(&self.handle(fd)?, true).await
     }
 
-    /// Makes everything durable.
+    /// Makes the whole file system durable.
     ///
     /// # Errors
     /// As [`Vfs::sync`].
@@ -383,8 +380,7 @@ impl<B: Body> Process<B> {
         self.vfs.sync().await
     }
 
-    /// Makes everything durable on the file system of a descriptor, of which
-    /// there is one.
+    /// Makes the file system of a descriptor durable; a process uses only one.
     ///
     /// # Errors
     /// As [`Vfs::sync_fs`].
@@ -415,7 +411,7 @@ impl<B: Body> Process<B> {
         self.vfs.fallocate(&handle, mode, offset, len).await
     }
 
-    /// Copies a range between files; gives how much.
+    /// Copies a range between files; returns the number of bytes copied.
     ///
     /// # Errors
     /// As [`Vfs::copy_range`].
@@ -443,7 +439,7 @@ impl<B: Body> Process<B> {
         Ok(self.vfs.core.told(&node))
     }
 
-    /// The inode that a descriptor leads to.
+    /// Inode number of the file that a descriptor refers to.
     ///
     /// # Errors
     /// `EBADF`.
@@ -451,7 +447,7 @@ impl<B: Body> Process<B> {
         Ok(self.handle(fd)?.ino())
     }
 
-    /// Says how long the data of a file are expected to live.
+    /// Sets the expected lifetime of the data of a file, which write-back passes to the drive.
     ///
     /// # Errors
     /// `EBADF`.
@@ -497,7 +493,7 @@ impl<B: Body> Process<B> {
         self.vfs.set_lock(&handle, wanted, wait).await
     }
 
-    /// Where a path that begins at `at` starts.
+    /// Directory at which resolution of a path relative to `at` starts.
     pub(crate) async fn start_of(&self, at: At) -> Result<Rc<NodeOf<B>>> {
         if let At::Fd(fd) = at {
             return self.node_of(fd);
@@ -509,10 +505,10 @@ impl<B: Body> Process<B> {
         }
     }
 
-    /// Goes to another directory.
+    /// Changes the working directory.
     ///
     /// # Errors
-    /// Those of the path; `ENOTDIR`, `EACCES`.
+    /// Errors of path resolution; `ENOTDIR`, `EACCES`.
     pub async fn chdir(&self, path: &[u8]) -> Result<()> {
         self.pay_path(path, false).await;
         let node = self.resolve(At::Cwd, path, true).await?;
@@ -522,7 +518,7 @@ impl<B: Body> Process<B> {
         Ok(())
     }
 
-    /// Opens what a path leads to, or makes it.
+    /// Opens the file at `path`, or creates it if `flags` allow it.
     async fn open_path(&self, at: At, path: &[u8], flags: OpenFlags, mode: u16) -> Result<Handle> {
         let (core, who) = (&self.vfs.core, &self.who);
         if flags.has(OpenFlags::TMPFILE) {
@@ -560,7 +556,7 @@ impl<B: Body> Process<B> {
                 return Err(Errno::EISDIR);
             };
             if slash {
-                // Only a directory could have such a name, and none is made here.
+                // A trailing slash names a directory, which `open` does not create.
                 return Err(Errno::EISDIR);
             }
             let node = match core.create(who, &end.dir, &name, mode, flags).await? {

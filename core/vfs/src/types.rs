@@ -1,4 +1,4 @@
-//! The nouns of the file API.
+//! Plain data types of the file API: inode numbers, attributes, arguments of calls, counters.
 
 use units::Ns;
 
@@ -9,35 +9,35 @@ pub const PAGE: u64 = 4096;
 /// (`MAX_RW_COUNT`): what fits an `int`, in whole pages.
 pub const MAX_TRANSFER: u64 = i32::MAX as u64 / PAGE * PAGE;
 
-/// Bytes of a call around the cache that are in memory at once, a choice of ours:
-/// so that a length that somebody else names takes no more.
+/// Bytes of one call around the cache that are buffered at a time, a choice of ours: a call of any
+/// length takes no more memory than this.
 pub(crate) const AROUND: u64 = 16 << 20;
 
-/// The number of an inode.
+/// Number of an inode, unique among the live inodes of one file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);
 
-/// What a file is.
+/// Type of a file, as in the format bits of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileKind {
-    /// A regular file.
+    /// A regular file: the only kind with contents that calls read and write.
     Regular,
-    /// A directory.
+    /// A directory, which maps names to inodes.
     Directory,
-    /// A symbolic link.
+    /// A symbolic link, whose contents are a path.
     Symlink,
-    /// A named pipe.
+    /// A named pipe: has a name and attributes, and cannot be opened.
     Fifo,
-    /// A socket.
+    /// A socket: has a name and attributes, and cannot be opened.
     Socket,
-    /// A character device.
+    /// A character device: has a name and attributes, and cannot be opened.
     CharDevice,
-    /// A block device.
+    /// A block device: has a name and attributes, and cannot be opened.
     BlockDevice,
 }
 
 impl FileKind {
-    /// Its number in the directory entries of ext4 and F2FS, which Linux numbers alike.
+    /// Number of this kind in directory entries of ext4 and F2FS, which Linux numbers alike.
     #[must_use]
     pub const fn entry_number(self) -> u8 {
         match self {
@@ -51,7 +51,7 @@ impl FileKind {
         }
     }
 
-    /// The kind of such a number.
+    /// The kind that directory entries call `number`; `None` for an unknown number.
     #[must_use]
     pub const fn of_entry(number: u8) -> Option<Self> {
         Some(match number {
@@ -66,7 +66,7 @@ impl FileKind {
         })
     }
 
-    /// Its bits in a mode.
+    /// Format bits of this kind in a mode (`S_IFMT`).
     #[must_use]
     pub const fn mode_bits(self) -> u16 {
         match self {
@@ -80,7 +80,7 @@ impl FileKind {
         }
     }
 
-    /// The kind whose bits `mode` has, if any.
+    /// The kind that the format bits of `mode` encode; `None` for bits of no kind.
     #[must_use]
     pub const fn of_mode(mode: u16) -> Option<Self> {
         Some(match mode & 0o170_000 {
@@ -96,7 +96,7 @@ impl FileKind {
     }
 }
 
-/// Time of a file: seconds since 1970 and nanoseconds below a second.
+/// Timestamp of a file: seconds since 1970 and nanoseconds below a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Seconds since 1970, negative before.
@@ -106,8 +106,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The last time not after it of those that lie `grain` nanoseconds apart, of which whole
-    /// ones are in a second.
+    /// Rounds the nanoseconds down to a multiple of `grain`, which must divide a second.
     #[must_use]
     pub const fn at_grain(self, grain: u32) -> Self {
         let nanos = self.nanos / grain * grain;
@@ -118,155 +117,157 @@ impl Timestamp {
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// What it is.
+    /// Type of the file.
     pub kind: FileKind,
     /// Permissions with set-id and sticky bits; 12 bits.
     pub mode: u16,
-    /// Names that lead to it.
+    /// Number of hard links; 0 once the last name is removed.
     pub nlink: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the file.
     pub gid: u32,
     /// Device number of a device: major in bits 8 to 19, minor in the rest, as
     /// Linux encodes it in 32 bits.
     pub rdev: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Sectors of 512 bytes that it occupies.
+    /// Sectors of 512 bytes allocated to the file.
     pub sectors: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: Timestamp,
-    /// Last change of contents.
+    /// Time of the last change of contents.
     pub mtime: Timestamp,
-    /// Last change of attributes.
+    /// Time of the last change of attributes or contents.
     pub ctime: Timestamp,
-    /// Creation.
+    /// Time of creation.
     pub btime: Timestamp,
-    /// Tells files apart that had the same number one after the other.
+    /// Generation of the inode number: differs between files that had this number one after the
+    /// other.
     pub generation: u32,
 }
 
-/// Who asks: for permissions and for the owner of what is made.
+/// Credentials of a caller: permissions are checked against them, and new inodes take their owner
+/// from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// User; 0 may do everything.
+    /// User id; 0 passes every check but that for execution.
     pub uid: u32,
-    /// Group.
+    /// Primary group id.
     pub gid: u32,
-    /// Further groups.
+    /// Supplementary group ids.
     pub groups: Vec<u32>,
 }
 
-/// A time to set.
+/// A timestamp argument, as of `utimensat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The present.
+    /// The time at which the call runs.
     Now,
-    /// This time.
+    /// This time, whatever the clock shows.
     At(Timestamp),
 }
 
 /// Attributes to set; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
-    /// Permissions.
+    /// Permissions with set-id and sticky bits; 12 bits.
     pub mode: Option<u16>,
-    /// Owner.
+    /// User id of the new owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// New group id.
     pub gid: Option<u32>,
-    /// Size.
+    /// New size in bytes.
     pub size: Option<u64>,
-    /// Last read.
+    /// New time of the last read.
     pub atime: Option<SetTime>,
-    /// Last change.
+    /// New time of the last change of contents.
     pub mtime: Option<SetTime>,
 }
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Where to go on after it: stable while the directory changes.
+    /// Position behind this entry, to continue a listing from; stable while the directory changes.
     pub cookie: u64,
-    /// The inode.
+    /// Inode that the entry leads to.
     pub ino: Ino,
-    /// What it is.
+    /// Type of that inode.
     pub kind: FileKind,
-    /// Its name.
+    /// Name in the directory, 1 to 255 bytes.
     pub name: Vec<u8>,
 }
 
-/// What `fallocate` does to a range.
+/// Operation of `fallocate` on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
-    /// Allocates it; unwritten parts read as zeros.
+    /// Allocates the range; its unwritten parts read as zeros.
     Allocate {
-        /// Whether the size stays where it is.
+        /// Whether the size stays even if the range ends behind it.
         keep_size: bool,
     },
-    /// Deallocates it; the size stays.
+    /// Deallocates the range, which then reads as zeros; the size stays.
     Punch,
-    /// Makes it read as zeros, allocated.
+    /// Makes the range read as zeros and keeps it allocated.
     Zero {
-        /// Whether the size stays where it is.
+        /// Whether the size stays even if the range ends behind it.
         keep_size: bool,
     },
 }
 
-/// What to look for from an offset on.
+/// Target of a seek from an offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekWhat {
-    /// Data.
+    /// The next byte that is allocated data.
     Data,
-    /// A hole; the end of the file is one.
+    /// The next hole; the end of the file counts as one.
     Hole,
 }
 
-/// What must hold to set an extended attribute.
+/// Precondition for setting an extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrFlags {
-    /// Nothing.
+    /// No precondition: creates or replaces the attribute.
     #[default]
     Any,
-    /// It does not exist.
+    /// The attribute must not exist.
     Create,
-    /// It exists.
+    /// The attribute must exist.
     Replace,
 }
 
-/// How full a file system is.
+/// Capacity and free space of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_size: u32,
     /// Blocks for data.
     pub blocks: u64,
-    /// Those that are free.
+    /// Blocks that are free.
     pub blocks_free: u64,
-    /// Those that an ordinary user may have.
+    /// Free blocks that an ordinary user may allocate; the rest is reserved.
     pub blocks_available: u64,
-    /// Inodes.
+    /// Inodes in total, in use and free.
     pub files: u64,
-    /// Those that are free.
+    /// Inodes that are free.
     pub files_free: u64,
     /// Longest name in bytes.
     pub name_max: u32,
 }
 
-/// What cleaning has done.
+/// Counters of cleaning (garbage collection) by a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaning {
-    /// Sections, or zones, that were emptied.
+    /// Sections, or zones, that cleaning has emptied.
     pub calls: u64,
-    /// Bytes that were moved out of them.
+    /// Bytes relocated out of them.
     pub moved_bytes: u64,
-    /// Time that it took to move them, waits for running calls included.
+    /// Time spent on relocation, including waits for running calls.
     pub time: Ns,
 }
 
 impl Cleaning {
-    /// What was done since it was `before`.
+    /// Difference between these counters and an earlier reading, `before`.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
@@ -277,32 +278,32 @@ impl Cleaning {
     }
 }
 
-/// Nodes by the trees of a file system that they are of.
+/// Counts of nodes, one for each kind of tree of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodesByTree {
-    /// The tree that leads to the others.
+    /// Nodes of the tree that leads to the other trees.
     pub roots: u64,
-    /// Extents and who refers to them.
+    /// Nodes of the tree of extents and their back references.
     pub extents: u64,
-    /// Chunks, and where they are on the device.
+    /// Nodes of the tree of chunks and their places on the device.
     pub chunks: u64,
-    /// Files and directories.
+    /// Nodes of the trees of files and directories.
     pub files: u64,
-    /// Sums of contents.
+    /// Nodes of the tree of checksums of contents.
     pub checksums: u64,
-    /// What was forced since the last commit.
+    /// Nodes of log trees, which hold what was forced since the last commit.
     pub logs: u64,
 }
 
-/// What a copy-on-write file system of trees has counted since it was mounted, and how
-/// high its trees are.
+/// Counters of a copy-on-write file system of trees since its mount, and the present heights of its
+/// trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeStats {
-    /// Commits.
+    /// Commits, forced or not.
     pub commits: u64,
-    /// Forces that made a commit.
+    /// `fsync` calls that needed a commit.
     pub forced_commits: u64,
-    /// Forces that a log was enough for.
+    /// `fsync` calls that a log tree could serve.
     pub logged_forces: u64,
     /// Nodes that were copied because they had to change.
     pub copied: NodesByTree,
@@ -312,48 +313,47 @@ pub struct TreeStats {
     pub split: NodesByTree,
     /// Nodes that were written to new places.
     pub written: NodesByTree,
-    /// Nodes of which a publication had what is changed in their place: who keeps them writes
-    /// them there when that suits.
+    /// Changed nodes included in a publication without being written by it: the owner of the nodes
+    /// writes them in place later.
     pub handed: NodesByTree,
     /// Pages of contents that were written to new places.
     pub copied_pages: u64,
     /// Pages of contents that were written in their place.
     pub replaced_pages: u64,
-    /// Levels of the tree of files.
+    /// Height of the tree of files, in levels.
     pub files_levels: u64,
-    /// Levels of the tree of extents.
+    /// Height of the tree of extents, in levels.
     pub extents_levels: u64,
-    /// Levels of the tree of sums.
+    /// Height of the tree of checksums, in levels.
     pub checksums_levels: u64,
 }
 
-/// Pieces of the medium that files lie in.
+/// Fragmentation: counts of the pieces of the medium that hold file contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtentCounts {
-    /// Files that have any.
+    /// Files that have at least one piece.
     pub files: u64,
-    /// All of them, as the file system keeps them.
+    /// Pieces of all files, as the file system records them.
     pub pieces: u64,
-    /// The same as `filefrag` counts them: two that follow each other in the file and on the
-    /// medium are one.
+    /// Extents as `filefrag` counts them: pieces adjacent both in the file and on the medium are
+    /// merged.
     pub extents: u64,
-    /// Those of the file that has the most of these.
+    /// Extents of the most fragmented file.
     pub most: u64,
 }
 
-/// What a file system that is laid out as a log has counted since it was mounted, and what
-/// it holds.
+/// Counters of a log-structured file system since its mount, and its present memory use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// Bytes of its tables in memory: what leads to nodes, segments and blocks of tables;
-    /// inodes, nodes and contents that are cached are none of it.
+    /// Bytes of its tables in memory: maps of nodes, segments and table blocks. Excludes cached
+    /// inodes, nodes and contents.
     pub memory: u64,
-    /// Cleaning that a change waited for.
+    /// Cleaning that a change had to wait for.
     pub foreground: Cleaning,
-    /// Cleaning while nobody changed anything.
+    /// Cleaning while no call was changing anything.
     pub background: Cleaning,
-    /// Cleaning of zones that hold tables.
+    /// Cleaning of zones that hold the tables of the file system.
     pub metadata: Cleaning,
-    /// Checkpoints that were written.
+    /// Checkpoints written to the medium.
     pub checkpoints: u64,
 }

@@ -1,8 +1,8 @@
-//! The mounted file system: what its calls share.
+//! The mounted file system: the state that its calls share, and the cache of inodes.
 //!
-//! Invariants: an inode is in `nodes` exactly while it is in memory, and being
-//! loaded or let go it is there as `Busy`, so two tasks never have two copies of
-//! it; `unused` holds inodes that nobody outside refers to, oldest first.
+//! Invariants: `nodes` holds an inode exactly while it is in memory. While an inode is being loaded
+//! or evicted its entry is `Busy`, so two tasks never hold two copies of it. `unused` queues
+//! candidates for eviction, oldest first.
 
 use crate::body::Body;
 use crate::clock::{Clock, Compute};
@@ -38,8 +38,8 @@ impl<B: Body> Clone for Vfs<B> {
 pub(crate) type NodeOf<B> = Node<<B as Body>::Private>;
 type Shared<B> = Rc<NodeOf<B>>;
 
-/// A place in a line: an inode and its ticket. It counts only while the inode has
-/// this ticket, as the number may be another file's by now.
+/// An entry of an eviction queue: an inode and its ticket. The entry is valid only while the inode
+/// still has this ticket, since the number may belong to another file by then.
 pub(crate) type Turn = (Ino, u64);
 
 enum Entry<P> {
@@ -48,7 +48,7 @@ enum Entry<P> {
 }
 
 pub(crate) struct Core<B: Body> {
-    /// Itself, for the tasks that it starts.
+    /// Weak reference to the core, for the tasks that it spawns.
     pub(crate) me: Weak<Self>,
     pub(crate) sim: Sim,
     pub(crate) body: B,
@@ -59,25 +59,25 @@ pub(crate) struct Core<B: Body> {
     resident: Cell<usize>,
     unused: RefCell<VecDeque<Turn>>,
     tickets: Cell<u64>,
-    /// Unlinked inodes that were still held when their last reference went.
+    /// Unlinked inodes that a call still used when their last reference was dropped.
     orphans: RefCell<Vec<Ino>>,
     pub(crate) pool: RefCell<Pool>,
     pub(crate) stats: Cell<CacheStats>,
     pub(crate) dirty: Cell<u64>,
     pub(crate) writing: Cell<u64>,
-    /// Dirty inodes by the time since when.
+    /// Dirty inodes, ordered by the time since which they have been dirty.
     pub(crate) dirty_nodes: RefCell<BTreeSet<(Ns, Ino)>>,
     pub(crate) next_batch: Cell<u64>,
     pub(crate) flusher: crate::writeback::Flusher,
-    /// Write-back went on.
+    /// Notified whenever the number of dirty or written pages falls.
     pub(crate) progress: Signal,
-    /// Write-back of any file failed.
+    /// Write-back failures of all files of the mount.
     pub(crate) failures: Failures,
-    /// How many calls are making everything durable.
+    /// Calls of `sync` or `syncfs` in progress.
     pub(crate) forces: Cell<u32>,
     pub(crate) files: RefCell<Vec<Slot<B>>>,
     pub(crate) free_files: RefCell<Vec<u32>>,
-    /// Held while a directory moves to another one.
+    /// Held exclusively by a rename between two directories.
     pub(crate) moves: RwLock,
     pub(crate) name_count: Cell<usize>,
     pub(crate) named: RefCell<VecDeque<Turn>>,
@@ -86,14 +86,15 @@ pub(crate) struct Core<B: Body> {
     pub(crate) observer: RefCell<Option<Rc<dyn Observer>>>,
 }
 
-/// A place for an open file.
+/// A slot of the table of open files; `generation` tells a stale handle from a live one.
 pub(crate) struct Slot<B: Body> {
     pub(crate) generation: u32,
     pub(crate) file: Option<Rc<OpenFile<B::Private>>>,
 }
 
 impl<B: Body> Vfs<B> {
-    /// Takes `body` into use. `compute` gives calls their processor time.
+    /// Mounts `body` under a page cache set up by `config`. `clock` stamps files; `compute` charges
+    /// calls for their processor time.
     #[must_use]
     pub fn mount(sim: &Sim, body: B, config: CacheConfig, clock: Clock, compute: Compute) -> Self {
         let pages = (config.memory.0 / PAGE).max(64) as usize;
@@ -131,25 +132,26 @@ impl<B: Body> Vfs<B> {
         Self { core }
     }
 
-    /// The file system below.
+    /// The file system below the cache.
     #[must_use]
     pub fn body(&self) -> &B {
         &self.core.body
     }
 
-    /// The kernel that it runs on.
+    /// The simulation kernel on which the mount runs.
     #[must_use]
     pub fn sim(&self) -> &Sim {
         &self.core.sim
     }
 
-    /// The root directory.
+    /// Inode number of the root directory.
     #[must_use]
     pub fn root(&self) -> Ino {
         self.core.body.root()
     }
 
-    /// What the cache has done so far.
+    /// Counters of the page cache since the mount, with the present numbers of cached, dirty and
+    /// writing pages.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         CacheStats {
@@ -160,7 +162,7 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// Gives back `times` references that `lookup`, `create` and their like gave.
+    /// Drops `times` references to `ino` that `lookup`, `create` and similar calls returned.
     pub async fn forget(&self, ino: Ino, times: u64) {
         if let Some(node) = self.core.ready(ino) {
             node.lookups.set(node.lookups.get().saturating_sub(times));
@@ -168,10 +170,10 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// Drops every clean page, every name, and every inode that is not in use.
+    /// Drops every clean page, every cached name, and every inode that is not in use.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if an inode could not be evicted.
     pub async fn drop_caches(&self) -> Result<()> {
         self.core.drop_clean_pages();
         self.core.drop_names();
@@ -184,11 +186,11 @@ impl<B: Body> Vfs<B> {
         Ok(())
     }
 
-    /// Writes everything back and leaves the medium clean. Files that are still
-    /// open must not be used any more.
+    /// Writes all dirty state back and leaves the medium clean. Files that are still open must not
+    /// be used afterwards.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC` if something could not be written back.
+    /// `EIO` or `ENOSPC` if a write-back failed.
     pub async fn unmount(&self) -> Result<()> {
         self.core.sync_all().await?;
         self.drop_caches().await?;
@@ -200,7 +202,7 @@ impl<B: Body> Vfs<B> {
     /// Panics unless the invariants of the cache hold.
     ///
     /// # Panics
-    /// If one does not.
+    /// If an invariant is violated.
     pub fn check(&self) {
         let (used, dirty, writing) = self.core.pool.borrow().count();
         assert_eq!(used, self.core.pool.borrow().used, "frames in use");
@@ -221,13 +223,13 @@ impl<B: Body> Vfs<B> {
 }
 
 impl<B: Body> Core<B> {
-    /// What files are stamped with.
+    /// Timestamp for changes made at this instant.
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.at(self.sim.now())
     }
 
-    /// The attributes of an inode as they are told: times as the medium keeps them.
+    /// Attributes of an inode as callers see them: times rounded down to the grain of the medium.
     #[inline]
     pub(crate) fn told(&self, node: &NodeOf<B>) -> Attr {
         let (attr, grain) = (node.attr(), self.body.time_grain());
@@ -245,7 +247,7 @@ impl<B: Body> Core<B> {
         self.processes.get()
     }
 
-    /// Pays for a call.
+    /// Charges the current task `span` of processor time.
     #[inline]
     pub(crate) async fn pay(&self, span: Ns) {
         self.compute.pay(&self.sim, span).await;
@@ -257,7 +259,7 @@ impl<B: Body> Core<B> {
         self.stats.set(stats);
     }
 
-    /// An inode that is in memory.
+    /// The inode, if it is in memory and neither being loaded nor evicted.
     #[inline]
     pub(crate) fn ready(&self, ino: Ino) -> Option<Shared<B>> {
         match self.nodes.borrow().get(ino.0) {
@@ -266,7 +268,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// An inode, from the medium if it is not in memory.
+    /// Returns an inode, loaded from the medium if it is not in memory.
     pub(crate) async fn node(&self, ino: Ino) -> Result<Shared<B>> {
         if let Some(node) = self.ready(ino) {
             return Ok(node);
@@ -280,19 +282,19 @@ impl<B: Body> Core<B> {
         Ok(node)
     }
 
-    /// Takes in an inode that the body has just made.
+    /// Caches an inode that the body has just created.
     pub(crate) async fn adopt(&self, made: Inode<B::Private>) -> Result<Shared<B>> {
         let ino = made.ino;
-        // The number may still be on its way out after its last file; and who
-        // waited for that with an old name in hand may have loaded the new one.
+        // An evicted inode may still be holding this number as busy. A task that waited for that
+        // eviction with an old name may have loaded the new inode first.
         if let Some(node) = self.claim(ino).await {
             return Ok(node);
         }
         self.seat(ino, Ok(Node::new(&self.sim, made)))
     }
 
-    /// Waits until nobody loads or lets go of `ino`; then gives it if it is in
-    /// memory, or marks it as busy for the caller to seat.
+    /// Waits until `ino` is neither being loaded nor evicted. Returns the inode if it is in memory,
+    /// or marks the number busy; the caller must then call `seat`.
     async fn claim(&self, ino: Ino) -> Option<Shared<B>> {
         loop {
             let busy = match self.nodes.borrow().get(ino.0) {
@@ -308,7 +310,8 @@ impl<B: Body> Core<B> {
         None
     }
 
-    /// Ends what `claim` began.
+    /// Replaces the busy mark of `claim` by the loaded inode, or removes it on error, and wakes
+    /// waiters.
     fn seat(&self, ino: Ino, outcome: Result<Shared<B>>) -> Result<Shared<B>> {
         let mut nodes = self.nodes.borrow_mut();
         let busy = nodes.remove(ino.0);
@@ -328,7 +331,7 @@ impl<B: Body> Core<B> {
         outcome
     }
 
-    /// Takes inodes that are not in memory any more out of the lines.
+    /// Removes stale turns from both eviction queues.
     fn tidy(&self) {
         let has = |ino, of: fn(&NodeOf<B>) -> u64| self.ready(ino).map(|node| of(&node));
         let mut unused = self.unused.borrow_mut();
@@ -337,14 +340,13 @@ impl<B: Body> Core<B> {
         named.retain(|&(ino, ticket)| has(ino, |dir| dir.names_queued.get()) == Some(ticket));
     }
 
-    /// A number that no turn had before.
+    /// A ticket that no turn had before.
     pub(crate) fn ticket(&self) -> u64 {
         self.tickets.set(self.tickets.get() + 1);
         self.tickets.get()
     }
 
-    /// Puts `node` at the end of the line of those to be let go, if it is not in
-    /// it.
+    /// Appends `node` to the eviction queue, unless it is queued already.
     fn queue(&self, node: &NodeOf<B>) {
         if node.queued.get() == 0 {
             node.queued.set(self.ticket());
@@ -353,7 +355,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// The inode whose turn it is, if the turn counts; it has none then.
+    /// The inode of a turn that is still valid; takes the inode off the queue.
     fn called(&self, (ino, ticket): Turn) -> Option<Shared<B>> {
         let node = self.ready(ino)?;
         if node.queued.get() != ticket {
@@ -363,16 +365,16 @@ impl<B: Body> Core<B> {
         Some(node)
     }
 
-    /// Is called when a reference to `node` has gone: frees it if it has no name
-    /// left, and keeps the number of inodes in memory within its limit.
+    /// Called after a reference to `node` was dropped: frees the inode if it has no name left, and
+    /// keeps the number of inodes in memory within its limit.
     pub(crate) async fn put(&self, node: Shared<B>) {
         if !self.put_at_once(&node) {
-            // Boxed, as what is rare shall not make every future large.
+            // Boxed: the rare path must not enlarge every future.
             Box::pin(self.put_slowly(node)).await;
         }
     }
 
-    /// Does that if there is nothing to wait for.
+    /// Fast path of `put`, taken if no inode has to be evicted; returns whether it was taken.
     fn put_at_once(&self, node: &NodeOf<B>) -> bool {
         let crowded = self.resident.get() > self.config.inodes as usize;
         let simple = node.attr().nlink > 0 && self.orphans.borrow().is_empty() && !crowded;
@@ -394,7 +396,7 @@ impl<B: Body> Core<B> {
         self.shrink().await;
     }
 
-    /// Tries again to free what was still held.
+    /// Retries the eviction of orphans that were in use.
     async fn retry_orphans(&self) {
         let orphans = std::mem::take(&mut *self.orphans.borrow_mut());
         for ino in orphans {
@@ -405,8 +407,8 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Frees an inode without a name. One that is open or referred to comes here
-    /// again when that ends; one that a call just uses is kept in mind.
+    /// Evicts, and so frees, an inode without a name. An inode that is open or referred to is freed
+    /// by a later `put`; one that a call is using is kept in `orphans`.
     async fn let_orphan_go(&self, node: Shared<B>) {
         let ino = node.ino();
         let kept = node.opens.get() > 0 || node.lookups.get() > 0;
@@ -417,7 +419,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Lets the inodes go that have been unused for longest.
+    /// Evicts the inodes that have been unused for longest, up to 16 turns a call.
     async fn shrink(&self) {
         for _ in 0..16 {
             if self.resident.get() <= self.config.inodes as usize {
@@ -435,12 +437,12 @@ impl<B: Body> Core<B> {
             if node.dirty.get() > 0 {
                 self.flusher.kick(&self.sim);
             }
-            // What cannot be let go now has its turn again.
+            // An inode that could not be evicted now is queued again.
             let _ = self.let_go_or_queue(node).await;
         }
     }
 
-    /// Lets `node` go, or puts it at the end of the line.
+    /// Evicts `node`, or queues it again.
     async fn let_go_or_queue(&self, node: Shared<B>) -> Result<()> {
         let ino = node.ino();
         let outcome = self.let_go(node).await;
@@ -452,8 +454,7 @@ impl<B: Body> Core<B> {
         outcome.map(drop)
     }
 
-    /// Lets `node` go from memory if nobody uses it: false if somebody does, or
-    /// if it has a name and pages that are not on the medium yet.
+    /// Evicts `node` if it is unused. Returns false if it is in use, or has a name and dirty pages.
     async fn let_go(&self, node: Shared<B>) -> Result<bool> {
         let ino = node.ino();
         let held = Rc::strong_count(&node) > 2 || node.opens.get() > 0 || node.lookups.get() > 0;
@@ -474,7 +475,7 @@ impl<B: Body> Core<B> {
         result.map(|()| true)
     }
 
-    /// A directory, or the reason why it is none.
+    /// The inode of a directory, or `ENOTDIR`.
     pub(crate) async fn directory(&self, ino: Ino) -> Result<Shared<B>> {
         let node = self.node(ino).await?;
         if node.attr().kind == FileKind::Directory {
