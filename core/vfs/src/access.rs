@@ -1,55 +1,54 @@
-//! Who may do what: the rules of POSIX and of Linux, as functions of attributes.
+//! Permission checks: the rules of POSIX and of Linux, as functions of attributes.
 
 use crate::errno::{Errno, Result};
 use crate::types::{Access, Attr, FileKind};
 
 /// Permission to read, as in a mode.
 pub(crate) const READ: u16 = 4;
-/// Permission to write.
+/// Permission to write, or to change names of a directory.
 pub(crate) const WRITE: u16 = 2;
 /// Permission to execute, or to search a directory.
 pub(crate) const EXEC: u16 = 1;
 
-/// Set-user-id bit.
+/// Set-user-id bit of a mode.
 pub(crate) const SUID: u16 = 0o4_000;
-/// Set-group-id bit.
+/// Set-group-id bit of a mode.
 pub(crate) const SGID: u16 = 0o2_000;
-/// Sticky bit: only owners remove names.
+/// Sticky bit: only the owners of a file or of its directory remove the name.
 pub(crate) const STICKY: u16 = 0o1_000;
-/// Execution by the group.
+/// Permission of the group to execute.
 pub(crate) const GROUP_EXEC: u16 = 0o010;
 
 impl Access {
-    /// User 0, who may do everything.
+    /// Credentials of user 0, which pass all permission checks.
     #[must_use]
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Whether it is user 0.
+    /// Whether these are the credentials of user 0.
     #[inline]
     #[must_use]
     pub const fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    /// Whether it belongs to `gid`.
+    /// Whether `gid` is the primary or a supplementary group.
     #[must_use]
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether it may act as the owner.
+    /// Whether these credentials are the owner's, or those of user 0.
     #[must_use]
     pub const fn owns(&self, attr: &Attr) -> bool {
         self.uid == 0 || self.uid == attr.uid
     }
 
-    /// Whether `attr` grants all of `need`: 4 to read, 2 to write, 1 to execute
-    /// or search.
+    /// Checks that `attr` grants all of `need`: 4 to read, 2 to write, 1 to execute or search.
     ///
     /// # Errors
-    /// `EACCES`.
+    /// `EACCES` if a permission is missing.
     pub fn check(&self, attr: &Attr, need: u16) -> Result<()> {
         if self.is_root() {
             let runs = attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
@@ -63,13 +62,13 @@ impl Access {
         ensure(granted & need == need, Errno::EACCES)
     }
 
-    /// Whether a name may be added to the directory.
+    /// Checks that a name may be added to the directory, which must not be removed.
     pub(crate) fn may_add(&self, dir: &Attr) -> Result<()> {
         ensure(dir.nlink > 0, Errno::ENOENT)?;
         self.check(dir, WRITE | EXEC)
     }
 
-    /// Whether the name of `victim` may be taken from the directory.
+    /// Checks that the name of `victim` may be removed from the directory.
     pub(crate) fn may_remove(&self, dir: &Attr, victim: &Attr) -> Result<()> {
         self.check(dir, WRITE | EXEC)?;
         let sticky = dir.mode & STICKY != 0;
@@ -77,7 +76,7 @@ impl Access {
         ensure(allowed, Errno::EPERM)
     }
 
-    /// `mode` as this user may set it on a file of group `gid`.
+    /// Bits of `mode` that this user may set on a file of group `gid`.
     pub(crate) fn settable(&self, mode: u16, gid: u32) -> u16 {
         if self.is_root() || self.in_group(gid) {
             return mode & 0o7_777;
@@ -86,12 +85,12 @@ impl Access {
     }
 }
 
-/// `Ok` if `condition` holds.
+/// `Ok` if `condition` holds, else `errno`.
 pub(crate) fn ensure(condition: bool, errno: Errno) -> Result<()> {
     if condition { Ok(()) } else { Err(errno) }
 }
 
-/// The mode after somebody changed the contents or the owner: the set-id bits go.
+/// The mode after a change of contents or owner: set-id bits are cleared.
 pub(crate) const fn stripped(mode: u16) -> u16 {
     let mode = mode & !SUID;
     if mode & GROUP_EXEC != 0 {

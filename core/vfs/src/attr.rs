@@ -1,9 +1,9 @@
-//! Attributes: reading and setting them, and what changes them by itself.
+//! Attributes: reading and setting them, and the timestamps that other calls set.
 //!
-//! Times follow Linux: a change of contents sets mtime and ctime, a change of
-//! attributes ctime; a read sets atime if it is not newer than both or older than
-//! a day (`relatime`), or as [`Atime`] says. The body is told only when a time really changed, so that
-//! many writes within a tick cost one update.
+//! Times follow Linux: a change of contents sets mtime and ctime, a change of attributes sets
+//! ctime. A read sets atime if atime is not newer than both or is older than a day (`relatime`), or
+//! as [`Atime`] says. The body stores an inode only when a time has really changed, so many writes
+//! within a tick cost one update.
 
 use crate::access::{SGID, SUID, WRITE, ensure, stripped};
 use crate::body::{Body, Change};
@@ -17,11 +17,11 @@ use crate::types::{Access, Attr, FileKind, Ino, PAGE, SetAttr, SetTime, StatFs, 
 use crate::vfs::{Core, NodeOf, Vfs};
 use std::rc::Rc;
 
-/// Seconds after which a read sets atime in any case.
+/// Age of atime in seconds from which a read sets it in any case.
 const DAY: i64 = 86_400;
 
 impl<B: Body> Vfs<B> {
-    /// The attributes of a file.
+    /// Attributes of a file, with times at the grain of the medium.
     ///
     /// # Errors
     /// `ENOENT`, `EIO`.
@@ -31,7 +31,7 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.told(&node))
     }
 
-    /// Whether `who` may do all of `need`: 4 to read, 2 to write, 1 to execute.
+    /// Checks that `who` has all permissions in `need`: 4 to read, 2 to write, 1 to execute.
     ///
     /// # Errors
     /// `EACCES`, `ENOENT`, `EIO`.
@@ -41,12 +41,11 @@ impl<B: Body> Vfs<B> {
         who.check(&node.attr(), need)
     }
 
-    /// Sets attributes.
+    /// Sets the attributes in `set`; returns all attributes afterwards.
     ///
     /// # Errors
-    /// `EPERM` for who may not, `EACCES` where write permission is wanted,
-    /// `EISDIR` or `EINVAL` for the size of what is no file, `EFBIG`, `ENOSPC`,
-    /// `EROFS`, `EIO`.
+    /// `EPERM` without ownership, `EACCES` without write permission, `EISDIR` or `EINVAL` for the
+    /// size of a file that is not regular, `EFBIG`, `ENOSPC`, `EROFS`, `EIO`.
     pub async fn setattr(&self, who: &Access, ino: Ino, set: SetAttr) -> Result<Attr> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
@@ -60,8 +59,8 @@ impl<B: Body> Vfs<B> {
     /// Sets the size of an open file.
     ///
     /// # Errors
-    /// `EINVAL` if it was not opened to be written; `EFBIG`, `ENOSPC`, `EROFS`,
-    /// `EIO`.
+    /// `EINVAL` if the file was not opened for writing or is not regular; `EFBIG`, `ENOSPC`,
+    /// `EROFS`, `EIO`.
     pub async fn truncate(&self, handle: &Handle, size: u64) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
@@ -70,8 +69,8 @@ impl<B: Body> Vfs<B> {
         self.core.resize(&file.who, &file.node, size).await
     }
 
-    /// Whether reading the open file at this instant would be noted in its time
-    /// of the last read: who keeps its contents elsewhere has to read it here then.
+    /// Whether a read of the open file at this instant would set its atime. A front end that caches
+    /// contents itself must then read through this mount.
     ///
     /// # Errors
     /// `EBADF`.
@@ -81,8 +80,7 @@ impl<B: Body> Vfs<B> {
         Ok(reads && self.core.noted(&file.node).is_some())
     }
 
-    /// Takes the set-id bits from a file, as a change of its contents by an
-    /// ordinary user does.
+    /// Clears the set-id bits of a file, as a write by an ordinary user does.
     ///
     /// # Errors
     /// `ENOENT`, `EROFS`, `ENOSPC`, `EIO`.
@@ -103,7 +101,7 @@ impl<B: Body> Vfs<B> {
         self.core.settle_unlocked(&node, guard).await
     }
 
-    /// How full the file system is.
+    /// Capacity and free space of the file system.
     ///
     /// # Errors
     /// None so far; bodies that must look at the medium may fail.
@@ -123,7 +121,7 @@ fn set_stamp<P>(who: &Access, node: &Node<P>, now: Timestamp) {
     });
 }
 
-/// Whether it has a size that can be set.
+/// Checks that the size of such a file can be set.
 pub(crate) fn check_sizable(attr: &Attr) -> Result<()> {
     match attr.kind {
         FileKind::Regular => Ok(()),
@@ -132,7 +130,7 @@ pub(crate) fn check_sizable(attr: &Attr) -> Result<()> {
     }
 }
 
-/// Whether `who` may set this.
+/// Checks that `who` may set these attributes.
 fn check_set(who: &Access, attr: &Attr, set: &SetAttr) -> Result<()> {
     if let Some(uid) = set.uid {
         let same = who.uid == attr.uid && uid == attr.uid;
@@ -179,7 +177,8 @@ impl<B: Body> Core<B> {
         Ok(attr)
     }
 
-    /// Unlocks an inode that a call has changed, and gives what waits for the change.
+    /// Unlocks an inode that a call has changed; returns a future that waits until the change is as
+    /// durable as the body promises.
     pub(crate) fn settle_unlocked<G>(
         &self,
         node: &NodeOf<B>,
@@ -212,7 +211,7 @@ impl<B: Body> Core<B> {
         });
     }
 
-    /// Sets the size of a regular file.
+    /// Sets the size of a regular file, with the inode lock.
     pub(crate) async fn resize(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         let guard = node.lock.write().await;
         self.resize_locked(who, node, size).await?;
@@ -251,7 +250,7 @@ impl<B: Body> Core<B> {
         if size != old {
             let done = self.body.truncate(&node.inode, old).await;
             if done.is_err() && size > old {
-                // It has not grown: who tries again must not find that it has.
+                // The file has not grown: a retry must not find the larger size.
                 node.inode.update(|attr| {
                     attr.size = old;
                     (attr.mtime, attr.ctime, attr.mode) = (before.mtime, before.ctime, before.mode);
@@ -262,7 +261,7 @@ impl<B: Body> Core<B> {
         self.body.store(&node.inode).await
     }
 
-    /// Notes that contents have changed at `now`; `who` changed them.
+    /// Sets mtime and ctime to `now` after `who` changed contents.
     pub(crate) async fn stamp(&self, who: &Access, node: &NodeOf<B>, now: Timestamp) -> Result<()> {
         let before = node.attr();
         set_stamp(who, node, now);
@@ -272,8 +271,8 @@ impl<B: Body> Core<B> {
         self.body.store(&node.inode).await
     }
 
-    /// Notes it of a write that is about to begin, with which the times go to the
-    /// medium where it is in place. Gives the change, to be waited for after it.
+    /// Stamps a file that is about to be written. A body in place ([`Body::is_dax`]) persists the
+    /// times with the data. Returns the change that the caller must settle after the write.
     pub(crate) async fn stamp_written(&self, who: &Access, node: &NodeOf<B>) -> Result<Change> {
         let before = node.attr();
         set_stamp(who, node, self.now());
@@ -285,7 +284,7 @@ impl<B: Body> Core<B> {
         Ok(self.body.change(&node.inode))
     }
 
-    /// Whether anything can be changed of it.
+    /// `EROFS` if the body is read-only or the inode frozen.
     pub(crate) fn ensure_writable(&self, node: &NodeOf<B>) -> Result<()> {
         ensure(self.is_writable(node), Errno::EROFS)
     }
@@ -294,7 +293,7 @@ impl<B: Body> Core<B> {
         !self.body.is_read_only() && !self.body.is_frozen(&node.inode)
     }
 
-    /// The time that a read of `node` sets now, if any.
+    /// The atime that a read of `node` would set at this instant; `None` if it would set none.
     #[inline]
     fn noted(&self, node: &NodeOf<B>) -> Option<Timestamp> {
         let attr = node.attr();
@@ -311,7 +310,7 @@ impl<B: Body> Core<B> {
         (due && kind && writable && attr.atime != now).then_some(now)
     }
 
-    /// Notes a read.
+    /// Sets atime for a read, if due.
     #[inline]
     pub(crate) async fn touch(&self, node: &NodeOf<B>) -> Result<()> {
         let Some(now) = self.noted(node) else {

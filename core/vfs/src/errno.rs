@@ -1,11 +1,11 @@
-//! Errors as Linux numbers them.
+//! Errors with the numbers of Linux.
 
 /// The result of a file operation.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 macro_rules! errnos {
     ($($name:ident = $number:literal, $text:literal;)*) => {
-        /// Why a file operation failed; the numbers are those of Linux on x86-64.
+        /// Error of a file operation; the numbers are those of Linux on x86-64.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
         #[repr(i32)]
         #[allow(clippy::upper_case_acronyms, reason = "the field's names")]
@@ -18,10 +18,10 @@ macro_rules! errnos {
         }
 
         impl Errno {
-            /// All errors.
+            /// Every error, by ascending number.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// Its name, such as `ENOENT`.
+            /// Symbolic name, such as `ENOENT`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -73,7 +73,7 @@ errnos! {
 }
 
 impl Errno {
-    /// The number.
+    /// Number of the error, positive.
     #[must_use]
     pub const fn number(self) -> i32 {
         self as i32

@@ -1,13 +1,13 @@
-//! What checkers of file systems that are not mounted have found.
+//! Findings of checkers of unmounted file systems.
 //!
-//! Invariant: no more than [`MOST`] are kept, whatever the image says.
+//! Invariant: no more than [`MOST`] findings are kept, whatever the image holds.
 
 use std::fmt;
 
-/// Findings are told up to this many, which are enough to see that an image is damaged.
+/// Findings kept at most: enough to show that an image is damaged.
 const MOST: usize = 100;
 
-/// Something that is wrong.
+/// An inconsistency that a checker found, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding(String);
 
@@ -17,32 +17,32 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found so far, in order.
+/// Findings of one check, in the order in which they were made.
 #[derive(Debug, Default)]
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Notes something, unless enough is known.
+    /// Adds a finding, unless [`MOST`] are kept already.
     pub fn say(&mut self, what: String) {
         if self.0.len() < MOST {
             self.0.push(Finding(what));
         }
     }
 
-    /// What was found so far.
+    /// Findings made so far, in order.
     #[must_use]
     pub fn so_far(&self) -> &[Finding] {
         &self.0
     }
 
-    /// What was found in all.
+    /// All findings of the check, in order.
     #[must_use]
     pub fn into_all(self) -> Vec<Finding> {
         self.0
     }
 }
 
-/// The one thing that keeps an image from being looked at.
+/// A single finding that keeps a checker from reading the image at all.
 impl From<String> for Findings {
     fn from(what: String) -> Self {
         Self(vec![Finding(what)])

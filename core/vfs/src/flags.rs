@@ -1,10 +1,10 @@
-//! How a file is opened, and what is written to it.
+//! Flags of open files, and sources of written data.
 
 use crate::types::PAGE;
 use nand::Payload;
 use std::ops::{BitOr, BitOrAssign};
 
-/// How a file is opened: a set of flags with the numbers of Linux on x86-64.
+/// Flags of `open`, with the bits of Linux on x86-64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenFlags(u32);
 
@@ -37,30 +37,30 @@ flags! {
     TMPFILE = 0o20_200_000, "Makes a file without a name in a directory.";
 }
 
-/// Linux' bits for writing, and for reading and writing.
+/// Access modes of Linux: write only, and read and write.
 const WRONLY: u32 = 1;
 const RDWR: u32 = 2;
 
 impl OpenFlags {
-    /// Read and write.
+    /// Access for both reading and writing.
     pub const BOTH: Self = Self(Self::READ.0 | Self::WRITE.0);
-    /// What `creat` does: write, create, truncate.
+    /// Flags of `creat`: write, create, truncate.
     pub const CREAT: Self = Self(Self::WRITE.0 | Self::CREATE.0 | Self::TRUNCATE.0);
 
-    /// Whether all of `flags` are in it.
+    /// Whether all bits of `flags` are set.
     #[inline]
     #[must_use]
     pub const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// It without `flags`.
+    /// These flags with the bits of `flags` cleared.
     #[must_use]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
-    /// From the flags of an `open` call; unknown ones are dropped.
+    /// Converts the flags of a Linux `open` call; unknown bits are dropped.
     #[must_use]
     pub const fn from_linux(flags: i32) -> Self {
         let flags = flags as u32;
@@ -72,7 +72,7 @@ impl OpenFlags {
         Self(access | flags & 0o37_777_700)
     }
 
-    /// The flags of an `open` call.
+    /// Converts to the flags of a Linux `open` call.
     #[must_use]
     pub const fn to_linux(self) -> i32 {
         let access = match (self.has(Self::READ), self.has(Self::WRITE)) {
@@ -97,24 +97,23 @@ impl BitOrAssign for OpenFlags {
     }
 }
 
-/// What is written.
+/// Data to be written.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// These bytes.
+    /// Literal bytes.
     Bytes(&'a [u8]),
-    /// The eight bytes of a number, little endian, over and over: the byte at
-    /// offset `n` of the file is byte `n % 8` of it. A whole page of it costs no
-    /// memory.
+    /// The eight bytes of a number, little endian, repeated: the byte at offset `n` of the file is
+    /// byte `n % 8` of the number. A whole page of a pattern costs no memory.
     Fill {
-        /// The number.
+        /// The repeated number.
         pattern: u64,
-        /// Length in bytes.
+        /// Bytes to be written.
         len: u64,
     },
 }
 
 impl Source<'_> {
-    /// Length in bytes.
+    /// Bytes to be written.
     #[must_use]
     pub const fn len(&self) -> u64 {
         match self {
@@ -123,13 +122,13 @@ impl Source<'_> {
         }
     }
 
-    /// Whether there is nothing to write.
+    /// Whether the source has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies from byte `from` on into `out`, which lies at `offset` of a file.
+    /// Copies bytes from `from` on into `out`, which lies at `offset` of the file.
     pub(crate) fn copy_to(&self, from: u64, offset: u64, out: &mut [u8]) {
         match self {
             Self::Bytes(bytes) => {
@@ -143,7 +142,7 @@ impl Source<'_> {
         }
     }
 
-    /// The first `len` bytes of it.
+    /// The source limited to its first `len` bytes.
     pub(crate) fn cut(self, len: u64) -> Self {
         match self {
             Self::Bytes(bytes) => Self::Bytes(&bytes[..len.min(bytes.len() as u64) as usize]),

@@ -1,7 +1,7 @@
-//! A file in use: what the cache and the body share.
+//! An inode in memory: the state shared by the cache and the body.
 //!
-//! Invariant: there is one [`Face`] of a file in use, whatever its body keeps with it, and
-//! however many bodies lie over each other.
+//! Invariant: a file in use has one [`Face`], whatever its body keeps with it, and however many
+//! bodies are stacked.
 
 use crate::types::{Attr, Ino};
 use std::cell::Cell;
@@ -10,26 +10,26 @@ use std::rc::Rc;
 use units::Hint;
 use units::{Origin, Placement};
 
-/// What anybody may know and set of a file in use.
+/// State of a file in use that every layer may read and set.
 pub struct Face {
-    /// Its number.
+    /// Number of the inode.
     pub ino: Ino,
-    /// Attributes, the newest truth.
+    /// Current attributes; the copy on the medium may be older.
     pub attr: Cell<Attr>,
-    /// How long its data are expected to live.
+    /// Expected lifetime of the data, set by the program.
     pub hint: Cell<Hint>,
-    /// Where the drive shall put its data, if somebody has decided that: it goes before
-    /// what a body makes of the hint.
+    /// Placement that a program or layer chose for the data on the drive; it overrides the
+    /// placement that a body derives from the hint. `None` leaves the choice to the body.
     pub handle: Cell<Option<Placement>>,
-    /// Whom its data are booked under.
+    /// Origin (process or file) to which requests for the data are attributed.
     pub origin: Cell<Origin>,
-    /// How many calls make what was written of it durable: what is written back
-    /// meanwhile, somebody waits for.
+    /// Calls that are making written data of this file durable; while it is not 0, a caller waits
+    /// for the write-back.
     pub forcing: Cell<u32>,
 }
 
 impl Face {
-    /// Changes attributes.
+    /// Applies `change` to the attributes.
     pub fn update(&self, change: impl FnOnce(&mut Attr)) {
         let mut attr = self.attr.get();
         change(&mut attr);
@@ -37,15 +37,15 @@ impl Face {
     }
 }
 
-/// A file in use. `P` is what its body keeps with it.
+/// A file in use. `P` is the private state of its body.
 pub struct Inode<P> {
     face: Rc<Face>,
-    /// The body's own.
+    /// State private to the body.
     pub private: P,
 }
 
 impl<P> Inode<P> {
-    /// An inode as it comes from the medium.
+    /// An inode with default hint, placement and origin.
     pub fn new(ino: Ino, attr: Attr, private: P) -> Self {
         let face = Face {
             ino,
@@ -59,8 +59,8 @@ impl<P> Inode<P> {
         Self { face, private }
     }
 
-    /// The same file as a body over this one knows it, which keeps what `wrap` makes of
-    /// the inode.
+    /// The same file for a body stacked over this one: shares the [`Face`], and keeps the inode as
+    /// part of the private state that `wrap` returns.
     pub fn within<Q>(self, wrap: impl FnOnce(Self) -> Q) -> Inode<Q> {
         let face = Rc::clone(&self.face);
         let private = wrap(self);

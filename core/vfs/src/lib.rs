@@ -1,23 +1,20 @@
-//! The file API: what a program asks of a file system, and what a file system
-//! has to do for it.
+//! The file API: the calls that programs make, and the interface that a file system implements.
 //!
-//! # Who owns what
+//! # Ownership
 //!
-//! - A **body** ([`Body`]) is a file system: names, attributes, the map from file
-//!   to medium, and how they persist. It never caches file contents.
-//! - The **page cache** holds file contents in pages of 4,096 bytes, dirty or
-//!   clean; it decides when to read ahead and when to write back.
-//! - An **inode** ([`Inode`]) is what both share: the truth about attributes while
-//!   the file is in use.
-//! - A **mount** ([`Vfs`]) puts a body under the cache. Its calls take numbers of
-//!   inodes and handles, as FUSE and NFS ask; they check permissions, keep names
-//!   and inodes in memory, and give the errors of Linux ([`Errno`]).
-//! - A **process** ([`Process`]) owns descriptors, working directory and umask,
-//!   and walks paths.
+//! - A **body** ([`Body`]) is a file system: names, attributes, the map from file to medium, and
+//!   how they persist. It never caches file contents.
+//! - The **page cache** holds file contents in pages of 4,096 bytes, dirty or clean; it decides
+//!   when to read ahead and when to write back.
+//! - An **inode** ([`Inode`]) is shared by both: it holds the current attributes while the file is
+//!   in use.
+//! - A **mount** ([`Vfs`]) puts a body under the cache. Its calls take inode numbers and handles,
+//!   as FUSE and NFS do; they check permissions, cache names and inodes, and return the errors of
+//!   Linux ([`Errno`]).
+//! - A **process** ([`Process`]) owns descriptors, working directory and umask, and resolves paths.
 //!
-//! Two more things live here because everybody above needs them: a body in memory
-//! ([`mem::MemFs`]), and the reference model with its judge of crashes
-//! ([`model`]).
+//! The crate also has a body in memory ([`mem::MemFs`]), and the reference model with its judge of
+//! crash images ([`model`]), because every crate above uses both.
 //!
 //! ```
 //! use sim::Kernel;
@@ -39,50 +36,48 @@
 //! assert_eq!(bytes, Ok(b"world".to_vec()));
 //! ```
 //!
-//! # The way of a write
+//! # The path of a write
 //!
-//! A call pays for its processor time, takes the inode's lock, tells the body
-//! which pages are about to be dirty ([`Body::reserve`]), changes the pages and
-//! lets go. A whole page of a pattern stays a pattern; bytes are copied only when
-//! somebody else still holds the old ones. From then on the page is written back
-//! once its file has been dirty for long, once too much is dirty, once memory is
-//! wanted, or once somebody forces it: then the body gets it in
-//! [`Body::write_pages`], with the hint and the origin of its inode, and
-//! [`Body::sync`] makes it durable.
+//! A call pays for its processor time, takes the inode lock, announces the pages to the body
+//! ([`Body::reserve`]), changes them, marks them dirty and releases the lock. A whole page of a
+//! pattern stays a pattern; bytes are copied only while another owner still shares the old ones.
+//! Write-back of the page starts once its file has been dirty for the expiry time, once too many
+//! pages are dirty, once the cache needs frames, or once a call forces the file. The body then gets
+//! the page in [`Body::write_pages`], with the hint and the origin of its inode, and [`Body::sync`]
+//! makes it durable.
 //!
-//! A body whose medium is mapped into memory ([`Body::is_dax`]) has no pages here:
-//! its reads and writes, those of mapped files among them, are calls of
-//! [`Body::read_direct`] and [`Body::write_direct`], of any length.
+//! A body whose medium is mapped into memory ([`Body::is_dax`]) has no pages in the cache: its
+//! reads and writes, including those of mapped files, are calls of [`Body::read_direct`] and
+//! [`Body::write_direct`], of any length.
 //!
 //! # Invariants
 //!
-//! - `Face::attr` is the newest truth; a body writes it down, and never reads an
-//!   attribute back while the inode is in memory.
-//! - Calls that change a directory hold its lock exclusively, so a body sees one
-//!   change of a directory at a time; write-back takes no inode lock, so a body
-//!   guards its own map of a file.
-//! - An inode is in memory once, and two tasks that want the same inode, name or
-//!   page meet one look at the medium.
-//! - What is in memory is found without waiting: a hit costs at most the one event
-//!   that pays for the call.
-//! - A body is never asked by a call that holds a cache structure: whatever is
-//!   borrowed is given back before anybody waits.
-//! - Whatever is forced is durable when the call returns: file contents first,
-//!   then what leads to them.
-//! - When nothing is dirty, no task of this crate is waiting for time to pass.
+//! - `Face::attr` is current; a body persists it, and never reads an attribute back while the inode
+//!   is in memory.
+//! - Calls that change a directory hold its inode lock exclusively, so a body sees one change of a
+//!   directory at a time. Write-back takes no inode lock, so a body guards its own map of a file.
+//! - An inode is in memory once. Two tasks that miss on one inode, name or page share a single
+//!   access to the medium.
+//! - Cached state is found without waiting: a hit costs at most the one event that pays for the
+//!   call.
+//! - No call of a body is made while a cache structure is borrowed: every borrow ends before an
+//!   await.
+//! - A force returns once its data are durable: file contents first, then the metadata that lead to
+//!   them.
+//! - When nothing is dirty, no task of this crate waits for time to pass.
 //!
-//! # What is like Linux, and what is not
+//! # Differences from Linux
 //!
-//! Ages, ratios, windows of read-ahead, the order of checks and the rules for
-//! times follow Linux; the numbers and their sources are in [`CacheConfig`]. The
-//! share that may be dirty is one of the configured memory, not of what happens to
-//! be free. Pages are taken away by a clock hand that spares what was used twice,
-//! which stands for the two lists of Linux. A file ages as a whole, as in Linux.
-//! A failure of write-back is told as by Linux: once to each open file that forces
-//! the file, and once to each that forces the file system; a page that could not be
-//! written is clean all the same, and closing a file tells of nothing.
-//! There are no access control lists, no quotas and no mandatory locks; pipes,
-//! sockets and devices have names and attributes and cannot be opened.
+//! Ages, ratios, windows of read-ahead, the order of checks and the rules for times follow Linux;
+//! the numbers and their sources are in [`CacheConfig`]. The dirty ratios apply to the configured
+//! memory, not to the memory that is free. A clock hand evicts pages and spares those used twice;
+//! it stands for the two lists of Linux. A file ages as a whole, as in Linux. Write-back failures
+//! are reported as by Linux: once to each open file that forces the file, and once to each that
+//! forces the file system. A page that could not be written is clean all the same, and closing a
+//! file reports nothing.
+//!
+//! There are no access control lists, no quotas and no mandatory locks. Pipes, sockets and devices
+//! have names and attributes and cannot be opened.
 
 mod access;
 mod attr;
@@ -134,8 +129,8 @@ pub use pool::CacheStats;
 pub use process::{At, Fd, Process, Whence};
 pub use read::Advice;
 pub use rename::RenameFlags;
-/// Takes what a read gives: bytes (`&mut [u8]`), pages as they are kept
-/// (`&mut [Payload]`, whole pages only), or nothing but the time (`()`).
+/// Destination of a read: bytes (`&mut [u8]`), pages as they are stored (`&mut [Payload]`, whole
+/// pages only), or nothing but the time (`()`).
 pub use ssd::Sink as ReadSink;
 pub use types::{
     Access, Attr, Cleaning, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats,

@@ -1,9 +1,8 @@
-//! Names: looking them up, making and removing them.
+//! Names: looking them up, creating and removing them.
 //!
-//! Invariants: what changes a directory holds its lock exclusively from the look
-//! at the name to the end of the change; a look at the medium holds it shared, so
-//! what is remembered of a name is never older than the last change. Of a
-//! directory that is removed, the lock is held after that of its parent.
+//! Invariants: a call that changes a directory holds its inode lock exclusively from the lookup of
+//! the name to the end of the change; a lookup on the medium holds it shared, so a cached name is
+//! never older than the last change. A directory to be removed is locked after its parent.
 
 use crate::access::{EXEC, SGID, ensure};
 use crate::body::{Body, NewInode};
@@ -13,10 +12,10 @@ use crate::types::{Access, Attr, FileKind, Ino};
 use crate::vfs::{Core, NodeOf, Vfs};
 use std::rc::Rc;
 
-/// Longest name in bytes.
+/// Longest name in bytes, as in Linux.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// What to make of a name.
+/// Attributes of an inode to be created under a name.
 #[derive(Clone, Copy)]
 pub(crate) struct Make<'a> {
     pub(crate) kind: FileKind,
@@ -26,8 +25,8 @@ pub(crate) struct Make<'a> {
 }
 
 impl<B: Body> Vfs<B> {
-    /// What `name` leads to, `.` and `..` included. The caller refers to it until
-    /// [`Vfs::forget`].
+    /// Looks `name` up in `dir`, `.` and `..` included. The caller holds a reference to the inode
+    /// until [`Vfs::forget`].
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `EIO`.
@@ -38,22 +37,22 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.refer(&node))
     }
 
-    /// What has this number, for who has kept it longer than a name. The caller
-    /// refers to it until [`Vfs::forget`].
+    /// Takes a reference to an inode by number, for a caller that kept the number without its name.
+    /// The caller holds the reference until [`Vfs::forget`].
     ///
     /// # Errors
-    /// `ENOENT` if it is free, `EIO`.
+    /// `ENOENT` if no inode has this number, `EIO`.
     pub async fn refer(&self, ino: Ino) -> Result<(Ino, Attr)> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
         Ok(self.core.refer(&node))
     }
 
-    /// Makes a file of any kind but a directory or a symbolic link.
+    /// Creates a file of any kind but a symbolic link.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOENT` in a removed directory, `EACCES`, `EPERM` for a device
-    /// that user 0 does not make, `ENOSPC`, `EIO`.
+    /// `EEXIST`, `ENOENT` in a removed directory, `EACCES`, `EPERM` for a device unless `who` is
+    /// user 0, `ENOSPC`, `EIO`.
     pub async fn mknod(
         &self,
         who: &Access,
@@ -73,7 +72,7 @@ impl<B: Body> Vfs<B> {
         self.made(who, dir, name, make).await
     }
 
-    /// Makes a directory.
+    /// Creates an empty directory.
     ///
     /// # Errors
     /// As [`Vfs::mknod`]; `EMLINK`.
@@ -88,7 +87,7 @@ impl<B: Body> Vfs<B> {
         self.mknod(who, dir, name, kind, mode, 0).await
     }
 
-    /// Makes a symbolic link to `target`.
+    /// Creates a symbolic link to `target`.
     ///
     /// # Errors
     /// As [`Vfs::mknod`]; `ENOENT` if `target` is empty, `ENAMETOOLONG` if it has
@@ -116,11 +115,11 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.refer(&node))
     }
 
-    /// Gives a file another name.
+    /// Adds a hard link `name` in `dir` to a file.
     ///
     /// # Errors
-    /// `EPERM` for a directory, `EEXIST`, `EACCES`, `EMLINK`, `ENOENT` if it has
-    /// no name any more, `ENOSPC`, `EIO`.
+    /// `EPERM` for a directory, `EEXIST`, `EACCES`, `EMLINK`, `ENOENT` if the file has lost its
+    /// last name, `ENOSPC`, `EIO`.
     pub async fn link(&self, who: &Access, ino: Ino, dir: Ino, name: &[u8]) -> Result<(Ino, Attr)> {
         self.core.pay(self.core.config.costs.change).await;
         let node = self.core.node(ino).await?;
@@ -129,7 +128,7 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.refer(&node))
     }
 
-    /// Removes the name of a file that is no directory.
+    /// Removes the name of a file other than a directory.
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`, `EIO`.
@@ -150,10 +149,10 @@ impl<B: Body> Vfs<B> {
         self.core.remove(who, &dir, name, true).await
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if it is none, `EIO`.
+    /// `EINVAL` if the inode is of another kind, `EIO`.
     pub async fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
@@ -164,7 +163,7 @@ impl<B: Body> Vfs<B> {
     }
 }
 
-/// A symbolic link that leads to `target`.
+/// Attributes of a symbolic link that leads to `target`.
 pub(crate) fn link_to(target: &[u8]) -> Result<Make<'_>> {
     ensure(!target.is_empty(), Errno::ENOENT)?;
     ensure(target.len() < 4096, Errno::ENAMETOOLONG)?;
@@ -187,13 +186,13 @@ fn is_dots(name: &[u8]) -> bool {
 }
 
 impl<B: Body> Core<B> {
-    /// Counts a reference from outside.
+    /// Takes a reference for a caller of [`Vfs`].
     pub(crate) fn refer(&self, node: &Rc<NodeOf<B>>) -> (Ino, Attr) {
         node.lookups.set(node.lookups.get() + 1);
         (node.ino(), self.told(node))
     }
 
-    /// One step of a path.
+    /// Resolves one component of a path.
     pub(crate) async fn step(
         &self,
         who: &Access,
@@ -212,7 +211,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// The directory that `dir` is in; the root is in itself.
+    /// The parent of `dir`; the root is its own parent.
     pub(crate) async fn parent(&self, dir: &Rc<NodeOf<B>>) -> Result<Rc<NodeOf<B>>> {
         if dir.ino() == self.body.root() {
             return Ok(Rc::clone(dir));
@@ -226,7 +225,7 @@ impl<B: Body> Core<B> {
         self.node(parent).await
     }
 
-    /// What `name` leads to; `locked` if the caller holds the lock of `dir`
+    /// The inode that `name` leads to. `locked` says that the caller holds the lock of `dir`
     /// exclusively.
     pub(crate) async fn child(
         &self,
@@ -246,13 +245,13 @@ impl<B: Body> Core<B> {
             };
             let Some(ino) = ino else { return Ok(None) };
             let node = match self.node(ino).await {
-                // Removed between the look and the load.
+                // The name was removed between lookup and load.
                 Err(Errno::ENOENT) if !locked => return Ok(None),
                 node => node?,
             };
             let now = dir.names.borrow().get(name);
             if now.is_some_and(|now| now != Name::Leads(ino)) {
-                // It leads elsewhere now, and the number may be another file's.
+                // The name leads elsewhere by now, and the number may be another file's.
                 continue;
             }
             if node.is_dir() && node.parent.get().is_none() {
@@ -268,7 +267,7 @@ impl<B: Body> Core<B> {
         dir.names.borrow().get(name)
     }
 
-    /// Asks the medium for a name, once for all who want it at the same time.
+    /// Looks a name up on the medium, once for all tasks that miss on it at the same time.
     async fn seek_name(&self, dir: &Rc<NodeOf<B>>, name: &[u8]) -> Result<Option<Ino>> {
         loop {
             let guard = dir.lock.read().await;
@@ -299,8 +298,7 @@ impl<B: Body> Core<B> {
         Ok(found)
     }
 
-    /// Remembers a name; forgets those of another directory if there are too
-    /// many.
+    /// Caches a name; evicts names of other directories beyond the limit.
     pub(crate) fn remember(&self, dir: &NodeOf<B>, name: &[u8], known: Name) {
         if !dir.names.borrow_mut().insert(name, known) {
             return;
@@ -320,7 +318,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Forgets all names in `dir` that nobody is just looking for.
+    /// Drops all cached names of `dir` except those being looked up.
     pub(crate) fn forget_names(&self, dir: &NodeOf<B>) {
         let mut names = dir.names.borrow_mut();
         let before = names.len();
@@ -329,7 +327,7 @@ impl<B: Body> Core<B> {
         self.name_count.set(self.name_count.get() - gone);
     }
 
-    /// Forgets the names in all directories.
+    /// Drops the cached names of all directories.
     pub(crate) fn drop_names(&self) {
         let named = std::mem::take(&mut *self.named.borrow_mut());
         for (ino, ticket) in named {
@@ -342,7 +340,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Puts `dir` at the end of the line of directories with names, if it has any.
+    /// Appends `dir` to the eviction queue of names, if it has any cached.
     fn queue_names(&self, dir: &NodeOf<B>) {
         dir.names_queued.set(0);
         if !dir.names.borrow().is_empty() {
@@ -352,8 +350,8 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Forgets the names of the directory whose turn it is; one that was used
-    /// since its last turn is passed over once.
+    /// Evicts the names of the directories next in the queue until the limit is met; a directory
+    /// used since its last turn is spared once.
     fn shrink_names(&self) {
         let turns = self.named.borrow().len() * 2;
         for _ in 0..turns {
@@ -374,7 +372,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Makes a name that is free.
+    /// Creates an inode under a free name, with the checks of `mknod`.
     pub(crate) async fn make(
         &self,
         who: &Access,
@@ -393,7 +391,7 @@ impl<B: Body> Core<B> {
         Ok(node)
     }
 
-    /// Makes a name that the caller has found to be free, with the lock held.
+    /// Creates an inode under `name`, which the caller has found free with the lock of `dir` held.
     pub(crate) async fn make_locked(
         &self,
         who: &Access,
@@ -418,8 +416,8 @@ impl<B: Body> Core<B> {
         Ok(node)
     }
 
-    /// What is made in a directory with attributes `dir`: in one with the set-id
-    /// bit of the group, that group is inherited.
+    /// Attributes of an inode created in a directory with attributes `dir`: a directory with the
+    /// set-group-id bit passes on its group.
     pub(crate) fn new_inode<'a>(&self, who: &Access, dir: &Attr, make: Make<'a>) -> NewInode<'a> {
         let inherits = dir.mode & SGID != 0;
         let gid = if inherits { dir.gid } else { who.gid };
@@ -466,7 +464,7 @@ impl<B: Body> Core<B> {
         self.settle_unlocked(dir, (inner, guard)).await
     }
 
-    /// Removes a name: of a directory if `is_dir`, else of anything else.
+    /// Removes the name of a directory if `is_dir`, else of any other file.
     pub(crate) async fn remove(
         &self,
         who: &Access,
@@ -494,14 +492,14 @@ impl<B: Body> Core<B> {
         }
         self.remember(dir, name, Name::Absent);
         drop(inner);
-        // What the last name leads to is freed once it is gone for good.
+        // The inode of the last name is freed only once the removal is durable.
         let settled = self.settle_unlocked(dir, guard).await;
         self.put(node).await;
         settled
     }
 }
 
-/// Whether a name may be removed, or replaced, as that of a directory or not.
+/// Checks that a name to be removed or replaced is that of a directory exactly if `is_dir`.
 pub(crate) fn ensure_kind(attr: &Attr, is_dir: bool) -> Result<()> {
     match (is_dir, attr.kind == FileKind::Directory) {
         (true, false) => Err(Errno::ENOTDIR),

@@ -16,49 +16,49 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::Ns;
 
-/// What is known of a name in a directory.
+/// State of a name in the cache of its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// It leads there.
+    /// The name leads to this inode.
     Leads(Ino),
-    /// There is none.
+    /// The directory has no such name.
     Absent,
-    /// Somebody is looking; `Node::looked` tells when that is over.
+    /// A task is looking the name up on the medium; `Node::looked` is notified at the end.
     Sought,
 }
 
 pub(crate) struct Node<P> {
     pub(crate) inode: Inode<P>,
-    /// Exclusive for what changes a directory, writes or cuts a file; shared for
-    /// what reads.
+    /// The inode lock: exclusive for calls that change a directory, write or truncate a file;
+    /// shared for calls that read.
     pub(crate) lock: RwLock,
     pub(crate) pages: RefCell<Radix<u32>>,
     pub(crate) dirty: Cell<u32>,
-    /// When it became dirty, while it is.
+    /// Time at which the inode became dirty; valid while `dirty` is not 0.
     pub(crate) dirtied: Cell<Ns>,
     pub(crate) batches: RefCell<Vec<u64>>,
-    /// Pages on their way from the medium.
+    /// Pages being loaded from the medium.
     pub(crate) loading: Cell<u32>,
-    /// A page was loaded or written back.
+    /// Notified after a page was loaded or written back.
     pub(crate) changed: Signal,
     pub(crate) failures: Failures,
-    /// How many calls are making it durable.
+    /// Calls that are making this file durable.
     pub(crate) forces: Cell<u32>,
-    /// References of callers outside.
+    /// References that [`Vfs`](crate::Vfs) calls have returned and `forget` has not dropped.
     pub(crate) lookups: Cell<u64>,
     pub(crate) opens: Cell<u32>,
-    /// The ticket under which it waits to be let go, or 0.
+    /// Ticket in the eviction queue of inodes, or 0.
     pub(crate) queued: Cell<u64>,
     pub(crate) names: RefCell<Names>,
-    /// A name that was sought is known.
+    /// Notified after a lookup on the medium has ended.
     pub(crate) looked: Signal,
-    /// Whether its names were used since the last look at them.
+    /// Whether a cached name was used since the directory's last turn in `shrink_names`.
     pub(crate) names_used: Cell<bool>,
-    /// The ticket under which its names wait to be forgotten, or 0.
+    /// Ticket in the eviction queue of names, or 0.
     pub(crate) names_queued: Cell<u64>,
-    /// Made without a name and not named since.
+    /// Set for an inode created without a name, until it is linked.
     pub(crate) unnamed: Cell<bool>,
-    /// The directory that this directory is in, once known.
+    /// Parent of this directory, once known.
     pub(crate) parent: Cell<Option<Ino>>,
     pub(crate) locks: FileLocks,
 }
