@@ -1,4 +1,4 @@
-//! Time of day from virtual time, and who is paid for processor time.
+//! Time of day derived from virtual time, and the accounting of processor time.
 
 use crate::types::Timestamp;
 use host::{BlockPort, Computing};
@@ -6,11 +6,11 @@ use sim::Sim;
 use std::rc::Rc;
 use units::Ns;
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Gives files their times. Times of files advance in ticks, as those of Linux
-/// do: 4 ms with its default of 250 ticks a second.
+/// Wall clock for timestamps of files. It advances in ticks, as that of Linux does: 4 ms with its
+/// default of 250 ticks a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     start: Timestamp,
@@ -25,13 +25,13 @@ impl Clock {
         Self { start, tick }
     }
 
-    /// A clock with Linux' tick of 4 ms.
+    /// A clock that shows `start` at virtual time zero, with Linux' tick of 4 ms.
     #[must_use]
     pub const fn starting(start: Timestamp) -> Self {
         Self::new(start, Ns::ms(4))
     }
 
-    /// What it shows at `now`.
+    /// Wall-clock time at virtual time `now`, rounded down to a tick.
     #[must_use]
     pub fn at(&self, now: Ns) -> Timestamp {
         let past = match self.tick.0 {
@@ -57,7 +57,7 @@ impl Default for Clock {
     }
 }
 
-/// Who gives processor time to calls.
+/// Model of the processor that executes calls.
 #[derive(Clone, Default)]
 pub struct Compute(Way);
 
@@ -70,19 +70,19 @@ enum Way {
 }
 
 impl Compute {
-    /// Calls take no time.
+    /// Calls take no processor time.
     #[must_use]
     pub fn free() -> Self {
         Self(Way::Free)
     }
 
-    /// Calls take their time, on as many cores as there are tasks.
+    /// Each call takes its time, with a core for every task.
     #[must_use]
     pub fn unlimited() -> Self {
         Self(Way::Sleep)
     }
 
-    /// Calls keep the cores busy that `port` submits from.
+    /// Calls keep the cores of `port` busy, from which requests are submitted.
     #[must_use]
     pub fn of(port: &impl BlockPort) -> Self {
         let port = port.clone();

@@ -1,4 +1,4 @@
-//! What the cache and the calls are set to.
+//! Configuration of the page cache and of the costs of calls.
 //!
 //! # Sources of the numbers
 //!
@@ -28,7 +28,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, KIB, Ns};
 
-/// The cache of a mounted file system.
+/// Configuration of the page cache of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
@@ -53,24 +53,24 @@ pub struct CacheConfig {
     pub inodes: u32,
     /// Directory entries kept in memory, present ones and absent ones.
     pub names: u32,
-    /// When the reading of a file is noted.
+    /// Policy for updates of atime by reads of files.
     pub atime: Atime,
-    /// Whether the reading of a directory is noted as that of a file is.
+    /// Whether reads of directories update atime as those of files do.
     pub diratime: bool,
-    /// What calls cost the processor.
+    /// Processor time of each call.
     pub costs: CallCosts,
 }
 
-/// When a read sets the time of the last read.
+/// Policy by which a read updates atime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Atime {
-    /// Never: `noatime`.
+    /// Reads leave atime alone: `noatime`.
     Never,
-    /// If it is not newer than the other times, or older than a day: `relatime`.
+    /// Updates atime if it is not newer than mtime and ctime, or older than a day: `relatime`.
     #[default]
     Relative,
-    /// Always: `strictatime`.
+    /// Every read updates atime: `strictatime`.
     Always,
 }
 
@@ -94,7 +94,7 @@ impl Default for CacheConfig {
     }
 }
 
-/// A cache that cannot be.
+/// A knob of [`CacheConfig`] that is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("page_cache.{knob}: {value} given, {expected} expected")]
 pub struct CacheError {
@@ -103,12 +103,12 @@ pub struct CacheError {
     expected: &'static str,
 }
 
-/// Longest age and longest cost: far beyond any, and short enough that sums of
-/// them stay within the clock.
+/// Upper bound of ages and costs: far beyond any useful value, and short enough that sums of them
+/// stay within the clock.
 const LONGEST: Ns = Ns::secs(1_000_000);
 
 impl CacheConfig {
-    /// The configuration itself, if it can be.
+    /// Returns the configuration if every knob is in range.
     ///
     /// # Errors
     /// Names the first knob that is out of range.
@@ -159,17 +159,17 @@ impl CacheConfig {
     }
 }
 
-/// What calls cost the processor. Each call pays once, when it begins.
+/// Processor time of each call, paid once when the call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CallCosts {
-    /// Any call.
+    /// Base cost of any call.
     pub call: Ns,
-    /// Each page that is copied.
+    /// Cost of each page copied.
     pub page: Ns,
-    /// Each component of a path.
+    /// Cost of each component of a path.
     pub name: Ns,
-    /// A name that is made, moved or removed.
+    /// Extra cost of a call that makes, moves or removes a name.
     pub change: Ns,
 }
 
@@ -185,7 +185,7 @@ impl Default for CallCosts {
 }
 
 impl CallCosts {
-    /// Calls that cost nothing, so that a hit takes no event at all.
+    /// No cost for any call, so that a cache hit takes no event at all.
     pub const FREE: Self = Self {
         call: Ns(0),
         page: Ns(0),
@@ -193,7 +193,7 @@ impl CallCosts {
         change: Ns(0),
     };
 
-    /// A call that copies `bytes` bytes.
+    /// Cost of a call that copies `bytes` bytes.
     pub(crate) fn copying(&self, bytes: u64) -> Ns {
         let pages = bytes.div_ceil(crate::PAGE);
         Ns(self.call.0 + self.page.0.saturating_mul(pages))

@@ -1,4 +1,4 @@
-//! What bodies do around the cache: ranges of bytes as pages and parts of them.
+//! Helpers for bodies that bypass the cache: byte ranges as pages and parts of pages.
 
 use crate::body::DirtyPage;
 use crate::errno::{Errno, Result};
@@ -8,16 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use units::SECTOR;
 
-/// Bytes of a page.
+/// Size of a page as an array length.
 const BYTES: usize = PAGE as usize;
 
-/// Pages that a range of bytes touches.
+/// Numbers of the pages that a range of bytes overlaps.
 #[must_use]
 pub const fn touched(range: &Range<u64>) -> Range<u64> {
     range.start / PAGE..range.end.div_ceil(PAGE)
 }
 
-/// The bytes of page `index`, from its beginning, that are in a range of bytes.
+/// Part of page `index`, as offsets in the page, that lies in a range of bytes.
 #[must_use]
 pub fn within(range: &Range<u64>, index: u64) -> Range<usize> {
     let base = index * PAGE;
@@ -25,11 +25,12 @@ pub fn within(range: &Range<u64>, index: u64) -> Range<usize> {
     part(range.start)..part(range.end)
 }
 
-/// The range of whole sectors of the drive that is `len` bytes from `offset` on, of a
-/// file that may have `most` bytes.
+/// The byte range of `len` bytes at `offset`, if it consists of whole sectors and ends within
+/// `most`, the largest size of the file.
 ///
 /// # Errors
-/// `EINVAL` if it is not of whole sectors, `EFBIG` if it ends beyond `most`.
+/// `EINVAL` if offset or length is not a multiple of a sector, `EFBIG` if the range ends beyond
+/// `most`.
 pub fn sectors(offset: u64, len: usize, most: u64) -> Result<Range<u64>> {
     let len = len as u64;
     if !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
@@ -56,10 +57,10 @@ pub fn gather(range: &Range<u64>, pages: &[Payload], out: &mut [u8]) -> Result<(
     Ok(())
 }
 
-/// What can be seen of a `page`, number `index` of a file of `size` bytes.
+/// Bytes of page `index` of a file of `size` bytes, with zeros past the end of the file.
 ///
 /// # Errors
-/// `EIO` if it was lost.
+/// `EIO` if the page was lost.
 pub fn visible(page: &Payload, index: u64, size: u64) -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     if !page.copy_to(0, &mut bytes) {
@@ -69,8 +70,8 @@ pub fn visible(page: &Payload, index: u64, size: u64) -> Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
-/// The pages of a range with `bytes`, which are as many, laid over them, to be written.
-/// `seen` gives what can be seen of a page that is written in part.
+/// Pages to write for `bytes` at `range`, whose lengths agree. `seen` returns the visible bytes of
+/// a page that is overwritten in part.
 ///
 /// # Errors
 /// Those of `seen`.
@@ -94,7 +95,7 @@ pub async fn overlaid(
     Ok(pages)
 }
 
-/// Page `index` with these bytes, to be written.
+/// Page `index` with these bytes, for write-back.
 #[must_use]
 pub fn page_of(index: u64, bytes: [u8; BYTES]) -> DirtyPage {
     DirtyPage {

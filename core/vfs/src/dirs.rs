@@ -1,6 +1,6 @@
 //! Listing directories.
 //!
-//! Cookies 1 and 2 stand for `.` and `..`; those of the body follow, two higher.
+//! Cookies 1 and 2 stand for `.` and `..`; a cookie of the body is shifted up by two.
 
 use crate::access::ensure;
 use crate::body::Body;
@@ -9,14 +9,14 @@ use crate::file::{Handle, OpenFile};
 use crate::types::{DirEntry, FileKind, Ino};
 use crate::vfs::{Core, Vfs};
 
-/// Cookies that come before those of the body.
+/// Cookies used for `.` and `..`.
 const DOTS: u64 = 2;
 
 impl<B: Body> Vfs<B> {
-    /// Up to `most` entries after `cookie` (0 from the start), with `.` and `..`;
-    /// an empty list at the end. An entry that is there all the time is listed
-    /// exactly once. One that comes after the listing was begun may be listed or not, but
-    /// the listing ends: what comes last is not in it until it is begun anew.
+    /// Lists up to `most` entries after `cookie` (0: from the start), with `.` and `..`; empty at
+    /// the end. An entry that exists during the whole listing is listed exactly once. An entry
+    /// added after the start may be listed or not, but the listing ends: names appended behind its
+    /// end appear only in the next listing.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR`, `EIO`.

@@ -1,8 +1,7 @@
-//! The names that are known of a directory, found by a hash of their bytes.
+//! Cached names of a directory: an open-addressing hash table with linear probing.
 //!
-//! Invariants: between the place that the hash of a name asks for and the one
-//! where the name is, none is free; at least a quarter of all places is free; the
-//! order of places shows nowhere, so nothing depends on the hash.
+//! Invariants: no place is free between the home of a name and its place; at least a quarter of all
+//! places is free; the order of places is never observable, so results do not depend on the hash.
 
 use crate::node::Name;
 
@@ -12,10 +11,10 @@ struct Place {
     known: Name,
 }
 
-/// What is known of names.
+/// Cache of the names of one directory, present and absent.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// A power of two of them, or none.
+    /// The table: its length is a power of two, or 0 before the first name.
     places: Vec<Option<Place>>,
     count: usize,
 }
@@ -33,7 +32,7 @@ fn hash(name: &[u8]) -> u64 {
 }
 
 impl Names {
-    /// The place that `hash` asks for.
+    /// Home place of a name with this hash.
     fn home(&self, hash: u64) -> usize {
         hash as usize & (self.places.len() - 1)
     }
@@ -42,7 +41,7 @@ impl Names {
         (at + 1) & (self.places.len() - 1)
     }
 
-    /// How far behind `from` a place is, going around.
+    /// Probe distance from `from` to `at`, wrapping around.
     fn distance(&self, from: usize, at: usize) -> usize {
         at.wrapping_sub(from) & (self.places.len() - 1)
     }
@@ -61,13 +60,13 @@ impl Names {
         None
     }
 
-    /// What is known of `name`.
+    /// Cached state of `name`; `None` if it is not cached.
     pub(crate) fn get(&self, name: &[u8]) -> Option<Name> {
         let at = self.find(hash(name), name)?;
         self.places[at].as_ref().map(|place| place.known)
     }
 
-    /// Notes what is known of `name`; whether it was not there before.
+    /// Caches the state of `name`; returns whether the name is new to the cache.
     pub(crate) fn insert(&mut self, name: &[u8], known: Name) -> bool {
         let hash = hash(name);
         if let Some(at) = self.find(hash, name) {
@@ -93,7 +92,7 @@ impl Names {
         self.count += 1;
     }
 
-    /// Moves what is to be kept to as many new places.
+    /// Rehashes the entries that `keep` accepts into a table of `places`.
     fn move_to(&mut self, places: usize, keep: impl Fn(Name) -> bool) {
         let new = std::iter::repeat_with(|| None).take(places).collect();
         let old = std::mem::replace(&mut self.places, new);
@@ -103,7 +102,7 @@ impl Names {
             .for_each(|place| self.put(place));
     }
 
-    /// Forgets `name`; whether it was there.
+    /// Removes `name` from the cache; returns whether it was cached.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let Some(mut hole) = self.find(hash(name), name) else {
             return false;
@@ -112,7 +111,7 @@ impl Names {
         self.count -= 1;
         let mut at = self.after(hole);
         while let Some(place) = &self.places[at] {
-            // Whoever had to pass the hole moves into it.
+            // An entry whose probe sequence passed the hole moves into it.
             let home = self.home(place.hash);
             if self.distance(home, at) >= self.distance(hole, at) {
                 self.places.swap(hole, at);
@@ -123,7 +122,7 @@ impl Names {
         true
     }
 
-    /// Forgets all but those to be kept.
+    /// Removes all entries but those that `keep` accepts, and shrinks the table.
     pub(crate) fn retain(&mut self, keep: impl Fn(Name) -> bool) {
         let known = self.places.iter().flatten();
         let kept = known.filter(|place| keep(place.known)).count();
@@ -134,12 +133,12 @@ impl Names {
         self.move_to(places, keep);
     }
 
-    /// How many there are.
+    /// Number of cached names.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether no name is cached.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }

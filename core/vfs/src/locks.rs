@@ -1,9 +1,8 @@
-//! Locks of files: whole files by open file, ranges by owner.
+//! Advisory locks: whole files by open file (`flock`), byte ranges by owner (`fcntl`).
 //!
-//! Invariants: locks of one file that overlap and have different owners are all
-//! shared; the ranges of one owner do not overlap, and those that touch have
-//! different kinds; whoever waits for a range is in [`Waits`] with the owner that
-//! he waits for, and these never form a circle.
+//! Invariants: overlapping locks of different owners on one file are all shared. The ranges of one
+//! owner do not overlap, and adjacent ones differ in kind. A waiter for a range is in [`Waits`]
+//! with the owner that blocks it, and these edges never form a cycle.
 
 use crate::access::ensure;
 use crate::body::Body;
@@ -15,25 +14,25 @@ use crate::vfs::{NodeOf, Vfs};
 use sim::Signal;
 use std::cell::RefCell;
 
-/// What a lock lets others do.
+/// Compatibility of a lock with those of other owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Others may hold it too.
+    /// Compatible with other shared locks.
     Shared,
-    /// Nobody else may hold it.
+    /// Excludes locks of all other owners.
     Exclusive,
 }
 
-/// A lock of a range of bytes.
+/// A lock of a range of bytes, as of `fcntl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLock {
-    /// What it lets others do.
+    /// Shared for readers, exclusive for writers.
     pub kind: LockKind,
-    /// First byte.
+    /// First byte of the range.
     pub start: u64,
-    /// Last byte; the greatest number for the end, wherever it is.
+    /// Last byte, inclusive; `u64::MAX` reaches to the end of the file, however it grows.
     pub last: u64,
-    /// Who holds it: a number that the caller gives each process.
+    /// Owner of the lock: a number that the caller assigns to each process.
     pub owner: u64,
 }
 
@@ -48,7 +47,7 @@ impl RecordLock {
     }
 }
 
-/// The locks of a file.
+/// All locks of one file.
 #[derive(Default)]
 pub(crate) struct FileLocks {
     whole: RefCell<Vec<(u64, LockKind)>>,
@@ -62,7 +61,7 @@ impl FileLocks {
         records.iter().find(|held| held.conflicts(wanted)).copied()
     }
 
-    /// Takes what `owner` holds from `start` to `last` away, and puts `new` there.
+    /// Replaces the locks of `owner` between `start` and `last` by `new`; `None` unlocks the range.
     fn replace(&self, owner: u64, start: u64, last: u64, new: Option<LockKind>) {
         let mut records = self.records.borrow_mut();
         let (own, mut kept): (Vec<_>, Vec<_>) =
@@ -94,7 +93,7 @@ impl FileLocks {
     }
 }
 
-/// What is left of a lock outside a range.
+/// Parts of a lock outside a range.
 fn outside(held: &RecordLock, start: u64, last: u64) -> impl Iterator<Item = RecordLock> + use<> {
     let below = (held.start < start).then(|| RecordLock {
         last: held.last.min(start - 1),
@@ -107,12 +106,12 @@ fn outside(held: &RecordLock, start: u64, last: u64) -> impl Iterator<Item = Rec
     below.into_iter().chain(above)
 }
 
-/// Who waits for whom.
+/// Edges of the wait graph: a waiting owner and the owner that blocks it.
 #[derive(Default)]
 pub(crate) struct Waits(RefCell<Vec<(u64, u64)>>);
 
 impl Waits {
-    /// Whether `from` waits, by way of any number of others, for `owner`.
+    /// Whether `from` waits for `owner`, directly or through other waiters.
     fn leads_to(&self, from: u64, owner: u64) -> bool {
         let waits = self.0.borrow();
         let (mut reached, mut next) = (vec![from], 0);
@@ -139,7 +138,7 @@ impl Waits {
     }
 }
 
-/// Somebody waits; dropped when he does no more.
+/// An edge of the wait graph, removed on drop.
 struct Waiting<'a> {
     waits: &'a Waits,
     edge: (u64, u64),
@@ -155,11 +154,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl<B: Body> Vfs<B> {
-    /// Locks an open file as a whole, changes the kind of its lock, or unlocks
-    /// it. As in Linux a change lets go of the old lock first.
+    /// Locks an open file as a whole, converts its lock, or unlocks it if `kind` is `None`. As in
+    /// Linux a conversion first releases the old lock.
     ///
     /// # Errors
-    /// `EBADF`; `EAGAIN` if it would have to wait and shall not.
+    /// `EBADF`; `EAGAIN` if the lock is taken and `wait` is false.
     pub async fn flock(&self, handle: &Handle, kind: Option<LockKind>, wait: bool) -> Result<()> {
         let core = &self.core;
         core.pay(core.config.costs.call).await;
@@ -188,7 +187,7 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// A lock that stands in the way of `wanted`.
+    /// Returns a lock that conflicts with `wanted`, if any.
     ///
     /// # Errors
     /// `EBADF`.
@@ -196,12 +195,12 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.file(handle)?.node.locks.blocker(wanted))
     }
 
-    /// Locks a range for its owner, waiting for it if `wait`.
+    /// Locks a range for its owner; waits for conflicting locks if `wait`.
     ///
     /// # Errors
-    /// `EBADF` if the file was not opened to be read (for a shared lock) or
-    /// written; `EINVAL` for an empty range; `EAGAIN` if it would have to wait
-    /// and shall not; `EDEADLK` if whom it would wait for waits for this owner.
+    /// `EBADF` if the file was not opened for reading (shared lock) or writing (exclusive lock);
+    /// `EINVAL` for an empty range; `EAGAIN` if the range is taken and `wait` is false; `EDEADLK`
+    /// if waiting would close a cycle of waiters.
     pub async fn set_lock(&self, handle: &Handle, wanted: RecordLock, wait: bool) -> Result<()> {
         let core = &self.core;
         core.pay(core.config.costs.call).await;
@@ -221,12 +220,12 @@ impl<B: Body> Vfs<B> {
             locks.changed.wait(&core.sim).await;
         }
         locks.replace(wanted.owner, wanted.start, wanted.last, Some(wanted.kind));
-        // A lock that became shared lets others in.
+        // Converting a lock to shared can admit waiters.
         locks.changed.notify(&core.sim);
         Ok(())
     }
 
-    /// Unlocks what `owner` has locked from `start` to `last`.
+    /// Releases the locks of `owner` between `start` and `last`.
     ///
     /// # Errors
     /// `EBADF`.
@@ -236,8 +235,7 @@ impl<B: Body> Vfs<B> {
         Ok(())
     }
 
-    /// Unlocks all ranges of a file that `owner` has locked, as closing any of
-    /// its descriptors does.
+    /// Releases all ranges of a file that `owner` holds, as closing any of its descriptors does.
     pub fn unlock_all(&self, ino: Ino, owner: u64) {
         if let Some(node) = self.core.ready(ino) {
             self.unlock_node(&node, owner, 0, u64::MAX);
@@ -253,7 +251,7 @@ impl<B: Body> Vfs<B> {
 }
 
 impl<B: Body> crate::vfs::Core<B> {
-    /// Unlocks what an open file has locked as a whole.
+    /// Releases the `flock` of an open file.
     pub(crate) fn drop_flock(&self, node: &NodeOf<B>, file: u64) {
         let mut whole = node.locks.whole.borrow_mut();
         let before = whole.len();

@@ -1,7 +1,7 @@
-//! Who wants to know what happens to contents.
+//! Observers of changes of file contents.
 //!
-//! Invariant: an act is told of before it can have any effect, with the range
-//! that it will change, and again when it has ended; what is told costs no time.
+//! Invariant: an act is announced before it can have any effect, with the range that it will
+//! change, and again when it has ended. Observers take no virtual time.
 
 use crate::body::{Body, DirtyPage};
 use crate::flags::Source;
@@ -10,87 +10,86 @@ use crate::vfs::{Core, Vfs};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Something that changes contents, or forces them.
+/// A change of file contents, or a force.
 #[derive(Clone, Debug)]
 pub enum Act<'a> {
-    /// A write; it may be cut short.
+    /// A write to a file; it may end short.
     Write {
-        /// To which file.
+        /// Inode number of the file.
         ino: Ino,
-        /// Where.
+        /// Offset of the first byte.
         offset: u64,
-        /// What.
+        /// Bytes to be written.
         source: Source<'a>,
     },
-    /// Setting the size.
+    /// A change of the size of a file.
     Resize {
-        /// Of which file.
+        /// Inode number of the file.
         ino: Ino,
-        /// In bytes.
+        /// New size in bytes.
         size: u64,
     },
-    /// Making a range zero, without growing the file.
+    /// Zeroing of a range, without growing the file.
     Zero {
-        /// Of which file.
+        /// Inode number of the file.
         ino: Ino,
-        /// Which bytes.
+        /// Bytes to be zeroed.
         range: Range<u64>,
     },
-    /// Having bytes of one file be in another one too, or elsewhere in the same one: all of
-    /// them or none.
+    /// Sharing of bytes between two files, or two places of one file: all of the bytes or none.
     Share {
-        /// From which file.
+        /// Inode number of the source.
         from: Ino,
-        /// Which bytes.
+        /// Bytes of the source.
         span: Range<u64>,
-        /// To which file.
+        /// Inode number of the target.
         to: Ino,
-        /// Where.
+        /// Offset in the target.
         place: u64,
     },
-    /// Forcing bytes of a file, and what leads to them.
+    /// Force of bytes of a file, and of the metadata that lead to them.
     Force {
-        /// Which file.
+        /// Inode number of the file.
         ino: Ino,
-        /// Which bytes.
+        /// Bytes to be forced.
         range: Range<u64>,
-        /// Whether names and attributes may wait.
+        /// Whether names and attributes may stay volatile.
         data_only: bool,
     },
-    /// Forcing everything.
+    /// Force of the whole file system.
     ForceAll,
 }
 
-/// Is told of acts.
+/// Receiver of acts.
 pub trait Observer {
-    /// An act begins; the number names it when it ends.
+    /// Called before an act; returns a number that names the act in [`Observer::ends`].
     fn begins(&self, act: &Act<'_>) -> u64;
 
-    /// It has ended: so many bytes were written (0 for what writes none), or
-    /// none if it failed, in which case it may have happened in part.
+    /// Called after an act: `done` is the number of bytes written (0 for acts that write none), or
+    /// `None` if the act failed and may have happened in part.
     fn ends(&self, number: u64, done: Option<u64>);
 
-    /// What a file holds in `range` could not be written back, and is not tried again:
-    /// the medium has it in part or not at all, whatever is forced later.
+    /// Called after a failed write-back of `range`, which is not retried: the medium may hold the
+    /// range in part or not at all, whatever is forced later.
     fn gave_up(&self, ino: Ino, range: Range<u64>);
 }
 
 impl<B: Body> Vfs<B> {
-    /// Tells `observer` of every act from now on.
+    /// Reports every act to `observer` from now on.
     pub fn observe(&self, observer: Rc<dyn Observer>) {
         *self.core.observer.borrow_mut() = Some(observer);
     }
 }
 
 impl<B: Body> Core<B> {
-    /// Tells that an act begins, if anybody wants to know.
+    /// Reports that an act begins; `None` without an observer.
     #[inline]
     pub(crate) fn begins<'a>(&self, act: impl FnOnce() -> Act<'a>) -> Option<u64> {
         let observer = self.observer.borrow();
         observer.as_ref().map(|observer| observer.begins(&act()))
     }
 
-    /// Tells that it has ended.
+    /// Reports that the act of `begins` has ended.
     #[inline]
     pub(crate) fn ends(&self, number: Option<u64>, done: Option<u64>) {
         if let (Some(number), Some(observer)) = (number, &*self.observer.borrow()) {
@@ -98,7 +97,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Tells that pages of a file could not be written back.
+    /// Reports that pages of a file could not be written back.
     pub(crate) fn gave_up(&self, ino: Ino, pages: &[DirtyPage]) {
         let Some(observer) = &*self.observer.borrow() else {
             return;

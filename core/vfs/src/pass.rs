@@ -1,7 +1,7 @@
-//! Bodies over bodies: what of them goes to the one below as it is.
+//! Stacked bodies: functions that forward to the body below.
 
-/// Functions of a [`crate::Body`] that do as those of the body below, which has the same
-/// inodes. What is named in their signatures has to be in scope.
+/// Implements functions of [`crate::Body`] by forwarding them to the body below, which has the same
+/// inodes. Types in their signatures must be in scope.
 ///
 /// `vfs::pass_body!([|own| &own.body] root, load, parent);`
 #[macro_export]

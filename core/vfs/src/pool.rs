@@ -8,31 +8,33 @@ use crate::types::Ino;
 use nand::Payload;
 use units::Ns;
 
-/// States of a frame.
+/// Bits of the state of a frame.
 pub(crate) mod state {
-    /// Its contents are on their way from the medium.
+    /// A load from the medium is in progress.
     pub(crate) const LOADING: u8 = 1;
-    /// Newer than the medium.
+    /// Contents are newer than those on the medium.
     pub(crate) const DIRTY: u8 = 2;
-    /// On its way to the medium.
+    /// Write-back is in progress.
     pub(crate) const WRITING: u8 = 4;
-    /// Used more than once since it came, or again since the hand passed.
+    /// Used at least twice since the load, or again since the clock hand passed.
     pub(crate) const USED: u8 = 8;
-    /// Reading it starts the next window of read-ahead.
+    /// Reading the page triggers the next window of read-ahead.
     pub(crate) const MARK: u8 = 16;
-    /// What the medium holds is not known: a write-back failed.
+    /// Contents on the medium are not known to match: a write-back failed, or the page was never
+    /// loaded.
     pub(crate) const UNKNOWN: u8 = 32;
-    /// In use.
+    /// The frame holds a page.
     pub(crate) const TAKEN: u8 = 64;
-    /// Used since it came.
+    /// Used once since the load.
     pub(crate) const SEEN: u8 = 128;
-    /// What must stay.
+    /// States in which a frame must not be evicted.
     pub(crate) const BUSY: u8 = LOADING | DIRTY | WRITING;
 }
 
 pub(crate) struct Frame {
     pub(crate) data: Payload,
-    /// Contents when it was last clean, of a dirty page, where bodies ask.
+    /// Contents when the page was last clean; only of a dirty page, and only for bodies that want
+    /// duplicates.
     pub(crate) before: Option<Payload>,
     pub(crate) owner: Ino,
     pub(crate) index: u64,
@@ -45,7 +47,7 @@ impl Frame {
         self.state & state != 0
     }
 
-    /// Notes that it is used. What is used once, as a stream is, does not count.
+    /// Notes a use. A page used only once, as in a stream, stays a victim.
     #[inline]
     pub(crate) fn touch(&mut self) {
         self.state |= if self.is(state::SEEN) {
@@ -61,7 +63,7 @@ pub(crate) struct Pool {
     frames: Vec<Frame>,
     free: Vec<u32>,
     hand: usize,
-    /// Most frames in use.
+    /// Most frames in use at a time.
     pub(crate) limit: usize,
     pub(crate) used: usize,
 }
@@ -84,7 +86,7 @@ impl Pool {
         &mut self.frames[number as usize]
     }
 
-    /// Takes a frame; the caller made room.
+    /// Takes a free frame for a page; the caller has made room.
     pub(crate) fn take(&mut self, owner: Ino, index: u64, data: Payload, states: u8) -> u32 {
         let frame = Frame {
             data,
@@ -102,7 +104,7 @@ impl Pool {
         (self.frames.len() - 1) as u32
     }
 
-    /// Gives a frame back.
+    /// Frees a frame and its contents.
     pub(crate) fn give_back(&mut self, number: u32) {
         let frame = self.frame_mut(number);
         frame.data = Payload::Zero;
@@ -112,8 +114,8 @@ impl Pool {
         self.free.push(number);
     }
 
-    /// A frame to be taken away: the first one from the hand on that is clean
-    /// and was not used since the hand last passed.
+    /// Victim of the clock: the first clean frame after the hand that was not used since the hand
+    /// last passed.
     pub(crate) fn victim(&mut self) -> Option<u32> {
         for _ in 0..self.frames.len() * 2 {
             self.hand = (self.hand + 1) % self.frames.len();
@@ -129,14 +131,14 @@ impl Pool {
         None
     }
 
-    /// All frames that may be taken away.
+    /// Numbers of all frames that may be evicted.
     pub(crate) fn clean(&self) -> Vec<u32> {
         let frames = self.frames.iter().enumerate();
         let clean = frames.filter(|(_, f)| f.is(state::TAKEN) && !f.is(state::BUSY));
         clean.map(|(number, _)| number as u32).collect()
     }
 
-    /// Counts frames in use, dirty and under write-back anew.
+    /// Recounts frames in use, dirty, and under write-back.
     pub(crate) fn count(&self) -> (usize, u64, u64) {
         let of = |state| self.frames.iter().filter(|f| f.is(state)).count();
         let (dirty, writing) = (of(state::DIRTY), of(state::WRITING));
@@ -144,31 +146,31 @@ impl Pool {
     }
 }
 
-/// What the cache has done, in bytes or pages since the mount.
+/// Counters of the page cache since the mount, and its present state in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Bytes that programs have read.
+    /// Bytes read by programs.
     pub read: u64,
-    /// Bytes that programs have written.
+    /// Bytes written by programs.
     pub written: u64,
-    /// Pages read that were in the cache.
+    /// Page reads served from the cache.
     pub hits: u64,
-    /// Pages read that were not.
+    /// Pages loaded on demand.
     pub misses: u64,
-    /// Pages loaded before anybody asked for them.
+    /// Pages loaded by read-ahead.
     pub read_ahead: u64,
-    /// Pages handed to the body to be written back.
+    /// Pages passed to the body for write-back.
     pub written_back: u64,
-    /// Clean pages taken away to make room.
+    /// Clean pages evicted to make room.
     pub evicted: u64,
-    /// Times that a writer waited because too much was dirty.
+    /// Times that a writer was blocked because too many pages were dirty.
     pub throttled: u64,
-    /// Virtual time that writers so waited.
+    /// Virtual time that writers were blocked.
     pub throttled_time: Ns,
     /// Pages in the cache now.
     pub cached: u64,
-    /// Dirty ones now.
+    /// Dirty pages at this moment.
     pub dirty: u64,
-    /// Those under write-back now.
+    /// Pages under write-back at this moment.
     pub writing: u64,
 }

@@ -1,16 +1,15 @@
-//! A radix tree from numbers to small values, with one tag a value.
+//! A radix tree from numbers to small values, each with a tag bit.
 //!
-//! Invariants: a branch has the bit of a slot in `used` exactly if the slot is
-//! taken, and in `tagged` exactly if something below it is tagged; no branch is
-//! empty. A look-up touches one branch for each six bits of the largest number,
-//! and allocates nothing.
+//! Invariants: a branch has the bit of a slot set in `used` exactly if the slot is taken, and in
+//! `tagged` exactly if a value below the slot is tagged; no branch is empty. A lookup touches one
+//! branch for each six bits of the largest key, and allocates nothing.
 
 const BITS: u32 = 6;
 const FAN: usize = 1 << BITS;
 
 pub(crate) struct Radix<T> {
     root: Option<Box<Branch<T>>>,
-    /// Levels above the leaves.
+    /// Levels of branches above the leaves.
     height: u32,
 }
 
@@ -126,7 +125,7 @@ impl<T> Branch<T> {
         };
     }
 
-    /// The first value at `key` or later.
+    /// The value with the smallest key at or above `key`; with `tagged`, among tagged values.
     fn next(&self, key: u64, level: u32, tagged: bool) -> Option<(u64, &T)> {
         let set = if tagged { self.tagged } else { self.used };
         let start = slot(key, level);
@@ -152,7 +151,7 @@ impl<T> Branch<T> {
 }
 
 impl<T> Radix<T> {
-    /// The value of `key`.
+    /// The value stored at `key`.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<&T> {
         if key > reach(self.height) {
@@ -161,7 +160,7 @@ impl<T> Radix<T> {
         self.root.as_ref()?.get(key, self.height)
     }
 
-    /// Sets the value of `key`, untagged if it is new.
+    /// Sets the value at `key`; returns the old value. A new value is untagged.
     pub(crate) fn insert(&mut self, key: u64, value: T) -> Option<T> {
         while key > reach(self.height) {
             self.height += 1;
@@ -180,7 +179,7 @@ impl<T> Radix<T> {
         root.insert(key, height, value)
     }
 
-    /// Takes the value of `key` and its tag away.
+    /// Removes the value at `key`, with its tag.
     pub(crate) fn remove(&mut self, key: u64) -> Option<T> {
         if key > reach(self.height) {
             return None;
@@ -194,19 +193,19 @@ impl<T> Radix<T> {
         removed
     }
 
-    /// Tags the value of `key` or takes its tag.
+    /// Sets or clears the tag of the value at `key`.
     pub(crate) fn tag(&mut self, key: u64, on: bool) {
         if let Some(root) = self.root.as_mut() {
             root.tag(key, self.height, on);
         }
     }
 
-    /// The first value at `key` or later.
+    /// The value with the smallest key at or above `key`.
     pub(crate) fn next(&self, key: u64) -> Option<(u64, &T)> {
         self.find(key, false)
     }
 
-    /// The first tagged value at `key` or later.
+    /// The tagged value with the smallest key at or above `key`.
     pub(crate) fn next_tagged(&self, key: u64) -> Option<(u64, &T)> {
         self.find(key, true)
     }

@@ -11,16 +11,15 @@ use crate::types::{FallocateMode, FileKind, Ino, MAX_TRANSFER, PAGE, SeekWhat};
 use crate::vfs::{Core, Vfs};
 use std::ops::Range;
 
-/// Bytes that are copied at a turn.
+/// Bytes copied at a time by `copy_range`.
 const COPY: u64 = 256 << 10;
 
 impl<B: Body> Vfs<B> {
-    /// Changes the allocation of a range.
+    /// Allocates, punches or zeros a range of a file.
     ///
     /// # Errors
-    /// `EBADF` if it was not opened to be written, `EINVAL` for an empty range,
-    /// `ENODEV` for what is no regular file, `EFBIG`, `ENOSPC`, `EOPNOTSUPP`,
-    /// `EROFS`, `EIO`.
+    /// `EBADF` if the file was not opened for writing, `EINVAL` for an empty range, `ENODEV` for a
+    /// file that is not regular, `EFBIG`, `ENOSPC`, `EOPNOTSUPP`, `EROFS`, `EIO`.
     pub async fn fallocate(
         &self,
         handle: &Handle,
@@ -59,10 +58,11 @@ impl<B: Body> Vfs<B> {
         core.settle_unlocked(node, guard).await
     }
 
-    /// The first offset from `offset` on where data or a hole begins.
+    /// The first offset at or after `offset` where data or a hole begins.
     ///
     /// # Errors
-    /// `ENXIO` at or past the end, or if there is no more data; `EIO`.
+    /// `ENXIO` at or past the end, or if there is no more data; `EINVAL` for a file that is not
+    /// regular; `EIO`.
     pub async fn seek(&self, handle: &Handle, offset: u64, what: SeekWhat) -> Result<u64> {
         let core = &self.core;
         core.pay(core.config.costs.call).await;
@@ -80,12 +80,12 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// Copies up to `len` bytes from one file to another one, or within one to a
-    /// place that does not overlap; gives how many.
+    /// Copies up to `len` bytes between files, or within one file between disjoint ranges; returns
+    /// the number of bytes copied.
     ///
     /// # Errors
-    /// `EBADF` if they were not opened to be read and written, `EINVAL` for an
-    /// overlap, and those of reading and writing.
+    /// `EBADF` if a file was not opened for reading or writing as needed, or for appending;
+    /// `EINVAL` for an overlap; errors of reading and writing.
     pub async fn copy_range(
         &self,
         from: &Handle,
@@ -123,7 +123,7 @@ impl<B: Body> Vfs<B> {
     }
 }
 
-/// Whether it makes a file longer that ends before its range does.
+/// Whether the mode extends a file that ends inside the range.
 const fn grows(mode: FallocateMode) -> bool {
     match mode {
         FallocateMode::Punch => false,
@@ -131,7 +131,7 @@ const fn grows(mode: FallocateMode) -> bool {
     }
 }
 
-/// What changing the allocation of `range` of a file of `size` bytes does.
+/// The act that observers see for a `fallocate` of `range` on a file of `size` bytes.
 fn act(ino: Ino, mode: FallocateMode, range: Range<u64>, size: u64) -> Act<'static> {
     match mode {
         FallocateMode::Zero { keep_size: false } => Act::Write {
@@ -151,8 +151,7 @@ fn act(ino: Ino, mode: FallocateMode, range: Range<u64>, size: u64) -> Act<'stat
 }
 
 impl<B: Body> Core<B> {
-    /// Has a range of one file be in another one too without copying it, if the body can;
-    /// gives whether it could.
+    /// Shares a range between files without copying, if the body can; returns whether it did.
     async fn share(
         &self,
         from: &OpenFile<B::Private>,
@@ -180,7 +179,7 @@ impl<B: Body> Core<B> {
         Ok(shared)
     }
 
-    /// The same with both files locked, the one with the smaller number first.
+    /// Locks both files, the smaller inode number first, and shares the range.
     async fn share_alone(
         &self,
         from: &OpenFile<B::Private>,
@@ -203,7 +202,7 @@ impl<B: Body> Core<B> {
         let pages = span.start / PAGE..span.end.div_ceil(PAGE);
         let before = source.failures.count();
         self.write_back(source, pages, true).await;
-        // The medium has not what the clone would share.
+        // The medium lacks data that the clone would share.
         source.failures.since(before)?;
         let stamped = self.stamp_written(&to.who, target).await?;
         if place > target.size() {
