@@ -1,11 +1,10 @@
-//! What a file system has to do.
+//! The interface between the page cache and a file system.
 //!
-//! A body is called through the cache and by nobody else, so it may count on
-//! arguments that were checked: names are 1 to 255 bytes without `/` and are not
-//! `.` or `..`; a directory is a directory and is locked exclusively while it is
-//! changed; what is to be unlinked exists; what replaces fits what it replaces;
-//! permissions were checked and times are set in [`Face::attr`](crate::Face::attr) by the body
-//! itself where it changes links, from the `now` of the call.
+//! Only the cache calls a body, so a body may rely on checked arguments: names are 1 to 255 bytes
+//! without `/` and are not `.` or `..`; a directory is a directory and is locked exclusively while
+//! it changes; a name to be removed exists; a replacing inode fits the one it replaces; permissions
+//! have been granted. Where a call changes links, the body itself sets times in
+//! [`Face::attr`](crate::Face::attr), from the `now` of the call.
 
 use crate::errno::Result;
 use crate::inode::Inode;
@@ -17,89 +16,87 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 
-/// Something that the body has changed and that [`Body::settle`] waits for; the
-/// default is nothing.
+/// A change that [`Body::settle`] waits for; the default is no change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change(pub u64);
 
-/// What to make.
+/// Attributes of an inode to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct NewInode<'a> {
-    /// What it is.
+    /// Type of the new file.
     pub kind: FileKind,
     /// Permissions, 12 bits, with the umask taken off.
     pub mode: u16,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the file.
     pub gid: u32,
-    /// Device number, of a device.
+    /// Device number, for a device; else 0.
     pub rdev: u32,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link; empty for other kinds.
     pub target: &'a [u8],
-    /// The present.
+    /// Time of the call, for all timestamps.
     pub now: Timestamp,
 }
 
-/// One name takes the place of another.
+/// Arguments of a rename.
 pub struct Rename<'a, P> {
     /// Directory of the old name.
     pub from: &'a Inode<P>,
-    /// Old name.
+    /// Name in `from`, which exists.
     pub from_name: &'a [u8],
     /// Directory of the new name; may be the same inode.
     pub to: &'a Inode<P>,
-    /// New name.
+    /// Name in `to`, which may exist.
     pub to_name: &'a [u8],
-    /// What is renamed.
+    /// Inode that the old name leads to.
     pub moved: &'a Inode<P>,
-    /// What had the new name.
+    /// Inode that the new name leads to; `None` if the new name is free.
     pub replaced: Option<&'a Inode<P>>,
-    /// Whether the two change places.
+    /// Whether the two names exchange their inodes.
     pub exchange: bool,
-    /// The present.
+    /// Time of the call, for changed timestamps.
     pub now: Timestamp,
 }
 
 /// A page to be written back.
 #[derive(Clone, Debug)]
 pub struct DirtyPage {
-    /// Its number in the file.
+    /// Number of the page in its file.
     pub index: u64,
-    /// Its contents; bytes past the end of the file are zero.
+    /// Contents to write; bytes past the end of the file are zero.
     pub now: Payload,
-    /// Its contents when it was last clean, where the body asked for them.
+    /// Contents when the page was last clean, if the body asked for them.
     pub before: Option<Payload>,
 }
 
-/// A file system. `Private` is what it keeps with each inode in memory.
+/// A file system. `Private` is its own state of each inode in memory.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Body: 'static {
-    /// What it keeps with each inode.
+    /// State that the body keeps with each inode in memory.
     type Private: 'static;
 
-    /// Whether write-back is given the contents that a page had when it was
-    /// last clean.
+    /// Whether write-back also passes the contents that a page had when it was last clean.
     fn wants_duplicates(&self) -> bool {
         false
     }
 
-    /// Whether contents are read and written where they lie on the medium, so that
-    /// no page of them is cached. Then every read and write, also of mapped files,
-    /// comes to [`Body::read_direct`] and [`Body::write_direct`], with any offset and
-    /// length; a write makes the times in [`Face::attr`](crate::Face::attr) as durable as its bytes;
-    /// and what a cut leaves behind the end stays hidden as [`Body::seal_end`] says.
+    /// Whether contents are read and written in place on the medium, so that the cache holds no
+    /// page of them. Every read and write, also of mapped files, then calls [`Body::read_direct`]
+    /// or [`Body::write_direct`] with any offset and length. A write makes the times in
+    /// [`Face::attr`](crate::Face::attr) as durable as its bytes; bytes that a truncation leaves
+    /// behind the end stay hidden as [`Body::seal_end`] says.
     fn is_dax(&self) -> bool {
         false
     }
 
-    /// Whether a write of `len` bytes at `offset` goes around the cache to
-    /// [`Body::write_direct`], whatever its offset and length, because the body has
-    /// buffers of its own for this file; reads are cached all the same. Asked before each
-    /// write, with the file locked: a body may let go of the file and say no.
+    /// Whether a write of `len` bytes at `offset` bypasses the cache for [`Body::write_direct`],
+    /// whatever its offset and length, because the body has its own buffers for this file. Reads
+    /// are cached all the same. Called before each write, with the file locked; a body may give up
+    /// its buffers of the file and return false.
     ///
     /// # Errors
-    /// `ENOSPC`, `EIO`: then nothing is written.
+    /// `ENOSPC`, `EIO`: the write is not performed.
     async fn takes_write(
         &self,
         _who: &Access,
@@ -110,54 +107,54 @@ pub trait Body: 'static {
         Ok(false)
     }
 
-    /// Largest size of a file in bytes.
+    /// Largest size of a file, in bytes.
     fn max_size(&self) -> u64;
 
-    /// Most names of a file.
+    /// Largest link count of an inode: names of a file, or links that subdirectories give to a
+    /// directory.
     fn max_links(&self) -> u32;
 
-    /// Nanoseconds between two times that the medium can tell apart, of which whole ones are in
-    /// a second: nothing finer is told, so that a time does not change when its file leaves
-    /// memory (`s_time_gran` in Linux, where files are stamped with nothing finer either).
+    /// Granularity of timestamps on the medium in nanoseconds, a divisor of a second. Callers never
+    /// see a finer time, so a timestamp does not change when its file leaves memory (`s_time_gran`
+    /// in Linux, which stamps files with nothing finer either).
     fn time_grain(&self) -> u32 {
         1
     }
 
-    /// Whether nothing can be changed any more, as after a failure of the medium
-    /// that the file system could not go on from.
+    /// Whether the file system rejects all changes, as after a failure of the medium from which it
+    /// could not recover.
     fn is_read_only(&self) -> bool;
 
-    /// Whether nothing can be changed of a file, or in a directory, because it is kept as it
-    /// was, as in a snapshot.
+    /// Whether a file or directory rejects changes because it belongs to a snapshot.
     fn is_frozen(&self, _inode: &Inode<Self::Private>) -> bool {
         false
     }
 
-    /// The number of the root directory.
+    /// Number of the root directory, which always exists.
     fn root(&self) -> Ino;
 
-    /// Brings an inode to memory.
+    /// Loads an inode from the medium.
     ///
     /// # Errors
-    /// `ENOENT` if there is none of this number; `EUCLEAN`, `EIO`.
+    /// `ENOENT` if no inode has this number; `EUCLEAN`, `EIO`.
     async fn load(&self, ino: Ino) -> Result<Inode<Self::Private>>;
 
-    /// Lets an inode go from memory: it is not open and its pages are clean or
-    /// worthless. One without a name is freed.
+    /// Drops the state of an inode that is not open and whose pages are clean or worthless. Frees
+    /// an inode without a name.
     ///
     /// # Errors
     /// `EIO`.
     async fn evict(&self, inode: &Inode<Self::Private>) -> Result<()>;
 
-    /// Which inode `name` leads to.
+    /// Looks up the inode that `name` leads to; `None` if the name is free.
     ///
     /// # Errors
     /// `EUCLEAN`, `EIO`.
     async fn lookup(&self, dir: &Inode<Self::Private>, name: &[u8]) -> Result<Option<Ino>>;
 
-    /// Makes an inode and gives it a name that is free. Its number may be that of
-    /// an inode whose [`Body::evict`] has not returned yet, if it is free already;
-    /// then the new one may be loaded before it is used.
+    /// Creates an inode under a free name. The new number may be that of an inode whose
+    /// [`Body::evict`] has freed it but has not returned yet; the new inode may then be loaded
+    /// before its first use.
     ///
     /// # Errors
     /// `ENOSPC`, `EMLINK`, `EIO`.
@@ -168,13 +165,13 @@ pub trait Body: 'static {
         new: NewInode<'_>,
     ) -> Result<Inode<Self::Private>>;
 
-    /// Makes an inode without a name, which is gone after a power cut.
+    /// Creates an inode without a name, which does not survive a power cut.
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`.
     async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Inode<Self::Private>>;
 
-    /// Gives `inode` another name, that is free; it may have had none.
+    /// Adds a hard link under a free name; `inode` may have had no name before.
     ///
     /// # Errors
     /// `ENOSPC`, `EMLINK`, `EIO`.
@@ -186,8 +183,8 @@ pub trait Body: 'static {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Takes a name from `inode`, which is no directory. If it was the last one,
-    /// the inode lives on until it is evicted, or until the power goes.
+    /// Removes a name of `inode`, which is no directory. An inode that loses its last name lives
+    /// until it is evicted, or until a power cut.
     ///
     /// # Errors
     /// `EIO`.
@@ -199,7 +196,7 @@ pub trait Body: 'static {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Takes the name from an empty directory.
+    /// Removes the name of a directory, which must be empty.
     ///
     /// # Errors
     /// `ENOTEMPTY`, `EIO`.
@@ -211,21 +208,20 @@ pub trait Body: 'static {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Renames, at once: no power cut leaves both names or none.
+    /// Renames atomically: after a power cut exactly one of the names is there.
     ///
     /// # Errors
-    /// `ENOTEMPTY` if a directory is replaced that is not empty; `ENOSPC`,
-    /// `EMLINK`, `EIO`.
+    /// `ENOTEMPTY` if the replaced directory has entries; `ENOSPC`, `EMLINK`, `EIO`.
     async fn rename(&self, rename: Rename<'_, Self::Private>) -> Result<()>;
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     ///
     /// # Errors
     /// `EUCLEAN`, `EIO`.
     async fn readlink(&self, inode: &Inode<Self::Private>) -> Result<Vec<u8>>;
 
-    /// Up to `most` entries after `cookie` (0 from the start) without `.` and
-    /// `..`; an empty list at the end.
+    /// Lists up to `most` entries after `cookie` (0: from the start) without `.` and `..`; empty at
+    /// the end.
     ///
     /// # Errors
     /// `EUCLEAN`, `EIO`.
@@ -236,10 +232,9 @@ pub trait Body: 'static {
         most: usize,
     ) -> Result<Vec<DirEntry>>;
 
-    /// The cookie behind which no entry of a directory is yet, and behind which all are
-    /// that it gets from now on; the largest number if a new one may come anywhere.
-    /// Where new names come last, a listing ends there: somebody who renames what he is
-    /// given would be given the new names for ever.
+    /// A cookie at which a listing that starts now may end: no present entry is behind it, and all
+    /// entries added later are. `u64::MAX` if an added entry may have any cookie. With this bound,
+    /// a program that renames each entry it lists does not list the new names for ever.
     ///
     /// # Errors
     /// `EUCLEAN`, `EIO`.
@@ -247,30 +242,29 @@ pub trait Body: 'static {
         Ok(u64::MAX)
     }
 
-    /// The directory that `dir` is in.
+    /// Number of the parent of `dir`.
     ///
     /// # Errors
     /// `EUCLEAN`, `EIO`.
     async fn parent(&self, dir: &Inode<Self::Private>) -> Result<Ino>;
 
-    /// Writes down the attributes of `inode`: owner, permissions, times.
+    /// Records changed attributes of `inode`: owner, permissions, times.
     ///
     /// # Errors
     /// `EIO`.
     async fn store(&self, inode: &Inode<Self::Private>) -> Result<()>;
 
-    /// Sets the size and frees what lies past it. The attribute is set already,
-    /// pages past the end are gone and the last one is cut. `old` is the size
-    /// that it had.
+    /// Frees the space past a new size. The size attribute is set already, pages past the end are
+    /// dropped and the last page is cut. `old` is the previous size.
     ///
     /// # Errors
     /// `EIO`.
     async fn truncate(&self, inode: &Inode<Self::Private>, old: u64) -> Result<()>;
 
-    /// Is told that a file is about to grow whose end, at its present size, is
-    /// within a page; that page is not in the cache. What the medium holds of it
-    /// behind the end, where writing or cutting was overtaken by a power cut, is
-    /// zeros afterwards. A body on whose medium that cannot be does nothing.
+    /// Called before a file grows whose end, at its present size, is inside a page; that page is
+    /// not cached. Afterwards the bytes of that page behind the end are zeros on the medium, also
+    /// if a power cut interrupted an earlier write or truncation. A body whose medium cannot hold
+    /// other bytes there does nothing.
     ///
     /// # Errors
     /// `EIO`, `EUCLEAN`.
@@ -278,15 +272,15 @@ pub trait Body: 'static {
         Ok(())
     }
 
-    /// Where the file ends on the medium as far as a power cut shows it: no further
-    /// than its size says. What is written back behind may take that end with it, and
-    /// what the medium has of the page that it is in then belongs to the file.
+    /// End of the file on the medium as a power cut would show it, at most the size. A write-back
+    /// of later pages may move that end, and then the bytes of the end's page on the medium become
+    /// part of the file.
     fn end_on_medium(&self, inode: &Inode<Self::Private>) -> u64 {
         inode.attr.get().size
     }
 
-    /// Fills `pages` with the contents of the pages from number `first` on;
-    /// holes are zeros. All lie within the file, or begin in it.
+    /// Reads consecutive pages from number `first` on; holes are zeros. Each page begins before the
+    /// end of the file.
     ///
     /// # Errors
     /// `EIO`, `EUCLEAN`.
@@ -297,11 +291,11 @@ pub trait Body: 'static {
         pages: &mut [Payload],
     ) -> Result<()>;
 
-    /// Is told that `pages` are about to become dirty. May reserve space for
-    /// them, or allocate it. Some of the space may be kept for others than `who`.
+    /// Announces that `pages` are about to become dirty. The body may reserve or allocate space for
+    /// them. It may withhold reserved space from `who`.
     ///
     /// # Errors
-    /// `ENOSPC`, `EDQUOT`, `EIO`: then nothing is written.
+    /// `ENOSPC`, `EDQUOT`, `EIO`: the pages stay as they are.
     async fn reserve(
         &self,
         who: &Access,
@@ -309,19 +303,18 @@ pub trait Body: 'static {
         pages: Range<u64>,
     ) -> Result<()>;
 
-    /// Writes back dirty pages in ascending order; returns when the medium has
-    /// taken them, which does not make them durable.
+    /// Writes back dirty pages in ascending order; returns once the medium has accepted them, which
+    /// does not make them durable.
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`.
     async fn write_pages(&self, inode: &Inode<Self::Private>, pages: &[DirtyPage]) -> Result<()>;
 
-    /// Reads around the cache, which has nothing dirty there. `offset` and the
-    /// length of `out` are as the program gave them; of a body without a cache
-    /// ([`Body::is_dax`]) the file has all of these bytes.
+    /// Reads around the cache, which has no dirty page in the range. `offset` and length are the
+    /// program's. With a body in place ([`Body::is_dax`]), the range ends within the file.
     ///
     /// # Errors
-    /// `EINVAL` if the medium cannot read at such an offset or length.
+    /// `EINVAL` if the medium cannot read at this offset or length; `EIO`.
     async fn read_direct(
         &self,
         inode: &Inode<Self::Private>,
@@ -329,13 +322,13 @@ pub trait Body: 'static {
         out: &mut [u8],
     ) -> Result<()>;
 
-    /// Writes around the cache, which has nothing there. The size has not been
-    /// raised yet; the body raises it in [`Face::attr`](crate::Face::attr). Gives how many of the first
-    /// bytes were written: one at least, and not all if the space ran out after them.
+    /// Writes around the cache, which has no page in the range. The body raises the size in
+    /// [`Face::attr`](crate::Face::attr). Returns the number of leading bytes written: at least
+    /// one, and fewer than all if space ran out.
     ///
     /// # Errors
-    /// `EINVAL` if the medium cannot write at such an offset or length;
-    /// `ENOSPC`, `EIO`. Then nothing of it can be seen in the file.
+    /// `EINVAL` if the medium cannot write at this offset or length; `ENOSPC`, `EIO`. The file is
+    /// unchanged.
     async fn write_direct(
         &self,
         who: &Access,
@@ -344,8 +337,8 @@ pub trait Body: 'static {
         bytes: &[u8],
     ) -> Result<u64>;
 
-    /// Changes the allocation of a range of bytes. Its pages are clean and not
-    /// in the cache; the attribute `size` is set by the body where it grows.
+    /// Changes the allocation of a range of bytes. Its pages are clean and not cached; the body
+    /// sets the size attribute if the file grows.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ENOSPC`, `EFBIG`, `EIO`.
@@ -363,10 +356,9 @@ pub trait Body: 'static {
         false
     }
 
-    /// Has the bytes `span` of `from` be in `to` from `place` on too, without copying them:
-    /// both are locked, and nothing of either range is dirty or in the cache of `to`. The
-    /// attribute `size` is set by the body where it grows. False, and nothing done, if they
-    /// have to be copied.
+    /// Shares the bytes `span` of `from` with `to` at `place`, without copying them. Both files are
+    /// locked, and neither range is dirty or cached in `to`. The body sets the size attribute if
+    /// `to` grows. Returns false, with nothing changed, if the bytes have to be copied.
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`.
@@ -381,8 +373,8 @@ pub trait Body: 'static {
         Ok(false)
     }
 
-    /// The first offset from `offset` on where `what` begins; none if there is
-    /// no more data. Nothing of the file is dirty.
+    /// The first offset at or after `offset` where `what` begins; `None` if there is no more data.
+    /// The file has no dirty page.
     ///
     /// # Errors
     /// `EIO`, `EUCLEAN`.
@@ -393,37 +385,36 @@ pub trait Body: 'static {
         what: SeekWhat,
     ) -> Result<Option<u64>>;
 
-    /// The last change of `inode`, for [`Body::settle`]. Asked while what was locked
-    /// for the change still is.
+    /// Number of the last change of `inode`, for [`Body::settle`]. Called before the locks of the
+    /// change are released.
     fn change(&self, _inode: &Inode<Self::Private>) -> Change {
         Change::default()
     }
 
-    /// Waits until `change` is as durable as this body makes what a call has changed
-    /// before the call returns: not at all, unless it says otherwise. Nothing is
-    /// locked meanwhile, so that others change the same directory or file and their
-    /// changes go to the medium together.
+    /// Waits until `change` is as durable as this body makes a change before its call returns; by
+    /// default does not wait. No lock is held meanwhile, so other calls may change the same
+    /// directory or file, and their changes reach the medium together.
     ///
     /// # Errors
-    /// `EIO`: it may be durable or not, and nothing can be changed any more.
+    /// `EIO`: the change may be durable or not, and the file system rejects further changes.
     async fn settle(&self, _change: Change) -> Result<()> {
         Ok(())
     }
 
-    /// Makes durable what was written back of `inode` and what leads to it; with
-    /// `data_only` attributes that nobody needs to read the data may wait.
+    /// Makes the written-back data of `inode` durable, with the metadata that lead to it. With
+    /// `data_only`, attributes that are not needed to read the data may stay volatile.
     ///
     /// # Errors
     /// `EIO`.
     async fn sync(&self, inode: &Inode<Self::Private>, data_only: bool) -> Result<()>;
 
-    /// Makes everything durable that was changed or written back.
+    /// Makes all changes and all written-back data durable.
     ///
     /// # Errors
     /// `EIO`.
     async fn sync_all(&self) -> Result<()>;
 
-    /// Leaves the medium as a clean unmount does. Nothing is dirty.
+    /// Leaves the medium as a clean unmount does; nothing is dirty.
     ///
     /// # Errors
     /// `EIO`.
@@ -465,16 +456,16 @@ pub trait Body: 'static {
     /// `EIO`, `EUCLEAN`.
     async fn list_xattrs(&self, inode: &Inode<Self::Private>) -> Result<Vec<Vec<u8>>>;
 
-    /// How full it is.
+    /// Capacity and free space.
     fn stat(&self) -> StatFs;
 
-    /// Limits that allocations have met, and who held them then: why there was
-    /// `ENOSPC`. None of a body that does not say.
+    /// Limits that allocations have hit, with the holders of the space at that time: the reasons
+    /// for `ENOSPC`. Empty by default.
     fn refusals(&self) -> Refusals {
         Refusals::default()
     }
 
-    /// How many pieces of the medium files lie in; none of a body that does not say.
+    /// Counts of the extents of all files; `None` of a body that does not count them.
     ///
     /// # Errors
     /// `EIO`, `EUCLEAN`.
@@ -482,12 +473,12 @@ pub trait Body: 'static {
         Ok(None)
     }
 
-    /// What a copy-on-write file system of trees has counted and holds; none of another one.
+    /// Counters of a copy-on-write file system of trees; `None` of any other.
     fn tree_stats(&self) -> Option<TreeStats> {
         None
     }
 
-    /// What a log-structured file system has counted and holds; none of another one.
+    /// Counters of a log-structured file system; `None` of any other.
     fn log_stats(&self) -> Option<LogStats> {
         None
     }

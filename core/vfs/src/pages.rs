@@ -1,8 +1,8 @@
 //! Pages of files in the cache: loading, changing and dropping them.
 //!
-//! Invariants: bytes past the end of the file are zero in every page; a page
-//! being loaded is waited for, never loaded twice; between finding a page and
-//! using it nobody waits, so it cannot be taken away meanwhile.
+//! Invariants: bytes past the end of the file are zero in every page; a page being loaded is waited
+//! for, never loaded twice; no await lies between finding a page and using it, so it cannot be
+//! evicted in between.
 
 use crate::body::Body;
 use crate::errno::{Errno, Result};
@@ -17,27 +17,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::Ns;
 
-/// What is in the cache of a page.
+/// State of a page in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Its contents are in this frame; `marked` if it triggers read-ahead.
+    /// The page is in this frame; `marked` if reading it triggers read-ahead.
     Here { frame: u32, marked: bool },
-    /// Its contents are on their way.
+    /// The page is being loaded.
     Coming,
-    /// Nothing.
+    /// The page is not in the cache.
     Absent,
 }
 
-/// Bytes of a page that are written.
+/// A part of one page that a write changes.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
     /// First byte in the page, and one past the last.
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// What is written, and where in it the first byte is.
+    /// Source of the write, and the offset in it of the first byte.
     pub(crate) source: Source<'a>,
     pub(crate) skip: u64,
-    /// Where in the file the page begins.
+    /// Offset of the page in the file.
     pub(crate) base: u64,
 }
 
@@ -46,7 +46,7 @@ impl Piece<'_> {
         self.to - self.from == PAGE as usize
     }
 
-    /// Lays the piece over the contents of a page.
+    /// Overwrites the piece in the contents of a page.
     fn lay_over(&self, data: &mut Payload) {
         if let Source::Fill { pattern, .. } = self.source
             && (self.is_whole() || *data == Payload::Fill(pattern))
@@ -61,8 +61,8 @@ impl Piece<'_> {
     }
 }
 
-/// The bytes of a page to be changed, apart from whatever shares them. What is
-/// about to be overwritten whole need not be right.
+/// The bytes of a page as its own copy, not shared with other owners. With `whole` the contents may
+/// be stale, since the caller overwrites all of them.
 fn own_bytes(data: &mut Payload, whole: bool) -> &mut [u8; PAGE as usize] {
     let shared = match data {
         Payload::Bytes(bytes) => whole && Arc::get_mut(bytes).is_none(),
@@ -82,7 +82,7 @@ fn own_bytes(data: &mut Payload, whole: bool) -> &mut [u8; PAGE as usize] {
     }
 }
 
-/// Zeros the bytes from `from` on. False if they were zero already.
+/// Zeros the bytes from `from` on; returns false if they were zero already.
 fn zero_tail(data: &mut Payload, from: usize) -> bool {
     let clear = match data {
         Payload::Zero | Payload::Fill(0) | Payload::Lost | Payload::Partly(_) => true,
@@ -110,12 +110,12 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Whether pages of `node` are on their way from or to the medium.
+    /// Whether a page of `node` is being loaded or written back.
     pub(crate) fn is_busy(&self, node: &NodeOf<B>) -> bool {
         !node.batches.borrow().is_empty() || self.next_busy(node, 0, u64::MAX)
     }
 
-    /// Whether one of the pages is on its way from or to the medium.
+    /// Whether a page of the range is being loaded or written back.
     pub(crate) fn next_busy(&self, node: &NodeOf<B>, first: u64, end: u64) -> bool {
         if node.loading.get() == 0 && node.batches.borrow().is_empty() {
             return false;
@@ -134,12 +134,12 @@ impl<B: Body> Core<B> {
         false
     }
 
-    /// Waits until `frames` more frames may be taken.
+    /// Waits until `frames` more frames can be taken.
     #[inline]
     pub(crate) async fn make_room(&self, frames: usize) {
         while !self.take_away(frames) {
             if self.dirty.get() + self.writing.get() == 0 {
-                // All that is left is in use at this moment.
+                // All frames left are in use at this moment.
                 return;
             }
             self.flusher.press(&self.sim);
@@ -147,8 +147,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Takes clean pages away until `frames` are free. False if there are too
-    /// few of them.
+    /// Evicts clean pages until `frames` frames are free. Returns false if too few pages are clean.
     fn take_away(&self, frames: usize) -> bool {
         loop {
             let mut pool = self.pool.borrow_mut();
@@ -181,7 +180,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Puts a page into the cache; there is room.
+    /// Adds a page to the cache; the caller has made room.
     fn put_page(&self, node: &NodeOf<B>, index: u64, states: u8) -> u32 {
         let mut pool = self.pool.borrow_mut();
         let frame = pool.take(node.ino(), index, Payload::Zero, states);
@@ -189,8 +188,8 @@ impl<B: Body> Core<B> {
         frame
     }
 
-    /// Marks those of the pages as coming that are not in the cache, and gives
-    /// them as runs; there is room for them.
+    /// Marks the missing pages of the window as loading and returns them as runs; the caller has
+    /// made room.
     pub(crate) fn begin_load(&self, node: &NodeOf<B>, window: Window) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         let end = (window.first + window.len).min(node.size().div_ceil(PAGE));
@@ -210,7 +209,7 @@ impl<B: Body> Core<B> {
         runs
     }
 
-    /// Loads what `begin_load` has marked.
+    /// Loads the runs that `begin_load` has marked.
     pub(crate) async fn finish_load(&self, node: &NodeOf<B>, runs: Vec<Range<u64>>) -> Result<()> {
         let mut outcome = Ok(());
         for run in runs {
@@ -240,7 +239,7 @@ impl<B: Body> Core<B> {
             return;
         }
         let (size, base) = (node.size(), index * PAGE);
-        // The medium has something else than the page if it has bytes behind the end.
+        // The page differs from the medium if the medium has bytes behind the end of the file.
         let differs =
             size < base + PAGE && zero_tail(&mut data, size.saturating_sub(base) as usize);
         let frame = pool.frame_mut(frame);
@@ -249,7 +248,7 @@ impl<B: Body> Core<B> {
         frame.state |= if differs { state::UNKNOWN } else { 0 };
     }
 
-    /// A page with its contents, from the medium if need be.
+    /// The frame of a page with its contents, loaded on a miss.
     pub(crate) async fn page(&self, node: &Rc<NodeOf<B>>, index: u64) -> Result<u32> {
         loop {
             match self.find(node, index) {
@@ -263,7 +262,7 @@ impl<B: Body> Core<B> {
                     };
                     self.make_room(1).await;
                     if node.size() <= index * PAGE {
-                        // It began past the end: nothing to load.
+                        // The page begins past the end of the file: nothing to load.
                         return match node.frame(index) {
                             Some(_) => continue,
                             None => Ok(self.put_page(node, index, state::UNKNOWN)),
@@ -276,7 +275,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Writes a piece of a page; the body knows that it is about to be dirty.
+    /// Writes a piece of a page that has been announced to the body.
     pub(crate) async fn write_piece(
         &self,
         node: &Rc<NodeOf<B>>,
@@ -292,7 +291,7 @@ impl<B: Body> Core<B> {
         Ok(())
     }
 
-    /// A page whose contents do not matter.
+    /// A frame for a page that is about to be overwritten as a whole.
     async fn blank(&self, node: &Rc<NodeOf<B>>, index: u64) -> u32 {
         loop {
             match self.find(node, index) {
@@ -308,7 +307,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Changes the contents of a page and makes it dirty.
+    /// Changes the contents of a page and marks it dirty.
     fn change(&self, node: &NodeOf<B>, index: u64, frame: u32, change: impl FnOnce(&mut Payload)) {
         let mut pool = self.pool.borrow_mut();
         let frame = pool.frame_mut(frame);
@@ -337,7 +336,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Notes that `pages` dirty pages of `node` are dirty no more.
+    /// Takes `pages` pages of `node` off the counts of dirty pages.
     pub(crate) fn became_clean(&self, node: &NodeOf<B>, pages: u32) {
         self.dirty.set(self.dirty.get() - u64::from(pages));
         node.dirty.set(node.dirty.get() - pages);
@@ -347,7 +346,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Zeros what is behind `size` in the last page that stays.
+    /// Zeros the bytes behind `size` in the page that the new end lies in.
     pub(crate) async fn cut_page(&self, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         let (index, from) = (size / PAGE, (size % PAGE) as usize);
         if from == 0 {
@@ -358,7 +357,7 @@ impl<B: Body> Core<B> {
         if !zero_tail(&mut data, from) {
             return Ok(());
         }
-        // It takes no space that it does not have already.
+        // The page needs no space beyond what it has.
         let (who, inode) = (Access::root(), &node.inode);
         self.body.reserve(&who, inode, index..index + 1).await?;
         let frame = self.page(node, index).await?;
@@ -366,8 +365,8 @@ impl<B: Body> Core<B> {
         Ok(())
     }
 
-    /// Before a file grows past a gap, with the lock held: has the body make zeros
-    /// of what the medium may hold behind the end.
+    /// Prepares a file, whose lock is held, to grow past a gap: the body zeros the bytes that the
+    /// medium may hold behind the end.
     pub(crate) async fn seal_end(&self, node: &NodeOf<B>) -> Result<()> {
         let size = node.size();
         let before = node.failures.count();
@@ -379,7 +378,7 @@ impl<B: Body> Core<B> {
         self.body.seal_end(&node.inode).await
     }
 
-    /// Drops pages, dirty or not, once none of them is on its way.
+    /// Drops pages, dirty or not, after their loads and write-backs have ended.
     pub(crate) async fn drop_pages(&self, node: &NodeOf<B>, first: u64, end: u64) {
         while self.next_busy(node, first, end) {
             node.changed.wait(&self.sim).await;
@@ -387,7 +386,7 @@ impl<B: Body> Core<B> {
         self.forget_range(node, first, end);
     }
 
-    /// Drops all pages from `first` on; none of them is on its way.
+    /// Drops all pages from `first` on; none is being loaded or written back.
     pub(crate) fn forget_pages(&self, node: &NodeOf<B>, first: u64) {
         self.forget_range(node, first, u64::MAX);
     }
@@ -410,7 +409,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Drops the clean ones of the pages.
+    /// Drops the clean pages of a range.
     pub(crate) fn drop_clean_range(&self, node: &NodeOf<B>, range: Range<u64>) {
         let mut pool = self.pool.borrow_mut();
         let mut pages = node.pages.borrow_mut();
@@ -426,20 +425,20 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Pages before `index` that are in the cache without a gap, up to `most`.
+    /// Length of the unbroken run of cached pages before `index`, at most `most`.
     pub(crate) fn history(&self, node: &NodeOf<B>, index: u64, most: u64) -> u64 {
         let before = (0..index.min(most)).map(|n| index - 1 - n);
         before.take_while(|&i| node.frame(i).is_some()).count() as u64
     }
 
-    /// The first page from `index` on that is not in the cache, among `most`.
+    /// The first page from `index` on that is not cached, among `most` pages.
     pub(crate) fn hole(&self, node: &NodeOf<B>, index: u64, most: u64) -> u64 {
         let mut after = index..index + most;
         let hole = after.find(|&i| node.frame(i).is_none());
         hole.unwrap_or(index + most)
     }
 
-    /// Counts pages and dirty pages of `node`, and asserts that they are right.
+    /// Counts pages and dirty pages of `node`, and asserts that all counters agree.
     pub(crate) fn check_pages(&self, node: &NodeOf<B>) -> (usize, u64) {
         let pool = self.pool.borrow();
         let pages = node.pages.borrow();

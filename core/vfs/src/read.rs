@@ -1,4 +1,4 @@
-//! Reading files.
+//! Reading files, through the cache or around it.
 
 use crate::access::ensure;
 use crate::body::Body;
@@ -14,34 +14,34 @@ use nand::Payload;
 use ssd::Sink;
 use std::rc::Rc;
 
-/// Pages that are loaded at once when a program asks for a range in advance.
+/// Pages loaded at a time for [`Advice::WillNeed`].
 const ADVANCE: u64 = 256;
 
-/// What a program says about its reads.
+/// Expected access pattern, as of `posix_fadvise`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing.
+    /// No expectation: default read-ahead.
     Normal,
-    /// They go from the start to the end.
+    /// Reads go from the start to the end: doubled read-ahead.
     Sequential,
-    /// They go here and there.
+    /// Reads jump: no read-ahead.
     Random,
-    /// This range will be read.
+    /// The range will be read: it is loaded.
     WillNeed,
-    /// This range will not be read again.
+    /// The range will not be read again: its pages are dropped.
     DontNeed,
 }
 
 impl<B: Body> Vfs<B> {
-    /// Reads up to `len` bytes from `offset` on into `sink` and gives how many
-    /// there were: [`MAX_TRANSFER`] at most, and fewer only at the end of the
-    /// file. Offsets that the sink is given count from `offset`.
+    /// Reads up to `len` bytes from `offset` on into `sink`; returns the number of bytes read: at
+    /// most [`MAX_TRANSFER`], and fewer only at the end of the file. Offsets passed to the sink are
+    /// relative to `offset`.
     ///
     /// [`MAX_TRANSFER`]: crate::MAX_TRANSFER
     ///
     /// # Errors
-    /// `EBADF` if it was not opened to be read, `EISDIR`, `EINVAL` with `DIRECT`
-    /// at an offset or length that the medium cannot read at, `EIO`.
+    /// `EBADF` if the file was not opened for reading, `EISDIR`, `EINVAL` with `DIRECT` at an
+    /// offset or length that the medium cannot read at, `EIO`.
     pub async fn read(
         &self,
         handle: &Handle,
@@ -57,10 +57,10 @@ impl<B: Body> Vfs<B> {
         core.read(&file, offset, len, sink).await
     }
 
-    /// Reads as a mapped file is read: no call is paid for.
+    /// Reads as a mapped file is read: without the cost of a call.
     ///
     /// # Errors
-    /// `EBADF` if it was not opened to be read, `EIO`.
+    /// `EBADF` if the file was not opened for reading, `EIO`.
     pub async fn map_read(
         &self,
         handle: &Handle,
@@ -77,8 +77,7 @@ impl<B: Body> Vfs<B> {
         self.core.read_cached(&file, offset, len, sink).await
     }
 
-    /// Takes note of what a program says about its reads from `offset` to
-    /// `offset + len`; 0 means to the end.
+    /// Applies `advice` to reads from `offset` to `offset + len`; a `len` of 0 means to the end.
     ///
     /// # Errors
     /// `EBADF`, `EIO`.
@@ -124,7 +123,7 @@ impl<B: Body> Core<B> {
         let kind = file.node.attr().kind;
         ensure(kind != FileKind::Directory, Errno::EISDIR)?;
         let done = if file.has(OpenFlags::DIRECT) || self.body.is_dax() {
-            // Boxed, as what is rare shall not make every future large.
+            // Boxed: the rare path must not enlarge every future.
             Box::pin(self.read_around(file, offset, len, sink)).await?
         } else {
             let _guard = file.node.lock.read().await;
@@ -137,7 +136,7 @@ impl<B: Body> Core<B> {
         Ok(done)
     }
 
-    /// Reads through the cache, with the lock held.
+    /// Reads through the cache; the caller holds the inode lock.
     pub(crate) async fn read_cached(
         &self,
         file: &OpenFile<B::Private>,
@@ -189,7 +188,7 @@ impl<B: Body> Core<B> {
         sink.take(to, len, &frame.data, (at % PAGE) as usize);
     }
 
-    /// Loads a window around a page that a reader misses.
+    /// Loads a window around a missing page.
     async fn load_missing(
         &self,
         file: &OpenFile<B::Private>,
@@ -210,7 +209,7 @@ impl<B: Body> Core<B> {
         self.finish_load(&file.node, runs).await
     }
 
-    /// Starts the next window when a reader comes to the mark in the last one.
+    /// Loads the next window in the background when a reader reaches the mark.
     async fn go_on(&self, file: &OpenFile<B::Private>, index: u64, wanted: u64, frame: u32) {
         self.pool.borrow_mut().frame_mut(frame).state &= !state::MARK;
         let hole = self.hole(&file.node, index + 1, ADVANCE);
@@ -226,13 +225,13 @@ impl<B: Body> Core<B> {
             && let Some(core) = self.me.upgrade()
         {
             self.sim.spawn_detached(async move {
-                // Whoever needs the pages meets the failure again.
+                // A later read of the pages meets the failure again.
                 let _ = core.finish_load(&node, runs).await;
             });
         }
     }
 
-    /// Loads a range of a file.
+    /// Loads a range of a file into the cache.
     async fn load_range(&self, node: &Rc<NodeOf<B>>, offset: u64, end: u64) -> Result<()> {
         let _guard = node.lock.read().await;
         let last = end.min(node.size()).div_ceil(PAGE);
@@ -254,7 +253,7 @@ impl<B: Body> Core<B> {
         Ok(())
     }
 
-    /// Reads around the cache.
+    /// Reads around the cache; holds the inode lock itself.
     async fn read_around(
         &self,
         file: &OpenFile<B::Private>,
@@ -268,8 +267,8 @@ impl<B: Body> Core<B> {
         if there == 0 {
             return Ok(0);
         }
-        // Past the end there is nothing. The remainder of the length stays, as
-        // the medium may refuse it.
+        // The read is cut at the end of the file, but keeps the remainder of its length, which the
+        // medium may reject.
         let len = if self.body.is_dax() {
             there
         } else {
@@ -291,8 +290,8 @@ impl<B: Body> Core<B> {
     }
 }
 
-/// Gives `bytes`, which come `skip` after `offset` in a file, to `sink`: in pieces
-/// of the pages of the file, as it expects.
+/// Passes `bytes`, which lie `skip` bytes behind `offset` in a file, to `sink` in pieces that do
+/// not cross pages, as it expects.
 fn hand_over(bytes: &[u8], offset: u64, skip: u64, sink: &mut impl Sink) {
     let mut at = 0;
     while at < bytes.len() {

@@ -1,24 +1,22 @@
-//! Which pages to read before they are asked for: Linux' on-demand read-ahead,
-//! as pure functions of an open file's state.
+//! Read-ahead: the on-demand algorithm of Linux, as pure functions of an open file's state.
 //!
-//! A first read gets a window of a few times its size; each time the reader
-//! reaches the mark in a window, the next one is read while it goes on, twice or
-//! four times as large, up to the limit. A miss that follows nothing reads what
-//! was asked for and no more.
+//! A first read gets a window of a few times its size. When the reader reaches the mark in a
+//! window, the next window is read meanwhile, two or four times as large, up to the limit. A miss
+//! that follows no earlier read loads only the requested pages.
 
 use crate::types::PAGE;
 use units::Bytes;
 
-/// Pages to read.
+/// A range of pages to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) first: u64,
     pub(crate) len: u64,
-    /// The page whose reading starts the next window.
+    /// The page whose reading triggers the next window.
     pub(crate) mark: Option<u64>,
 }
 
-/// The state of an open file.
+/// Read-ahead state of an open file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     start: u64,
@@ -46,18 +44,18 @@ impl Ahead {
         }
     }
 
-    /// The program reads here and there.
+    /// Disables read-ahead: the program reads at random.
     pub(crate) fn expect_random(&mut self) {
         self.random = true;
     }
 
-    /// The program reads from the start to the end: windows twice as large.
+    /// Doubles the limit: the program reads from the start to the end.
     pub(crate) fn expect_sequential(&mut self) {
         self.random = self.base == 0;
         self.limit = 2 * self.base;
     }
 
-    /// Nothing is known of what the program will read.
+    /// Restores the default: the access pattern is unknown.
     pub(crate) fn expect_nothing(&mut self) {
         self.random = self.base == 0;
         self.limit = self.base;
@@ -69,8 +67,8 @@ impl Ahead {
         self.previous = page;
     }
 
-    /// `wanted` pages from `index` on are read and the first one is missing;
-    /// `history` pages before it are in the cache.
+    /// The window to load when `wanted` pages from `index` on are read and the first is missing;
+    /// `history` pages before it are cached.
     pub(crate) fn miss(&mut self, index: u64, wanted: u64, history: u64) -> Window {
         let only = Window {
             first: index,
@@ -97,8 +95,8 @@ impl Ahead {
         self.window(index, wanted)
     }
 
-    /// The marked page `index` is read; `hole` is the first page behind it that
-    /// is missing.
+    /// The window to load when the marked page `index` is read; `hole` is the first missing page
+    /// behind it. `None` if nothing is to be loaded.
     pub(crate) fn marked(&mut self, index: u64, wanted: u64, hole: u64) -> Option<Window> {
         if self.random {
             return None;
@@ -137,7 +135,7 @@ impl Ahead {
 
     fn window(&mut self, index: u64, wanted: u64) -> Window {
         if index == self.start && self.size == self.trigger {
-            // The read would meet the mark of this very window.
+            // The read would hit the mark of this very window.
             let more = self.larger(self.size);
             if self.size + more <= self.limit {
                 self.trigger = more;

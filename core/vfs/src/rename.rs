@@ -1,11 +1,11 @@
 //! Renaming, in the order of checks of Linux.
 //!
-//! # The order of locks
+//! # Lock order
 //!
-//! Renames between two directories run one at a time, so the tree above them
-//! stands still; then an ancestor is locked before what is below it, and of two
-//! unrelated directories the one with the smaller number. Below both come the
-//! files that are moved or replaced, again by number.
+//! Renames between two directories run one at a time, so the tree above them does not change. An
+//! ancestor is locked before its descendants; of two unrelated directories, the one with the
+//! smaller number first. The moved and the replaced file are locked after the directories, again by
+//! number.
 
 use crate::access::{EXEC, WRITE, ensure};
 use crate::body::{Body, Rename};
@@ -17,37 +17,36 @@ use crate::vfs::{Core, NodeOf, Vfs};
 use sim::Permit;
 use std::rc::Rc;
 
-/// How to rename.
+/// Flags of `renameat2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {
     /// Fail if the new name is taken.
     pub no_replace: bool,
-    /// Let the two names change places.
+    /// Exchange the two names.
     pub exchange: bool,
 }
 
-/// One end of a rename.
+/// One side of a rename: a directory and a name in it.
 pub(crate) struct End<'a, P> {
     pub(crate) dir: &'a Rc<crate::node::Node<P>>,
     pub(crate) name: &'a [u8],
-    /// Whether a slash followed the name, so that it must be a directory.
+    /// Whether a slash follows the name, so that it must lead to a directory.
     pub(crate) slash: bool,
 }
 
 type EndOf<'a, B> = End<'a, <B as Body>::Private>;
 
-/// Which of two directories is above the other one.
+/// Relation of the two directories of a rename.
 enum Kinship {
-    /// The second is in the first, below this child of it.
+    /// The second is a descendant of the first, below this child.
     SecondBelow(Ino),
-    /// The first is in the second, below this child of it.
+    /// The first is a descendant of the second, below this child.
     FirstBelow(Ino),
     None,
 }
 
 impl<B: Body> Vfs<B> {
-    /// Gives what has one name another one, at once. What had the new name is
-    /// removed.
+    /// Renames atomically; an inode that the new name leads to loses that name.
     ///
     /// # Errors
     /// `ENOENT`, `EEXIST`, `EACCES`, `EPERM`, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`,
@@ -119,8 +118,8 @@ impl<B: Body> Core<B> {
         self.settle_renamed(&to, guards, replaced).await
     }
 
-    /// Waits for a rename with the directories unlocked, and lets go of what was
-    /// replaced.
+    /// Releases the directories and waits until the rename is as durable as the body promises; then
+    /// drops the replaced inode.
     async fn settle_renamed<G>(
         &self,
         to: &EndOf<'_, B>,
@@ -142,7 +141,7 @@ impl<B: Body> Core<B> {
         Ok(child.map_or(Kinship::None, Kinship::FirstBelow))
     }
 
-    /// The child of `top` on the way to `dir`, if `dir` is below it.
+    /// The child of `top` on the path to `dir`; `None` if `dir` is not below `top`.
     async fn way_down(&self, top: &NodeOf<B>, dir: &Rc<NodeOf<B>>) -> Result<Option<Ino>> {
         let mut at = Rc::clone(dir);
         while at.ino() != self.body.root() && at.attr().nlink > 0 {
@@ -217,7 +216,7 @@ impl<B: Body> Core<B> {
             return Ok(());
         }
         if is_dir {
-            // Its `..` changes.
+            // The `..` of a moved directory changes.
             who.check(&attr, WRITE)?;
         }
         let other = replaced.filter(|r| flags.exchange && r.is_dir());
@@ -231,7 +230,7 @@ impl<B: Body> Core<B> {
         ensure(!(gives && full(&from.dir.attr())), Errno::EMLINK)
     }
 
-    /// Lets the body rename, and remembers what became of the names.
+    /// Performs the rename in the body and updates the cached names.
     async fn exchange_names(
         &self,
         from: &EndOf<'_, B>,
@@ -265,7 +264,7 @@ impl<B: Body> Core<B> {
         Ok(())
     }
 
-    /// Locks what is moved and what is replaced.
+    /// Locks the moved and the replaced inode, by number.
     async fn lock_both(
         &self,
         moved: &Rc<NodeOf<B>>,
@@ -285,7 +284,7 @@ impl<B: Body> Core<B> {
     }
 }
 
-/// A name that a slash follows must be that of a directory.
+/// Checks that a name followed by a slash leads to a directory.
 fn check_slashes<P>(
     from: &End<'_, P>,
     to: &End<'_, P>,

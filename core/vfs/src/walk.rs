@@ -1,8 +1,8 @@
-//! Walking paths, and the calls that take them.
+//! Path resolution, and the calls that take paths.
 //!
-//! The rules are those of Linux: each directory on the way must be searchable;
-//! symbolic links on the way are followed, up to 40 of them; a slash at the end
-//! asks for a directory; a path has at most 4,095 bytes.
+//! The rules are those of Linux: each directory on the path must be searchable; symbolic links on
+//! the path are followed, up to 40 of them; a trailing slash demands a directory; a path has at
+//! most 4,095 bytes.
 
 use crate::access::{WRITE, ensure};
 use crate::attr::check_sizable;
@@ -24,22 +24,22 @@ const LINKS_MAX: u32 = 40;
 pub(crate) enum Last {
     /// A name, followed by a slash or not.
     Name { name: Vec<u8>, slash: bool },
-    /// `.`, or nothing: the directory itself.
+    /// `.`, or an empty rest: the directory itself.
     Here,
-    /// `..`.
+    /// The parent directory, `..`.
     Above,
-    /// The root directory.
+    /// The root directory: the path has no component.
     Root,
 }
 
-/// Where a path leads to but for its last component.
+/// A path resolved up to its last component.
 pub(crate) struct Way<N> {
     pub(crate) dir: Rc<N>,
     pub(crate) last: Last,
 }
 
 impl Last {
-    /// Its name as calls that change directories take it.
+    /// The last component as calls that change directories take it.
     fn name(&self) -> &[u8] {
         match self {
             Self::Name { name, .. } => name,
@@ -54,7 +54,7 @@ impl Last {
 }
 
 impl<B: Body> Process<B> {
-    /// Pays for a call with a path.
+    /// Charges a call for its processor time, with the cost of each component of the path.
     pub(crate) async fn pay_path(&self, path: &[u8], changes: bool) {
         let costs = &self.vfs.core.config.costs;
         let names = path.split(|&b| b == b'/').filter(|n| !n.is_empty()).count();
@@ -63,7 +63,7 @@ impl<B: Body> Process<B> {
         self.vfs.core.pay(Ns(span)).await;
     }
 
-    /// Where a symbolic link leads; counts it.
+    /// Target of a symbolic link; counts the link against [`LINKS_MAX`].
     pub(crate) async fn follow(&self, node: &NodeOf<B>, links: &mut u32) -> Result<Vec<u8>> {
         *links += 1;
         ensure(*links <= LINKS_MAX, Errno::ELOOP)?;
@@ -73,7 +73,7 @@ impl<B: Body> Process<B> {
         Ok(target)
     }
 
-    /// Walks all but the last component of a path.
+    /// Resolves all but the last component of a path.
     pub(crate) async fn walk_to_last(
         &self,
         start: Rc<NodeOf<B>>,
@@ -87,7 +87,7 @@ impl<B: Body> Process<B> {
             b'/' => core.node(core.body.root()).await?,
             _ => start,
         };
-        // What is left to walk once a link was followed.
+        // The rest of the path once a link was followed.
         let mut rest: Vec<u8>;
         let mut path = path;
         loop {
@@ -127,7 +127,7 @@ impl<B: Body> Process<B> {
         }
     }
 
-    /// What a path leads to.
+    /// The inode that a path leads to.
     pub(crate) async fn resolve(&self, at: At, path: &[u8], follow: bool) -> Result<Rc<NodeOf<B>>> {
         let core = &self.vfs.core;
         let mut links = 0;
@@ -164,13 +164,13 @@ impl<B: Body> Process<B> {
         self.walk_to_last(start, path, &mut 0).await
     }
 
-    /// Makes a name that `path` leads to.
+    /// Creates an inode at `path`.
     async fn make_path(&self, at: At, path: &[u8], make: Make<'_>) -> Result<()> {
         self.pay_path(path, true).await;
         let way = self.parent_of(at, path).await?;
         let core = &self.vfs.core;
         if way.last.has_slash() && make.kind != FileKind::Directory {
-            // Nothing but a directory can have such a name.
+            // Only a directory can have such a name.
             core.step(&self.who, &way.dir, way.last.name()).await?;
             return Err(Errno::EEXIST);
         }
@@ -178,15 +178,15 @@ impl<B: Body> Process<B> {
         core.make(&self.who, &way.dir, name, make).await.map(drop)
     }
 
-    /// Makes a directory.
+    /// Creates an empty directory.
     ///
     /// # Errors
-    /// Those of the path and of [`crate::Vfs::mkdir`].
+    /// Errors of path resolution and of [`crate::Vfs::mkdir`].
     pub async fn mkdir(&self, path: &[u8], mode: u16) -> Result<()> {
         self.mkdir_at(At::Cwd, path, mode).await
     }
 
-    /// Makes a directory at a path from `at`.
+    /// Creates a directory at a path relative to `at`.
     ///
     /// # Errors
     /// As [`Process::mkdir`].
@@ -200,10 +200,11 @@ impl<B: Body> Process<B> {
         self.make_path(at, path, make).await
     }
 
-    /// Makes a file of any kind but a directory or a symbolic link.
+    /// Creates a file of any kind but a directory or a symbolic link.
     ///
     /// # Errors
-    /// Those of the path and of [`crate::Vfs::mknod`]; `EPERM` for a directory.
+    /// Errors of path resolution and of [`crate::Vfs::mknod`]; `EPERM` for a directory, `EINVAL`
+    /// for a symbolic link.
     pub async fn mknod(&self, path: &[u8], kind: FileKind, mode: u16, rdev: u32) -> Result<()> {
         ensure(kind != FileKind::Directory, Errno::EPERM)?;
         ensure(kind != FileKind::Symlink, Errno::EINVAL)?;
@@ -217,7 +218,7 @@ impl<B: Body> Process<B> {
         self.make_path(At::Cwd, path, make).await
     }
 
-    /// Makes a symbolic link at `path` to `target`.
+    /// Creates a symbolic link at `path` to `target`.
     ///
     /// # Errors
     /// Those of the path and of [`crate::Vfs::symlink`].
@@ -225,10 +226,10 @@ impl<B: Body> Process<B> {
         self.make_path(At::Cwd, path, link_to(target)?).await
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     ///
     /// # Errors
-    /// Those of the path; `EINVAL` if it is none.
+    /// Errors of path resolution; `EINVAL` if the file is of another kind.
     pub async fn readlink(&self, path: &[u8]) -> Result<Vec<u8>> {
         self.pay_path(path, false).await;
         let node = self.resolve(At::Cwd, path, false).await?;
@@ -236,7 +237,7 @@ impl<B: Body> Process<B> {
         self.follow(&node, &mut 0).await
     }
 
-    /// Gives a file another name; a symbolic link is not followed.
+    /// Adds a hard link to a file; a symbolic link at `path` is not followed.
     ///
     /// # Errors
     /// Those of the paths and of [`crate::Vfs::link`].
@@ -246,7 +247,7 @@ impl<B: Body> Process<B> {
         self.link_to_path(&node, new).await
     }
 
-    /// Gives an open file a name; one that was made without a name, too.
+    /// Links an open file at a path, also a file that was created without a name.
     ///
     /// # Errors
     /// As [`Process::link`].
@@ -266,7 +267,7 @@ impl<B: Body> Process<B> {
         core.link(&self.who, node, &way.dir, way.last.name()).await
     }
 
-    /// Removes a name.
+    /// Removes the name of a file other than a directory.
     ///
     /// # Errors
     /// Those of the path and of [`crate::Vfs::unlink`].
@@ -300,7 +301,7 @@ impl<B: Body> Process<B> {
             .await
     }
 
-    /// Renames.
+    /// Renames atomically, with the flags of `renameat2`.
     ///
     /// # Errors
     /// Those of the paths and of [`crate::Vfs::rename`].
@@ -319,17 +320,17 @@ impl<B: Body> Process<B> {
         core.rename(&self.who, end(&from), end(&to), flags).await
     }
 
-    /// The attributes of what a path leads to.
+    /// The attributes of the file that a path leads to.
     ///
     /// # Errors
-    /// Those of the path.
+    /// Errors of path resolution.
     pub async fn stat(&self, path: &[u8]) -> Result<Attr> {
         self.pay_path(path, false).await;
         let node = self.resolve(At::Cwd, path, true).await?;
         Ok(self.vfs.core.told(&node))
     }
 
-    /// The attributes of a name; a symbolic link is not followed.
+    /// The attributes of a file; a symbolic link at the end of the path is not followed.
     ///
     /// # Errors
     /// Those of the path.
@@ -339,7 +340,7 @@ impl<B: Body> Process<B> {
         Ok(self.vfs.core.told(&node))
     }
 
-    /// The attributes of what a path from `at` leads to.
+    /// The attributes of the file that a path relative to `at` leads to.
     ///
     /// # Errors
     /// Those of the path.
@@ -349,8 +350,7 @@ impl<B: Body> Process<B> {
         Ok(self.vfs.core.told(&node))
     }
 
-    /// Whether the process may do all of `need`: 4 to read, 2 to write, 1 to
-    /// execute.
+    /// Checks that the process has all permissions in `need`: 4 to read, 2 to write, 1 to execute.
     ///
     /// # Errors
     /// `EACCES`; those of the path.
@@ -382,7 +382,7 @@ impl<B: Body> Process<B> {
         self.set(path, true, set).await
     }
 
-    /// Sets the permissions of a file.
+    /// Sets the permission bits of a file.
     ///
     /// # Errors
     /// As [`Process::truncate`].
@@ -394,8 +394,8 @@ impl<B: Body> Process<B> {
         self.set(path, true, set).await
     }
 
-    /// Sets the owner and the group of a file, of a symbolic link itself unless
-    /// `follow`.
+    /// Sets owner and group of a file; without `follow`, of a symbolic link itself. `None` leaves
+    /// one as it is.
     ///
     /// # Errors
     /// As [`Process::truncate`].
@@ -414,8 +414,8 @@ impl<B: Body> Process<B> {
         self.set(path, follow, set).await
     }
 
-    /// Sets the times of a file, of a symbolic link itself unless `follow`; none
-    /// leaves one as it is.
+    /// Sets the times of a file; without `follow`, of a symbolic link itself. `None` leaves one as
+    /// it is.
     ///
     /// # Errors
     /// As [`Process::truncate`].
@@ -434,8 +434,7 @@ impl<B: Body> Process<B> {
         self.set(path, follow, set).await
     }
 
-    /// Sets attributes of an open file; its size is set by
-    /// [`Process::ftruncate`].
+    /// Sets attributes of an open file but its size, which is set by [`Process::ftruncate`].
     ///
     /// # Errors
     /// `EBADF`; as [`crate::Vfs::setattr`].
@@ -480,7 +479,7 @@ impl<B: Body> Process<B> {
         self.vfs.remove_xattr(&self.who, ino, name).await
     }
 
-    /// The names of all extended attributes.
+    /// The names of all extended attributes that the process may see.
     ///
     /// # Errors
     /// Those of the path and of [`crate::Vfs::list_xattrs`].

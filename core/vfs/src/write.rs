@@ -1,7 +1,7 @@
-//! Writing files.
+//! Writing files, through the cache or around it.
 //!
-//! Invariants: writes of one file happen one after the other; the size grows with
-//! the page that reaches past it, so nobody sees a size without its contents.
+//! Invariants: writes of one file run one after the other; the size grows with the page that
+//! reaches past it, so no reader sees a size without its contents.
 
 use crate::access::ensure;
 use crate::body::Body;
@@ -18,40 +18,38 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::Ns;
 
-/// Pages for which space is asked at once.
+/// Pages announced to the body at a time.
 const CHUNK: u64 = 256;
 
 impl<B: Body> Vfs<B> {
-    /// Writes at `offset`, or at the end of a file opened with `APPEND`, and
-    /// gives how many bytes were written: [`MAX_TRANSFER`] at most, and fewer if
-    /// the space ran out or the largest size was reached.
+    /// Writes at `offset`, or at the end of a file opened with `APPEND`; returns the number of
+    /// bytes written: at most [`MAX_TRANSFER`], and fewer if space ran out or the largest size was
+    /// reached.
     ///
     /// [`MAX_TRANSFER`]: crate::MAX_TRANSFER
     ///
     /// # Errors
-    /// `EBADF` if it was not opened to be written, `EFBIG`, `ENOSPC`, `EINVAL`
-    /// with `DIRECT` at an offset or length that the medium cannot write at,
-    /// `EROFS`, `EIO`.
+    /// `EBADF` if the file was not opened for writing, `EFBIG`, `ENOSPC`, `EINVAL` with `DIRECT` at
+    /// an offset or length that the medium cannot write at, `EROFS`, `EIO`.
     pub async fn write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<u64> {
         let file = self.core.file(handle)?;
         self.core.write(&file, offset, source).await.map(|w| w.1)
     }
 
-    /// Writes as a mapped file is written: no call is paid for, and of what lies
-    /// past the end in the last page nothing is written. Gives how many bytes were.
+    /// Writes as a mapped file is written: without the cost of a call, and without bytes past the
+    /// end of the file. Returns the number of bytes written.
     ///
     /// # Errors
-    /// `EBADF` if it was not opened to be read and written; `ENXIO` where it
-    /// reaches past the last page, where a program would be sent `SIGBUS`;
-    /// `ENOSPC`, `EROFS`, `EIO`.
+    /// `EBADF` if the file was not opened for reading and writing; `ENXIO` if the range reaches
+    /// past the last page, where a program would get `SIGBUS`; `ENOSPC`, `EROFS`, `EIO`.
     pub async fn map_write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<u64> {
         let core = &self.core;
         let file = core.file(handle)?;
         ensure(file.has(OpenFlags::BOTH), Errno::EBADF)?;
         let node = &file.node;
         core.ensure_writable(node)?;
-        // A processor stores a word at a time. Stores of many pages that came in each
-        // other's way would leave what no order of them explains.
+        // A processor stores a word at a time. Interleaved stores of many pages would leave
+        // contents that no order of the stores explains.
         let guard = node.lock.write().await;
         let size = node.size();
         let end = offset.saturating_add(source.len());
@@ -71,7 +69,7 @@ impl<B: Body> Vfs<B> {
 }
 
 impl<B: Body> Core<B> {
-    /// Writes a call's worth; gives where it began and how much it was.
+    /// Performs one `write` call; returns the offset at which it began and the number of bytes.
     pub(crate) async fn write(
         &self,
         file: &OpenFile<B::Private>,
@@ -115,7 +113,7 @@ impl<B: Body> Core<B> {
         Ok((offset, done))
     }
 
-    /// Whether the body wants a write around the cache.
+    /// Whether a write bypasses the cache at the body's choice.
     async fn goes_around(
         &self,
         file: &OpenFile<B::Private>,
@@ -127,7 +125,8 @@ impl<B: Body> Core<B> {
         Ok(body.is_dax() || takes.await?)
     }
 
-    /// Writes, `around` the cache or not, with the lock held, and tells of it.
+    /// Writes around the cache or through it, with the lock held, and reports the act to the
+    /// observer.
     async fn write_told(
         &self,
         file: &OpenFile<B::Private>,
@@ -142,7 +141,7 @@ impl<B: Body> Core<B> {
             source,
         });
         let done = if around {
-            // Somebody waits for it as for a force: it is written in one of the same ways.
+            // The caller waits for this write as for a force, so the body must treat it as one.
             let waited = file.has(OpenFlags::DATA_SYNC);
             let _forcing = waited.then(|| Forcing::new(&file.node.inode.forcing));
             Box::pin(self.write_around(file, offset, source)).await
@@ -153,8 +152,7 @@ impl<B: Body> Core<B> {
         done
     }
 
-    /// Writes to the cache, with the lock held. What was written before the
-    /// space ran out counts.
+    /// Writes to the cache, with the lock held. Bytes written before space ran out count.
     async fn write_pages_of(
         &self,
         file: &OpenFile<B::Private>,
@@ -184,8 +182,8 @@ impl<B: Body> Core<B> {
         Ok(at - offset)
     }
 
-    /// Tells the body what is about to be dirty, as far as it is not dirty yet;
-    /// gives the end of what there is space for.
+    /// Announces pages to the body, unless all are dirty already; returns the end of the pages that
+    /// space was found for.
     async fn announce(&self, file: &OpenFile<B::Private>, pages: Range<u64>) -> Result<u64> {
         let (who, node) = (&file.who, &file.node);
         if pages.clone().all(|index| self.is_dirty(node, index)) {
@@ -207,7 +205,7 @@ impl<B: Body> Core<B> {
         frame.is_some_and(|frame| self.pool.borrow().frame(frame).is(state::DIRTY))
     }
 
-    /// Writes the bytes `span` of the file; gives its end.
+    /// Writes the bytes `span` of the file to the cache; returns the end of the written bytes.
     async fn write_span(
         &self,
         node: &Rc<NodeOf<B>>,
@@ -239,7 +237,7 @@ impl<B: Body> Core<B> {
         Ok(at)
     }
 
-    /// Lets a writer wait while too much is dirty.
+    /// Blocks a writer while too many pages are dirty.
     async fn balance(&self) {
         if !self.is_over_limit() {
             return;
@@ -256,7 +254,7 @@ impl<B: Body> Core<B> {
         });
     }
 
-    /// Writes around the cache, with the lock held.
+    /// Writes around the cache, with the lock held; returns the number of bytes written.
     async fn write_around(
         &self,
         file: &OpenFile<B::Private>,
@@ -271,8 +269,8 @@ impl<B: Body> Core<B> {
         }
         let (mut done, len) = (0, source.len());
         while done < len {
-            // The odd part goes first: what the medium cannot write at is refused
-            // before anything is written.
+            // The odd part goes first: an offset or length that the medium rejects is then rejected
+            // before any write.
             let odd = (len - done) % AROUND;
             let mut bytes = vec![0; if odd > 0 { odd } else { AROUND } as usize];
             let at = offset + done;
@@ -291,8 +289,8 @@ impl<B: Body> Core<B> {
         Ok(done)
     }
 
-    /// Brings what the cache holds of a range to the medium, and drops it; with
-    /// the lock held exclusively.
+    /// Writes the cached pages of a range back and drops them; the caller holds the lock
+    /// exclusively.
     pub(crate) async fn expel(&self, node: &NodeOf<B>, offset: u64, len: u64) {
         let end = offset.saturating_add(len).div_ceil(PAGE);
         let pages = offset / PAGE..end;

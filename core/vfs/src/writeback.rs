@@ -1,14 +1,14 @@
-//! Write-back: when dirty pages go to the medium.
+//! Write-back: the schedule by which dirty pages reach the medium.
 //!
-//! As in Linux: a file goes once it has been dirty for `expire`; the oldest files
-//! go while more than the background ratio is dirty, or while memory is wanted;
-//! and whoever forces a file writes it himself. The task that does the first two
+//! As in Linux, a file is written back once it has been dirty for `expire`; the oldest files are
+//! written back while more than the background ratio is dirty, or while the cache needs frames; and
+//! a call that forces a file writes it back itself. The write-back task, which does the first two,
 //! exists only while something is dirty, so that a simulation comes to rest.
 //!
-//! Invariants: a page is under write-back at most once at a time; what the body
-//! is given does not change under it, since a page that is written meanwhile is
-//! copied first and is dirty again; a page that could not be written is clean
-//! all the same, as in Linux, and whoever forces the file is told once.
+//! Invariants: a page is under write-back at most once at a time. The contents passed to the body
+//! do not change under it: a write meanwhile copies the page and marks it dirty again. A page that
+//! could not be written is clean all the same, as in Linux, and each open file that forces the file
+//! reports the failure once.
 
 use crate::body::{Body, DirtyPage};
 use crate::errno::Result;
@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What the write-back task is told.
+/// Requests to the write-back task.
 #[derive(Default)]
 pub(crate) struct Flusher {
     running: Cell<bool>,
@@ -33,26 +33,27 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Has it look now.
+    /// Wakes the task to look for due files now.
     pub(crate) fn kick(&self, sim: &Sim) {
         self.kicked.set(true);
         self.wake.notify(sim);
     }
 
-    /// Has it write something, as memory is wanted.
+    /// Makes the task write back the oldest files even below the background ratio, because the
+    /// cache needs frames.
     pub(crate) fn press(&self, sim: &Sim) {
         self.pressed.set(true);
         self.kick(sim);
     }
 
-    /// Ends it.
+    /// Ends the task, as an unmount does.
     pub(crate) fn stop(&self, sim: &Sim) {
         self.stopped.set(true);
         self.kick(sim);
     }
 }
 
-/// A call that makes something durable, and is counted while it does.
+/// Counts a force in progress, until dropped.
 pub(crate) struct Forcing<'a>(&'a Cell<u32>);
 
 impl<'a> Forcing<'a> {
@@ -68,18 +69,18 @@ impl Drop for Forcing<'_> {
     }
 }
 
-/// A batch of pages on their way.
+/// A batch of pages under write-back.
 struct Batch {
     number: u64,
     pages: Vec<DirtyPage>,
 }
 
 impl<B: Body> Vfs<B> {
-    /// Makes a file durable; with `data_only`, so much of it as is needed to
-    /// read its contents again.
+    /// Makes a file durable; with `data_only`, only its contents and the metadata needed to read
+    /// them.
     ///
     /// # Errors
-    /// What went wrong, also in earlier write-backs since the file was opened.
+    /// The first failure of the call, or of an earlier write-back since the file was opened.
     pub async fn fsync(&self, handle: &Handle, data_only: bool) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
@@ -89,11 +90,11 @@ impl<B: Body> Vfs<B> {
             .await
     }
 
-    /// Writes a range of a file back and waits for it, which does not make it
-    /// durable (`sync_file_range`).
+    /// Writes a range of a file back and waits for the write, which does not make it durable
+    /// (`sync_file_range`). A `len` of 0 means to the end.
     ///
     /// # Errors
-    /// What went wrong.
+    /// A failure of write-back since the file was opened that it has not reported yet.
     pub async fn sync_range(&self, handle: &Handle, offset: u64, len: u64) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
@@ -107,22 +108,20 @@ impl<B: Body> Vfs<B> {
         file.node.failures.tell(&file.failures)
     }
 
-    /// Makes everything durable. Open files are told of a failure all the same,
-    /// each when it is forced.
+    /// Makes everything durable. A failure is still reported to each open file when it is forced.
     ///
     /// # Errors
-    /// What went wrong during the call: `EIO`, `ENOSPC`, `EROFS`. The call of
-    /// Linux answers nothing.
+    /// A failure during the call: `EIO`, `ENOSPC`, `EROFS`. The call of Linux returns no error.
     pub async fn sync(&self) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         self.core.sync_all().await
     }
 
-    /// Makes everything durable, on behalf of an open file.
+    /// Makes everything durable, and reports failures to the open file `handle`.
     ///
     /// # Errors
-    /// `EBADF`; what went wrong, also in write-backs of any file since this one
-    /// was opened, which it is told once by this call.
+    /// `EBADF`; a failure of the call, or of a write-back of any file since this one was opened,
+    /// which `sync_fs` reports once to each open file.
     pub async fn sync_fs(&self, handle: &Handle) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
@@ -136,19 +135,19 @@ impl<B: Body> Core<B> {
         self.pool.borrow().limit as u64 * u64::from(ratio) / 100
     }
 
-    /// Whether so much is dirty that it is written back whatever its age.
+    /// Whether so many pages are dirty that files are written back whatever their age.
     fn is_over_background(&self) -> bool {
         self.dirty.get() > self.pages_of_ratio(self.config.dirty_background_ratio)
     }
 
-    /// Whether so much is dirty that writers wait.
+    /// Whether so many pages are dirty or under write-back that writers are blocked.
     pub(crate) fn is_over_limit(&self) -> bool {
         let config = &self.config;
         let ratio = config.dirty_ratio.max(config.dirty_background_ratio);
         self.dirty.get() + self.writing.get() > self.pages_of_ratio(ratio)
     }
 
-    /// Starts the write-back task if it is not there.
+    /// Spawns the write-back task unless it runs.
     #[inline]
     pub(crate) fn start_flusher(&self) {
         if self.flusher.running.replace(true) {
@@ -161,7 +160,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Has the write-back task look if much is dirty.
+    /// Wakes the write-back task if the background ratio is exceeded.
     #[inline]
     pub(crate) fn nudge_flusher(&self) {
         if self.is_over_background() && !self.flusher.kicked.get() {
@@ -181,7 +180,7 @@ impl<B: Body> Core<B> {
         self.flusher.running.set(false);
     }
 
-    /// Writes back what is due.
+    /// Writes back due files until none is left.
     async fn flush(&self) {
         loop {
             let pressed = self.flusher.pressed.replace(false);
@@ -200,7 +199,8 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Files that are due, oldest first, and whether each goes as a whole.
+    /// Due files, oldest first, at most `writers`; true for files past `expire`, which are written
+    /// as a whole.
     fn due(&self, any: bool) -> Vec<(Rc<NodeOf<B>>, bool)> {
         let oldest = self.sim.now().since(self.config.expire);
         let old = |since| self.sim.now() >= self.config.expire && since <= oldest;
@@ -210,12 +210,11 @@ impl<B: Body> Core<B> {
         due.take(self.config.writers.max(1) as usize).collect()
     }
 
-    /// Writes back the dirty pages of `range` once, in ascending order. With
-    /// `wait` those under write-back are waited for, and written again if they
-    /// are dirty again.
+    /// Writes back the dirty pages of `range` once, in ascending order. With `wait`, also waits for
+    /// pages under write-back, and writes those again that are dirty again.
     pub(crate) async fn write_back(&self, node: &NodeOf<B>, range: Range<u64>, wait: bool) {
-        // What was cut off behind the end on the medium would be seen again if the end
-        // went past it: its page goes first.
+        // If the end on the medium moved past bytes that were cut off behind it, those bytes would
+        // become visible: the page of that end goes first.
         let end = self.body.end_on_medium(&node.inode);
         let last = end / PAGE..end.div_ceil(PAGE);
         let pending = self.is_dirty(node, last.start) || self.next_busy(node, last.start, last.end);
@@ -223,7 +222,7 @@ impl<B: Body> Core<B> {
         let first = goes_first.then_some((last, true));
         for (range, wait) in first.into_iter().chain([(range, wait)]) {
             self.write_batches(node, range, wait, u64::MAX).await;
-            // Others may have taken what was dirty: in a batch that began meanwhile.
+            // Another task may have taken dirty pages into a batch that began meanwhile.
             let next = self.next_batch.get();
             while wait && node.batches.borrow().iter().any(|&batch| batch < next) {
                 node.changed.wait(&self.sim).await;
@@ -231,7 +230,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    /// Writes up to `most` batches; gives the number of pages.
+    /// Writes up to `most` batches; returns the number of pages.
     async fn write_batches(
         &self,
         node: &NodeOf<B>,
@@ -259,7 +258,8 @@ impl<B: Body> Core<B> {
         pages
     }
 
-    /// What is dirty after a whole file was written back became so meanwhile.
+    /// Resets the age of a file after a write-back of the whole file: pages that are dirty now
+    /// became so meanwhile.
     fn rejuvenate(&self, node: &NodeOf<B>) {
         if node.dirty.get() == 0 {
             return;
@@ -271,8 +271,8 @@ impl<B: Body> Core<B> {
         dirty.insert((now, node.ino()));
     }
 
-    /// Takes dirty pages of `range` to be written; `blocked` if, with `wait`, the
-    /// next one is still under write-back.
+    /// Takes dirty pages of `range` into a batch. The flag is set if, with `wait`, the next page is
+    /// still under write-back.
     fn take_batch(&self, node: &NodeOf<B>, range: Range<u64>, wait: bool) -> (Batch, bool) {
         let mut taken = Vec::new();
         let mut blocked = false;
@@ -289,7 +289,7 @@ impl<B: Body> Core<B> {
             let frame = pool.frame_mut(frame);
             if frame.is(state::WRITING) {
                 blocked = wait;
-                // Nothing behind the end goes before the page that the end is in.
+                // No page behind the end goes before the page that the end is in.
                 if wait || index == end_page {
                     break;
                 }
@@ -344,16 +344,17 @@ impl<B: Body> Core<B> {
         self.progress.notify(&self.sim);
     }
 
-    /// Writes back what is to be cut off from page `first` on, if somebody is making the
-    /// file durable who has not come to it yet. He would find nothing to write, and what
-    /// is on the medium until the cut is there would be older than what he was promised.
+    /// Writes back the pages from `first` on before they are cut off, if a force of the file is in
+    /// progress. Otherwise that force would find nothing to write, and until the cut is durable the
+    /// medium would hold data older than the force promises.
     pub(crate) async fn write_before_cut(&self, node: &NodeOf<B>, first: u64) {
         if node.forces.get() > 0 || self.forces.get() > 0 {
             self.write_back(node, first..u64::MAX, true).await;
         }
     }
 
-    /// Makes bytes durable, and what leads to them.
+    /// Makes a range of bytes durable, with the metadata that lead to it; reports failures that
+    /// `known` does not include.
     pub(crate) async fn force(
         &self,
         node: &NodeOf<B>,
@@ -382,7 +383,7 @@ impl<B: Body> Core<B> {
         done
     }
 
-    /// Makes everything durable.
+    /// Makes the whole file system durable, announced to the observer.
     pub(crate) async fn sync_all(&self) -> Result<()> {
         let act = self.begins(|| Act::ForceAll);
         let done = self.force_all().await;

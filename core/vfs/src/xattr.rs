@@ -1,4 +1,4 @@
-//! Extended attributes, with Linux' rules for who may see and set which.
+//! Extended attributes, with the permission rules of Linux for each namespace.
 
 use crate::access::{READ, STICKY, WRITE, ensure};
 use crate::body::Body;
@@ -60,7 +60,7 @@ impl<B: Body> Vfs<B> {
         self.core.settle_unlocked(&node, guard).await
     }
 
-    /// The names of all extended attributes that `who` may know of.
+    /// The names of all extended attributes that `who` may see.
     ///
     /// # Errors
     /// `EIO`.

@@ -1,4 +1,4 @@
-//! What the file system in memory does for its callers.
+//! The implementation of [`Body`] for the file system in memory.
 
 use super::{File, MemFs, Node, ROOT};
 use crate::body::{Body, DirtyPage, NewInode, Rename};
@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::SECTOR;
 
-/// What direct reads and writes must be aligned to, as on a disk.
+/// Alignment of direct reads and writes in bytes, as on a disk.
 const ALIGNMENT: u64 = SECTOR;
 
 impl File {
-    /// Asserts that the caller is right about a name.
+    /// Asserts that `name` leads where the caller says.
     fn check_name(&self, name: &[u8], leads: Option<&Node>) {
         let names = self.names.borrow();
         let there = names.get(name).map(|entry| entry.ino);
@@ -25,7 +25,7 @@ impl File {
 }
 
 impl MemFs {
-    /// Whether it can be read and written from `offset` to `end`.
+    /// Checks that direct access from `offset` to `end` is aligned and within bounds.
     fn check_aligned(&self, offset: u64, end: u64) -> Result<()> {
         let whole = offset.is_multiple_of(ALIGNMENT) && end.is_multiple_of(ALIGNMENT);
         if whole || self.dax {
@@ -36,7 +36,7 @@ impl MemFs {
     }
 }
 
-/// Names in a directory have changed; `links` directories came or went.
+/// Stamps a directory whose names have changed; `links` subdirectories came (or went, if negative).
 fn changed(dir: &Node, links: i32, now: Timestamp) {
     let names = dir.private.names.borrow().len() as u64;
     dir.update(|attr| {

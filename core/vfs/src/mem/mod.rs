@@ -1,9 +1,9 @@
-//! A file system in memory: the smallest body there is. Tests run over it, mounts
-//! are tried with it, and programs use it as they use a `tmpfs`.
+//! A file system in memory, the smallest body there is. Tests run over it, mounts are tried with
+//! it, and programs use it like a `tmpfs`.
 //!
-//! Invariants: a page is in `File::data` exactly if it is allocated; a name is in
-//! `names` and, under its cookie, in `order`; `used` counts pages of all files.
-//! Nothing survives the process, so whatever is forced is as durable as it gets.
+//! Invariants: a page is in `File::data` exactly if it is allocated; a name is in `names` and,
+//! under its cookie, in `order`; `used` counts the pages of all files. The contents end with the
+//! process, so a force does nothing but take its time.
 
 mod body;
 
@@ -20,10 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Ns, SECTOR};
 
-/// Sectors of a page.
+/// Sectors in a page.
 const SECTORS: u64 = PAGE / SECTOR;
 
-/// A file in memory.
+/// A file, directory or other inode in memory.
 pub struct File {
     attr: Cell<Attr>,
     data: RefCell<BTreeMap<u64, Payload>>,
@@ -42,7 +42,7 @@ struct Entry {
     kind: FileKind,
 }
 
-/// A file system in memory.
+/// A file system in memory with a bounded number of pages.
 pub struct MemFs {
     files: RefCell<BTreeMap<u64, Rc<File>>>,
     /// The next new number, and the generation of the next inode.
@@ -51,20 +51,20 @@ pub struct MemFs {
     free: RefCell<Vec<u64>>,
     used: Cell<u64>,
     pages: u64,
-    /// How long each look at the medium takes.
+    /// Duration of each access to the medium; `None` takes no time.
     delay: Option<(Sim, Ns)>,
     broken: Cell<Option<Errno>>,
-    /// Whether calls for pages are kept.
+    /// Whether calls for pages are recorded.
     recording: bool,
     writes: RefCell<Vec<PageCall>>,
     reads: RefCell<Vec<PageCall>>,
     duplicates: bool,
-    /// Whether it is read and written in place.
+    /// Whether contents are accessed in place, without a cache.
     dax: bool,
     last: RefCell<Vec<DirtyPage>>,
 }
 
-/// A call for pages: of which file, from which page on, and of how many.
+/// A recorded call for pages: the file, the first page, and the number of pages.
 pub type PageCall = (Ino, u64, usize);
 
 type Node = Inode<Rc<File>>;
@@ -103,7 +103,7 @@ impl MemFs {
         fs
     }
 
-    /// One whose reads and writes of pages, and forces, take `span` each.
+    /// A file system whose reads and writes of pages, and forces, take `span` each.
     #[must_use]
     pub fn slow(sim: &Sim, capacity: Bytes, span: Ns) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl MemFs {
         }
     }
 
-    /// It, keeping what it is asked for.
+    /// Records all calls for pages from now on.
     #[must_use]
     pub fn recording(self) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl MemFs {
         }
     }
 
-    /// It, asking for the contents that pages had when they were last clean.
+    /// Asks write-back for the contents that pages had when they were last clean.
     #[must_use]
     pub fn with_duplicates(self) -> Self {
         Self {
@@ -130,38 +130,38 @@ impl MemFs {
         }
     }
 
-    /// It, read and written in place: without a cache above.
+    /// Accesses contents in place: no cache above.
     #[must_use]
     pub fn in_place(self) -> Self {
         Self { dax: true, ..self }
     }
 
-    /// Lets every write of pages and every change of a size fail with `errno`, or none.
+    /// Makes every write of pages and every change of a size fail with `errno`, or succeed again if
+    /// `None`.
     pub fn break_writes(&self, errno: Option<Errno>) {
         self.broken.set(errno);
     }
 
-    /// The writes of pages since the last call, if they are kept.
+    /// Writes of pages since the last call; empty unless recording.
     pub fn take_writes(&self) -> Vec<PageCall> {
         std::mem::take(&mut self.writes.borrow_mut())
     }
 
-    /// The reads of pages since the last call, if they are kept.
+    /// Reads of pages since the last call; empty unless recording.
     pub fn take_reads(&self) -> Vec<PageCall> {
         std::mem::take(&mut self.reads.borrow_mut())
     }
 
-    /// The pages written since the last call, if duplicates are asked for and
-    /// calls are kept.
+    /// Pages written since the last call; empty unless recording, with duplicates.
     pub fn take_duplicates(&self) -> Vec<DirtyPage> {
         std::mem::take(&mut self.last.borrow_mut())
     }
 
-    /// Panics unless the tree is in order, once it is unmounted: every name leads
-    /// to a file, links are counted right, and no file without a name is left.
+    /// Panics unless the tree of an unmounted file system is consistent: every name leads to a
+    /// file, link counts are right, and no file lacks a name.
     ///
     /// # Panics
-    /// If it is not.
+    /// If an invariant is violated.
     pub fn check(&self) {
         let files = self.files.borrow();
         let mut links: BTreeMap<u64, u32> = BTreeMap::from([(ROOT.0, 2)]);
@@ -229,7 +229,7 @@ impl MemFs {
         Node::new(Ino(ino), attr, file)
     }
 
-    /// Counts pages of a file that were allocated or freed.
+    /// Updates the page counts of a file and of the file system.
     fn book(&self, inode: &Node) {
         let pages = inode.private.data.borrow().len() as u64;
         inode.update(|attr| {
@@ -239,7 +239,7 @@ impl MemFs {
         });
     }
 
-    /// Allocates those of the pages that are not.
+    /// Allocates the missing pages of a range.
     fn fill(&self, inode: &Node, pages: Range<u64>) -> Result<()> {
         let mut data = inode.private.data.borrow_mut();
         let there = data.range(pages.clone()).count() as u64;
