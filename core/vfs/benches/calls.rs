@@ -1,4 +1,4 @@
-//! What a warm call costs in wall time, over a file system in memory.
+//! Wall time of warm calls over a file system in memory.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -14,7 +14,7 @@ const CALLS: u64 = 10_000;
 
 type Program = Process<MemFs>;
 
-/// Runs `calls` over a fresh mount: with costs each call takes an event.
+/// Runs `calls` over a fresh mount; with nonzero costs each call takes an event.
 fn run<F: Future<Output = ()> + 'static>(costs: CallCosts, calls: impl FnOnce(Program) -> F) {
     let kernel = Kernel::new();
     let config = CacheConfig {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn root_may_do_everything_but_run_what_nobody_may() {
+    fn root_passes_every_check_but_execution_without_x_bits() {
         let root = Access::root();
         assert!(
             root.check(&attr(FileKind::Regular, 0), READ | WRITE)
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sticky_directory_only_owners_remove_names() {
+    fn names_in_a_sticky_directory_are_removed_by_owners_only() {
         let dir = attr(FileKind::Directory, 0o1_777);
         let mut victim = attr(FileKind::Regular, 0o644);
         victim.uid = 5;

@@ -151,7 +151,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn it_is_a_map() {
+    fn names_behave_like_a_map() {
         let mut rng = sim::Seed(1).stream("names");
         let (mut names, mut model) = (Names::default(), BTreeMap::new());
         for step in 0..50_000 {

@@ -36,7 +36,8 @@ impl MemFs {
     }
 }
 
-/// Stamps a directory whose names have changed; `links` subdirectories came (or went, if negative).
+/// Stamps a directory whose names have changed; `links` is the change of its link count, by
+/// subdirectories.
 fn changed(dir: &Node, links: i32, now: Timestamp) {
     let names = dir.private.names.borrow().len() as u64;
     dir.update(|attr| {

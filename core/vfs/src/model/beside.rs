@@ -1,4 +1,4 @@
-//! Programs on a file system beside the model.
+//! Random programs that run on a file system and on the model side by side.
 
 use super::{Model, Op, Tree, check, perform};
 use crate::body::Body;
@@ -9,7 +9,7 @@ use crate::vfs::Vfs;
 use sim::Rng;
 use units::{Bytes, MIB, Ns};
 
-/// A cache that costs nothing; a tiny one pushes pages, inodes and names out soon.
+/// A cache configuration without costs; a tiny one evicts pages, inodes and names soon.
 #[must_use]
 pub fn cache(tiny: bool) -> CacheConfig {
     let large = CacheConfig {
@@ -29,7 +29,7 @@ pub fn cache(tiny: bool) -> CacheConfig {
     }
 }
 
-/// A cache that costs nothing and writes back so eagerly that a short run sees all of it.
+/// A cache configuration without costs that writes back so early that a short run exercises it.
 #[must_use]
 pub fn eager() -> CacheConfig {
     CacheConfig {
@@ -39,12 +39,12 @@ pub fn eager() -> CacheConfig {
     }
 }
 
-/// Has `processes`, all of user 0, make `calls` calls that `draw` draws, of a model that
-/// knows as many; caches are dropped now and then. At last all is synced, and the tree is
-/// compared.
+/// Makes `calls` calls drawn by `draw`, each by a random one of `processes` (all of user 0), on the
+/// file system and on `model`, which has as many processes. Caches are dropped now and then. At the
+/// end everything is synced, and the trees are compared.
 ///
 /// # Panics
-/// Where the file system answers or holds anything else than the model.
+/// If a result or the final tree differs from the model.
 pub async fn run_beside<B: Body, const N: usize>(
     vfs: &Vfs<B>,
     processes: [Process<B>; N],

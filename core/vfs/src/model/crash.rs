@@ -1,47 +1,46 @@
-//! What a power cut may leave, and the judge of it.
+//! Crash consistency: the states that a power cut may leave, and the judge of a recovered tree.
 //!
-//! # What is promised
+//! # Promises
 //!
 //! Each paragraph has a test in `tests/it/model.rs`.
 //!
-//! **Forced contents are there.** After `fsync` or `fdatasync` of a file, or a
-//! write of a file opened with `O_SYNC` or `O_DSYNC`, or `sync`, its contents at
-//! that moment are what is read, as far as nothing changed them since.
+//! **Forced contents are there.** After `fsync` or `fdatasync` of a file, a write of a file opened
+//! with `O_SYNC` or `O_DSYNC`, or `sync`, recovery shows the contents that the file had then, as
+//! far as they were not changed since.
 //!
-//! **Later writes are there or not, byte by byte.** A byte that was written since
-//! the file was last forced is one of the values that it had since; where the file
-//! was shorter once, or had a hole, it may be zero. It is never anything else: not
-//! a byte of another file, nor one that was there before the last force.
+//! **Later writes are there or not, byte by byte.** A byte written since the last force of the file
+//! has one of its values since then; where the file was shorter once, or had a hole, the byte may
+//! be zero. It never has another value: no byte of another file, and none from before the last
+//! force.
 //!
-//! **The size is one that the file passed through.** Between the smallest and the
+//! **The size is one that the file passed through.** The size lies between the smallest and the
 //! largest since the last force; a large write may be there in part.
 //!
-//! **A name leads to what it led to at some moment since it was forced.** `fsync`
-//! of a directory forces the names in it, `fsync` of a file the names of this
-//! file, `sync` all of them; `fdatasync` forces none.
+//! **A name leads to what it led to at some moment since it was forced.** `fsync` of a directory
+//! forces the names in it, `fsync` of a file forces the names of this file, `sync` forces all
+//! names; `fdatasync` forces none.
 //!
-//! **A rename happens at once.** A file that had a name all the time since has
-//! one: the old, or the new. A name that was replaced leads to the old file or to
-//! the new one. Both names of an exchange, or neither, have changed.
+//! **A rename happens at once.** A file that was moved has either the old name or the new one. A
+//! replaced name leads to the old file or to the new one. Both names of an exchange have changed,
+//! or neither.
 //!
-//! **With one journal, names are a moment of the past.** Where all changes of
-//! names are in one order ([`Order::Journal`]: ext4 and what journals like it),
-//! the whole tree of names is as it was at one moment.
+//! **With one journal, names are a moment of the past.** If all changes of names have one order
+//! ([`Order::Journal`]: ext4 and file systems that journal like it), the whole tree of names is as
+//! it was at one moment.
 //!
-//! **Where files are forced one by one, names are a moment of the past and files that
-//! were forced since.** Under [`Order::Entries`] (file systems that roll forward, as
-//! F2FS) there is one moment, that of the last checkpoint, and over its names lie those
-//! of the regular files that were made and forced after it: each is there under the name
-//! that it had, whatever happened to that name later without being forced. To force
-//! such a file promises nothing about other names. Who had its name at the checkpoint
-//! has lost it, and is gone if that was the last one: a file that was moved away from a
-//! name and not forced since does not survive that another one is made of that name and
-//! forced. No directory is lost in this way, nor what is in it. To force anything else,
-//! or a file whose names have changed otherwise than by making it, promises a moment
-//! after these changes; `fdatasync` of a new file may bring its name along.
+//! **Where files are forced one by one, names are a moment of the past and files that were forced
+//! since.** Under [`Order::Entries`] (file systems that roll forward, as F2FS) the names are those
+//! of the last checkpoint, overlaid by the names of regular files that were created and forced
+//! after it: each of these files has the name that it was created under, whatever happened to that
+//! name later without a force. A force of such a file promises nothing about other names. A file
+//! that had the name at the checkpoint has lost it, and is gone if that was its last name: a file
+//! that was moved away and not forced since does not survive the creation and force of another file
+//! under its old name. No directory is lost in this way, nor its contents. A force of any other
+//! inode, or of a file whose names have changed since its creation, promises a moment after these
+//! changes. `fdatasync` of a new file may persist its name.
 //!
-//! Kinds, targets of links and the structure of the tree follow from the names.
-//! Times, permissions and extended attributes are not judged.
+//! Types of files, targets of links and the structure of the tree follow from the names. Times,
+//! permissions and extended attributes are not judged.
 
 use super::{Id, Model, Node, ROOT};
 use crate::body::Body;
@@ -52,40 +51,40 @@ use crate::types::{FileKind, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Names: directory and name, and what they lead to.
+/// The name tree: directory and name, mapped to the node.
 pub(crate) type Names = BTreeMap<Key, Id>;
 
-/// A name: its directory and its bytes.
+/// A directory entry without its node: directory and bytes of the name.
 type Key = (Id, Vec<u8>);
 
-/// What a body promises about the order among changes of names.
+/// Order that a body guarantees among changes of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Recovery shows all names as they were at one moment.
     Journal,
-    /// It shows all names as they were at one moment, and over them those of files that
-    /// were made and forced since.
+    /// Recovery shows all names as they were at one moment, overlaid by the names of files that
+    /// were created and forced since.
     Entries,
 }
 
-/// The name of a file that was forced by itself.
+/// A new file that was forced on its own, and its name.
 struct Forced {
-    /// The moment at which it was made.
+    /// Moment of the creation.
     made: usize,
     key: Key,
     id: Id,
-    /// Whether it has to be there, or only may.
+    /// Whether recovery must show the name, or only may.
     promised: bool,
 }
 
-/// Moments that recovery may show.
+/// Name trees that recovery may show.
 pub(crate) struct Past {
     order: Order,
-    /// Names at each moment, oldest first; the last one is the present.
+    /// Names at each moment, oldest first; the last is the present.
     moments: Vec<Names>,
-    /// Moments that came before those kept.
+    /// Number of older moments that were discarded.
     dropped: usize,
-    /// Names of files that were forced by themselves, in the order in which they were made.
+    /// New files forced on their own, by the moment of their creation.
     forced: Vec<Forced>,
 }
 
@@ -103,7 +102,7 @@ impl Past {
         self.dropped + self.moments.len() - 1
     }
 
-    /// Forgets what came before `moment`.
+    /// Discards the moments before `moment`.
     fn forget_before(&mut self, moment: usize) {
         let old = moment.saturating_sub(self.dropped);
         self.moments.drain(..old);
@@ -112,7 +111,7 @@ impl Past {
         self.forced.retain(|forced| forced.made > dropped);
     }
 
-    /// The moment since which `key` leads where it leads now.
+    /// The moment since which `key` has led to its present node.
     fn since(&self, key: &Key) -> usize {
         let present = self.moments.last().and_then(|names| names.get(key));
         let same = self.moments.iter().rev();
@@ -120,7 +119,7 @@ impl Past {
         self.now() + 1 - same
     }
 
-    /// Names that have led to a file.
+    /// All names that have led to a file in the moments kept.
     fn names_of(&self, id: Id) -> Vec<Key> {
         let names = self.moments.iter().flatten();
         let own = names.filter(|(_, to)| **to == id);
@@ -128,8 +127,8 @@ impl Past {
         keys.into_iter().cloned().collect()
     }
 
-    /// The name of a file that all that ever happened to is that it was made, and when,
-    /// if that is not too long ago.
+    /// The moment and name of the creation of a file, if it was created within the moments kept and
+    /// its names have not changed since.
     fn made(&self, id: Id) -> Option<(usize, Key)> {
         let [key] = &self.names_of(id)[..] else {
             return None;
@@ -140,7 +139,7 @@ impl Past {
         (made > 0 && still).then(|| (self.dropped + made, key.clone()))
     }
 
-    /// Notes that a new file was forced, after which its directory is there.
+    /// Records the force of a new file; its parent directory survives from then on.
     fn force_new(&mut self, id: Id, (made, key): (usize, Key), promised: bool) {
         if promised {
             let there = |names: &Names| key.0 == ROOT || names.values().any(|to| *to == key.0);
@@ -161,8 +160,8 @@ impl Past {
         self.forced.sort_by_key(|forced| forced.made);
     }
 
-    /// If the last checkpoint was at `moment`, what names of files that were forced since
-    /// may lead to. Who was forced without a promise displaces nobody in `kept`.
+    /// Nodes that names overlaid since a last checkpoint at `moment` may lead to. A file that was
+    /// forced without a promise does not displace a node in `kept`.
     fn laid_over(
         &self,
         moment: usize,
@@ -184,7 +183,7 @@ impl Past {
     }
 }
 
-/// Contents that recovery may show of a file.
+/// Contents that recovery may show for a file, oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions(Vec<Vec<u8>>);
 
@@ -214,7 +213,7 @@ impl Versions {
 }
 
 impl Model {
-    /// Changes names, all at once.
+    /// Applies changes of names in one step.
     pub(crate) fn set_names(&mut self, changes: &[(Id, Vec<u8>, Option<Id>)]) {
         for (dir, name, id) in changes {
             let key = (*dir, name.clone());
@@ -226,7 +225,7 @@ impl Model {
         self.past.moments.push(self.names.clone());
     }
 
-    /// Forces a file or directory.
+    /// Applies a force of a file or directory.
     pub(crate) fn force(&mut self, id: Id, data_only: bool) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.versions.force();
@@ -249,7 +248,7 @@ impl Model {
         }
     }
 
-    /// Forces everything.
+    /// Applies a force of the whole file system.
     pub(crate) fn force_all(&mut self) {
         self.past.forget_before(self.past.now());
         for node in self.nodes.values_mut() {
@@ -258,26 +257,26 @@ impl Model {
     }
 }
 
-/// What is at a path.
+/// A file that a walk found at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Which inode: the same for names of the same file.
+    /// Inode number, equal for all names of one file.
     pub ino: Ino,
-    /// What it is.
+    /// Type of the file.
     pub kind: FileKind,
-    /// Contents, or where a symbolic link leads.
+    /// Contents, or the target of a symbolic link; empty for other types.
     pub data: Vec<u8>,
 }
 
-/// A file system as recovery shows it: by path, `/a/b`, without the root.
+/// The tree of a recovered file system by path (`/a/b`), without the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree(pub BTreeMap<Vec<u8>, Seen>);
 
 impl Tree {
-    /// Reads all there is.
+    /// Reads the names and contents of all files.
     ///
     /// # Errors
-    /// Whatever could not be read.
+    /// The first error of a call.
     pub async fn read<B: Body>(process: &Process<B>) -> Result<Self> {
         let mut tree = Self::default();
         let mut dirs = vec![b"/".to_vec()];
@@ -297,10 +296,10 @@ impl Tree {
     }
 }
 
-/// The regular files that there are, with their sizes; nothing of them is read.
+/// Paths and sizes of all regular files; their contents are not read.
 ///
 /// # Errors
-/// Whatever could not be looked at.
+/// The first error of a call.
 pub async fn sizes<B: Body>(process: &Process<B>) -> Result<Vec<(Vec<u8>, u64)>> {
     let (mut files, mut dirs) = (Vec::new(), vec![b"/".to_vec()]);
     while let Some(dir) = dirs.pop() {
@@ -345,12 +344,12 @@ async fn see<B: Body>(process: &Process<B>, path: &[u8]) -> Result<Seen> {
     })
 }
 
-/// A promise that was broken.
+/// A broken promise in a recovered tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where.
+    /// Path of the file concerned.
     pub path: Vec<u8>,
-    /// What is wrong.
+    /// The deviation, as a sentence.
     pub what: String,
 }
 
@@ -368,7 +367,7 @@ fn violation(path: &[u8], what: impl Into<String>) -> Violation {
     }
 }
 
-/// What recovery must not have shown. None if all promises were kept.
+/// Compares a recovered tree with the promises of the model; empty if all are kept.
 #[must_use]
 pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
     match model.past.order {
@@ -376,7 +375,7 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
             let moments = model.past.moments.iter().rev();
             let judged =
                 moments.map(|names| judge(model, tree, &|key| vec![names.get(key).copied()]));
-            // The moment that fits best tells most about what is wrong.
+            // Report against the moment that fits best: it says most about the deviation.
             judged.min_by_key(Vec::len).unwrap_or_default()
         }
         Order::Entries => {
@@ -388,7 +387,7 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
     }
 }
 
-/// The same, if the last checkpoint was at this moment.
+/// Compares the tree with the names of a last checkpoint at `moment` and the files forced since.
 fn judge_over(model: &Model, tree: &Tree, moment: usize) -> Vec<Violation> {
     let is_dir = |id: Id| model.nodes[&id].kind == FileKind::Directory;
     let over = model.past.laid_over(moment, is_dir);
@@ -406,10 +405,10 @@ fn judge_over(model: &Model, tree: &Tree, moment: usize) -> Vec<Violation> {
     found
 }
 
-/// What a name may lead to.
+/// Nodes that a name may lead to; `None` allows its absence.
 type Allowed<'a> = dyn Fn(&Key) -> Vec<Option<Id>> + 'a;
 
-/// Goes through the tree and the names side by side.
+/// Compares the tree with the allowed names, in both directions.
 fn judge(model: &Model, tree: &Tree, allowed: &Allowed<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     let ids = identify(tree, allowed, model);
@@ -429,8 +428,8 @@ fn judge(model: &Model, tree: &Tree, allowed: &Allowed<'_>) -> Vec<Violation> {
     found
 }
 
-/// Which node of the model each path leads to: one that the name may lead to, of
-/// the right kind, and the same one for all names of an inode.
+/// Maps each path to a node of the model that its name may lead to: of the right type, and one node
+/// for all names of an inode.
 fn identify(tree: &Tree, allowed: &Allowed<'_>, model: &Model) -> BTreeMap<Vec<u8>, Option<Id>> {
     let mut ids: BTreeMap<Vec<u8>, Option<Id>> = BTreeMap::new();
     let mut inodes: BTreeMap<Ino, Id> = BTreeMap::new();
@@ -463,7 +462,7 @@ fn identify(tree: &Tree, allowed: &Allowed<'_>, model: &Model) -> BTreeMap<Vec<u
     ids
 }
 
-/// Names that may be there in the directories that are.
+/// Names that may exist in the directories that were found.
 fn expected(model: &Model, ids: &BTreeMap<Vec<u8>, Option<Id>>) -> BTreeMap<Vec<u8>, Key> {
     let mut dirs: BTreeMap<Id, &[u8]> = BTreeMap::from([(ROOT, &b""[..])]);
     dirs.extend(

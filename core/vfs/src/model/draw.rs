@@ -1,4 +1,4 @@
-//! Random calls, on few names and few open files, so that they meet.
+//! Random calls on few names and few descriptors, so that they collide.
 
 use super::Op;
 use crate::flags::OpenFlags;
@@ -6,8 +6,8 @@ use crate::rename::RenameFlags;
 use crate::types::{FallocateMode, PAGE, XattrFlags};
 use sim::Rng;
 
-/// A call: of two a change of names, and a use of what is open. It is made of few
-/// directories, three names and five numbers of open files.
+/// A random call: with equal chance a change of names or a use of a descriptor. There are few
+/// directories, three names and five descriptors.
 pub fn draw(rng: &mut Rng) -> Op {
     if rng.below(2) == 0 {
         draw_on_names(rng)
@@ -30,7 +30,7 @@ fn offset(rng: &mut Rng) -> u64 {
     }
 }
 
-/// A change or a use of names and attributes.
+/// A random call that takes a path.
 pub fn draw_on_names(rng: &mut Rng) -> Op {
     let (one, two) = (path(rng), path(rng));
     let name = [&b"user.x"[..], b"user.y"][rng.below(2) as usize].to_vec();
@@ -78,7 +78,7 @@ pub fn draw_on_names(rng: &mut Rng) -> Op {
     }
 }
 
-/// A use of what is open.
+/// A random call on a descriptor.
 pub fn draw_on_file(rng: &mut Rng) -> Op {
     let fd = rng.below(5) as u32;
     let (at, len) = (offset(rng), rng.below(30_000));

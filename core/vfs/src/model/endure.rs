@@ -1,8 +1,7 @@
-//! Use of a file system on whose medium anything may stand.
+//! Use of a file system on a medium with arbitrary contents.
 //!
-//! Invariant: an error ends one call and nothing else, and no name, however many there
-//! seem to be, is followed beyond [`NAMES`] of them; so all that there is to reach is
-//! reached, and a walk ends.
+//! Invariant: an error ends one call only, and at most [`NAMES`] names are followed, however many
+//! the medium seems to have; so every reachable structure is visited, and the walk ends.
 
 use crate::body::Body;
 use crate::flags::{OpenFlags, Source};
@@ -10,14 +9,14 @@ use crate::process::{Process, Whence};
 use crate::rename::RenameFlags;
 use crate::types::{FileKind, XattrFlags};
 
-/// Names that are looked at.
+/// Most names that a walk visits.
 const NAMES: usize = 600;
-/// Files that are changed.
+/// Most files that are changed.
 const CHANGED: usize = 12;
-/// Bytes that are read at each of a few places of a file.
+/// Bytes read at each of a few offsets of a file.
 const LEN: usize = 20_000;
 
-/// Looks at all there is, reads some of each file, and changes, moves and removes some.
+/// Visits all names, reads a part of each file, and changes, moves and removes some files.
 pub async fn endure<B: Body>(process: &Process<B>) {
     let files = look(process).await;
     for (number, path) in (0..).zip(files.iter().take(CHANGED)) {
@@ -43,7 +42,7 @@ pub async fn endure<B: Body>(process: &Process<B>) {
     let _ = process.sync().await;
 }
 
-/// Names in a directory, as far as it can be read.
+/// Names in a directory, up to the first error.
 async fn list<B: Body>(process: &Process<B>, path: &[u8]) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
@@ -61,7 +60,7 @@ async fn list<B: Body>(process: &Process<B>, path: &[u8]) -> Vec<Vec<u8>> {
     names
 }
 
-/// All names that lead to no directory, after a look at each.
+/// Paths of all files but directories, after a `stat` of each.
 async fn look<B: Body>(process: &Process<B>) -> Vec<Vec<u8>> {
     let (mut files, mut dirs, mut met) = (Vec::new(), vec![b"/".to_vec()], 0);
     while let Some(dir) = dirs.pop() {
@@ -86,7 +85,7 @@ async fn look<B: Body>(process: &Process<B>) -> Vec<Vec<u8>> {
     files
 }
 
-/// Reads the start of a file, where data follow behind, and its end.
+/// Reads a file at its start, at its first data and at its end.
 async fn read<B: Body>(process: &Process<B>, path: &[u8], kind: FileKind) {
     for name in process.list_xattrs(path).await.unwrap_or_default() {
         let _ = process.get_xattr(path, &name).await;
@@ -106,7 +105,7 @@ async fn read<B: Body>(process: &Process<B>, path: &[u8], kind: FileKind) {
     let _ = process.close(fd).await;
 }
 
-/// Writes to a file, shortens it, and removes it in the end, if it comes to that.
+/// Writes to a file, truncates it, and removes some files.
 async fn change<B: Body>(process: &Process<B>, path: &[u8], number: usize) {
     if let Ok(fd) = process.open(path, OpenFlags::BOTH, 0).await {
         let (pattern, len) = (1, 9_000);

@@ -1,4 +1,4 @@
-//! A directory that changes while it is listed.
+//! Renames in a directory while it is listed.
 
 use crate::body::Body;
 use crate::errno::Result;
@@ -6,12 +6,12 @@ use crate::flags::OpenFlags;
 use crate::process::Process;
 use crate::rename::RenameFlags;
 
-/// Gives `count` files names in an empty directory, each a new name and its own again as
-/// it is listed, and how many entries the listing had, `.` and `..` among them; it is given
-/// up after twice as many as there are.
+/// Creates `count` files in an empty directory, and renames each file away and back when the
+/// listing returns it. Returns the number of entries listed, `.` and `..` included; gives up at
+/// twice the number of files.
 ///
 /// # Errors
-/// Those of the calls.
+/// The first error of a call.
 pub async fn list_renaming<B: Body>(process: &Process<B>, count: usize) -> Result<usize> {
     for number in 0..count {
         let flags = OpenFlags::WRITE | OpenFlags::CREATE;

@@ -1,4 +1,4 @@
-//! Calls of a program whose power is cut: on few files, so that cuts meet what is forced.
+//! Programs for power-cut tests: calls on few files, so that cuts hit forced data.
 
 use super::draw::{draw_on_file, draw_on_names};
 use super::op::Op;
@@ -6,12 +6,12 @@ use crate::flags::OpenFlags;
 use crate::rename::RenameFlags;
 use sim::{Rng, Seed};
 
-/// What is drawn for a run whose power is cut.
+/// Kind of calls in a power-cut run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// Three files, and then mostly changes of their contents, forced now and then.
+    /// Three files, then mostly changes of their contents, with a force now and then.
     Contents,
-    /// Files that are made, forced, moved and removed, with the same few names in turn.
+    /// Files that are created, forced, moved and removed under the same few names.
     Names,
 }
 
@@ -39,7 +39,7 @@ fn draw_contents(rng: &mut Rng, chance: u64) -> Op {
     }
 }
 
-/// A path among few, some of which are in a directory.
+/// A random path from a small set, partly in a subdirectory.
 fn path(rng: &mut Rng) -> Vec<u8> {
     let paths = [&b"/a"[..], b"/b", b"/c", b"/d", b"/d/a", b"/d/b", b"/e/a"];
     paths[rng.below(paths.len() as u64) as usize].to_vec()
@@ -71,7 +71,7 @@ fn draw_named(rng: &mut Rng, chance: u64) -> Op {
         13 if rng.below(4) == 0 => Op::Sync,
         14..16 => draw_on_file(rng),
         16 => draw_on_names(rng),
-        // Most files that are open were opened last.
+        // The files opened last are the most likely to be open.
         _ => Op::Fsync {
             fd: rng.below(12) as u32,
             data_only: rng.below(5) == 0,
@@ -79,7 +79,7 @@ fn draw_named(rng: &mut Rng, chance: u64) -> Op {
     }
 }
 
-/// So many calls of this mix by a stream of this seed.
+/// The first `calls` calls of this mix for a seed.
 #[must_use]
 pub fn drawn(mix: Mix, seed: u64, calls: usize) -> Vec<Op> {
     let mut rng = Seed(seed).stream("calls");

@@ -1,12 +1,11 @@
-//! The reference model of a file system: what user 0 sees of one that is obeyed
-//! at once, and what a power cut may leave of it.
+//! The reference model of a file system: the results that user 0 sees if every call takes effect at
+//! once, and the states that a power cut may leave.
 //!
-//! Small enough to be read in one go: a node has contents as plain bytes, the
-//! names are one map, and a call is a few lines in the order in which POSIX
-//! checks. Whatever runs beside it (see [`perform`]) must give the same results
-//! and the same errors.
+//! The model is small enough to be read in one go: a node has contents as plain bytes, the names
+//! are one map, and a call is a few lines in the order in which POSIX checks. A file system that
+//! runs beside it (see [`perform`]) must return the same results and the same errors.
 //!
-//! What survives is in [`crash`].
+//! The promises across power cuts are in [`crash`].
 
 mod beside;
 pub mod crash;
@@ -33,7 +32,7 @@ use crash::{Names, Past, Versions};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The number of a node; numbers are never used again.
+/// Number of a node; never reused.
 pub type Id = u64;
 
 const ROOT: Id = 0;
@@ -45,10 +44,10 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 pub(crate) struct Node {
     pub(crate) kind: FileKind,
     mode: u16,
-    /// Contents, or where a symbolic link leads.
+    /// Contents, or the target of a symbolic link.
     pub(crate) data: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Contents that a power cut may leave; the last ones are those above.
+    /// Contents that a power cut may leave; the last version equals `data`.
     pub(crate) versions: Versions,
 }
 
@@ -57,18 +56,18 @@ struct Open {
     flags: OpenFlags,
 }
 
-/// A file system as its callers see it.
+/// A file system as its callers observe it.
 pub struct Model {
     pub(crate) nodes: BTreeMap<Id, Node>,
     pub(crate) names: Names,
     pub(crate) past: Past,
     processes: Vec<Vec<Option<Open>>>,
     next: Id,
-    /// Whether a directory has a link for each directory in it, and two more.
+    /// Whether a directory counts a link for each subdirectory, and two more.
     dirs_count: bool,
 }
 
-/// Where a path leads.
+/// Result of resolving a path.
 struct Found {
     dir: Id,
     name: Vec<u8>,
@@ -90,8 +89,8 @@ fn ensure(condition: bool, errno: Errno) -> Result<()> {
 }
 
 impl Model {
-    /// An empty file system that `processes` programs of user 0 use, over a body
-    /// that keeps `order` among names.
+    /// An empty file system used by `processes` programs of user 0, over a body that guarantees
+    /// `order` among changes of names.
     #[must_use]
     pub fn new(processes: usize, order: Order) -> Self {
         let mut model = Self {
@@ -106,7 +105,7 @@ impl Model {
         model
     }
 
-    /// The same over a body whose directories have one link each, as those of Btrfs.
+    /// Counts one link for each directory, as Btrfs does.
     #[must_use]
     pub fn with_single_links(self) -> Self {
         Self {
@@ -115,10 +114,10 @@ impl Model {
         }
     }
 
-    /// What `process` gets for `op`.
+    /// Performs `op` for `process` and returns the expected result.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The error that the call must return.
     pub fn perform(&mut self, process: usize, op: &Op) -> Result<Value> {
         match op {
             Op::Open { path, flags } => self.open(process, path, *flags).map(Value::Fd),
@@ -236,7 +235,7 @@ impl Model {
         own.map(|((_, name), &id)| (name.as_slice(), id))
     }
 
-    /// The directory that `dir` has a name in; the root's is the root.
+    /// Parent of `dir`; the root is its own parent.
     fn parent(&self, dir: Id) -> Id {
         let name = self.names.iter().find(|(_, id)| **id == dir);
         name.map_or(ROOT, |((parent, _), _)| *parent)
@@ -389,7 +388,7 @@ impl Model {
         Ok(())
     }
 
-    /// Sets bytes of a file; those past its end only if it `grows`.
+    /// Fills bytes of a file; bytes past its end only if `grows`.
     fn set_bytes(&mut self, id: Id, range: Range<u64>, byte: u8, grows: bool) {
         let Some(node) = self.nodes.get_mut(&id) else {
             return;
@@ -478,7 +477,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether `dir` is `above` or below it.
+    /// Whether `dir` is `above` or a descendant of it.
     fn is_below(&self, mut dir: Id, above: Id) -> bool {
         while dir != above && dir != ROOT {
             dir = self.parent(dir);

@@ -1,5 +1,4 @@
-//! What programs do, as values: for the model, for a process, and for whoever
-//! makes up sequences of it.
+//! Calls of programs as values, for the model, for processes, and for generators of sequences.
 
 use crate::body::Body;
 use crate::errno::Result;
@@ -8,7 +7,7 @@ use crate::process::{Fd, Process};
 use crate::rename::RenameFlags;
 use crate::types::{Attr, FallocateMode, FileKind, XattrFlags};
 
-/// One call. Paths are absolute; descriptors are those of the calling process.
+/// One call. Paths are absolute; descriptors belong to the calling process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as the calls and their arguments")]
 pub enum Op {
@@ -24,7 +23,7 @@ pub enum Op {
         offset: u64,
         len: u64,
     },
-    /// Writes `len` times the byte `byte`, at `offset` or at the end.
+    /// Writes the byte `byte` `len` times, at `offset` or, with `APPEND`, at the end.
     Write {
         fd: u32,
         offset: u64,
@@ -101,26 +100,26 @@ pub enum Op {
     },
 }
 
-/// What a call gives.
+/// Result of a successful call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing.
+    /// The call returns no value.
     Done,
-    /// A descriptor.
+    /// A new descriptor.
     Fd(u32),
-    /// How many bytes.
+    /// Number of bytes written.
     Count(u64),
-    /// Bytes.
+    /// Bytes that were read.
     Bytes(Vec<u8>),
-    /// Names in order, without `.` and `..`.
+    /// Names in a directory in order, without `.` and `..`.
     Names(Vec<Vec<u8>>),
-    /// What is comparable of attributes; the size of a directory is not.
+    /// Attributes that file systems agree on; the size of a directory is none.
     Stat {
-        /// What it is.
+        /// Type of the file.
         kind: FileKind,
-        /// Permissions.
+        /// Permission bits and set-id and sticky bits.
         mode: u16,
-        /// Names that lead to it.
+        /// Number of hard links.
         nlink: u32,
         /// Size in bytes, 0 for a directory.
         size: u64,
@@ -139,10 +138,10 @@ impl Value {
     }
 }
 
-/// Lets `process` do `op`.
+/// Performs `op` as `process`.
 ///
 /// # Errors
-/// Those of the call.
+/// The error of the call.
 pub async fn perform<B: Body>(process: &Process<B>, op: &Op) -> Result<Value> {
     match op {
         Op::Open { path, flags } => {
@@ -173,7 +172,7 @@ pub async fn perform<B: Body>(process: &Process<B>, op: &Op) -> Result<Value> {
     Ok(Value::Done)
 }
 
-/// Calls that give nothing.
+/// Performs a call without a result.
 async fn change<B: Body>(process: &Process<B>, op: &Op) -> Result<()> {
     match op {
         Op::Close { fd } => process.close(Fd(*fd)).await,
@@ -216,7 +215,7 @@ async fn write<B: Body>(
     byte: u8,
     len: u64,
 ) -> Result<u64> {
-    // Both ways in which contents are given, as chance has it.
+    // Uses both kinds of sources, by the parity of the byte.
     if byte.is_multiple_of(2) {
         let pattern = u64::from_le_bytes([byte; 8]);
         return process

@@ -1,4 +1,4 @@
-//! Tasks that meet.
+//! Concurrent calls on the same names, files and pages.
 
 use crate::bench::{cache, errno, fill, make, mount, slow};
 use sim::{Kernel, Seed, join_all};
@@ -7,7 +7,7 @@ use vfs::mem::MemFs;
 use vfs::model::{Op, perform};
 use vfs::{Access, CacheConfig, Errno, OpenFlags, PAGE, Process, RenameFlags, Source, Vfs};
 
-/// Runs `test` over a slow medium and the kernel to its rest.
+/// Runs `test` over a slow medium, then the kernel until it is idle.
 fn with_vfs<F>(config: CacheConfig, test: impl FnOnce(Vfs<MemFs>) -> F)
 where
     F: Future<Output = ()> + 'static,
@@ -20,7 +20,7 @@ where
 }
 
 #[test]
-fn of_two_tasks_that_create_a_name_one_makes_it() {
+fn two_exclusive_creates_of_a_name_succeed_once() {
     with_vfs(cache(64), |vfs| async move {
         let flags = OpenFlags::BOTH | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
         let tasks = (0..4).map(|_| {
@@ -36,7 +36,7 @@ fn of_two_tasks_that_create_a_name_one_makes_it() {
 }
 
 #[test]
-fn of_two_tasks_that_open_or_create_a_name_both_get_the_same_file() {
+fn two_creating_opens_of_a_name_share_one_file() {
     with_vfs(cache(64), |vfs| async move {
         let tasks = (0..4).map(|_| {
             let process = Process::new(&vfs, Access::root());
@@ -51,7 +51,7 @@ fn of_two_tasks_that_open_or_create_a_name_both_get_the_same_file() {
 }
 
 #[test]
-fn tasks_that_look_a_name_up_at_once_meet_one_look() {
+fn concurrent_lookups_of_a_name_share_one_access() {
     with_vfs(cache(64), |vfs| async move {
         let process = Process::new(&vfs, Access::root());
         process.mkdir(b"/d", 0o755).await.unwrap();
@@ -60,7 +60,7 @@ fn tasks_that_look_a_name_up_at_once_meet_one_look() {
         let start = sim.now();
         let tasks = (0..5).map(|_| async { process.stat(b"/d").await.unwrap() });
         join_all(tasks.collect()).await;
-        // One look and one load, as slow as they are, for all.
+        // One lookup and one load at the medium's speed serve all tasks.
         assert_eq!(sim.now().since(start), Ns::us(200));
     });
 }
@@ -88,8 +88,8 @@ fn writes_of_one_file_do_not_mix() {
     });
 }
 
-/// Each byte of the file is then some task's own: nothing was written over and
-/// nothing was left out.
+/// Each byte of the file was written by exactly one task: none was overwritten and none was
+/// skipped.
 #[test]
 fn calls_that_share_an_offset_come_one_after_the_other() {
     let config = CacheConfig {
@@ -187,7 +187,7 @@ fn a_file_is_cut_while_it_is_read_ahead_and_written_back() {
     });
 }
 
-/// A call that a busy program makes.
+/// A random call of a busy program.
 fn any_op(rng: &mut sim::Rng) -> Op {
     let names = ["/a", "/b", "/a/c", "/b/c", "/a/d", "/b/d"];
     let mut path = || names[rng.below(6) as usize].as_bytes().to_vec();
@@ -229,8 +229,8 @@ fn any_op(rng: &mut sim::Rng) -> Op {
     }
 }
 
-/// Many programs at once, in a cache where everything is pushed out: nothing
-/// hangs, the invariants hold, and at the end the tree is in order.
+/// Many programs in a cache that evicts all the time: no task hangs, the invariants hold, and the
+/// final tree is consistent.
 #[test]
 fn busy_programs_leave_a_tree_in_order() {
     let config = CacheConfig {
@@ -250,7 +250,7 @@ fn busy_programs_leave_a_tree_in_order() {
                 let (mut rng, root) = (Seed(seed * 8 + task).stream("ops"), root.clone());
                 async move {
                     for step in 0..60 {
-                        // Many calls fail; what counts is what they leave.
+                        // Many calls fail; only the state that they leave matters.
                         let _ = perform(&process, &any_op(&mut rng)).await;
                         if step % 20 == 19 {
                             root.drop_caches().await.unwrap();

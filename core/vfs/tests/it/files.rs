@@ -1,4 +1,4 @@
-//! Contents of files beside plain reads and writes.
+//! Contents of files: direct and mapped access, ranges, offsets, attributes.
 
 use crate::bench::{cache, errno, fill, make, mount, slow, user, with_root};
 use sim::Kernel;
@@ -318,7 +318,7 @@ fn a_file_that_could_not_grow_has_not_grown() {
         process.fsync(fd).await.unwrap();
         let before = process.fstat(fd).await.unwrap();
         process.vfs().body().break_writes(Some(Errno::ENOSPC));
-        // Twice: the second one is not told that nothing is to be done.
+        // Twice: the second attempt must not see the larger size.
         for _ in 0..2 {
             assert_eq!(errno(process.ftruncate(fd, 5_000).await), Errno::ENOSPC);
             assert_eq!(process.fstat(fd).await.unwrap(), before);

@@ -1,4 +1,4 @@
-//! Locks of whole files and of ranges.
+//! Advisory locks of whole files and of ranges.
 
 use crate::bench::{errno, make, with_root};
 use units::Ns;

@@ -1,4 +1,4 @@
-//! The contracts of the file API, tested from outside.
+//! Tests of the contracts of the file API through its public interface.
 
 mod bench;
 mod concurrent;

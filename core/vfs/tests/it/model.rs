@@ -1,5 +1,4 @@
-//! A process over the cache and the model give the same results; and the judge of
-//! crashes sees what it must see.
+//! A process over the cache agrees with the model, and the judge of crashes finds broken promises.
 
 use crate::bench::{cache, mount};
 use proptest::prelude::*;
@@ -12,7 +11,7 @@ use vfs::{
     Access, CacheConfig, FallocateMode, FileKind, Ino, OpenFlags, Process, RenameFlags, XattrFlags,
 };
 
-/// Steps of a random program.
+/// Steps of a random program, with small arguments.
 #[derive(Clone, Debug)]
 enum Step {
     Do(usize, Op),
@@ -156,7 +155,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A cache so small that everything is pushed out of it soon.
+/// A cache so small that pages, inodes and names are evicted soon.
 fn tiny() -> CacheConfig {
     CacheConfig {
         inodes: 3,
@@ -234,7 +233,7 @@ proptest! {
     }
 }
 
-/// A model that one process has led through `ops`.
+/// The model after one process has made the calls `ops`.
 fn after(order: Order, ops: &[Op]) -> Model {
     let mut model = Model::new(1, order);
     for op in ops {
@@ -277,7 +276,7 @@ fn rename(from: &str, to: &str, exchange: bool) -> Op {
     }
 }
 
-/// A tree of regular files: path, inode, contents.
+/// A tree of regular files, given as path, inode and contents.
 fn tree(files: &[(&str, u64, &[u8])]) -> Tree {
     let files = files.iter().map(|&(path, ino, data)| {
         let seen = Seen {
@@ -428,8 +427,8 @@ fn names_of_one_file_stay_names_of_one_file() {
     assert!(!is_fine(&apart, &[("/a", 7, &[]), ("/b", 7, &[])]));
 }
 
-/// `/a` of one byte, which no checkpoint has; then what `ops` do; and what `/a` and the
-/// others may be, by inode and byte.
+/// Whether recovery may show `files` (path, inode, contents) after `/a` of one byte, which no
+/// checkpoint has, and the calls `ops`.
 fn by_entries(ops: &[Op], files: &[(&str, u64, &[u8])]) -> bool {
     let first = [open("/a"), write(0, 1, 1), fsync(0)];
     is_fine(&after(Order::Entries, &[&first, ops].concat()), files)
@@ -453,7 +452,7 @@ fn a_file_that_was_forced_by_itself_promises_nothing_of_other_names() {
 }
 
 #[test]
-fn a_forced_file_takes_its_name_from_whom_had_it() {
+fn forced_file_displaces_the_old_owner_of_its_name() {
     let again = [unlink("/a"), open("/a"), fsync(1)];
     assert!(by_entries(&again, &[("/a", 8, &[])]));
     assert!(

@@ -1,5 +1,4 @@
-//! What who mounts a file system says of it, and what a front asks of it that keeps
-//! contents and handles outside.
+//! Options of a mount, and calls for front ends that cache contents and handles themselves.
 
 use crate::bench::{cache, errno, fill, make, mount, with_root};
 use sim::Kernel;
@@ -7,8 +6,8 @@ use units::{Bytes, Ns};
 use vfs::mem::MemFs;
 use vfs::{Access, Atime, CacheConfig, Errno, OpenFlags, Process};
 
-/// Seconds of the last reads of a file and of a directory after they are read one and
-/// two seconds after their last change.
+/// Seconds of atime of a file and of a directory after reads one and two seconds after their last
+/// change.
 fn reads_noted(atime: Atime, diratime: bool) -> [[i64; 2]; 2] {
     let kernel = Kernel::new();
     let config = CacheConfig {
@@ -55,7 +54,7 @@ fn a_mount_says_which_reads_are_noted() {
 }
 
 #[test]
-fn who_keeps_contents_is_told_whether_a_read_would_be_noted() {
+fn notes_read_tells_whether_a_read_would_set_atime() {
     with_root(|p| async move {
         let vfs = p.vfs().clone();
         let fd = make(&p, "/f").await;

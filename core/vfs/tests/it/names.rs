@@ -243,7 +243,7 @@ fn a_directory_to_be_moved_must_be_writable() {
 }
 
 #[test]
-fn set_id_bits_go_when_somebody_writes_cuts_or_gives_away() {
+fn set_id_bits_are_cleared_by_write_truncate_and_chown() {
     with_root(|p| async move {
         let one = user(&p, 1, 1);
         p.chmod(b"/", 0o777).await.unwrap();
@@ -387,9 +387,10 @@ fn cookies_stay_while_a_directory_changes() {
     });
 }
 
-/// Every new name comes last here, so who renames what he finds would find it for ever.
+/// New names have the last cookies here, so a program that renames every listed entry could list
+/// for ever.
 #[test]
-fn a_listing_ends_though_all_it_lists_is_renamed() {
+fn listing_ends_although_every_entry_is_renamed() {
     with_root(|p| async move {
         assert_eq!(list_renaming(&p, 3).await, Ok(2 + 3));
         let fd = p.open(b"/", OpenFlags::READ, 0).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is read from the medium, and when.
+//! Reads of the medium: which pages, and when.
 
 use crate::bench::{cache, errno, fill, make, mount, slow, with_root};
 use sim::Kernel;
@@ -8,7 +8,7 @@ use vfs::{
     Access, Advice, CacheConfig, CallCosts, Errno, Fd, OpenFlags, PAGE, Process, ReadSink, Source,
 };
 
-/// Runs `test` over a file of `pages` pages, none of which is in the cache.
+/// Runs `test` over a file of `pages` pages with an empty cache.
 fn with_cold_file<F>(pages: u64, test: impl FnOnce(Process<MemFs>, Fd) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -28,7 +28,7 @@ where
     vfs.check();
 }
 
-/// First pages and lengths of the reads so far.
+/// First page and length of each read of the medium so far.
 fn reads(process: &Process<MemFs>) -> Vec<(u64, usize)> {
     let reads = process.vfs().body().take_reads();
     reads.iter().map(|read| (read.1, read.2)).collect()
@@ -174,7 +174,7 @@ fn a_hit_costs_the_processor_one_event_and_no_more() {
         let fd = make(&process, "/a").await;
         fill(&process, fd, 0, 4 * PAGE).await;
         let sim = process.vfs().sim().clone();
-        // Until the write-back task sleeps.
+        // Wait until the write-back task sleeps.
         sim.sleep(Ns(1)).await;
         let (events, now) = (sim.events(), sim.now());
         read(&process, fd, 0, 4).await;

@@ -1,4 +1,4 @@
-//! When dirty pages go to the medium, and what a write meanwhile does.
+//! Write-back: its schedule, and writes while it runs.
 
 use crate::bench::{cache, errno, fill, make, mount, slow, with_root};
 use sim::{Kernel, join};
@@ -8,7 +8,7 @@ use units::{Bytes, Ns};
 use vfs::mem::MemFs;
 use vfs::{Access, CacheConfig, Errno, OpenFlags, PAGE, Process, Source, Vfs};
 
-/// A kernel, a file system on a slow medium, and a program with an open file.
+/// A kernel, a file system on a slow medium, and a process with an open file.
 struct Scene {
     kernel: Kernel,
     vfs: Vfs<MemFs>,
@@ -21,7 +21,7 @@ impl Scene {
         Self { kernel, vfs }
     }
 
-    /// Runs `test` with a program of user 0.
+    /// Runs `test` with a process of user 0.
     fn run<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         test: impl FnOnce(Process<MemFs>) -> F,
@@ -32,7 +32,7 @@ impl Scene {
         result
     }
 
-    /// Writes pages of a file that stays open.
+    /// Writes pages of a file and leaves it open.
     fn dirty(&self, path: &'static str, first: u64, pages: u64) {
         self.run(move |process| async move {
             let fd = make(&process, path).await;
@@ -41,7 +41,7 @@ impl Scene {
         });
     }
 
-    /// Pages of all writes since the last call.
+    /// Number of pages written to the medium since the last call.
     fn written(&self) -> usize {
         let writes = self.vfs.body().take_writes();
         writes.iter().map(|write| write.2).sum()
@@ -115,7 +115,7 @@ fn writers_wait_above_the_dirty_ratio() {
 
 #[test]
 fn a_full_memory_is_written_back_and_taken() {
-    // All of the memory may be dirty, so that nothing but pressure frees it.
+    // All of the memory may be dirty, so only memory pressure starts write-back.
     let config = CacheConfig {
         dirty_background_ratio: 100,
         dirty_ratio: 100,
@@ -191,7 +191,7 @@ fn what_is_written_meanwhile_is_dirty_again_and_written_again() {
         let other = make(&forcing, "/a").await;
         let sim = vfs.sim().clone();
         let force = sim.spawn(async move { forcing.fsync(other).await });
-        // The page is on its way now.
+        // The page is under write-back now.
         sim.sleep(Ns::us(50)).await;
         assert_eq!(vfs.stats().writing, 1);
         process.pwrite(fd, 0, Source::Bytes(b"new")).await.unwrap();
@@ -241,7 +241,7 @@ fn a_failure_is_told_once_to_each_open_file() {
 }
 
 #[test]
-fn what_the_medium_has_not_is_not_cloned() {
+fn clone_of_data_that_failed_to_be_written_fails() {
     let scene = Scene::new(cache(1024));
     scene.run(|process| async move {
         let (from, to) = (make(&process, "/a").await, make(&process, "/b").await);
@@ -297,7 +297,7 @@ fn a_failure_of_any_file_is_told_once_to_each_that_syncs_the_file_system() {
         assert_eq!(process.fsync(two).await, Ok(()), "its own pages are there");
         let three = make(&process, "/b").await;
         assert_eq!(process.syncfs(three).await, Ok(()), "somebody was told");
-        // What others heard of all files, nobody heard of this one.
+        // Other files have reported the failures of all files, but not those of this one.
         let late = make(&process, "/a").await;
         assert_eq!(errno(process.fsync(late).await), Errno::EIO);
         assert_eq!(errno(process.fsync(one).await), Errno::EIO);
@@ -337,7 +337,7 @@ fn a_file_that_is_gone_is_never_written_back() {
 }
 
 #[test]
-fn bodies_are_given_what_pages_were_before_if_they_ask() {
+fn bodies_get_duplicates_of_dirty_pages_on_request() {
     let kernel = Kernel::new();
     let body = MemFs::new(Bytes(1 << 20)).with_duplicates().recording();
     let vfs = mount(&kernel.sim(), body, cache(64));
@@ -377,7 +377,7 @@ fn two_files_are_written_back_at_once() {
 }
 
 #[test]
-fn a_force_waits_for_what_others_took_meanwhile() {
+fn force_waits_for_batches_of_other_tasks() {
     let config = CacheConfig {
         batch: 4,
         ..cache(1024)
@@ -390,7 +390,7 @@ fn a_force_waits_for_what_others_took_meanwhile() {
             let fd = process.open(b"/a", OpenFlags::BOTH, 0).await.unwrap();
             let handle = process.handle(fd).unwrap();
             process.vfs().sync_range(&handle, 0, 0).await.unwrap();
-            // Each takes four pages at a time, in turn with the other.
+            // Each file is written four pages at a time, alternating with the other.
             let stats = process.vfs().stats();
             assert_eq!((stats.dirty, stats.writing), (0, 0));
             process.exit().await;
@@ -403,10 +403,10 @@ fn a_force_waits_for_what_others_took_meanwhile() {
     });
 }
 
-/// Were it dropped, the medium would show what was there before the write that was to be
-/// made durable, until the cut itself is durable.
+/// Were the page dropped, the medium would show the data from before the forced write until the
+/// truncation itself is durable.
 #[test]
-fn what_is_being_made_durable_is_written_before_it_is_cut_off() {
+fn pages_under_a_force_are_written_before_truncation() {
     let config = CacheConfig {
         batch: 1,
         ..cache(64)
@@ -434,7 +434,7 @@ fn what_is_being_made_durable_is_written_before_it_is_cut_off() {
 }
 
 #[test]
-fn nothing_is_written_for_a_cut_that_nobody_waits_for() {
+fn truncation_without_a_force_writes_nothing() {
     let scene = Scene::new(cache(64));
     scene.run(|process| async move {
         let fd = make(&process, "/a").await;
