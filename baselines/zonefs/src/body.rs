@@ -1,11 +1,10 @@
-//! zonefs under the file API of this project, so that what runs on other file systems
-//! runs on it.
+//! zonefs as a body of the file API, so that workloads for other file systems run on it.
 //!
-//! Invariants: what the calls refuse is what [`ZoneFs`] refuses; nothing is made, removed
-//! or renamed, and permissions and owners last until it is unmounted. Sequential files
-//! never have a dirty page: they are written directly or not at all.
+//! Invariants: calls are rejected by the checks of [`ZoneFs`]; no file is created, removed or
+//! renamed, and permissions and owners last until the unmount. Sequential files never have a dirty
+//! page: they accept direct writes only.
 //!
-//! Files are not opened and closed here, so `explicit-open` does nothing.
+//! Files are not opened and closed here, so `explicit-open` has no effect.
 
 use crate::file::Group;
 use crate::fs::{How, ZoneFs};
@@ -18,21 +17,21 @@ use vfs::{
     Rename, Result, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
-/// Bytes of a page of the cache.
+/// Size of a page of the cache in bytes.
 const PAGE: u64 = vfs::PAGE;
-/// The number of the root directory; those of the two others follow.
+/// Inode number of the root directory; those of the other two directories follow.
 const ROOT: u64 = 1;
-/// The first number of a file; the two directories take turns.
+/// First inode number of a file; numbers of the two directories alternate.
 const FILES: u64 = 4;
 
-/// What an inode is.
+/// Role of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The root directory.
+    /// The root directory, which holds `cnv` and `seq`.
     Root,
-    /// One of the two others.
+    /// The directory `cnv` or `seq`.
     Directory(Group),
-    /// A file, by its directory and its number there.
+    /// A file, by its directory and its number in it.
     File(Group, usize),
 }
 
@@ -60,7 +59,7 @@ impl Place {
 
 type Node = Inode<Place>;
 
-/// The file that an inode is.
+/// The directory and number of a file; an error for a directory.
 fn file(inode: &Node) -> Result<(Group, usize)> {
     match inode.private {
         Place::File(group, number) => Ok((group, number)),
@@ -69,7 +68,7 @@ fn file(inode: &Node) -> Result<(Group, usize)> {
 }
 
 impl<P: ZonedPort> ZoneFs<P> {
-    /// The names in a directory, with where they lead to.
+    /// The names in a directory, and the places that they lead to.
     fn listed(&self, place: Place) -> Vec<(String, Place)> {
         match place {
             Place::Root => {
@@ -133,7 +132,7 @@ impl<P: ZonedPort> Body for ZoneFs<P> {
         i64::MAX as u64
     }
 
-    /// There is nothing to link.
+    /// Links cannot be created.
     fn max_links(&self) -> u32 {
         u32::MAX
     }
@@ -228,7 +227,7 @@ impl<P: ZonedPort> Body for ZoneFs<P> {
     async fn store(&self, inode: &Node) -> Result<()> {
         let attr = inode.attr.get();
         match inode.private {
-            // Times are not kept.
+            // Times are not stored.
             Place::File(group, number) if self.is_read_write().is_ok() => {
                 let owner = (Some(attr.uid), Some(attr.gid));
                 self.set_attributes((group, number), Some(attr.mode), owner)
@@ -257,7 +256,7 @@ impl<P: ZonedPort> Body for ZoneFs<P> {
         Ok(())
     }
 
-    /// Linux refuses what is not written directly to a sequential file with this number.
+    /// Linux rejects cached writes of a sequential file with this error.
     async fn reserve(&self, _: &Access, inode: &Node, pages: Range<u64>) -> Result<()> {
         match file(inode)? {
             (Group::Sequential, _) => Err(Errno::EIO),
@@ -296,7 +295,7 @@ impl<P: ZonedPort> Body for ZoneFs<P> {
             append: false,
         };
         let written = self.write(name, offset, bytes, how).await;
-        // After a failure too, as the drive is asked then.
+        // Also after a failure, which may have changed the size.
         let size = self.attributes(name)?.size;
         inode.update(|attr| attr.size = size);
         Ok(written? as u64)

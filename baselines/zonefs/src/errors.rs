@@ -1,18 +1,18 @@
-//! What becomes of a file after an input or output error.
+//! State of a file after an I/O error.
 
 use std::str::FromStr;
 
-/// How the file system was mounted: `errors=`.
+/// Mount option `errors=`: the reaction to an I/O error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Nothing is written any more, to no file.
+    /// The whole file system becomes read-only.
     #[default]
     RemountReadOnly,
-    /// The file is not written any more.
+    /// The file becomes read-only.
     ZoneReadOnly,
-    /// The file is not used any more.
+    /// The file becomes inaccessible.
     ZoneOffline,
-    /// The file is as long as the drive says, and goes on.
+    /// The size follows the write position of the zone, and the file stays writable.
     Repair,
 }
 
@@ -33,44 +33,44 @@ impl FromStr for OnError {
     }
 }
 
-/// What a zone can still do.
+/// Condition of a zone as the drive reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// All.
+    /// The zone is readable and writable.
     Good,
-    /// It can be read.
+    /// The zone is readable only.
     ReadOnly,
-    /// Nothing.
+    /// The zone is neither readable nor writable.
     Offline,
 }
 
-/// How long a file is after an error.
+/// Size of a file after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// It has no contents any more.
+    /// The file has no contents any more: size 0.
     Nothing,
-    /// As it was.
+    /// The size from before the error.
     Kept,
-    /// As the drive says if that is less: what was written by a call that failed is not
-    /// shown.
+    /// The smaller of the previous size and the write position: data of the failed call stay
+    /// hidden.
     Shortened,
-    /// As the drive says.
+    /// The write position that the drive reports.
     Repaired,
 }
 
-/// What a file can still do.
+/// State of a file after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
-    /// How long it is.
+    /// Rule for the new size.
     pub length: Length,
-    /// Whether it is read.
+    /// Whether the file can still be read.
     pub reads: bool,
-    /// Whether it is written.
+    /// Whether the file can still be written.
     pub writes: bool,
 }
 
-/// The table of `zonefs.rst`, "IO error handling". What it calls a fixed size is as
-/// `fs/zonefs` has it since 6.8: a file grows by an error only if the mount repairs.
+/// The table of `zonefs.rst`, "IO error handling". A size that the document calls fixed follows
+/// `fs/zonefs` since 6.8: an error lets a file grow only with `errors=repair`.
 //= zonefs 5
 #[must_use]
 pub const fn after(on: OnError, zone: Condition) -> After {
@@ -95,7 +95,7 @@ mod tests {
     fn the_table_is_that_of_the_documentation() {
         use Condition::{Good, Offline, ReadOnly};
         use OnError::{RemountReadOnly, Repair, ZoneOffline, ZoneReadOnly};
-        // Size fixed, file read, file written.
+        // Size kept, file readable, file writable.
         let (nothing, read, all) = ("---", "sr-", "srw");
         for (on, zone, expected) in [
             (RemountReadOnly, Good, read),

@@ -1,7 +1,7 @@
-//! The calls.
+//! Calls on files: open, read, write, truncate, `fsync`.
 //!
-//! An order of checks is that of Linux: which of two reasons a call is refused for
-//! belongs to what a program sees.
+//! Checks run in the order of Linux, because a program sees the error of the first check that
+//! fails.
 
 use crate::errors::{Condition, Length, OnError, after};
 use crate::file::{Attributes, File, Group};
@@ -14,10 +14,10 @@ use std::cell::{Cell, RefCell};
 use units::{Extent, SECTOR};
 use vfs::{Errno, Result};
 
-/// Most bytes of one command: 1 MiB.
+/// Largest command in bytes: 1 MiB.
 const AT_ONCE: usize = 256 * BLOCK;
 
-/// What the drive refused for want of open or active zones.
+/// A command that the drive rejected for lack of open or active zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) file: String,
@@ -25,28 +25,28 @@ pub(crate) struct Refused {
     pub(crate) holders: Vec<u32>,
 }
 
-/// How something is written.
+/// Flags of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
-    /// Past the cache: `O_DIRECT`.
+    /// Bypasses the cache: `O_DIRECT`.
     pub direct: bool,
-    /// At the end, wherever that is: `O_APPEND`.
+    /// Writes at the end of the file: `O_APPEND`.
     pub append: bool,
 }
 
-/// A mounted file system.
+/// A mounted file system over the zoned drive `P`.
 pub struct ZoneFs<P> {
     pub(crate) sim: Sim,
     pub(crate) port: P,
     pub(crate) options: Options,
     pub(crate) files: [Vec<File>; 2],
     pub(crate) read_only: Cell<bool>,
-    /// The last refusal.
+    /// The last rejection for lack of open or active zones.
     pub(crate) refused: RefCell<Option<Refused>>,
 }
 
 impl<P: ZonedPort> ZoneFs<P> {
-    /// How many files a directory has; none has no directory.
+    /// Number of files in a directory; a directory without files does not exist.
     #[must_use]
     pub fn count(&self, group: Group) -> usize {
         self.files[group as usize].len()
@@ -60,19 +60,19 @@ impl<P: ZonedPort> ZoneFs<P> {
         self.files[group as usize].get(number).ok_or(Errno::ENOENT)
     }
 
-    /// What the zones of the drive allow.
+    /// Limits of the drive on zones: numbers, sizes, open and active zones.
     #[must_use]
     pub fn limits(&self) -> ZoneLimits {
         self.port.limits()
     }
 
-    /// Whether a file can be read: its zone is not gone.
+    /// Whether a file exists and can be read.
     #[must_use]
     pub fn is_readable(&self, name: (Group, usize)) -> bool {
         self.file(name).is_ok_and(|file| file.reads.get())
     }
 
-    /// What `stat` says of a file.
+    /// The attributes of a file, as of `stat`.
     ///
     /// # Errors
     /// `ENOENT`.
@@ -80,7 +80,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         Ok(self.file(name)?.attributes())
     }
 
-    /// Bytes of all files at most, and how many are in use.
+    /// Capacity of all files and their total size, in bytes.
     #[must_use]
     pub fn space(&self) -> (u64, u64) {
         let files = self.files.iter().flatten();
@@ -89,13 +89,13 @@ impl<P: ZonedPort> ZoneFs<P> {
         })
     }
 
-    /// Whether nothing is written any more.
+    /// Whether the whole file system is read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only.get()
     }
 
-    /// The clock and the tasks it lives on.
+    /// The simulation that the file system runs in.
     #[must_use]
     pub fn sim(&self) -> &Sim {
         &self.sim
@@ -105,7 +105,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         who(self.options.origin, Purpose::Data)
     }
 
-    /// Whether a file is written through who has it open.
+    /// Checks that an open file may be written.
     fn may_write(&self, file: &File) -> Result<()> {
         if !file.writes.get() {
             return Err(Errno::EPERM);
@@ -113,7 +113,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         self.is_read_write()
     }
 
-    /// Whether a file is opened to write, cut, or given other attributes.
+    /// Checks that a file may be opened for writing, truncated, or given new attributes.
     fn may_change(&self, file: &File) -> Result<()> {
         self.is_read_write()?;
         match file.writes.get() {
@@ -122,10 +122,10 @@ impl<P: ZonedPort> ZoneFs<P> {
         }
     }
 
-    /// Whether anything is changed at all.
+    /// Checks that the file system accepts changes.
     ///
     /// # Errors
-    /// `EROFS` if not.
+    /// `EROFS` if it is read-only.
     pub fn is_read_write(&self) -> Result<()> {
         match self.read_only.get() {
             true => Err(Errno::EROFS),
@@ -133,17 +133,17 @@ impl<P: ZonedPort> ZoneFs<P> {
         }
     }
 
-    /// Sequential files that are open to write.
+    /// Number of sequential files that are open for writing.
     pub(crate) fn open_to_write(&self) -> u32 {
         let files = self.files[Group::Sequential as usize].iter();
         files.filter(|file| file.writers.get() > 0).count() as u32
     }
 
-    /// Opens a file.
+    /// Opens a file; only opens for writing have an effect.
     ///
     /// # Errors
-    /// `EROFS`; `EPERM` if it cannot be written any more; with `explicit-open` `EBUSY` if
-    /// as many are open to write as the drive has open zones, or what the drive says.
+    /// `ENOENT`; `EROFS`; `EPERM` if the file is not writable any more. With `explicit-open`,
+    /// `EBUSY` if the drive has no open zone left for another file, or the error of the drive.
     //= zonefs 6
     pub async fn open(&self, name: (Group, usize), writes: bool) -> Result<()> {
         let file = self.file(name)?;
@@ -179,8 +179,8 @@ impl<P: ZonedPort> ZoneFs<P> {
         Ok(())
     }
 
-    /// Closes a file that was opened. If its zone cannot be closed, nothing is written
-    /// any more: zones that stay open would soon be all that there are.
+    /// Closes a file. If its zone cannot be closed, the file system becomes read-only: zones that
+    /// stay open would soon exhaust the drive's limit.
     //= zonefs 6
     pub async fn release(&self, name: (Group, usize), wrote: bool) {
         let Ok(file) = self.file(name) else { return };
@@ -190,7 +190,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         file.turn.take(1).await;
         file.writers.set(file.writers.get().saturating_sub(1));
         if file.writers.get() == 0 && file.opened.get() {
-            // One that was not written would stay active if it were closed.
+            // A zone without data would stay active after a close, so it is reset.
             let action = match file.size.get() {
                 0 => ZoneAction::Reset,
                 _ => ZoneAction::Close,
@@ -206,12 +206,11 @@ impl<P: ZonedPort> ZoneFs<P> {
         file.turn.put(1);
     }
 
-    /// Reads up to `len` bytes at `at`, `direct` if past the cache; fewer at the end of
-    /// the file.
+    /// Reads up to `len` bytes at `at`, around the cache if `direct`; fewer at the end of the file.
     ///
     /// # Errors
-    /// `EPERM` if its zone is gone, `EINVAL` if a direct read is not of whole blocks, and
-    /// `EIO` or `ENODATA` if the drive fails.
+    /// `EPERM` if the file is not readable any more, `EINVAL` if a direct read is not of whole
+    /// blocks, and `EIO` or `ENODATA` if the drive fails.
     pub async fn read(
         &self,
         name: (Group, usize),
@@ -250,15 +249,15 @@ impl<P: ZonedPort> ZoneFs<P> {
         Extent::new(file.start + from / SECTOR, (len as u64 / SECTOR) as u32)
     }
 
-    /// Writes `bytes` at `at`; how many were written. A sequential file is written
-    /// directly and at its end alone.
+    /// Writes `bytes` at `at`; returns the number of bytes written. A sequential file accepts
+    /// direct writes at its end only.
     ///
     /// # Errors
-    /// `EFBIG` past the zone; `EINVAL` if a direct write is not of whole blocks or not at
-    /// the end of a sequential file, or if a conventional one is appended to; `EIO` if a
-    /// sequential one is not written directly; `EIO` or `ENODATA` if the drive fails;
-    /// `EOVERFLOW` and `ETOOMANYREFS` if no more zones may be active or open; `EPERM` and
-    /// `EROFS` if it is not written any more.
+    /// `EFBIG` past the zone; `EINVAL` if a direct write is not of whole blocks or not at the end
+    /// of a sequential file, or for an append to a conventional file; `EIO` for a cached write of a
+    /// sequential file; `EIO` or `ENODATA` if the drive fails; `EOVERFLOW` and `ETOOMANYREFS` at
+    /// the limits of active and open zones; `EPERM` and `EROFS` if the file or file system is
+    /// read-only.
     //= zonefs 3
     pub async fn write(
         &self,
@@ -269,7 +268,7 @@ impl<P: ZonedPort> ZoneFs<P> {
     ) -> Result<usize> {
         let file = self.file(name)?;
         self.may_write(file)?;
-        // Where it is appended is known when its turn comes.
+        // The offset of an append is known only under the file's turn.
         if at >= file.most && !how.append {
             return Err(Errno::EFBIG);
         }
@@ -295,7 +294,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         (at, bytes): (u64, &[u8]),
         how: How,
     ) -> Result<usize> {
-        // An error may have come before its turn.
+        // An error may have changed the file while this write waited for its turn.
         self.may_write(file)?;
         let at = if how.append { file.size.get() } else { at };
         if at >= file.most {
@@ -314,7 +313,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         Ok(bytes.len())
     }
 
-    /// Writes at the end of a sequential file.
+    /// Writes at the end of a sequential file, in commands of at most 1 MiB.
     async fn extend(&self, file: &File, name: (Group, usize), at: u64, bytes: &[u8]) -> Result<()> {
         if at != file.size.get() {
             return Err(Errno::EINVAL);
@@ -334,7 +333,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         Ok(())
     }
 
-    /// Writes a conventional file: blocks that are covered in part keep the rest.
+    /// Writes a conventional file; reads the blocks at the edges that are covered in part.
     async fn change(&self, file: &File, name: (Group, usize), at: u64, bytes: &[u8]) -> Result<()> {
         let block = BLOCK as u64;
         let end = at + bytes.len() as u64;
@@ -367,12 +366,12 @@ impl<P: ZonedPort> ZoneFs<P> {
         Ok(())
     }
 
-    /// Cuts a sequential file to nothing, which resets its zone, or makes it as long as
-    /// it can be, which finishes it.
+    /// Truncates a sequential file to 0, which resets its zone, or to its capacity, which finishes
+    /// the zone.
     ///
     /// # Errors
-    /// `EPERM` for any other size, for a conventional file, or if it is not written any
-    /// more; `EROFS`; what the drive says.
+    /// `EPERM` for any other size, for a conventional file, or if the file is not writable any
+    /// more; `EROFS`; the error of the drive.
     //= zonefs 4
     pub async fn truncate(&self, name: (Group, usize), size: u64) -> Result<()> {
         let file = self.file(name)?;
@@ -404,17 +403,17 @@ impl<P: ZonedPort> ZoneFs<P> {
         if !file.opened.replace(false) || size > 0 {
             return Ok(());
         }
-        // Who has it open goes on to write.
+        // The file is open for writing, so its zone is opened again.
         let opened = self.port.manage(file.zone, ZoneAction::Open).await;
         opened.map_err(|status| self.refuse(name, status))?;
         file.opened.set(true);
         Ok(())
     }
 
-    /// Makes durable what was written to all files.
+    /// Flushes the drive, which makes writes of all files durable.
     ///
     /// # Errors
-    /// `EPERM` if the file is not written any more, `EIO` or `ENODATA` if the drive fails.
+    /// `EPERM` if the file is not writable any more, `EIO` or `ENODATA` if the drive fails.
     pub async fn fsync(&self, name: (Group, usize)) -> Result<()> {
         let file = self.file(name)?;
         if !file.writes.get() {
@@ -426,10 +425,10 @@ impl<P: ZonedPort> ZoneFs<P> {
         }
     }
 
-    /// Changes permissions and owners, until it is unmounted.
+    /// Changes permissions and owners in memory, until the unmount.
     ///
     /// # Errors
-    /// `EPERM` if the file is not written any more, `EROFS`.
+    /// `EPERM` if the file is not writable any more, `EROFS`.
     pub fn set_attributes(
         &self,
         name: (Group, usize),
@@ -446,7 +445,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         Ok(())
     }
 
-    /// Notes who holds what the drive has too little of; the number of the error.
+    /// Records the holders of open or active zones if the drive ran out of them; returns the error.
     fn refuse(&self, (group, number): (Group, usize), status: ZoneStatus) -> Errno {
         let holders = self.port.in_use().holders(status);
         if !holders.is_empty() {
@@ -460,8 +459,8 @@ impl<P: ZonedPort> ZoneFs<P> {
         errno(status)
     }
 
-    /// After an error: asks the drive how the zone is, and does what the mount says. The
-    /// number of the error.
+    /// Handles a failed command: reads the condition of the zone from the drive and applies the
+    /// `errors=` option. Returns the error.
     //= zonefs 5
     async fn failed(
         &self,
@@ -489,7 +488,8 @@ impl<P: ZonedPort> ZoneFs<P> {
         if self.options.errors == OnError::RemountReadOnly {
             self.read_only.set(true);
         }
-        // What forbids the writes is then that nothing is written, and not the file.
+        // With a size cut short the whole file system is read-only, so the file itself keeps its
+        // flags.
         if then.length != Length::Shortened {
             file.allow(then.reads, then.writes);
         }
@@ -499,8 +499,8 @@ impl<P: ZonedPort> ZoneFs<P> {
         told
     }
 
-    /// How the zone of a file is, and how far it is written. None if the drive does not
-    /// say. Conventional zones neither fail as a whole nor are they written in part.
+    /// Condition and write position of the zone of a file; `None` if the drive does not report
+    /// them. Conventional zones neither fail as a whole nor have a write position.
     async fn condition(&self, file: &File) -> Option<(Condition, u64)> {
         if !file.is_sequential() {
             return Some((Condition::Good, file.most));
@@ -508,7 +508,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         let report = self.port.report(file.zone, 1).await.ok()?;
         let zone = report.first()?;
         Some(match zone.state {
-            // The drive does not know any more how far.
+            // The drive does not report the write position of a read-only zone.
             ZoneState::ReadOnly => (Condition::ReadOnly, file.size.get()),
             ZoneState::Offline => (Condition::Offline, 0),
             _ => (Condition::Good, zone.written() * SECTOR),
@@ -516,8 +516,8 @@ impl<P: ZonedPort> ZoneFs<P> {
     }
 }
 
-/// The number of an error that Linux gives for a status: what its NVMe driver makes of
-/// it (`nvme_error_status`), and the block layer of that (`blk_errors`).
+/// The error that Linux returns for a status: mapped by its NVMe driver (`nvme_error_status`) and
+/// then by the block layer (`blk_errors`).
 const fn errno(status: ZoneStatus) -> Errno {
     match status {
         ZoneStatus::TooManyActiveZones => Errno::EOVERFLOW,
@@ -529,8 +529,8 @@ const fn errno(status: ZoneStatus) -> Errno {
     }
 }
 
-/// The number of an error behind Linux' page cache, which does not keep what a medium
-/// says.
+/// The error that a cached call returns: the page cache of Linux does not keep the error of the
+/// medium.
 const fn cached(told: Errno, direct: bool) -> Errno {
     match told {
         Errno::ENODATA if !direct => Errno::EIO,

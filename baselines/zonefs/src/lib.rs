@@ -1,19 +1,19 @@
-//! zonefs: each zone of a drive as a file.
+//! zonefs: a file system that exposes each zone of a drive as a file.
 //!
-//! The directories `cnv` and `seq` hold the conventional and the sequential zones, named
-//! by their numbers among those of their kind. The size of a sequential one is how far it
-//! is written; it is written at its end alone, is cut to nothing, which resets the zone,
-//! or is made as long as the zone can be, which finishes it. Nothing is made, removed or
-//! renamed. Rules, numbers of errors and format are those of Linux: its documentation,
-//! `zonefs.rst`, and where that is silent or older `fs/zonefs` of 6.18.
+//! The directories `cnv` and `seq` hold the conventional and the sequential zones, named by their
+//! numbers among the zones of their kind. The size of a sequential file is the write position of
+//! its zone. Such a file is written at its end only; truncation to 0 resets the zone, and
+//! truncation to the capacity finishes it. No file is created, removed or renamed. Rules, errors
+//! and format are those of Linux: its documentation, `zonefs.rst`, and where that is silent or
+//! outdated `fs/zonefs` of 6.18.
 //!
 //! # Invariants
 //!
 //! - The zone that holds the superblock is never a file.
-//! - A file changes under its turn alone, so its size is where its zone is written to
-//!   unless a command is under way or has failed; after a failure the drive is asked.
-//! - What becomes of a file after a failure is [`after`], a function of how the file
-//!   system is mounted and of what the zone can still do.
+//! - A file changes only under its `turn`, so its size equals the write position of its zone unless
+//!   a command is in flight or has failed; after a failure the drive reports the zone.
+//! - The state of a file after a failure is [`after`], a function of the mount option `errors=` and
+//!   of the condition of the zone.
 
 mod body;
 mod errors;

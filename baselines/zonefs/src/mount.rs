@@ -1,4 +1,4 @@
-//! Making a file system, and mounting one.
+//! Formatting a drive, and mounting it.
 
 use crate::errors::OnError;
 use crate::file::File;
@@ -10,35 +10,35 @@ use ssd::{Content, ZoneAction, ZoneInfo, ZoneKind, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
 use units::{Extent, Origin, SECTOR};
 
-/// Sectors of a block.
+/// Sectors in a block.
 const SECTORS: u64 = BLOCK as u64 / SECTOR;
-/// Descriptors that are asked for at once.
+/// Zone descriptors fetched by one report.
 const REPORT: u32 = 4096;
 
-/// How to mount it.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `errors=`: what an error leads to.
+    /// `errors=`: the reaction to an I/O error.
     pub errors: OnError,
-    /// `explicit-open`: the zone of a file that is open to write is opened, so that no
-    /// write fails for want of an open zone.
+    /// `explicit-open`: opening a file for writing opens its zone, so that no write fails for lack
+    /// of an open zone.
     pub explicit_open: bool,
-    /// `ro`.
+    /// `ro`: mounts the file system read-only.
     pub read_only: bool,
-    /// Whom requests are booked under.
+    /// Origin to which requests of this mount are attributed.
     pub origin: Origin,
 }
 
-/// Why it could not be mounted, or made.
+/// Error of a mount or of `mkfs`.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// It is not there, or not as it should be.
+    /// The superblock is missing or invalid.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
-    /// The drive refused or failed.
+    /// The drive rejected a command or failed.
     #[error("the drive says: {0}")]
     Drive(#[from] ZoneStatus),
-    /// Its blocks are larger than those of the file system.
+    /// Blocks of the drive, of so many bytes, differ from those of the file system.
     #[error("the drive has blocks of {0} bytes, and zonefs here blocks of 4096")]
     Blocks(u64),
 }
@@ -47,10 +47,10 @@ pub(crate) const fn who(origin: Origin, purpose: Purpose) -> Who {
     Who { origin, purpose }
 }
 
-/// Makes a file system: resets what can be, and writes the superblock.
+/// Formats a drive: resets the sequential zones that can be reset, and writes the superblock.
 ///
 /// # Errors
-/// What the drive says.
+/// [`MountError::Blocks`] or the error of the drive.
 pub async fn mkfs<P: ZonedPort>(
     port: &P,
     superblock: &Superblock,
@@ -93,8 +93,8 @@ async fn report<P: ZonedPort>(port: &P) -> Result<Vec<ZoneInfo>, MountError> {
     Ok(zones)
 }
 
-/// Closes a zone that somebody has left open, so that those which are open are those of
-/// this mount. One that was not written would stay active if it were closed.
+/// Closes a zone that an earlier user left open, so that all open zones belong to this mount. A
+/// zone without data would stay active after a close, so it is reset.
 //= zonefs 6
 async fn close<P: ZonedPort>(port: &P, zone: &ZoneInfo) -> Result<(), ZoneStatus> {
     let open = [ZoneState::ImplicitlyOpen, ZoneState::ExplicitlyOpen];
@@ -109,10 +109,10 @@ async fn close<P: ZonedPort>(port: &P, zone: &ZoneInfo) -> Result<(), ZoneStatus
 }
 
 impl<P: ZonedPort> ZoneFs<P> {
-    /// Mounts what is on `port`.
+    /// Mounts the file system on `port`, and closes zones left open.
     ///
     /// # Errors
-    /// Whatever is wrong with it.
+    /// An invalid superblock, blocks of another size, or an error of the drive.
     pub async fn mount(sim: &Sim, port: P, options: Options) -> Result<Self, MountError> {
         let zones = report(&port).await?;
         let mut block = [0; BLOCK];
@@ -122,7 +122,7 @@ impl<P: ZonedPort> ZoneFs<P> {
         let superblock = Superblock::decode(&block)?;
         let looks = (superblock.perm, (superblock.uid, superblock.gid));
         //= zonefs 2
-        // The zone of the superblock is nobody's file.
+        // The zone of the superblock is not a file.
         let rest = zones.get(1..).unwrap_or_default();
         let together = |a: &ZoneInfo, b: &ZoneInfo| {
             superblock.aggregates && a.kind == b.kind && a.kind == ZoneKind::Conventional
@@ -139,7 +139,7 @@ impl<P: ZonedPort> ZoneFs<P> {
             sim: sim.clone(),
             read_only: Cell::new(options.read_only),
             options: Options {
-                // With no limit there is nothing to keep open.
+                // Without a limit no zone needs to be kept open.
                 explicit_open: options.explicit_open && is_limited,
                 ..options
             },

@@ -1,4 +1,4 @@
-//! What there is to know of zones, as a document: limits, who holds what, each zone.
+//! Report on the zones of a mount: limits, holders of zones, and every file.
 
 use crate::file::Group;
 use crate::fs::ZoneFs;
@@ -6,60 +6,60 @@ use host::ZonedPort;
 use serde::Serialize;
 use units::SECTOR;
 
-/// A file and its zone.
+/// State of a file and its zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ZoneRow {
-    /// Its name, with the directory.
+    /// Path of the file, such as `seq/0`.
     pub file: String,
-    /// Its zone.
+    /// Number of the file's first zone.
     pub zone: u32,
-    /// First byte on the drive.
+    /// Offset on the drive in bytes.
     pub start: u64,
-    /// State of the zone.
+    /// State of the zone as the drive has it; empty if unknown.
     pub state: &'static str,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes that it can have.
+    /// Capacity in bytes.
     pub capacity: u64,
-    /// How many have it open to write.
+    /// Opens for writing in progress.
     pub writers: u32,
 }
 
-/// Why the last write or truncation was refused that the drive had no more zones for.
+/// The last rejection of a call for lack of open or active zones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// The file that was refused.
+    /// Path of the file whose call was rejected.
     pub refused: String,
-    /// The limit.
+    /// The exceeded limit, as a sentence.
     pub limit: String,
-    /// Files whose zones count against it; zones that are no files by their numbers.
+    /// Paths of the files that hold the zones; a zone that is no file is named by its number.
     pub held_by: Vec<String>,
 }
 
-/// The document. The first four are what Linux has in `/sys/fs/zonefs`; a limit of 0 is
-/// none.
+/// The report. The first four numbers correspond to `/sys/fs/zonefs` of Linux; a limit of 0 means
+/// no limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
-    /// The form of this.
+    /// Name and version of the document format.
     pub schema: &'static str,
-    /// Most files of `seq` that can be open to write with `explicit-open`.
+    /// Most files of `seq` that can be open for writing with `explicit-open`.
     pub max_wro_seq_files: u32,
-    /// Files of `seq` that are open to write.
+    /// Files of `seq` that are open for writing.
     pub nr_wro_seq_files: u32,
-    /// Most files of `seq` that can be active: open to write, or written in part.
+    /// Most files of `seq` that can be active: open for writing, or written in part.
     pub max_active_seq_files: u32,
-    /// Active files of `seq`.
+    /// Files of `seq` that are active.
     pub nr_active_seq_files: u32,
-    /// Whether nothing is written any more.
+    /// Whether the file system is read-only.
     pub read_only: bool,
-    /// What was refused last.
+    /// The last rejection; `None` if there was none.
     pub why_refused: Option<Holder>,
-    /// All files.
+    /// All files, by directory and number.
     pub files: Vec<ZoneRow>,
 }
 
 impl<P: ZonedPort> ZoneFs<P> {
-    /// The document at this instant.
+    /// The report at this instant.
     #[must_use]
     pub fn told(&self) -> Told {
         let limits = self.port.limits();

@@ -1,4 +1,4 @@
-//! zonefs under the file API: the rules of the calls hold there too.
+//! zonefs under the file API: the rules of its calls hold there too.
 
 use crate::bench::{BLOCK, MOST, config, mounted, on, text};
 use sim::Sim;

@@ -1,4 +1,4 @@
-//! A drive of a few zones, and what is made of it.
+//! A drive of a few zones, and helpers to mount it.
 
 use host::{BlockDevice, HostConfig, ZonedDevice, ZonedPort};
 use sim::{Kernel, Seed, Sim};
@@ -6,21 +6,21 @@ use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneConfig};
 use units::{Bytes, KIB, Origin};
 use zonefs::{Group, How, Options, Superblock, ZoneFs, mkfs};
 
-/// Bytes that a zone holds.
+/// Capacity of a zone in bytes.
 pub(crate) const MOST: u64 = 12 << 20;
 pub(crate) const BLOCK: u64 = 4096;
 
-/// Through the cache.
+/// A write through the cache.
 pub(crate) const CACHED: How = How {
     direct: false,
     append: false,
 };
-/// Past it.
+/// A write around the cache.
 pub(crate) const DIRECT: How = How {
     direct: true,
     append: false,
 };
-/// Past it, and at the end.
+/// A write around the cache at the end of the file.
 pub(crate) const APPEND: How = How {
     direct: true,
     append: true,
@@ -34,7 +34,7 @@ pub(crate) const fn cnv(number: usize) -> (Group, usize) {
     (Group::Conventional, number)
 }
 
-/// Ten zones of the generic drive.
+/// The generic drive with ten zones.
 pub(crate) fn config(change: impl FnOnce(&mut ZoneConfig)) -> DriveConfig {
     let preset = Preset::named("zns").expect("a preset");
     let mut config = (preset.config)();
@@ -53,7 +53,7 @@ pub(crate) fn device(sim: &Sim, config: &DriveConfig) -> ZonedDevice {
     ZonedDevice::new(&device).expect("a zoned drive")
 }
 
-/// A file system on `port`, made and mounted.
+/// Formats `port` and mounts it.
 pub(crate) async fn mounted<P: ZonedPort>(
     sim: &Sim,
     port: &P,
@@ -64,7 +64,7 @@ pub(crate) async fn mounted<P: ZonedPort>(
     ZoneFs::mount(sim, port.clone(), options).await.unwrap()
 }
 
-/// Runs `work` on a fresh drive.
+/// Runs `work` on a new drive.
 pub(crate) fn on<T: 'static>(
     config: &DriveConfig,
     work: impl AsyncFnOnce(Sim, ZonedDevice) -> T + 'static,
@@ -75,7 +75,7 @@ pub(crate) fn on<T: 'static>(
     kernel.block_on(async move { work(sim, device).await })
 }
 
-/// `blocks` blocks that tell where they are.
+/// `blocks` blocks, each filled with its own position.
 pub(crate) fn text(from: u64, blocks: u64) -> Vec<u8> {
     let word = |at: u64| (from + at).to_le_bytes();
     (0..blocks * BLOCK / 8).flat_map(word).collect()

@@ -17,7 +17,7 @@ fn every_zone_but_the_first_is_a_file() {
             (fs.count(Group::Conventional), fs.count(Group::Sequential)),
             (0, 9)
         );
-        // The superblock's zone takes no more.
+        // The zone of the superblock is finished: it accepts no more writes.
         assert_eq!(device.zone(0).unwrap().state, ZoneState::Full);
         let attributes = fs.attributes(seq(8)).unwrap();
         assert_eq!((attributes.size, attributes.sectors), (0, MOST / 512));
@@ -81,7 +81,7 @@ fn a_sequential_file_is_written_at_its_end_directly_in_whole_blocks() {
         assert_eq!(device.zone(1).unwrap().written(), 16);
         assert_eq!(fs.read(seq(0), 100, 9000, false).await.unwrap(), two[100..]);
         assert!(fs.read(seq(0), 8192, 10, false).await.unwrap().is_empty());
-        // Direct reads are of whole blocks, or end where the file does.
+        // Direct reads are of whole blocks, or end at the end of the file.
         assert_eq!(
             fs.read(seq(0), 4096, 9000, true).await.unwrap(),
             two[4096..]
@@ -153,7 +153,7 @@ fn it_is_cut_to_nothing_or_made_full() {
         assert_eq!(device.zone(1).unwrap().state, ZoneState::Full);
         assert_eq!(fs.attributes(seq(0)).unwrap().size, MOST);
         assert_eq!(fs.read(seq(0), 0, 4096, false).await.unwrap(), text(9, 1));
-        // Again changes nothing.
+        // A repeated truncation changes nothing.
         fs.truncate(seq(0), MOST).await.unwrap();
         assert_eq!(
             fs.write(seq(0), MOST, b"x", DIRECT).await,
@@ -217,7 +217,7 @@ fn a_mount_finds_what_the_last_one_left() {
         );
         assert_eq!(again.open(seq(0), true).await, Err(Errno::EROFS));
         assert_eq!(again.truncate(seq(0), 0).await, Err(Errno::EROFS));
-        // To make it anew empties all.
+        // Formatting again empties every file.
         device.manage(3, ZoneAction::Finish).await.unwrap();
         let fs = mounted(&sim, &device, &Superblock::default(), Options::default()).await;
         assert_eq!(fs.space().1, 0);

@@ -1,4 +1,4 @@
-//! Errors of the drive, and what each mount makes of them.
+//! Errors of the drive, and the reaction of each mount option.
 
 use crate::bench::{BLOCK, CACHED, DIRECT, cnv, config, mounted, on, seq, text};
 use host::{Who, ZonedDevice, ZonedPort};
@@ -9,16 +9,16 @@ use units::{Extent, Lba, Ns};
 use vfs::Errno;
 use zonefs::{OnError, Options, Superblock, ZoneFs};
 
-/// A drive of which a command fails now and then, and a zone with it.
+/// A drive with injected failures of commands and of zones.
 #[derive(Clone)]
 struct Failing {
     device: ZonedDevice,
-    /// Whether writes and flushes fail, or reads.
+    /// Selects writes and flushes, or reads, to fail.
     writes: Rc<Cell<bool>>,
     reads: Rc<Cell<bool>>,
-    /// What the drive says of its zones, if that is not what they are.
+    /// State of zones that the drive reports instead of the real one.
     state: Rc<Cell<Option<ZoneState>>>,
-    /// Whether it says nothing.
+    /// Makes reports of zones fail.
     silent: Rc<Cell<bool>>,
 }
 
@@ -65,7 +65,7 @@ impl ZonedPort for Failing {
         if !self.writes.get() {
             return self.device.write(extent, content, who, fua).await;
         }
-        // A part of it arrives.
+        // A part of the write reaches the medium.
         let part = Extent::new(extent.start.0, 8);
         let Content::Bytes(bytes) = content else {
             return Err(ZoneStatus::WriteFault);
@@ -108,7 +108,8 @@ impl ZonedPort for Failing {
     }
 }
 
-/// Size, whether it is read and written, whether another file is written, permissions.
+/// Size, whether the file can be read and written, whether another file can be written,
+/// permissions.
 type Left = (u64, bool, bool, bool, u16);
 
 async fn left(fs: &ZoneFs<Failing>) -> Left {
@@ -122,7 +123,7 @@ async fn left(fs: &ZoneFs<Failing>) -> Left {
     (now.size, read, writes, others, now.perm)
 }
 
-/// What is left after a write of three blocks behind two of which one arrived.
+/// State after a failed write of three blocks behind two, of which one block arrived.
 fn after(errors: OnError, state: Option<ZoneState>) -> Left {
     on(&config(|_| {}), async move |sim, device| {
         let port = Failing::new(device);
@@ -241,7 +242,7 @@ fn a_conventional_file_keeps_its_size_whatever_fails() {
             let fs = mounted(&sim, &port, &Superblock::default(), options).await;
             let most = fs.attributes(cnv(0)).unwrap().size;
             port.writes.set(true);
-            // The cache does not say why.
+            // Through the cache the error of the medium is lost.
             let failed = fs.write(cnv(0), 0, &text(0, 2), CACHED).await;
             assert_eq!(failed, Err(Errno::EIO));
             port.writes.set(false);
@@ -306,7 +307,7 @@ fn what_is_refused_for_two_reasons_names_that_of_linux() {
             fs.write(seq(0), 0, &block, DIRECT).await,
             Err(Errno::ENODATA)
         );
-        // The file and the file system are read-only.
+        // Both the file and the file system are read-only.
         assert_eq!(fs.write(seq(0), 0, &block, DIRECT).await, Err(Errno::EPERM));
         assert_eq!(fs.write(seq(1), 0, &block, DIRECT).await, Err(Errno::EROFS));
         assert_eq!(fs.open(seq(0), true).await, Err(Errno::EROFS));

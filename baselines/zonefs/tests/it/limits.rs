@@ -1,4 +1,4 @@
-//! Open and active zones: who gets one, and who holds them.
+//! Limits on open and active zones, and the report of their holders.
 
 use crate::bench::{DIRECT, MOST, config, mounted, on, seq, text};
 use host::{Purpose, Who, ZonedPort};
@@ -36,7 +36,7 @@ fn without_explicit_open_the_write_meets_the_limit() {
         assert_eq!(why.refused, "seq/3");
         assert_eq!(why.held_by, ["seq/0", "seq/1", "seq/2"]);
         assert!(why.limit.contains("Too Many Active Zones"));
-        // Whoever is done gives his zone back.
+        // A finished zone is neither open nor active.
         fs.truncate(seq(1), MOST).await.unwrap();
         fs.write(seq(3), 0, &text(0, 1), DIRECT).await.unwrap();
         assert_eq!(fs.told().nr_active_seq_files, 3);
@@ -59,13 +59,13 @@ fn with_explicit_open_the_opening_meets_it() {
         assert_eq!(fs.told().why_refused.unwrap().held_by, ["seq/0", "seq/1"]);
         assert_eq!(fs.told().nr_wro_seq_files, 2);
         fs.write(seq(0), 0, &text(0, 1), DIRECT).await.unwrap();
-        // The last one that has it open closes it.
+        // The last writer closes the zone.
         fs.release(seq(0), true).await;
         assert_eq!(device.zone(1).unwrap().state, ZoneState::ExplicitlyOpen);
         fs.release(seq(0), true).await;
         assert_eq!(device.zone(1).unwrap().state, ZoneState::Closed);
         fs.open(seq(2), true).await.unwrap();
-        // One that was not written is empty again.
+        // A zone without data is reset on release.
         fs.release(seq(2), true).await;
         assert_eq!(device.zone(3).unwrap().state, ZoneState::Empty);
     });
@@ -83,11 +83,11 @@ fn a_cut_keeps_the_zone_open_and_a_full_one_is_not() {
         fs.truncate(seq(0), MOST).await.unwrap();
         assert_eq!(device.zone(1).unwrap().state, ZoneState::Full);
         fs.release(seq(0), true).await;
-        // A full one needs no open zone.
+        // A full zone needs no open zone.
         fs.open(seq(0), true).await.unwrap();
         assert_eq!(device.zone(1).unwrap().state, ZoneState::Full);
         fs.release(seq(0), true).await;
-        // And so one that is written to its end.
+        // A zone written to its end needs none either.
         fs.open(seq(1), true).await.unwrap();
         fs.write(seq(1), 0, &text(0, MOST / 4096), DIRECT)
             .await

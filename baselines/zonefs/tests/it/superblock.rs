@@ -1,8 +1,8 @@
-//! The superblock: that of Linux, and any other bytes.
+//! The superblock: the layout of Linux, and arbitrary bytes.
 
 use zonefs::{BLOCK, Superblock, SuperblockError};
 
-/// CRC-32 as it is defined, bit by bit, without the inversion at the end.
+/// CRC-32 by its definition, bit by bit, without the inversion at the end.
 fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -41,7 +41,7 @@ fn it_lies_as_linux_has_it() {
     let mut bare = block;
     bare[4..8].fill(0);
     assert_eq!(word(4), crc(&bare));
-    // What is not a choice is not there.
+    // Values that equal the defaults set no feature bit.
     let plain = Superblock::default().encode();
     assert_eq!(plain[56..64], [0; 8]);
 }
@@ -81,7 +81,7 @@ fn what_is_signed_and_makes_no_sense_is_refused() {
     let perm = SuperblockError::Permissions(0o7600);
     assert_eq!(signed(|b| b[73] = 0o17), Err(perm));
     assert_eq!(signed(|b| b[0] = 0), Err(SuperblockError::Magic));
-    // A label without an end, and one that is no text.
+    // A label without terminator, and a label that is not UTF-8.
     assert_eq!(signed(|b| b[8..40].fill(b'x')).unwrap().label.len(), 32);
     assert!(signed(|b| b[8] = 0xff).is_ok());
 }
