@@ -1,8 +1,7 @@
-//! What is free: pages by core, and inodes.
+//! The allocator: free pages by core, and free inodes.
 //!
-//! Invariants: a free page is in the list of the core whose share of the medium it
-//! is in, in a run that is as long as it can be; nothing of this is on the medium,
-//! and mounting builds it anew.
+//! Invariants: a free page is in the list of the core whose share of the medium holds the page, in
+//! a run as long as possible; no part of the allocator is on the medium, and a mount rebuilds it.
 //= nova 4.2
 
 use crate::format::{Geometry, table};
@@ -11,38 +10,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages kept for calls that free more than they take: a choice of ours.
 const KEPT: u64 = 32;
-/// Runs that are looked at for one that is long enough: a choice of ours.
+/// Runs inspected in search of one that is long enough: a choice of ours.
 const LOOKS: usize = 64;
 
-/// Who asks for pages.
+/// Purpose of an allocation, which decides whether it may use the kept pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// What adds to the file system.
+    /// Adds to the file system; may not use the kept pages.
     Growth,
-    /// What changes or removes, and must go on when it is full.
+    /// Changes or removes, and must succeed on a full file system.
     Upkeep,
 }
 
-/// The inode table of a core.
+/// The inode table of a core, in memory.
 #[derive(Debug, Default)]
 struct Table {
     pages: Vec<u64>,
     free: BTreeSet<u64>,
 }
 
-/// What is free.
+/// Free pages and inodes of all cores.
 #[derive(Debug)]
 pub(crate) struct Alloc {
     geometry: Geometry,
     lists: Vec<BTreeMap<u64, u64>>,
     tables: Vec<Table>,
     free: u64,
-    /// Inodes in use.
+    /// Inodes in use, of all cores.
     pub(crate) inodes: u64,
 }
 
 impl Alloc {
-    /// Nothing is free.
+    /// An allocator without free pages or inodes.
     pub(crate) fn new(geometry: Geometry) -> Self {
         let cores = geometry.cores as usize;
         Self {
@@ -54,17 +53,17 @@ impl Alloc {
         }
     }
 
-    /// Pages kept for upkeep.
+    /// Pages kept for upkeep: [`KEPT`], less on a small medium.
     fn kept(&self) -> u64 {
         KEPT.min((self.geometry.pages - self.geometry.pool()) / 8)
     }
 
-    /// Free pages, and those of them that growth may have.
+    /// Free pages, and how many of them growth may take.
     pub(crate) fn free(&self) -> (u64, u64) {
         (self.free, self.free.saturating_sub(self.kept()))
     }
 
-    /// The core in whose share a page is, and the end of the share.
+    /// The core whose share of the medium holds a page, and the end of that share.
     fn owner(&self, page: u64) -> (usize, u64) {
         let pool = self.geometry.pool();
         let share = (self.geometry.pages - pool).div_ceil(self.geometry.cores);
@@ -72,7 +71,7 @@ impl Alloc {
         (core as usize, pool + (core + 1) * share)
     }
 
-    /// Gives pages back.
+    /// Returns pages to the list of the core that owns them.
     pub(crate) fn give(&mut self, mut run: Run) {
         self.free += run.len;
         while run.len > 0 {
@@ -101,7 +100,7 @@ impl Alloc {
         list.insert(start, len);
     }
 
-    /// Takes `pages` pages, of the list of `core` first: all of them or none.
+    /// Allocates `pages` pages, from the list of `core` first: all of them or none.
     pub(crate) fn take(&mut self, core: usize, pages: u64, class: Class) -> Option<Vec<Run>> {
         let (free, for_growth) = self.free();
         let most = match class {
@@ -120,7 +119,7 @@ impl Alloc {
         Some(runs)
     }
 
-    /// Takes a run of up to `most` pages; there is a free page.
+    /// Allocates a run of up to `most` pages; at least one page is free.
     fn take_run(&mut self, core: usize, most: u64) -> Run {
         let cores = self.lists.len();
         let mut lists = (0..cores).map(|n| (core + n) % cores);
@@ -137,57 +136,57 @@ impl Alloc {
         Run { start, len }
     }
 
-    /// Takes one page.
+    /// Allocates one page.
     pub(crate) fn take_page(&mut self, core: usize, class: Class) -> Option<u64> {
         let runs = self.take(core, 1, class)?;
         runs.first().map(|run| run.start)
     }
 
-    /// Adds a page to the table of `core`; its inodes are not free yet. Gives which
-    /// page of the table it is.
+    /// Appends a page to the table of `core`; its inodes are not free yet. Returns the index of the
+    /// page in the table.
     pub(crate) fn add_table(&mut self, core: usize, page: u64) -> u64 {
         self.tables[core].pages.push(page);
         self.tables[core].pages.len() as u64 - 1
     }
 
-    /// The pages of the table of `core`.
+    /// The pages of the inode table of `core`, in order.
     pub(crate) fn table(&self, core: usize) -> &[u64] {
         &self.tables[core].pages
     }
 
-    /// Pages of all tables that are not fixed ones.
+    /// Pages of all tables beyond the fixed first ones.
     pub(crate) fn table_pages(&self) -> u64 {
         let pages = self.tables.iter().flat_map(|table| &table.pages);
         pages.filter(|page| **page >= self.geometry.pool()).count() as u64
     }
 
-    /// The address of an inode, if its table has it.
+    /// Address of an inode; `None` if its table is shorter.
     pub(crate) fn slot(&self, ino: u64) -> Option<u64> {
         let (core, page, slot) = self.geometry.place(ino);
         let page = self.tables[core as usize].pages.get(page as usize)?;
         Some(page * crate::format::PAGE_BYTES + (slot + 1) * table::SLOT as u64)
     }
 
-    /// Takes a free inode of the table of `core`.
+    /// Allocates a free inode of the table of `core`.
     pub(crate) fn take_ino(&mut self, core: usize) -> Option<u64> {
         let ino = self.tables[core].free.pop_first()?;
         self.inodes += 1;
         Some(ino)
     }
 
-    /// Makes an inode free that was in use.
+    /// Frees an inode that was in use.
     pub(crate) fn give_ino(&mut self, ino: u64) {
         self.inodes -= 1;
         self.add_ino(ino);
     }
 
-    /// Makes an inode free that was never in use.
+    /// Adds an inode that was never in use to the free ones.
     pub(crate) fn add_ino(&mut self, ino: u64) {
         let core = (ino % self.geometry.cores) as usize;
         self.tables[core].free.insert(ino);
     }
 
-    /// Inodes that may still be made.
+    /// Inodes that can still be created, with new table pages.
     pub(crate) fn free_inodes(&self) -> u64 {
         let free: usize = self.tables.iter().map(|table| table.free.len()).sum();
         free as u64 + self.free().1 * table::SLOTS

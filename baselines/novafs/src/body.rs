@@ -1,4 +1,4 @@
-//! The verbs of the file API.
+//! The implementation of [`Body`] by [`NovaFs`].
 
 use crate::entry::SIZE_MAX;
 use crate::format::ROOT;

@@ -1,7 +1,7 @@
-//! A checker for media at rest.
+//! A checker for unmounted media.
 //!
-//! Invariants: nothing is changed; whatever the bytes are, it comes to an end, and what
-//! it finds is in the order of cores and inodes.
+//! Invariants: the medium is not changed; the check terminates whatever the bytes are, and reports
+//! findings in the order of cores and inodes.
 
 use crate::commit::Journal;
 use crate::format::{Geometry, LINE, PAGE, Page, ROOT, next_of_table, table};
@@ -12,54 +12,54 @@ use host::Image;
 use std::collections::BTreeMap;
 use vfs::{FileKind, Ino};
 
-/// Something that is wrong.
+/// An inconsistency on a medium.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Finding {
-    /// There is no superblock, or the file system is larger than the medium.
+    /// The superblock is missing, or the file system is larger than the medium.
     #[error("there is no file system that fits the medium")]
     Superblock,
-    /// A structure cannot be.
+    /// A structure is damaged.
     #[error("{0}")]
     Damage(Damage),
-    /// A transaction was neither done nor undone.
+    /// The transaction of this core's journal was neither committed nor undone.
     #[error("the journal of core {0} has a transaction that is not done")]
     Pending(u64),
-    /// A name leads to nothing, or to something else than it says.
+    /// A name leads to no inode, or to one of another type.
     #[error("{name:?} in directory {dir} leads to inode {ino}, which is no such thing")]
     Name {
-        /// The directory.
+        /// Inode number of the directory.
         dir: u64,
-        /// The name.
+        /// Name in the directory.
         name: String,
-        /// Where it leads.
+        /// Inode number that the name leads to.
         ino: u64,
     },
-    /// A count of links is wrong.
+    /// The link count of an inode is wrong.
     #[error("inode {ino} has {found} links and says {said}")]
     Links {
-        /// Which inode.
+        /// Inode number of the file.
         ino: u64,
-        /// Links that there are.
+        /// Links that the walk found.
         found: u32,
-        /// Links that it says.
+        /// Links that the inode records.
         said: u32,
     },
-    /// A directory does not know its own.
+    /// A directory records a wrong parent.
     #[error("directory {ino} is in {found} and says {said}")]
     Parent {
-        /// Which directory.
+        /// Inode number of the directory.
         ino: u64,
-        /// Where it is.
+        /// Parent that the walk found.
         found: u64,
-        /// Where it says it is.
+        /// Parent that the directory records.
         said: u64,
     },
-    /// An inode that no path leads to.
+    /// No path leads to this inode.
     #[error("no path leads to inode {0}")]
     Lost(u64),
 }
 
-/// What was read so far.
+/// State of a check in progress.
 struct Check<'a, I: ?Sized> {
     image: &'a I,
     geometry: Geometry,
@@ -68,7 +68,7 @@ struct Check<'a, I: ?Sized> {
     findings: Vec<Finding>,
 }
 
-/// Everything that is wrong with a file system that was unmounted or has recovered.
+/// Checks a file system that was unmounted or has recovered; returns all findings.
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let mut page = [0; PAGE];
     let there = image.blocks() > 0 && image.read(0, &mut page);
@@ -154,7 +154,7 @@ impl<I: Image + ?Sized> Check<'_, I> {
         Some(walk.finish())
     }
 
-    /// Checks names and counts of links, and that a path leads to every inode.
+    /// Checks names and link counts, and that a path leads to every inode.
     fn check_tree(&mut self, inodes: &BTreeMap<u64, State>) {
         let root = inodes.get(&ROOT.0).filter(|root| root.is_dir());
         if root.is_none() {

@@ -1,12 +1,12 @@
 //! Cleaning of logs.
 //!
-//! A log is cleaned when it needs another page. Fast cleaning unlinks pages that hold
-//! only dead entries, each by storing the link before it. If less than half of what is
-//! left is live, thorough cleaning writes what the inode is into a new log, and the
-//! first line of the inode changes from one to the other at once.
+//! A log is cleaned when it needs another page. Fast cleaning unlinks pages that hold only dead
+//! entries, each by storing the link before it. If less than half of the rest is live, thorough
+//! cleaning writes the state of the inode into a new log, and one store of the inode's first line
+//! switches to it.
 //!
-//! Invariant: with or without the pages that fast cleaning unlinks, in any subset, a
-//! log says the same.
+//! Invariant: a log describes the same state with or without any subset of the pages that fast
+//! cleaning unlinks.
 //= nova 4.5
 
 use crate::alloc::Class;
@@ -18,14 +18,14 @@ use crate::state::State;
 use host::BytePort;
 use vfs::Result;
 
-/// What cleaning has done since the mount.
+/// Counters of cleaning since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaning {
     /// Pages that fast cleaning unlinked.
     pub unlinked: u64,
-    /// Logs that thorough cleaning wrote anew.
+    /// Logs rewritten by thorough cleaning.
     pub rewritten: u64,
-    /// Pages that it gained.
+    /// Pages that thorough cleaning gained.
     pub gained: u64,
 }
 
@@ -34,13 +34,13 @@ fn single(start: u64) -> Run {
 }
 
 impl<P: BytePort> NovaFs<P> {
-    /// What cleaning has done since the mount.
+    /// Counters of cleaning since the mount.
     #[must_use]
     pub fn cleaning(&self) -> Cleaning {
         self.cleaning.get()
     }
 
-    /// Cleans the log of `node`, whose turn the caller has.
+    /// Cleans the log of `node`; the caller holds its turn.
     pub(crate) async fn clean(&self, node: &Node) -> Result<()> {
         self.unlink_dead(node).await?;
         if node.private.state.borrow().log.is_mostly_dead() {
@@ -94,8 +94,8 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Writes the log of `node` anew if that makes it half as long; without pages for
-    /// that it stays as it is.
+    /// Rewrites the log of `node` if that makes it half as long; without free pages the log stays
+    /// as it is.
     async fn rewrite(&self, node: &Node) -> Result<()> {
         let (entries, mut state, old) = {
             let state = node.private.state.borrow();

@@ -1,17 +1,17 @@
-//! How changes become durable.
+//! Commits: the protocol that makes changes durable.
 //!
-//! Invariants: what a commit needs is planned, and its pages taken, before anything
-//! is stored, so that what fails for want of space leaves nothing behind; entries are
-//! durable before a tail leads to them; what is in memory changes after the medium.
+//! Invariants: a commit is planned, and its pages taken, before any store, so a failure for lack of
+//! space leaves no trace; entries are durable before a tail leads to them; state in memory changes
+//! after the medium.
 //!
-//! A change of one inode stores entries, makes them durable, and stores the first
-//! line of the inode with the new tail. A change of several inodes has the old first
-//! lines in the journal of a core before it stores the new ones, and is done when the
-//! journal says so; recovery puts the old lines back otherwise.
+//! A change of one inode stores entries, makes them durable, and stores the first line of the inode
+//! with the new tail. A change of several inodes first records their old first lines in the journal
+//! of a core, then stores the new ones, and is committed once the journal header says so; otherwise
+//! recovery restores the old lines.
 //!
-//! Journal lines carry the number of their transaction and how many there are, so
-//! they need no pointers of their own that would have to be made durable in between:
-//! a transaction whose lines are not all there has not stored anything yet.
+//! Journal lines carry the number of their transaction and the count of its lines, so they need no
+//! pointers that would have to be made durable in between: a transaction with missing lines has not
+//! stored anything else yet.
 //= nova 4.4
 
 use crate::alloc::Class;
@@ -23,11 +23,11 @@ use crate::pieces::Run;
 use host::{BytePort, Purpose};
 use vfs::Result;
 
-/// What changes about an inode.
+/// The part of a commit that concerns one inode.
 pub(crate) struct Step<'a> {
     pub(crate) node: &'a Node,
     pub(crate) entries: Vec<Entry>,
-    /// What it is from its beginning, if it is made now.
+    /// State at creation, if the commit creates the inode.
     pub(crate) birth: Option<Birth>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The line of a journal that tells what the first line of an inode was.
+/// A journal line with the old first line of an inode.
 fn undo_line(anchor: &Anchor, number: u64, count: usize, index: usize) -> Line {
     let mut line = [0; LINE];
     undo::NUMBER.put(&mut line, number);
@@ -55,7 +55,7 @@ fn undo_line(anchor: &Anchor, number: u64, count: usize, index: usize) -> Line {
     line
 }
 
-/// The first line of a journal whose transaction `done` is done.
+/// The header of a journal whose last committed transaction is `done`.
 pub(crate) fn journal_header(done: u64) -> Line {
     let mut line = [0; LINE];
     journal::MAGIC.put(&mut line, journal::MAGIC_VALUE);
@@ -63,18 +63,18 @@ pub(crate) fn journal_header(done: u64) -> Line {
     line
 }
 
-/// What a journal that was read says.
+/// Contents of a journal.
 pub(crate) struct Journal {
-    /// The last transaction of which anything may be in the journal.
+    /// Last transaction that may have lines in the journal.
     pub(crate) last: u64,
-    /// Whether the journal says that it is done.
+    /// Whether the journal records this transaction as committed.
     pub(crate) is_done: bool,
-    /// First lines of inodes to be put back.
+    /// First lines of inodes that recovery must restore.
     pub(crate) undo: Vec<Anchor>,
 }
 
 impl Journal {
-    /// Reads the first lines of a journal; none if they are none.
+    /// Parses the first lines of a journal; `None` if they are invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = bytes.chunks_exact(LINE);
         let header = lines.next()?;
@@ -82,7 +82,7 @@ impl Journal {
             return None;
         }
         let done = journal::DONE.get(header);
-        // So that there are numbers left for whatever follows.
+        // Leaves numbers for later transactions.
         let next = done.checked_add(1).filter(|next| *next < 1 << 63)?;
         let lines: Vec<&[u8]> = lines.take(undo::MOST as usize).collect();
         let current = |line: &&&[u8]| undo::NUMBER.get(line) == next;
@@ -116,13 +116,13 @@ impl Journal {
         })
     }
 
-    /// Bytes of a journal that are ever used.
+    /// Bytes of a journal page that are used.
     pub(crate) const BYTES: usize = (undo::MOST as usize + 1) * LINE;
 }
 
 impl<P: BytePort> NovaFs<P> {
-    /// Makes `steps` happen, all of them at once; each is of another inode, whose
-    /// turn the caller has. Cleans logs that have to grow first.
+    /// Commits `steps` atomically; each is of another inode, whose turn the caller holds. First
+    /// cleans the logs that have to grow.
     pub(crate) async fn commit(&self, steps: Vec<Step<'_>>, class: Class) -> Result<()> {
         for step in &steps {
             self.make_room(step).await?;
@@ -170,7 +170,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Plans all steps, or takes nothing.
+    /// Plans all steps; takes no pages if one of them fails.
     fn plan(&self, steps: &[Step<'_>], class: Class) -> Result<Vec<Plan>> {
         let core = self.core();
         let mut taken = Vec::new();
@@ -194,7 +194,7 @@ impl<P: BytePort> NovaFs<P> {
         })
     }
 
-    /// Stores what a plan says, which nothing leads to yet.
+    /// Stores the entries of a plan, which nothing leads to yet.
     pub(crate) async fn store_plan(&self, plan: &Plan) -> Result<()> {
         for (at, bytes, purpose) in &plan.stores {
             self.store(*at, bytes, self.who(*purpose)).await?;
@@ -202,7 +202,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Stores the first line of an inode.
+    /// Stores the first line of an inode, and records it in memory.
     pub(crate) async fn store_anchor(&self, node: &Node, anchor: Anchor) -> Result<()> {
         let who = self.who(Purpose::Inode);
         self.store(node.private.slot, &anchor.encode(), who).await
@@ -236,7 +236,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Takes what is durable into memory, and gives back what it freed.
+    /// Applies a durable step to the state in memory, and frees replaced pages.
     fn take_in(&self, step: Step<'_>, plan: Plan, anchor: Anchor) {
         let private = &step.node.private;
         let mut state = private.state.borrow_mut();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(undo(4, &[first, second]), anchors);
         assert_eq!(undo(5, &[first, second]), [], "it is done");
         assert_eq!(undo(4, &[first]), [], "a line is missing");
-        // Its number is not used again: the next one might leave that line there.
+        // The number is not reused: a later transaction could leave that line behind.
         let begun = Journal::decode(&journal(4, &[first])).unwrap();
         assert_eq!((begun.last, begun.is_done), (5, false));
         let older = undo_line(&anchors[1], 4, 2, 1);

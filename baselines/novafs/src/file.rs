@@ -1,9 +1,8 @@
 //! Contents of files.
 //!
-//! Invariants: contents that can be seen are never stored over; a write goes to new
-//! pages and is there at once when the tail leads to it, and what it replaces is free
-//! then. Behind the end of a file a page may hold anything, and zeros before the end
-//! moves there.
+//! Invariants: visible contents are never overwritten in place; a write goes to new pages and
+//! becomes visible as a whole with the new tail, which also frees the replaced pages. The last page
+//! may hold anything behind the end of the file; it is zeroed before the end moves on.
 //= nova 4.3
 
 use crate::alloc::Class;
@@ -43,7 +42,7 @@ fn entries(node: &Node, mut first: u64, runs: &[Run], written: bool, size: u64) 
 }
 
 impl<P: BytePort> NovaFs<P> {
-    /// Reads bytes from `offset` on; what is not there is zero.
+    /// Reads bytes from `offset` on; holes and bytes past the end are zeros.
     pub(crate) async fn read_at(&self, node: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
         let range = offset..offset + out.len() as u64;
         let parts = node.private.state.borrow().pieces.parts(touched(&range));
@@ -61,7 +60,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Reads whole pages.
+    /// Reads whole pages; holes are zeros.
     pub(crate) async fn read_whole(
         &self,
         node: &Node,
@@ -80,7 +79,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Writes to new pages; the size and times of `node` go with it.
+    /// Writes to new pages, and commits them with the size and times of `node`.
     pub(crate) async fn write_at(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
         let range = offset..offset + bytes.len() as u64;
         if range.is_empty() {
@@ -119,7 +118,7 @@ impl<P: BytePort> NovaFs<P> {
             .await
     }
 
-    /// The new contents of `pages`: `bytes` in `range`, and around it what was there.
+    /// New contents of `pages`: `bytes` in `range`, and the old contents around it.
     async fn filled(
         &self,
         node: &Node,
@@ -143,7 +142,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(filled)
     }
 
-    /// Reads what can be seen of a page: up to the end of the file.
+    /// Reads the visible part of a page: up to the end of the file.
     async fn read_visible(&self, node: &Node, index: u64, out: &mut [u8]) -> Result<()> {
         let base = index * PAGE_BYTES;
         let seen = node.attr.get().size.saturating_sub(base).min(PAGE_BYTES) as usize;
@@ -153,7 +152,7 @@ impl<P: BytePort> NovaFs<P> {
         self.read_at(node, base, &mut out[..seen]).await
     }
 
-    /// Writes pages that a cache held, as far as they are in the file.
+    /// Writes back pages of a cache, as far as they are within the file.
     pub(crate) async fn write_whole(&self, node: &Node, pages: &[DirtyPage]) -> Result<()> {
         for page in pages {
             let base = page.index * PAGE_BYTES;
@@ -164,7 +163,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Stores zeros behind the end of the file in its last page, unless they are there.
+    /// Zeros the bytes behind the end of the file in its last page, unless they are zero.
     pub(crate) async fn zero_behind_end(&self, node: &Node) -> Result<()> {
         let _turn = self.turns(&[node]).await;
         let size = node.attr.get().size;
@@ -181,13 +180,13 @@ impl<P: BytePort> NovaFs<P> {
             return Ok(());
         }
         hidden.fill(0);
-        // Nobody sees these bytes, so they may be stored over; they are zeros for good
-        // before the size can be larger.
+        // These bytes are not visible, so they may be overwritten in place; the zeros are durable
+        // before the size can grow.
         self.store(at, &tail, who).await?;
         self.verify().await
     }
 
-    /// Writes down the size that `node` has, and frees what lies past it.
+    /// Commits the size of `node`, and frees the pages past it.
     pub(crate) async fn resize(&self, node: &Node, old: u64) -> Result<()> {
         let _turn = self.turns(&[node]).await;
         let attr = node.attr.get();
@@ -197,7 +196,7 @@ impl<P: BytePort> NovaFs<P> {
             .await
     }
 
-    /// Writes down attributes that have changed.
+    /// Commits changed attributes.
     pub(crate) async fn store_attr(&self, node: &Node) -> Result<()> {
         let _turn = self.turns(&[node]).await;
         let attr = node.attr.get();
@@ -274,8 +273,8 @@ impl<P: BytePort> NovaFs<P> {
             .await
     }
 
-    /// Makes the bytes of `range` in `pages`, which are mapped, zeros: whole pages by
-    /// their entries, parts of pages as writes.
+    /// Zeros the bytes of `range` in `pages`, which are mapped: whole pages by entries, parts of
+    /// pages by writes.
     async fn clear(
         &self,
         node: &Node,
@@ -324,7 +323,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(steps)
     }
 
-    /// Where data or a hole begins, from `offset` on.
+    /// The first offset at or after `offset` where data or a hole begins.
     pub(crate) fn seek_from(node: &Node, offset: u64, what: SeekWhat) -> Option<u64> {
         let size = node.attr.get().size;
         let pieces = &node.private.state.borrow().pieces;

@@ -1,4 +1,4 @@
-//! A mounted file system: what all verbs share.
+//! The mounted file system: the state that its calls share.
 
 use crate::alloc::{Alloc, Class};
 use crate::clean::Cleaning;
@@ -21,28 +21,29 @@ pub struct NovaFs<P> {
     pub(crate) origin: Origin,
     pub(crate) alloc: RefCell<Alloc>,
     pub(crate) cores: Vec<Core>,
-    /// A store failed: what is on the medium is not known any more.
+    /// Set once a store has failed: the contents of the medium are unknown, and changes are
+    /// rejected.
     pub(crate) failed: Cell<bool>,
     pub(crate) cleaning: Cell<Cleaning>,
-    /// Limits that allocations have met.
+    /// Limits that allocations have hit.
     pub(crate) refusals: RefCell<Refusals>,
 }
 
-/// What a core has for itself.
+/// State private to a core.
 pub(crate) struct Core {
-    /// Held by who uses its journal or adds to its table.
+    /// Held by the task that uses the core's journal or extends its table.
     pub(crate) turn: Semaphore,
-    /// The number of the last transaction that is done.
+    /// Number of the last committed transaction.
     pub(crate) done: Cell<u64>,
 }
 
-/// What this body keeps with each inode in memory.
+/// State of each inode in memory that belongs to this body.
 pub struct Private {
-    /// The address of its slot.
+    /// Address of the inode's slot in its table.
     pub(crate) slot: u64,
-    /// Held by those who change it.
+    /// Held by the task that changes the inode.
     pub(crate) turn: Semaphore,
-    /// Its first line as it is on the medium.
+    /// First line of the inode as stored on the medium.
     pub(crate) anchor: Cell<Anchor>,
     pub(crate) state: RefCell<State>,
 }
@@ -50,30 +51,30 @@ pub struct Private {
 /// An inode in memory.
 pub(crate) type Node = Inode<Private>;
 
-/// What damaged bytes mean to a file operation.
+/// `EUCLEAN` for a missing value: the bytes on the medium are damaged.
 pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
     value.ok_or(Errno::EUCLEAN)
 }
 
 impl<P: BytePort> NovaFs<P> {
-    /// The port.
+    /// The port below the file system.
     #[must_use]
     pub const fn port(&self) -> &P {
         &self.port
     }
 
-    /// The core that the current task runs on.
+    /// The core of the current task.
     pub(crate) fn core(&self) -> usize {
         self.sim.current().index() % self.cores.len()
     }
 
-    /// Who metadata are booked under.
+    /// Attribution of metadata.
     pub(crate) const fn who(&self, purpose: Purpose) -> Who {
         let origin = self.origin;
         Who { origin, purpose }
     }
 
-    /// Who the contents of a file are booked under.
+    /// Attribution of the contents of a file.
     pub(crate) fn owner(node: &Node) -> Who {
         Who {
             origin: node.origin.get(),
@@ -81,7 +82,7 @@ impl<P: BytePort> NovaFs<P> {
         }
     }
 
-    /// Reads bytes at any address, as the lines that they are in.
+    /// Reads bytes at any address, by whole lines.
     pub(crate) async fn load_bytes(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
         load_bytes(&self.port, at, out, who)
             .await
@@ -96,7 +97,7 @@ impl<P: BytePort> NovaFs<P> {
         self.noted(self.port.store(at, bytes, 0, who).await)
     }
 
-    /// Makes every store durable.
+    /// Makes every store durable (the barrier of the port).
     pub(crate) async fn verify(&self) -> Result<()> {
         self.noted(self.port.verify().await)
     }
@@ -108,19 +109,19 @@ impl<P: BytePort> NovaFs<P> {
         })
     }
 
-    /// Takes pages.
+    /// Allocates pages, or records the refusal.
     pub(crate) fn take(&self, pages: u64, class: Class) -> Result<Vec<Run>> {
         let taken = self.alloc.borrow_mut().take(self.core(), pages, class);
         taken.ok_or_else(|| self.refuse_pages(pages, class))
     }
 
-    /// Gives pages back, that nothing on the medium leads to.
+    /// Frees pages that the medium does not refer to.
     pub(crate) fn give(&self, runs: impl IntoIterator<Item = Run>) {
         let mut alloc = self.alloc.borrow_mut();
         runs.into_iter().for_each(|run| alloc.give(run));
     }
 
-    /// The turns of `nodes`, by number; each may be there more than once.
+    /// Takes the turns of `nodes` in the order of their numbers; duplicates are allowed.
     pub(crate) async fn turns(&self, nodes: &[&Node]) -> Vec<Permit> {
         let mut nodes = nodes.to_vec();
         nodes.sort_by_key(|node| node.ino);
@@ -132,7 +133,7 @@ impl<P: BytePort> NovaFs<P> {
         turns
     }
 
-    /// What this body keeps with an inode.
+    /// State of an inode in memory for its slot, first line and log.
     pub(crate) fn private(&self, slot: u64, anchor: Anchor, state: State) -> Private {
         Private {
             slot,
@@ -142,7 +143,7 @@ impl<P: BytePort> NovaFs<P> {
         }
     }
 
-    /// How full it is.
+    /// Capacity and free space.
     pub(crate) fn fullness(&self) -> StatFs {
         let alloc = self.alloc.borrow();
         let (free, available) = alloc.free();
@@ -158,7 +159,7 @@ impl<P: BytePort> NovaFs<P> {
     }
 }
 
-/// Reads bytes at any address, as the lines that they are in.
+/// Reads bytes at any address, by whole lines.
 pub(crate) async fn load_bytes<P: BytePort>(
     port: &P,
     at: u64,
@@ -177,7 +178,7 @@ pub(crate) async fn load_bytes<P: BytePort>(
     Ok(())
 }
 
-/// Why a log could not be read.
+/// Reason why a log could not be read.
 pub(crate) enum WalkError {
     Damaged,
     Port(ByteError),

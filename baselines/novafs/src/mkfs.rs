@@ -1,4 +1,4 @@
-//! Making an empty file system.
+//! Formatting a medium.
 
 use crate::commit::journal_header;
 use crate::format::{
@@ -10,15 +10,14 @@ use host::{BytePort, Purpose, Who};
 use units::Origin;
 use vfs::{FileKind, Timestamp};
 
-/// How a file system is made.
+/// Options of `mkfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
-    /// Cores that have a journal, an inode table and a list of free pages each: 1 to
-    /// 64.
+    /// Number of cores, each with a journal, an inode table and a list of free pages: 1 to 64.
     pub cores: u32,
-    /// The present.
+    /// Time of creation of the root directory.
     pub now: Timestamp,
-    /// Whom its bytes are booked under.
+    /// Origin to which the stores are attributed.
     pub origin: Origin,
 }
 
@@ -35,8 +34,8 @@ impl Default for MkfsOptions {
 /// Makes an empty file system as large as `port`.
 ///
 /// # Errors
-/// [`MountError::Size`] if it is too small or too large, or there are too many cores;
-/// what the port refuses.
+/// [`MountError::Size`] if the port is too small or too large, or there are too many cores; an
+/// error of the port.
 pub async fn mkfs<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), MountError> {
     let pages = port.capacity().0 / PAGE_BYTES;
     let cores = u64::from(options.cores);
@@ -50,7 +49,7 @@ pub async fn mkfs<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), Mo
         Who { origin, purpose }
     };
     port.recover_once().await?;
-    // Nothing is there before the superblock is.
+    // Clears the old superblock first: the medium is invalid until the new one is stored.
     port.store(0, &[0; PAGE], 0, who(Purpose::Superblock))
         .await?;
     port.verify().await?;

@@ -1,9 +1,8 @@
-//! Mounting, after a clean end or a power cut alike: what was being committed is put
-//! back, and what is free is found by walking all logs.
+//! Mounting, after an unmount or a power cut alike: an unfinished commit is undone, and a walk of
+//! all logs finds the free space.
 //!
-//! Invariant: a page that two things lead to, a log that does not end, and an entry
-//! that cannot be refuse the mount; nothing is stored before all logs were walked but
-//! the first lines that a journal holds.
+//! Invariants: a page with two owners, a log without end, or an invalid entry makes the mount fail;
+//! before all logs were walked, nothing is stored but the first lines that a journal restores.
 //= nova 4.6
 
 use crate::alloc::Alloc;
@@ -22,24 +21,24 @@ use std::cell::{Cell, RefCell};
 use units::Origin;
 use vfs::FileKind;
 
-/// How a file system is mounted.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Whom metadata are booked under.
+    /// Origin to which metadata are attributed.
     pub origin: Origin,
 }
 
-/// Why there is no file system.
+/// Error of a mount or of `mkfs`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MountError {
-    /// It cannot be made.
+    /// The medium is too small or too large, or the number of cores is out of range.
     #[error("{pages} pages for {cores} cores: expected 1 to 64 cores and at least {least} pages")]
     Size {
         /// Pages of the medium.
         pages: u64,
-        /// Cores that were asked for.
+        /// Number of cores requested.
         cores: u64,
-        /// Fewest pages for so many cores.
+        /// Least number of pages for these cores.
         least: u64,
     },
     /// The first line of the medium is no superblock.
@@ -53,56 +52,56 @@ pub enum MountError {
         /// Pages of the medium.
         found: u64,
     },
-    /// Something that was read cannot be.
+    /// A structure on the medium is damaged.
     #[error("{0}")]
     Damaged(Damage),
-    /// The medium failed.
+    /// The port below the file system failed.
     #[error(transparent)]
     Port(#[from] ByteError),
 }
 
-/// What cannot be.
+/// A damaged structure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Damage {
-    /// A page of an inode table.
+    /// A page of an inode table is invalid.
     #[error("page {index} of the inode table of core {core} is damaged")]
     Table {
-        /// Whose table.
+        /// Core that owns the table.
         core: u64,
-        /// Which page of it.
+        /// Index of the page in the table.
         index: u64,
     },
-    /// A journal.
+    /// The journal of a core is invalid.
     #[error("the journal of core {core} is damaged")]
     Journal {
-        /// Whose journal.
+        /// Core that owns the journal.
         core: u64,
     },
     /// An inode or its log.
     #[error("inode {ino} or its log is damaged")]
     Inode {
-        /// Which one.
+        /// Inode number of the file.
         ino: u64,
     },
-    /// A page that something else has already.
+    /// A page of this inode has another owner, too.
     #[error("inode {ino} has a page that is in use already")]
     Shared {
-        /// Which inode.
+        /// Inode number of the second owner.
         ino: u64,
     },
-    /// The root directory.
+    /// The root directory is missing.
     #[error("there is no root directory")]
     Root,
 }
 
-/// Which pages are in use.
+/// Map of the pages in use, built during the walk.
 pub(crate) struct Usage {
     geometry: Geometry,
     used: Vec<bool>,
 }
 
 impl Usage {
-    /// Only what is fixed.
+    /// Only the fixed pages are in use.
     pub(crate) fn new(geometry: Geometry) -> Self {
         let fixed = geometry.pool() as usize;
         let mut used = vec![false; geometry.pages as usize];
@@ -110,7 +109,7 @@ impl Usage {
         Self { geometry, used }
     }
 
-    /// Takes `run` into use; false if it is, or lies elsewhere.
+    /// Marks `run` as used; returns false if a page is used already or out of bounds.
     #[must_use]
     pub(crate) fn claim(&mut self, run: Run) -> bool {
         if !self.geometry.has(run.start, run.len) {
@@ -122,7 +121,7 @@ impl Usage {
         free
     }
 
-    /// Takes all pages of an inode into use.
+    /// Marks all pages of an inode as used.
     #[must_use]
     pub(crate) fn claim_all(&mut self, state: &State) -> bool {
         let log = state.log.pages.iter().map(|&start| Run { start, len: 1 });
@@ -146,8 +145,8 @@ impl Usage {
     }
 }
 
-/// The inode in a slot, if there is one in use, and what it is before its log; none
-/// if it cannot be.
+/// Decodes the inode of a slot: its first line and its state before the log; without an inode in
+/// use nothing; `None` if the slot is invalid.
 pub(crate) fn slot_of(
     geometry: Geometry,
     slot: &[u8],
@@ -165,7 +164,7 @@ pub(crate) fn slot_of(
     Some(Some((birth.kind, walk)))
 }
 
-/// The slots of a page of an inode table, with their numbers.
+/// The slots of a page of an inode table, with their inode numbers.
 pub(crate) fn slots(
     geometry: Geometry,
     core: u64,
@@ -179,10 +178,10 @@ pub(crate) fn slots(
 }
 
 impl<P: BytePort> NovaFs<P> {
-    /// Mounts the file system on `port`, and recovers it.
+    /// Mounts the file system on `port` after recovery.
     ///
     /// # Errors
-    /// If there is none, or it is damaged, or the medium fails.
+    /// A missing or damaged file system, or an error of the port.
     pub async fn mount(sim: &Sim, port: P, options: MountOptions) -> Result<Self, MountError> {
         let mut line = [0; LINE];
         let who = Who {
@@ -190,7 +189,7 @@ impl<P: BytePort> NovaFs<P> {
             purpose: Purpose::Superblock,
         };
         let found = port.capacity().0 / PAGE_BYTES;
-        // Nothing may be stored before a log of the drive has been recovered.
+        // The drive must recover its own log before the first store.
         port.recover_once().await?;
         port.load(0, &mut line, who).await?;
         let geometry = Geometry::decode(&line).ok_or(MountError::Superblock)?;
@@ -225,7 +224,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(fs)
     }
 
-    /// Follows the pages of a core's inode table.
+    /// Reads the chain of pages of a core's inode table.
     async fn find_table(&self, core: u64, usage: &mut Usage) -> Result<(), MountError> {
         let (mut page, mut index) = (self.geometry.table(core), 0);
         let who = self.who(Purpose::Inode);
@@ -249,7 +248,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Puts back what the journal of `core` holds of a transaction that is not done.
+    /// Restores the first lines of an unfinished transaction from the journal of `core`.
     async fn undo(&self, core: u64) -> Result<(), MountError> {
         let at = self.geometry.journal(core) * PAGE_BYTES;
         let mut bytes = [0; Journal::BYTES];
@@ -272,7 +271,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Walks the logs of all inodes, and drops those without a name.
+    /// Walks the logs of all inodes, and frees the inodes without a name.
     async fn find_inodes(&self, usage: &mut Usage) -> Result<(), MountError> {
         let mut orphans = Vec::new();
         let mut root = false;
@@ -304,7 +303,7 @@ impl<P: BytePort> NovaFs<P> {
         self.drop_orphans(orphans).await
     }
 
-    /// The inode in a slot; a free one is noted as free.
+    /// Decodes the inode in a slot; records a free one in the allocator.
     async fn find_inode(&self, ino: u64, slot: &[u8]) -> Result<Option<State>, MountError> {
         let damage = MountError::Damaged(Damage::Inode { ino });
         let found = slot_of(self.geometry, slot, ino).ok_or(damage.clone())?;

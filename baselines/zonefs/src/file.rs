@@ -1,24 +1,24 @@
-//! A zone as a file.
+//! Files: one zone each, or several adjacent conventional zones.
 
 use sim::{Semaphore, Sim};
 use ssd::{ZoneInfo, ZoneKind, ZoneState};
 use std::cell::Cell;
 use units::SECTOR;
 
-/// The directories.
+/// Directories of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Zones that are written anywhere.
+    /// Conventional zones, written anywhere: `cnv`.
     Conventional,
-    /// Zones that are written at their ends.
+    /// Sequential zones, written at their ends: `seq`.
     Sequential,
 }
 
 impl Group {
-    /// Both, in the order of the root directory.
+    /// Both directories, in the order of the root directory.
     pub const ALL: [Self; 2] = [Self::Conventional, Self::Sequential];
 
-    /// Name of the directory.
+    /// Name of the directory in the root.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,48 +28,48 @@ impl Group {
     }
 }
 
-/// What `stat` says of a file.
+/// Attributes of a file, as of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Its number: that of its zone, of several the first one's.
+    /// Inode number: that of the file's first zone.
     pub ino: u64,
-    /// Bytes; of a sequential zone how far it is written.
+    /// Size in bytes; of a sequential file the write position of its zone.
     pub size: u64,
-    /// Sectors of 512 bytes that it has at most: as many as its zone.
+    /// Capacity of the zone in sectors of 512 bytes.
     pub sectors: u64,
-    /// Permissions.
+    /// Permission bits; write and read bits are cleared after errors.
     pub perm: u16,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the file.
     pub gid: u32,
 }
 
-/// A file.
+/// A file, with its state in memory.
 pub(crate) struct File {
-    /// Its zone; of several that are one file the first.
+    /// First zone of the file.
     pub(crate) zone: u32,
     /// First sector of 512 bytes on the drive.
     pub(crate) start: u64,
-    /// Bytes that it can have.
+    /// Capacity in bytes.
     pub(crate) most: u64,
     pub(crate) group: Group,
-    /// Whose turn it is to change it.
+    /// Serializes calls that change the file.
     pub(crate) turn: Semaphore,
     pub(crate) size: Cell<u64>,
     pub(crate) perm: Cell<u16>,
     pub(crate) owner: Cell<(u32, u32)>,
-    /// Whether the zone, or what became of an error, forbids reads and writes.
+    /// Whether the condition of the zone and earlier errors permit reads, and writes.
     pub(crate) reads: Cell<bool>,
     pub(crate) writes: Cell<bool>,
-    /// How many have it open to write.
+    /// Opens for writing in progress.
     pub(crate) writers: Cell<u32>,
-    /// Whether the zone was opened for them.
+    /// Whether the zone was opened explicitly for the writers.
     pub(crate) opened: Cell<bool>,
 }
 
 impl File {
-    /// That of a zone, or of several conventional ones.
+    /// A file over one zone, or over several conventional zones.
     pub(crate) fn new(sim: &Sim, zones: &[ZoneInfo], (perm, owner): (u16, (u32, u32))) -> Self {
         let first = &zones[0];
         let group = match first.kind {
@@ -93,8 +93,8 @@ impl File {
         };
         if group == Group::Sequential {
             file.size.set(first.written() * SECTOR);
-            // How far a read-only one was written the drive does not say any more:
-            // nothing is left of it, as with Linux.
+            // The drive does not report the write position of a read-only zone, so the file is
+            // empty, as in Linux.
             if matches!(first.state, ZoneState::ReadOnly | ZoneState::Offline) {
                 file.allow(false, false);
             }
@@ -106,12 +106,12 @@ impl File {
         self.group == Group::Sequential
     }
 
-    /// Takes away what is not to be done any more, also from the permissions.
+    /// Revokes reads or writes, also from the permissions; never grants them.
     pub(crate) fn allow(&self, reads: bool, writes: bool) {
         if !writes {
             self.writes.set(false);
             self.perm.set(self.perm.get() & !0o222);
-            // There is nothing to close.
+            // A zone that cannot be written needs no close.
             self.opened.set(false);
         }
         if !reads {
@@ -121,7 +121,7 @@ impl File {
         }
     }
 
-    /// Whether its zone counts as active: opened for somebody, or written in part.
+    /// Whether the zone counts as active: explicitly opened, or written in part.
     pub(crate) fn is_active(&self) -> bool {
         let partly = self.size.get() > 0 && self.size.get() < self.most;
         self.is_sequential() && self.writes.get() && (self.opened.get() || partly)

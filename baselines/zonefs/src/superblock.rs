@@ -1,13 +1,13 @@
-//! The one structure on the medium: who made it, and how files look.
+//! The superblock, the only structure on the medium: identity of the file system, and owner and
+//! permissions of its files.
 //!
-//! Layout, little endian (`fs/zonefs/zonefs.h`): magic at 0, checksum at 4, label at 8,
-//! UUID at 40, features at 56, owner at 64, group at 68, permissions at 72, and zeros up
-//! to 4,096. The checksum is the CRC-32 of the block with zeros in its place, not
-//! inverted at the end.
+//! Layout, little endian (`fs/zonefs/zonefs.h`): magic at 0, checksum at 4, label at 8, UUID at 40,
+//! features at 56, owner at 64, group at 68, permissions at 72, and zeros up to 4,096. The checksum
+//! is the CRC-32 of the block with zeros in its place, not inverted at the end.
 
 use flate2::Crc;
 
-/// Bytes of the superblock, which is also the unit of direct writes.
+/// Size of the superblock, and unit of direct writes, in bytes.
 pub const BLOCK: usize = 4096;
 
 const MAGIC: u32 = 0x5a4f_4653;
@@ -20,25 +20,25 @@ const GROUP: u64 = 4;
 const PERMISSIONS: u64 = 8;
 const KNOWN: u64 = AGGREGATE | OWNER | GROUP | PERMISSIONS;
 
-/// What the superblock says.
+/// Contents of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// A name.
+    /// Volume name, at most 32 bytes on the medium.
     pub label: String,
-    /// An identity.
+    /// Volume UUID.
     pub uuid: [u8; 16],
-    /// Whether neighbouring conventional zones are one file.
+    /// Whether adjacent conventional zones form one file.
     pub aggregates: bool,
-    /// Owner of the files.
+    /// User id of the owner of all files.
     pub uid: u32,
-    /// Group of the files.
+    /// Group id of all files.
     pub gid: u32,
-    /// Permissions of the files.
+    /// Permission bits of all files.
     pub perm: u16,
 }
 
 impl Default for Superblock {
-    /// What `mkzonefs` makes if it is told nothing.
+    /// The defaults of `mkzonefs`.
     fn default() -> Self {
         Self {
             label: String::new(),
@@ -51,29 +51,29 @@ impl Default for Superblock {
     }
 }
 
-/// Why there is no file system.
+/// Reason for rejecting a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
-    /// Something else is there.
+    /// The block is no superblock of zonefs.
     #[error("there is no zonefs: its first block has another magic number")]
     Magic,
-    /// It was changed by who does not know it.
+    /// The block was changed without an update of its checksum.
     #[error(
         "the superblock is damaged: its checksum is {found:#010x}, and should be {right:#010x}"
     )]
     Checksum {
-        /// What it has.
+        /// Checksum stored in the block.
         found: u32,
-        /// What its contents have.
+        /// Checksum computed from the block.
         right: u32,
     },
-    /// It is of a later version.
+    /// The block has feature bits of a later version.
     #[error("the superblock has features that are not known here: {0:#x}")]
     Features(u64),
-    /// It is of a later version, or damaged.
+    /// A reserved byte, at this offset, is not zero: a later version, or damage.
     #[error("the superblock has something where zeros should be, at byte {0}")]
     Reserved(usize),
-    /// It names permissions that there are not.
+    /// The permissions exceed 0777.
     #[error("the superblock has the permissions {0:#o}, and files have at most 0777")]
     Permissions(u32),
 }
@@ -94,7 +94,7 @@ fn u32_at(block: &[u8; BLOCK], at: usize) -> u32 {
 
 impl Superblock {
     //= zonefs 1
-    /// As it is on the medium. Of the label what fits is kept.
+    /// The block to be written. A label is cut to 32 bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
@@ -120,10 +120,10 @@ impl Superblock {
         block
     }
 
-    /// What `block` says.
+    /// Parses a block.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first check that failed.
     pub fn decode(block: &[u8; BLOCK]) -> Result<Self, SuperblockError> {
         if u32_at(block, 0) != MAGIC {
             return Err(SuperblockError::Magic);

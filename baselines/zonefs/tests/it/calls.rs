@@ -50,7 +50,7 @@ fn neighbours_are_one_file_if_the_superblock_says_so() {
 }
 
 #[test]
-fn what_is_no_zonefs_is_not_mounted() {
+fn mount_rejects_other_contents() {
     on(&config(|_| {}), async |sim, device| {
         let refused = ZoneFs::mount(&sim, device, Options::default()).await.err();
         let magic = MountError::Superblock(SuperblockError::Magic);
@@ -95,7 +95,7 @@ fn a_sequential_file_is_written_at_its_end_directly_in_whole_blocks() {
 }
 
 #[test]
-fn what_is_appended_comes_to_the_end_wherever_that_is() {
+fn append_writes_at_the_current_end() {
     let config = config(|zones| zones.conventional = 2);
     on(&config, async |sim, device| {
         let fs = mounted(&sim, &device, &Superblock::default(), Options::default()).await;
@@ -139,7 +139,7 @@ fn a_write_past_the_zone_is_cut() {
 
 //= zonefs 4
 #[test]
-fn it_is_cut_to_nothing_or_made_full() {
+fn truncation_resets_or_finishes_a_zone() {
     on(&config(|_| {}), async |sim, device| {
         let fs = mounted(&sim, &device, &Superblock::default(), Options::default()).await;
         fs.write(seq(0), 0, &text(0, 3), DIRECT).await.unwrap();

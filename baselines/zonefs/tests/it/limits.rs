@@ -45,7 +45,7 @@ fn without_explicit_open_the_write_meets_the_limit() {
 
 //= zonefs 6
 #[test]
-fn with_explicit_open_the_opening_meets_it() {
+fn with_explicit_open_the_open_meets_the_limit() {
     let config = config(|zones| (zones.max_open, zones.max_active) = (2, 4));
     on(&config, async |sim, device| {
         let fs = mounted(&sim, &device, &Superblock::default(), EXPLICIT).await;

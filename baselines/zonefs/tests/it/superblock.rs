@@ -29,7 +29,7 @@ fn superblock() -> Superblock {
 
 //= zonefs 1
 #[test]
-fn it_lies_as_linux_has_it() {
+fn superblock_has_the_layout_of_linux() {
     let block = superblock().encode();
     let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().unwrap());
     assert_eq!(&block[..4], b"SFOZ");
@@ -47,7 +47,7 @@ fn it_lies_as_linux_has_it() {
 }
 
 #[test]
-fn it_is_read_as_it_was_written() {
+fn superblock_round_trips() {
     for superblock in [superblock(), Superblock::default()] {
         assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
     }
@@ -64,7 +64,7 @@ fn any_changed_bit_is_noticed() {
 }
 
 #[test]
-fn what_is_signed_and_makes_no_sense_is_refused() {
+fn invalid_superblock_with_a_valid_checksum_is_rejected() {
     let signed = |change: fn(&mut [u8; BLOCK])| {
         let mut block = superblock().encode();
         change(&mut block);

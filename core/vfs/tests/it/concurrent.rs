@@ -20,7 +20,7 @@ where
 }
 
 #[test]
-fn two_exclusive_creates_of_a_name_succeed_once() {
+fn concurrent_exclusive_creates_of_a_name_succeed_once() {
     with_vfs(cache(64), |vfs| async move {
         let flags = OpenFlags::BOTH | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
         let tasks = (0..4).map(|_| {
@@ -36,7 +36,7 @@ fn two_exclusive_creates_of_a_name_succeed_once() {
 }
 
 #[test]
-fn two_creating_opens_of_a_name_share_one_file() {
+fn concurrent_creating_opens_of_a_name_share_one_file() {
     with_vfs(cache(64), |vfs| async move {
         let tasks = (0..4).map(|_| {
             let process = Process::new(&vfs, Access::root());
