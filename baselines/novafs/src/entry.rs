@@ -1,8 +1,7 @@
-//! Entries of logs: what they say, and their bytes.
+//! Entries of logs, and their bytes.
 //!
-//! Invariants: an entry takes whole lines and lies in one page; what is read from a
-//! medium is an entry that could have been written, as far as it can be told without
-//! the other ones; no bytes make a function here panic.
+//! Invariants: an entry takes whole lines within one page; a decoded entry is one that could have
+//! been written, as far as that shows without other entries; no bytes make a function here panic.
 
 use crate::format::{Geometry, LINE, time_bits, time_of, trailer};
 use host::Purpose;
@@ -14,7 +13,7 @@ const LINES_MAX: usize = 8;
 /// Largest size of a file.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// Longest value that is kept outside of the log: a page.
+/// Longest value of an extended attribute, kept in a page: its size in bytes.
 pub(crate) const VALUE_MAX: usize = crate::format::PAGE;
 
 mod kind {
@@ -27,18 +26,18 @@ mod kind {
     pub(super) const NEXT: u8 = 7;
 }
 
-/// What begins every entry.
+/// Header of every entry.
 mod head {
     crate::format::line! {
         KIND: u8 = 0,
         LINES: u8 = 1,
-        /// Which of a kind: whether attributes cut the file, where pages are, what a
+        /// Variant of the entry's kind: whether attributes cut the file, where pages are, what a
         /// name leads to, where a value is.
         FORM: u8 = 2,
     }
 }
 
-/// All attributes.
+/// Entry with all attributes.
 mod attr {
     crate::format::line! {
         MODE: u16 = 4,
@@ -52,7 +51,7 @@ mod attr {
     }
 }
 
-/// How many names there are.
+/// Entry with a link count.
 mod links {
     crate::format::line! {
         NLINK: u32 = 4,
@@ -60,7 +59,7 @@ mod links {
     }
 }
 
-/// Where pages of a file are.
+/// Entry that maps pages of a file.
 mod write {
     crate::format::line! {
         FIRST: u64 = 8,
@@ -72,7 +71,7 @@ mod write {
     }
 }
 
-/// What a name leads to; the name follows.
+/// Entry for a name, whose bytes follow.
 mod name {
     crate::format::line! {
         LEN: u8 = 3,
@@ -84,7 +83,7 @@ mod name {
     pub(super) const NAME: usize = 32;
 }
 
-/// An extended attribute; its name follows, and its value if it fits.
+/// Entry for an extended attribute; its name follows, and its value if it fits.
 mod xattr {
     crate::format::line! {
         LEN: u8 = 3,
@@ -95,7 +94,7 @@ mod xattr {
     pub(super) const NAME: usize = 24;
 }
 
-/// Which directory a directory is in.
+/// Entry with the parent of a directory.
 mod parent {
     crate::format::line! {
         INO: u64 = 8,
@@ -103,19 +102,19 @@ mod parent {
     }
 }
 
-/// Where pages of a file are.
+/// Place of pages of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nowhere: they are zeros.
+    /// Not allocated: the pages read as zeros.
     Hole,
-    /// From this page on.
+    /// Written, from this page of the medium on.
     Data(u64),
-    /// From this page on, which was not written: they are zeros.
+    /// Allocated from this page on, but not written: reads as zeros.
     Unwritten(u64),
 }
 
 impl Target {
-    /// It, `skip` pages further on.
+    /// The place `skip` pages further on.
     pub(crate) const fn skip(self, skip: u64) -> Self {
         match self {
             Self::Hole => Self::Hole,
@@ -124,7 +123,7 @@ impl Target {
         }
     }
 
-    /// The page, if there is one.
+    /// First page on the medium; `None` of a hole.
     pub(crate) const fn start(self) -> Option<u64> {
         match self {
             Self::Hole => None,
@@ -133,32 +132,32 @@ impl Target {
     }
 }
 
-/// What a name leads to.
+/// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lead {
     pub(crate) ino: Ino,
     pub(crate) kind: FileKind,
-    /// Its place in the order of the directory, from 1.
+    /// Position in the order of the directory, from 1.
     pub(crate) cookie: u64,
 }
 
 /// A value of an extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// In the entry.
+    /// Bytes within the entry.
     Inline(Vec<u8>),
-    /// In this page, so many bytes.
+    /// Page that holds the value, and its length in bytes.
     Page(u64, usize),
 }
 
-/// An entry of a log.
+/// An entry of a log, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// The attributes are these; if it is a cut, nothing is mapped past the size.
+    /// New attributes; with `cut`, pages past the size are unmapped.
     Attr { attr: Attr, cut: bool },
-    /// So many names are left or there now.
+    /// A new link count.
     Links { nlink: u32, ctime: Timestamp },
-    /// `pages` pages from `first` on are here.
+    /// A new place for `pages` pages from `first` on.
     Write {
         first: u64,
         pages: u64,
@@ -167,32 +166,32 @@ pub(crate) enum Entry {
         mtime: Timestamp,
         ctime: Timestamp,
     },
-    /// A name leads there, or nowhere any more.
+    /// A new target of a name, or its removal.
     Name {
         name: Box<[u8]>,
         lead: Option<Lead>,
         nlink: u32,
         time: Timestamp,
     },
-    /// An extended attribute has this value, or is gone.
+    /// A new value of an extended attribute, or its removal.
     Xattr {
         name: Box<[u8]>,
         value: Option<Value>,
         ctime: Timestamp,
     },
-    /// The directory is in this one.
+    /// A new parent of a directory.
     Parent { ino: Ino, ctime: Timestamp },
 }
 
-/// What is at some place of a log.
+/// Result of decoding a position in a log.
 pub(crate) enum Found {
-    /// An entry, of so many lines.
+    /// An entry, with its length in lines.
     Entry(Entry, usize),
-    /// The rest of the page is not used.
+    /// The rest of the page is unused; the log continues in the next page.
     Next,
 }
 
-/// The line that says that the log goes on in the next page.
+/// The line that makes a reader continue in the next page.
 pub(crate) fn next_marker() -> [u8; LINE] {
     let mut line = [0; LINE];
     head::KIND.put(&mut line, kind::NEXT);
@@ -200,13 +199,13 @@ pub(crate) fn next_marker() -> [u8; LINE] {
     line
 }
 
-/// Whether a value of `len` bytes goes into the entry.
+/// Whether a value of `len` bytes fits into the entry.
 pub(crate) const fn is_inline(name: usize, len: usize) -> bool {
     xattr::NAME + name + len <= LINES_MAX * LINE
 }
 
 impl Entry {
-    /// Lines that it takes.
+    /// Length of the entry in lines.
     pub(crate) fn lines(&self) -> usize {
         let bytes = match self {
             Self::Name { name, .. } => name::NAME + name.len(),
@@ -222,7 +221,7 @@ impl Entry {
         bytes.div_ceil(LINE)
     }
 
-    /// What its bytes are booked for.
+    /// Purpose to which the bytes of the entry are attributed.
     pub(crate) const fn purpose(&self) -> Purpose {
         match self {
             Self::Attr { .. } | Self::Links { .. } => Purpose::Inode,
@@ -232,7 +231,7 @@ impl Entry {
         }
     }
 
-    /// Its bytes: whole lines.
+    /// Encodes the entry as whole lines.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.lines() * LINE];
         let lines = self.lines() as u8;
@@ -329,8 +328,8 @@ impl Entry {
         }
     }
 
-    /// What is at byte `at` of a page of the log of an inode with attributes `like`:
-    /// what an entry does not say comes from there. None if it is nothing.
+    /// Decodes byte `at` of a log page of an inode with attributes `like`, which supply what an
+    /// entry omits. `None` if the bytes are no entry.
     pub(crate) fn decode(page: &[u8], at: usize, like: &Attr, on: &Geometry) -> Option<Found> {
         let rest = page.get(at..trailer::AT)?;
         if rest.len() < LINE {
@@ -435,7 +434,7 @@ fn decode_name(bytes: &[u8]) -> Option<Entry> {
         }),
         _ => return None,
     };
-    // The file API counts two higher, and signed.
+    // Cookies of the file API are two higher, and must fit an `i64`.
     let sound = |lead: &Lead| lead.ino.0 > 0 && (1..i64::MAX as u64 - 2).contains(&lead.cookie);
     let entry = Entry::Name {
         name: name.into(),
@@ -557,7 +556,7 @@ mod tests {
             let mut page = vec![0; 4096];
             for (at, flip) in (0..bytes.len()).flat_map(|at| [1, 0x80, 0xFF].map(|flip| (at, flip)))
             {
-                // At the end of a page, so that what is too long runs out of it.
+                // Placed at the end of a page, so that an overlong entry leaves the page.
                 let start = trailer::AT - bytes.len();
                 page[start..trailer::AT].copy_from_slice(&bytes);
                 page[start + at] ^= flip;

@@ -1,8 +1,8 @@
-//! The bytes of the format but those of log entries, one home per layout.
+//! Byte layouts of the format, except log entries; each layout is defined once.
 //!
-//! Invariants: a field is written down once, in a [`mod@units::layout`] of a line; what must
-//! change at once lies in one line of 64 bytes; no bytes, however wrong, make a function
-//! here panic. All numbers are little endian.
+//! Invariants: a field is declared once, in a [`mod@units::layout`] of a line; state that must
+//! change atomically lies in one line of 64 bytes; no bytes, however wrong, make a function here
+//! panic. All numbers are little endian.
 //!
 //! | pages | what |
 //! | --- | --- |
@@ -13,21 +13,21 @@
 
 use vfs::{FileKind, Ino, Timestamp};
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub(crate) const PAGE: usize = 4096;
-/// Bytes of a line, the unit that is written at once.
+/// Size of a line in bytes, the unit of atomic stores.
 pub(crate) const LINE: usize = 64;
-/// Bytes of a page, as an address.
+/// Size of a page, as an address.
 pub(crate) const PAGE_BYTES: u64 = PAGE as u64;
-/// Bytes of a line, as an address.
+/// Size of a line, as an address.
 pub(crate) const LINE_BYTES: u64 = LINE as u64;
 
-/// A line.
+/// The bytes of a line.
 pub(crate) type Line = [u8; LINE];
-/// A page.
+/// The bytes of a page.
 pub(crate) type Page = [u8; PAGE];
 
-/// Declares the fields of a line.
+/// Declares the fields of a line and their offsets.
 macro_rules! line {
     ($($fields:tt)*) => {
         units::layout! { 64: $($fields)* }
@@ -40,16 +40,16 @@ pub(crate) mod superblock {
     line! {
         MAGIC: u64 = 0,
         VERSION: u32 = 8,
-        /// Cores, each with a journal, an inode table and a list of free pages.
+        /// Number of cores, each with a journal, an inode table and a list of free pages.
         CORES: u32 = 12,
-        /// Pages of the file system.
+        /// Size of the file system in pages.
         PAGES: u64 = 16,
-        /// CRC-32C of what is before it.
+        /// CRC-32C of the bytes before this field.
         CHECKSUM: u32 = 24,
     }
-    /// What `MAGIC` holds: `FlNovaFS`.
+    /// Value of `MAGIC`: `FlNovaFS`.
     pub(crate) const MAGIC_VALUE: u64 = u64::from_le_bytes(*b"FlNovaFS");
-    /// What `VERSION` holds.
+    /// Value of `VERSION`: the only one so far.
     pub(crate) const VERSION_VALUE: u32 = 1;
 }
 
@@ -58,20 +58,20 @@ pub(crate) mod table {
     line! {
         MAGIC: u32 = 0,
         CORE: u32 = 4,
-        /// Which page of the table it is, from 0.
+        /// Index of the page in its table, from 0.
         INDEX: u64 = 8,
-        /// The next page, 0 for none.
+        /// Next page of the table, 0 for none.
         NEXT: u64 = 16,
     }
-    /// What `MAGIC` holds.
+    /// Value of `MAGIC`: `NTab`.
     pub(crate) const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"NTab");
-    /// Bytes of an inode.
+    /// Size of an inode in bytes.
     pub(crate) const SLOT: usize = 128;
-    /// Inodes of a page.
+    /// Number of inodes in a page, after the header slot.
     pub(crate) const SLOTS: u64 = (super::PAGE / SLOT - 1) as u64;
 }
 
-/// The first line of an inode: what changes when something is committed.
+/// The first line of an inode, which a commit replaces.
 //= nova 4.1
 pub(crate) mod anchor {
     line! {
@@ -85,23 +85,23 @@ pub(crate) mod anchor {
         TAIL: u64 = 24,
         GENERATION: u32 = 32,
     }
-    /// What `MAGIC` holds.
+    /// Value of `MAGIC`: `NIno`.
     pub(crate) const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"NIno");
 }
 
-/// The second line of an inode: what it was when it was made.
+/// The second line of an inode: its state at creation.
 pub(crate) mod birth {
     line! {
-        /// Kind and permissions, as a mode of Linux.
+        /// Type and permissions, as a mode of Linux.
         MODE: u16 = 0,
         NLINK: u32 = 4,
         UID: u32 = 8,
         GID: u32 = 12,
         RDEV: u32 = 16,
         GENERATION: u32 = 20,
-        /// When: the times of a new inode are all the same.
+        /// Time of creation, for all timestamps of a new inode.
         TIME: u64 = 24,
-        /// The directory that a directory was made in.
+        /// Parent of a new directory.
         PARENT: u64 = 32,
     }
 }
@@ -110,14 +110,14 @@ pub(crate) mod birth {
 pub(crate) mod trailer {
     line! {
         MAGIC: u32 = 0,
-        /// Whose log it is.
+        /// Inode that owns the log.
         INO: u64 = 8,
-        /// The next page of the log, if the tail is not in this one.
+        /// Next page of the log; not valid in the page with the tail.
         NEXT: u64 = 16,
     }
-    /// What `MAGIC` holds.
+    /// Value of `MAGIC`: `NLog`.
     pub(crate) const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"NLog");
-    /// Where in the page it is.
+    /// Offset of the trailer in its page.
     pub(crate) const AT: usize = super::PAGE - super::LINE;
 }
 
@@ -125,19 +125,19 @@ pub(crate) mod trailer {
 pub(crate) mod journal {
     line! {
         MAGIC: u32 = 0,
-        /// Number of the last transaction that is done.
+        /// Number of the last committed transaction.
         DONE: u64 = 8,
     }
-    /// What `MAGIC` holds.
+    /// Value of `MAGIC`: `NJou`.
     pub(crate) const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"NJou");
 }
 
-/// A further line of a journal: what the first line of an inode was.
+/// A further line of a journal: the old first line of an inode.
 pub(crate) mod undo {
     line! {
-        /// The transaction.
+        /// Number of the transaction.
         NUMBER: u64 = 0,
-        /// Lines of this transaction, and which of them this is.
+        /// Number of lines of the transaction, and the index of this line.
         COUNT: u32 = 8,
         INDEX: u32 = 12,
         INO: u64 = 16,
@@ -146,12 +146,12 @@ pub(crate) mod undo {
         GENERATION: u32 = 40,
         VALID: u32 = 44,
     }
-    /// Most inodes of a transaction: a rename has two directories, what is moved and
-    /// what is replaced.
+    /// Most inodes of a transaction: a rename changes two directories, the moved and the replaced
+    /// inode.
     pub(crate) const MOST: u32 = 4;
 }
 
-/// What commits: the first line of an inode, in memory.
+/// The first line of an inode, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Anchor {
     pub(crate) valid: bool,
@@ -173,7 +173,7 @@ impl Anchor {
         line
     }
 
-    /// Reads the slot of inode `ino`; a slot that was never used is all zeros.
+    /// Decodes the slot of inode `ino`; a slot that was never used is all zeros.
     pub(crate) fn decode(line: &[u8], ino: u64) -> Option<Self> {
         if line[..LINE].iter().all(|&byte| byte == 0) {
             let free = Self::default();
@@ -192,7 +192,7 @@ impl Anchor {
     }
 }
 
-/// What an inode is from its beginning.
+/// State of an inode at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Birth {
     pub(crate) kind: FileKind,
@@ -236,19 +236,19 @@ impl Birth {
     }
 }
 
-/// Seconds before 1970 that a time can be: those of 31 bits.
+/// Seconds before 1970 that a timestamp can express: 31 bits.
 const BEFORE: i64 = 1 << 31;
-/// Bits of the nanoseconds of a time; the rest are seconds.
+/// Bits of a timestamp for nanoseconds; the rest are seconds.
 const NANOS: u32 = 30;
 
-/// A time as a number: seconds since 1901 above 30 bits of nanoseconds. What lies
-/// outside of 1901 to 2446 is moved to that bound.
+/// Encodes a timestamp: seconds since 1901 above 30 bits of nanoseconds. Times outside 1901 to 2446
+/// are clamped.
 pub(crate) fn time_bits(time: Timestamp) -> u64 {
     let secs = time.secs.clamp(-BEFORE, (1 << 34) - 1 - BEFORE) + BEFORE;
     (secs as u64) << NANOS | u64::from(time.nanos.min(999_999_999))
 }
 
-/// The time that was written down so, if it is one.
+/// Decodes a timestamp; `None` if it is invalid.
 pub(crate) fn time_of(bits: u64) -> Option<Timestamp> {
     let nanos = (bits & ((1 << NANOS) - 1)) as u32;
     (nanos < 1_000_000_000).then(|| Timestamp {
@@ -257,24 +257,24 @@ pub(crate) fn time_of(bits: u64) -> Option<Timestamp> {
     })
 }
 
-/// What all addresses of a file system follow from.
+/// Size and cores of a file system, from which all fixed addresses follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Pages.
+    /// Size of the file system in pages.
     pub(crate) pages: u64,
-    /// Cores.
+    /// Number of cores, 1 to [`CORES_MAX`].
     pub(crate) cores: u64,
 }
 
-/// Most cores of a file system.
+/// Largest number of cores of a file system.
 pub(crate) const CORES_MAX: u64 = 64;
-/// Fewest pages for files.
+/// Least number of pages beyond the fixed ones.
 pub(crate) const POOL_MIN: u64 = 64;
-/// The root directory.
+/// Inode number of the root directory.
 pub(crate) const ROOT: Ino = Ino(1);
 
 impl Geometry {
-    /// One that can be.
+    /// The geometry for these numbers, if it is valid.
     pub(crate) fn new(pages: u64, cores: u64) -> Option<Self> {
         let fits = (1..=CORES_MAX).contains(&cores)
             && pages <= u64::from(u32::MAX)
@@ -282,39 +282,39 @@ impl Geometry {
         fits.then_some(Self { pages, cores })
     }
 
-    /// The page of the journal of `core`.
+    /// Page of the journal of `core`.
     pub(crate) const fn journal(&self, core: u64) -> u64 {
         1 + core
     }
 
-    /// The first page of the inode table of `core`.
+    /// First page of the inode table of `core`.
     pub(crate) const fn table(&self, core: u64) -> u64 {
         1 + self.cores + core
     }
 
-    /// The first page that is no fixed one.
+    /// First page beyond the fixed ones.
     pub(crate) const fn pool(&self) -> u64 {
         1 + 2 * self.cores
     }
 
-    /// Whether `len` pages from `start` on are no fixed ones.
+    /// Whether `len` pages from `start` on lie beyond the fixed pages and within the file system.
     pub(crate) fn has(&self, start: u64, len: u64) -> bool {
         let end = start.checked_add(len);
         start >= self.pool() && end.is_some_and(|end| end <= self.pages)
     }
 
-    /// Which core's table an inode is in, and which page and slot of it.
+    /// Place of an inode: core of its table, page index and slot.
     pub(crate) const fn place(&self, ino: u64) -> (u64, u64, u64) {
         let index = ino / self.cores;
         (ino % self.cores, index / table::SLOTS, index % table::SLOTS)
     }
 
-    /// The inode in slot `slot` of page `page` of a core's table.
+    /// Number of the inode in slot `slot` of page `page` of a core's table.
     pub(crate) const fn ino(&self, core: u64, page: u64, slot: u64) -> u64 {
         (page * table::SLOTS + slot) * self.cores + core
     }
 
-    /// The geometry that a superblock tells of.
+    /// Decodes the geometry from a superblock; `None` if the superblock is invalid.
     pub(crate) fn decode(line: &[u8]) -> Option<Self> {
         let sum = superblock::CHECKSUM.get(line);
         let known = superblock::MAGIC.get(line) == superblock::MAGIC_VALUE
@@ -325,7 +325,7 @@ impl Geometry {
         geometry.filter(|_| known)
     }
 
-    /// The superblock of it.
+    /// Encodes the superblock.
     pub(crate) fn encode(&self) -> Line {
         let mut line = [0; LINE];
         superblock::MAGIC.put(&mut line, superblock::MAGIC_VALUE);
@@ -338,7 +338,7 @@ impl Geometry {
     }
 }
 
-/// The header of page `index` of a core's inode table.
+/// Encodes the header of page `index` of a core's inode table.
 pub(crate) fn table_header(core: u64, index: u64, next: u64) -> Line {
     let mut line = [0; LINE];
     table::MAGIC.put(&mut line, table::MAGIC_VALUE);
@@ -348,7 +348,8 @@ pub(crate) fn table_header(core: u64, index: u64, next: u64) -> Line {
     line
 }
 
-/// The page after page `index` of a core's table, 0 for none, if `line` heads it.
+/// Decodes the page after page `index` of a core's table, 0 for none; `None` if `line` is not its
+/// header.
 pub(crate) fn next_of_table(line: &[u8], core: u64, index: u64) -> Option<u64> {
     let known = table::MAGIC.get(line) == table::MAGIC_VALUE
         && u64::from(table::CORE.get(line)) == core
@@ -356,7 +357,7 @@ pub(crate) fn next_of_table(line: &[u8], core: u64, index: u64) -> Option<u64> {
     known.then(|| table::NEXT.get(line))
 }
 
-/// The last line of a page of the log of `ino`.
+/// Encodes the last line of a page of the log of `ino`.
 pub(crate) fn log_trailer(ino: u64, next: u64) -> Line {
     let mut line = [0; LINE];
     trailer::MAGIC.put(&mut line, trailer::MAGIC_VALUE);

@@ -1,8 +1,9 @@
-//! A log as it is known in memory: its pages in order, and which entries are live.
+//! A log in memory: its pages in order, and its live entries.
 //!
-//! Invariants: an entry is in `entries` exactly while something refers to it; what
-//! is in none is dead, and a page that holds only dead entries may be unlinked. An
-//! entry that only undoes others (a hole, a name that is gone) is live while it is
+//! Invariants: an entry is in `entries` exactly while a fact of the inode refers to it; other
+//! entries are dead, and a page with only dead entries may be unlinked. An entry that only cancels
+//! others (a hole, a removed name) is live while it is the newest on its subject, since older
+//! entries may still lie in the log.
 //! the newest word on what it undoes, since older words may still lie in the log.
 
 use crate::entry::{Entry, Found, next_marker};
@@ -12,45 +13,45 @@ use host::Purpose;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::FileKind;
 
-/// Lines of a page for entries.
+/// Lines of a page available to entries.
 pub(crate) const LINES: u64 = (trailer::AT / LINE) as u64;
 
-/// How an entry is used.
+/// References to an entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// Who refers to it.
+    /// Facts that refer to the entry.
     refs: u32,
-    /// Those of them for whom a new log would need an entry.
+    /// Number of these facts for which a rewritten log would need an entry.
     solid: u32,
     lines: u32,
 }
 
-/// A log.
+/// The log of one inode.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Its pages, in order; the last one has the tail.
+    /// Pages of the log in order; the last holds the tail.
     pub(crate) pages: Vec<u64>,
     entries: BTreeMap<u64, Use>,
-    /// Live entries by page.
+    /// Number of live entries by page.
     live: BTreeMap<u64, u32>,
     solid_lines: u64,
 }
 
-/// Where new entries of a log go.
+/// Placement of new entries in a log, before they are stored.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The address of each.
+    /// Address of each entry.
     pub(crate) places: Vec<u64>,
-    /// Pages that the log gets.
+    /// Pages that are added to the log.
     pub(crate) pages: Vec<u64>,
-    /// Bytes to be stored, with their addresses.
+    /// Bytes to be stored, with address and purpose.
     pub(crate) stores: Vec<(u64, Vec<u8>, Purpose)>,
-    /// The new head and tail.
+    /// Head and tail after the commit.
     pub(crate) head: u64,
     pub(crate) tail: u64,
 }
 
-/// What the links of a log are booked for.
+/// Purpose to which the links of a log are attributed.
 pub(crate) const fn link_purpose(kind: FileKind) -> Purpose {
     match kind {
         FileKind::Directory => Purpose::Directory,
@@ -59,7 +60,7 @@ pub(crate) const fn link_purpose(kind: FileKind) -> Purpose {
 }
 
 impl Plan {
-    /// Plans entries behind the tail of the log of `anchor`; `page` gives pages.
+    /// Plans entries after the tail of the log of `anchor`; `page` allocates pages.
     pub(crate) fn new(
         anchor: &Anchor,
         kind: FileKind,
@@ -88,12 +89,12 @@ impl Plan {
         Some(plan)
     }
 
-    /// Whether `len` bytes fit behind the tail.
+    /// Whether `len` bytes fit after the tail.
     const fn has_room(&self, len: u64) -> bool {
         fits(self.tail, len)
     }
 
-    /// Adds a page to the log.
+    /// Appends a page to the log.
     fn extend(&mut self, ino: u64, next: u64, links: Purpose) {
         if self.tail == 0 {
             self.head = next;
@@ -109,7 +110,7 @@ impl Plan {
         self.tail = next * PAGE_BYTES;
     }
 
-    /// Notes bytes to be stored, with those before them if they follow.
+    /// Adds bytes to be stored; merges them with the previous ones if adjacent.
     fn put(&mut self, at: u64, bytes: Vec<u8>, purpose: Purpose) {
         match self.stores.last_mut() {
             Some((start, before, same))
@@ -122,18 +123,18 @@ impl Plan {
     }
 }
 
-/// Whether `len` bytes fit behind the tail of a log, in its page.
+/// Whether `len` bytes fit after `tail` in the same page.
 pub(crate) const fn fits(tail: u64, len: u64) -> bool {
     tail != 0 && tail % PAGE_BYTES + len <= trailer::AT as u64
 }
 
-/// The address of the last line of a page of a log.
+/// Address of the trailer of a page of a log.
 pub(crate) const fn trailer_of(page: u64) -> u64 {
     page * PAGE_BYTES + trailer::AT as u64
 }
 
 impl Log {
-    /// Takes note of an entry to which nothing refers yet.
+    /// Adds an entry that no fact refers to yet.
     pub(crate) fn enter(&mut self, at: u64, lines: usize) {
         let lines = lines as u32;
         let fresh = Use {
@@ -143,14 +144,14 @@ impl Log {
         self.entries.insert(at, fresh);
     }
 
-    /// Forgets the entry if nothing refers to it.
+    /// Removes the entry if no fact refers to it.
     pub(crate) fn settle(&mut self, at: u64) {
         if self.entries.get(&at).is_some_and(|entry| entry.refs == 0) {
             self.entries.remove(&at);
         }
     }
 
-    /// One more refers to the entry; a new log would need it if `solid`.
+    /// Adds a reference to the entry; `solid` if a rewritten log would need the entry for it.
     pub(crate) fn hold(&mut self, at: u64, solid: bool) {
         let Some(entry) = self.entries.get_mut(&at) else {
             return;
@@ -167,7 +168,7 @@ impl Log {
         }
     }
 
-    /// One less refers to the entry, of the kind that it was held as.
+    /// Drops a reference to the entry; `solid` as when it was added.
     pub(crate) fn release(&mut self, at: u64, solid: bool) {
         let Some(entry) = self.entries.get_mut(&at) else {
             return;
@@ -191,35 +192,35 @@ impl Log {
         }
     }
 
-    /// Whether a page holds only dead entries and is not the one with the tail.
+    /// Whether a page holds only dead entries and is not the page of the tail.
     pub(crate) fn is_dead(&self, page: u64) -> bool {
         self.pages.last() != Some(&page) && !self.live.contains_key(&page)
     }
 
-    /// Lines of the log.
+    /// Length of the log in lines.
     pub(crate) fn lines(&self) -> u64 {
         self.pages.len() as u64 * LINES
     }
 
-    /// Whether less than half of the log is live, attributes counted once.
+    /// Whether less than half of the log is live; attributes count once.
     //= nova 4.5
     pub(crate) fn is_mostly_dead(&self) -> bool {
         self.pages.len() > 1 && (1 + self.solid_lines) * 2 < self.lines()
     }
 }
 
-/// A way along the log of an inode, page by page, that builds what it says.
+/// A walk along the log of an inode, page by page, that rebuilds its state.
 pub(crate) struct Walk {
     geometry: Geometry,
     anchor: Anchor,
     state: State,
-    /// The page to be read next, 0 at the end.
+    /// Next page to be read, 0 at the end.
     page: u64,
     seen: BTreeSet<u64>,
 }
 
 impl Walk {
-    /// Begins; none if head and tail cannot be.
+    /// Starts a walk; `None` if head and tail are invalid.
     pub(crate) fn new(geometry: Geometry, anchor: Anchor, state: State) -> Option<Self> {
         let (page, at) = (anchor.tail / PAGE_BYTES, anchor.tail % PAGE_BYTES);
         let empty = anchor.head == 0 && anchor.tail == 0;
@@ -235,7 +236,7 @@ impl Walk {
         })
     }
 
-    /// The page to be read next, and how many of its bytes; none at the end.
+    /// Next page to be read, and the number of its bytes; `None` at the end.
     pub(crate) fn wants(&self) -> Option<(u64, usize)> {
         let last = self.anchor.tail / PAGE_BYTES == self.page;
         let tail = (self.anchor.tail % PAGE_BYTES) as usize;
@@ -243,7 +244,7 @@ impl Walk {
         (self.page != 0).then_some((self.page, bytes))
     }
 
-    /// Takes the page in; none if it is damaged, or was there before.
+    /// Applies a page; `None` if the page is damaged or was visited before.
     pub(crate) fn feed(&mut self, bytes: &Page) -> Option<()> {
         let (page, end) = self.wants()?;
         if !self.seen.insert(page) {
@@ -255,7 +256,7 @@ impl Walk {
         let mut at = 0;
         while at < end {
             match Entry::decode(&bytes[..], at, &self.state.attr, &self.geometry)? {
-                // What is not used is behind the tail.
+                // Unused space lies only after the tail.
                 Found::Next if last => return None,
                 Found::Next => break,
                 Found::Entry(entry, lines) => {
@@ -278,7 +279,7 @@ impl Walk {
         known.then_some(())
     }
 
-    /// What the log says, once it was read to its end.
+    /// The state of the inode, after the last page was applied.
     pub(crate) fn finish(self) -> State {
         self.state
     }

@@ -145,8 +145,8 @@ impl Usage {
     }
 }
 
-/// Decodes the inode of a slot: its first line and its state before the log; without an inode in
-/// use nothing; `None` if the slot is invalid.
+/// Decodes a slot into the kind of its inode and the start of a walk of its log: `Some(None)` if
+/// the slot is free, `None` if it is invalid.
 pub(crate) fn slot_of(
     geometry: Geometry,
     slot: &[u8],

@@ -1,7 +1,6 @@
-//! Making, linking, renaming and unlinking: each is one commit.
+//! Creating, linking, renaming and unlinking: one commit each.
 //!
-//! Invariant: what fails leaves nothing behind; attributes in memory change once the
-//! medium has.
+//! Invariants: a call that fails leaves no trace; attributes in memory change after the medium.
 
 use crate::alloc::Class;
 use crate::commit::Step;
@@ -14,14 +13,14 @@ use crate::state::State;
 use host::{BytePort, Purpose};
 use vfs::{Attr, DirEntry, Errno, FileKind, Ino, Inode, NewInode, Rename, Result, Timestamp};
 
-/// Most names of a file: a choice of ours.
+/// Most hard links of a file: a choice of ours.
 pub(crate) const LINKS_MAX: u32 = 65_000;
 
 fn is_dir(node: &Node) -> bool {
     node.attr.get().kind == FileKind::Directory
 }
 
-/// The entry that gives `name` in `dir`, whose links will be `nlink`, a new meaning.
+/// The entry that changes the target of `name` in `dir`, whose link count becomes `nlink`.
 fn name_entry(
     dir: &Node,
     name: &[u8],
@@ -45,7 +44,7 @@ fn links_entry(nlink: u32, ctime: Timestamp) -> Entry {
     Entry::Links { nlink, ctime }
 }
 
-/// Names in `dir` have changed, and it has so many links now.
+/// Stamps a directory whose names have changed, and sets its link count.
 fn touch(dir: &Node, nlink: u32, now: Timestamp) {
     dir.update(|attr| {
         attr.nlink = nlink;
@@ -53,12 +52,12 @@ fn touch(dir: &Node, nlink: u32, now: Timestamp) {
     });
 }
 
-/// An inode has so many links now.
+/// Sets the link count of an inode.
 fn relink(node: &Node, nlink: u32, now: Timestamp) {
     node.update(|attr| (attr.nlink, attr.ctime) = (nlink, now));
 }
 
-/// Links that a node without one of its names has.
+/// Link count of a node after the removal of one name.
 fn without(node: &Node) -> u32 {
     if is_dir(node) {
         0
@@ -67,14 +66,14 @@ fn without(node: &Node) -> u32 {
     }
 }
 
-/// Links of `dir` when so many subdirectories come and go.
+/// Link count of `dir` after a subdirectory is added or removed.
 fn linked(dir: &Node, come: bool, go: bool) -> u32 {
     let nlink = dir.attr.get().nlink.saturating_add(u32::from(come));
     nlink.saturating_sub(u32::from(go))
 }
 
 impl<P: BytePort> NovaFs<P> {
-    /// Brings an inode to memory: reads its log.
+    /// Loads an inode: reads its log.
     pub(crate) async fn load_inode(&self, ino: Ino) -> Result<Node> {
         let slot = self.alloc.borrow().slot(ino.0);
         let slot = slot.filter(|_| ino.0 >= ROOT.0).ok_or(Errno::ENOENT)?;
@@ -101,7 +100,7 @@ impl<P: BytePort> NovaFs<P> {
         ))
     }
 
-    /// Takes a free inode, of the core's table.
+    /// Allocates a free inode, from the table of the task's core.
     async fn take_ino(&self) -> Result<u64> {
         let core = self.core();
         let taken = self.alloc.borrow_mut().take_ino(core);
@@ -109,7 +108,7 @@ impl<P: BytePort> NovaFs<P> {
             return Ok(ino);
         }
         let _turn = self.cores[core].turn.acquire(1).await;
-        // Whoever had the turn before may have added a page.
+        // The previous holder of the turn may have added a page.
         let taken = self.alloc.borrow_mut().take_ino(core);
         if let Some(ino) = taken {
             return Ok(ino);
@@ -119,7 +118,7 @@ impl<P: BytePort> NovaFs<P> {
         taken.ok_or(Errno::ENOSPC)
     }
 
-    /// Adds a page to the inode table of `core`, whose turn the caller has.
+    /// Adds a page to the inode table of `core`; the caller holds its turn.
     async fn grow_table(&self, core: usize) -> Result<()> {
         let page = self.take(1, Class::Growth)?[0].start;
         let (last, index) = {
@@ -144,7 +143,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// An inode that is not on the medium yet.
+    /// A new inode in memory, not on the medium yet.
     async fn prepare(&self, new: &NewInode<'_>, nlink: u32, parent: Ino) -> Result<(Node, Birth)> {
         let ino = self.take_ino().await?;
         let slot = self.alloc.borrow().slot(ino);
@@ -169,7 +168,7 @@ impl<P: BytePort> NovaFs<P> {
             time: new.now,
             parent,
         };
-        // Before it is there its first line is that of a free inode.
+        // Until the commit, the first line is that of a free inode.
         let anchor = Anchor {
             valid: false,
             ino,
@@ -183,7 +182,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok((Inode::new(Ino(ino), attr, private), birth))
     }
 
-    /// Makes an inode with a name.
+    /// Creates an inode under a name.
     pub(crate) async fn make(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         let subdir = new.kind == FileKind::Directory;
         if subdir && dir.attr.get().nlink >= LINKS_MAX {
@@ -200,7 +199,7 @@ impl<P: BytePort> NovaFs<P> {
             .inspect(|_| touch(dir, nlink, new.now))
     }
 
-    /// Makes an inode without a name.
+    /// Creates an inode without a name.
     pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<Node> {
         let (node, birth) = self.prepare(&new, 0, ROOT).await?;
         let done = self.make_in(&node, birth, new.target, None).await;
@@ -240,7 +239,7 @@ impl<P: BytePort> NovaFs<P> {
         done
     }
 
-    /// Stores where a symbolic link leads; gives the entry that says so.
+    /// Stores the target of a symbolic link; returns the entry that refers to it.
     async fn store_target(&self, node: &Node, target: &[u8], page: u64) -> Result<Vec<Entry>> {
         let mut bytes = target.to_vec();
         bytes.resize(target.len().next_multiple_of(LINE_BYTES as usize), 0);
@@ -258,7 +257,7 @@ impl<P: BytePort> NovaFs<P> {
         }])
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub(crate) async fn target_of(&self, node: &Node) -> Result<Vec<u8>> {
         let size = node.attr.get().size as usize;
         damaged((size < PAGE).then_some(()))?;
@@ -267,7 +266,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(target)
     }
 
-    /// Gives an inode another name.
+    /// Adds a hard link to an inode.
     pub(crate) async fn add_link(
         &self,
         dir: &Node,
@@ -292,7 +291,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Takes a name from an inode; a directory is empty.
+    /// Removes a name of an inode; a directory must be empty.
     pub(crate) async fn drop_name(
         &self,
         dir: &Node,
@@ -316,7 +315,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Renames.
+    /// Performs a rename as one commit.
     pub(crate) async fn move_name(&self, rename: Rename<'_, Private>) -> Result<()> {
         let Rename {
             from, to, moved, ..
@@ -331,7 +330,7 @@ impl<P: BytePort> NovaFs<P> {
         let back = rename.replaced.filter(|_| rename.exchange);
         let (moves, replaces) = (is_dir(moved), rename.replaced.is_some_and(is_dir));
         let comes = back.is_some_and(is_dir);
-        // In one directory what comes and what goes are the same subdirectories.
+        // Within one directory, the same subdirectories are added and removed.
         let same = from.ino == to.ino;
         let (from_links, to_links) = if same {
             let nlink = linked(from, false, gone.is_some() && replaces);
@@ -363,7 +362,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Frees an inode without a name.
+    /// Frees an inode without a name, with its pages.
     pub(crate) async fn drop_inode(&self, node: &Node) -> Result<()> {
         let _turn = self.turns(&[node]).await;
         let anchor = Anchor {
@@ -381,7 +380,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Names of a directory after `cookie`.
+    /// Lists up to `most` names of a directory after `cookie`.
     pub(crate) fn list(dir: &Node, cookie: u64, most: usize) -> Vec<DirEntry> {
         let state = dir.private.state.borrow();
         let entries = state.names_after(cookie).take(most);
@@ -395,7 +394,7 @@ impl<P: BytePort> NovaFs<P> {
     }
 }
 
-/// What is said of an inode that has moved to the directory `to`.
+/// Entries of an inode that moves to the directory `to`.
 fn moved_entries(node: &Node, to: &Node, same: bool, now: Timestamp) -> Vec<Entry> {
     if is_dir(node) && !same {
         let (ino, ctime) = (to.ino, now);

@@ -1,48 +1,48 @@
-//! The map of a file: which pages are where, as pieces.
+//! The map of a file from its pages to the medium, as pieces.
 //!
-//! Invariants: pieces do not overlap and are not empty; a piece that is a hole is
-//! there because an entry says so, and between pieces there is nothing at all.
+//! Invariants: pieces are not empty and do not overlap; a piece that is a hole stands for an entry
+//! that says so; between pieces no entry maps anything.
 
 use crate::entry::Target;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Pages one behind the other that one entry speaks of.
+/// A range of consecutive pages that one entry maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The page behind the last one.
+    /// First page after the piece.
     pub(crate) end: u64,
     pub(crate) to: Target,
-    /// The address of the entry.
+    /// Address of the entry in the log.
     pub(crate) entry: u64,
 }
 
-/// Pages of the medium.
+/// Consecutive pages of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
-/// What became of a piece when another one was laid over it.
+/// A piece over which another was laid.
 pub(crate) struct Covered {
-    /// The piece as it was.
+    /// The piece before the change.
     pub(crate) piece: Piece,
-    /// How many parts of it are left: 0 to 2.
+    /// Number of its remaining parts: 0 to 2.
     pub(crate) left: u32,
 }
 
-/// The map of a file.
+/// The map of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     by_first: BTreeMap<u64, Piece>,
-    /// Pages of the medium.
+    /// Number of pages of the medium in the map.
     pub(crate) mapped: u64,
 }
 
 impl Pieces {
-    /// Lays a piece over what is there; gives the pages that are free then and the
-    /// pieces that were covered, in whole or in part.
+    /// Lays a piece over the map; returns the pages that it frees, and the pieces that it covers
+    /// wholly or in part.
     pub(crate) fn lay(&mut self, first: u64, piece: Piece) -> (Vec<Run>, Vec<Covered>) {
         let range = first..piece.end;
         let mut freed = Vec::new();
@@ -74,7 +74,7 @@ impl Pieces {
         (freed, covered)
     }
 
-    /// The first piece that reaches into `range`.
+    /// The first piece that overlaps `range`.
     fn next_in(&self, range: &Range<u64>) -> Option<(u64, Piece)> {
         let (&first, &piece) = self.by_first.range(..range.end).next_back()?;
         if piece.end <= range.start {
@@ -83,7 +83,7 @@ impl Pieces {
         Some((first, piece))
     }
 
-    /// What page `index` is, and how many pages from it on are so.
+    /// Place of page `index`, and the number of pages from it on that continue it.
     pub(crate) fn find(&self, index: u64) -> (Target, u64) {
         let before = self.by_first.range(..=index).next_back();
         if let Some((&first, piece)) = before.filter(|(_, piece)| index < piece.end) {
@@ -94,7 +94,7 @@ impl Pieces {
         (Target::Hole, end - index)
     }
 
-    /// The pieces of `range`, holes among them, in order.
+    /// Splits `range` into pieces and holes, in order.
     pub(crate) fn parts(&self, range: Range<u64>) -> Vec<(Range<u64>, Target)> {
         let (mut at, mut parts) = (range.start, Vec::new());
         while at < range.end {
@@ -106,14 +106,14 @@ impl Pieces {
         parts
     }
 
-    /// Pieces that are not holes, with their first pages.
+    /// Pieces other than holes, with their first pages.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Piece)> {
         let pieces = self.by_first.iter();
         let mapped = pieces.filter(|(_, piece)| piece.to != Target::Hole);
         mapped.map(|(&first, piece)| (first, piece))
     }
 
-    /// The pages of the medium.
+    /// Runs of the medium that the map refers to.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
         self.iter().filter_map(|(first, piece)| {
             let len = piece.end - first;

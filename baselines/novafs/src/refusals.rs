@@ -1,4 +1,4 @@
-//! Why there was no space: pages that are kept for upkeep, and who holds the others.
+//! Records of refused allocations: pages kept for upkeep, and the holders of the others.
 
 use crate::alloc::Class;
 use crate::entry::VALUE_MAX;
@@ -17,7 +17,7 @@ impl<P: BytePort> NovaFs<P> {
         Errno::ENOSPC
     }
 
-    /// `asked` pages were asked for.
+    /// Records that `asked` pages were refused; returns the error.
     pub(crate) fn refuse_pages(&self, asked: u64, class: Class) -> Errno {
         self.refuse(PAGES, || {
             let alloc = self.alloc.borrow();
@@ -37,7 +37,7 @@ impl<P: BytePort> NovaFs<P> {
         })
     }
 
-    /// A value of `asked` bytes was to be an attribute.
+    /// Records that an attribute value of `asked` bytes was refused; returns the error.
     pub(crate) fn refuse_value(&self, asked: usize) -> Errno {
         let most = VALUE_MAX as u64;
         self.refuse(VALUE, || NoSpace::new(VALUE, asked as u64, most, most))

@@ -1,5 +1,5 @@
-//! Extended attributes: entries of the log, with the value in them if it fits, else in
-//! a page of its own.
+//! Extended attributes: entries of the log, with the value in the entry if it fits, else in a page
+//! of its own.
 
 use crate::alloc::Class;
 use crate::commit::Step;
@@ -11,7 +11,7 @@ use host::{BytePort, Purpose};
 use vfs::{Errno, Result, Timestamp, XattrFlags};
 
 impl<P: BytePort> NovaFs<P> {
-    /// The value of an extended attribute.
+    /// Value of an extended attribute, read from its page if need be.
     pub(crate) async fn xattr(&self, node: &Node, name: &[u8]) -> Result<Vec<u8>> {
         let value = node.private.state.borrow().xattr(name).cloned();
         match value.ok_or(Errno::ENODATA)? {
@@ -64,7 +64,7 @@ impl<P: BytePort> NovaFs<P> {
         done
     }
 
-    /// Removes an extended attribute.
+    /// Removes an extended attribute and frees its page.
     pub(crate) async fn drop_xattr(&self, node: &Node, name: &[u8], now: Timestamp) -> Result<()> {
         let _turn = self.turns(&[node]).await;
         let there = node.private.state.borrow().xattr(name).is_some();

@@ -1,4 +1,4 @@
-//! What the tests set up again and again.
+//! Set-up that the tests share.
 
 use host::RamDisk;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
@@ -9,7 +9,7 @@ use vfs::{Access, Clock, Compute, PAGE, Process, Vfs};
 
 pub(crate) type Fs = NovaFs<RamDisk>;
 
-/// An empty file system of so many pages.
+/// An empty file system of `pages` pages.
 pub(crate) fn new_image(pages: u64, cores: u32) -> Vec<u8> {
     let kernel = Kernel::new();
     let disk = RamDisk::new(&kernel.sim(), Bytes(pages * PAGE));
@@ -30,8 +30,8 @@ pub(crate) async fn mounted(sim: &Sim, disk: RamDisk, tiny: bool) -> Vfs<Fs> {
     Vfs::mount(sim, body.unwrap(), cache(tiny), clock, compute)
 }
 
-/// Runs `work` as root on a file system of `pages` pages, unmounts it, and gives what
-/// is on the medium, which must be sound.
+/// Runs `work` as root on a file system of `pages` pages, unmounts it, checks the medium, and
+/// returns its bytes.
 pub(crate) fn with_root<W>(pages: u64, work: impl FnOnce(Process<Fs>) -> W + 'static) -> Vec<u8>
 where
     W: Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! Logs are cleaned while they are in use, in both ways.
+//! Fast and thorough cleaning of logs in use.
 
 use crate::bench::{Fs, mounted, new_image, with_root};
 use crate::model::agree;
@@ -21,7 +21,7 @@ fn path(rng: &mut Rng) -> Vec<u8> {
     NAMES[rng.below(6) as usize].as_bytes().to_vec()
 }
 
-/// Small changes of a few things that stay: their logs grow.
+/// A small change of one of a few files that stay, so that their logs grow.
 pub(crate) fn small_op(rng: &mut Rng) -> Op {
     match rng.below(40) {
         0..16 => small_name_op(rng),
@@ -110,7 +110,7 @@ fn programs_see_nothing_of_it() {
     assert!(all.gained > 20, "{all:?}");
 }
 
-/// Bytes written for a purpose.
+/// Bytes written for one purpose.
 fn written(disk: &RamDisk, purpose: Purpose) -> u64 {
     let write = disk.ledger().purpose(purpose).write;
     assert_eq!(write.block, 0, "nothing goes by blocks");
@@ -129,7 +129,7 @@ fn a_page_of_dead_entries_is_unlinked_without_writing_any() {
         let flags = OpenFlags::BOTH | OpenFlags::CREATE;
         let fd = process.open(b"/f", flags, 0o600).await.unwrap();
         let before = written(&disk, Purpose::Pointer);
-        // One page again and again: of 63 entries a page, only the last is live.
+        // Each write replaces the same page: of 63 entries in a log page, only the last is live.
         for byte in 0..1_000_u64 {
             let source = Source::Fill {
                 pattern: byte,
@@ -138,8 +138,8 @@ fn a_page_of_dead_entries_is_unlinked_without_writing_any() {
             process.pwrite(fd, 0, source).await.unwrap();
         }
         let cleaning = vfs.body().cleaning();
-        // 1000 entries fill 15 pages and begin another; the first is live until the
-        // second begins, and the one with the tail stays.
+        // 1000 entries fill 15 pages and start another; the first page is live until the second
+        // starts, and the page of the tail stays.
         assert_eq!((cleaning.unlinked, cleaning.rewritten), (14, 0));
         // 1000 entries of a line; with each page its trailer, and a link to it.
         let lines = written(&disk, Purpose::Pointer) - before;
@@ -173,7 +173,7 @@ fn a_listing_ends_though_all_it_lists_is_renamed() {
 fn a_log_that_is_mostly_dead_is_written_anew() {
     with_root(512, |process| async move {
         let stays = |round| format!("stays {round:02}").into_bytes();
-        // Each page gets a name that stays, so that none is dead as a whole.
+        // Each page gets a name that stays, so no page is dead as a whole.
         for round in 0..20 {
             make(&process, &[b"/", &stays(round)[..]].concat()).await;
             for n in 0..40 {

@@ -1,6 +1,6 @@
-//! The power is cut before every event of runs, and any part of what was not made
-//! durable is kept: what a call that has returned did is there, one that was under way
-//! has happened or not, and the medium is sound.
+//! Power cuts before every event of a run, with any subset of the volatile stores kept: the effect
+//! of a call that has returned is there, a call in progress has happened or not, and the medium is
+//! consistent.
 
 use crate::bench::{Fs, cache, new_image};
 use crate::cleaning::small_op;
@@ -23,7 +23,7 @@ const SIZE: Bytes = Bytes(PAGES * vfs::PAGE);
 
 type Contents = BTreeMap<u64, Payload>;
 
-/// A file as it is on the medium, times and all.
+/// A file on the medium, with its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     ino: Ino,
@@ -57,7 +57,7 @@ async fn see(fs: &Fs, ino: Ino) -> Result<(Seen, Inode<novafs::Private>)> {
     Ok((seen, inode))
 }
 
-/// All there is.
+/// Reads all files.
 async fn look(fs: &Fs) -> Result<State> {
     let (mut state, mut left) = (State::new(), vec![(Vec::new(), fs.root())]);
     while let Some((path, ino)) = left.pop() {
@@ -72,8 +72,8 @@ async fn look(fs: &Fs) -> Result<State> {
     Ok(state)
 }
 
-/// Recovers; in some cases the power is cut again meanwhile. Gives what is there then,
-/// and the medium.
+/// Recovers, in some cases with another power cut during recovery. Returns the state and the
+/// medium.
 fn recover(left: Contents, again: Option<&mut Rng>) -> (State, RamDisk) {
     let mut left = left;
     if let Some(rng) = again {
@@ -99,7 +99,7 @@ fn recover(left: Contents, again: Option<&mut Rng>) -> (State, RamDisk) {
     (state, disk)
 }
 
-/// What differs between what is there and what should be.
+/// Difference between the state and the expected one, as a sentence.
 fn differs(state: &State, should: &State) -> String {
     let paths = state.keys().chain(should.keys());
     let wrong = paths.filter(|path| state.get(*path) != should.get(*path));
@@ -115,7 +115,7 @@ fn differs(state: &State, should: &State) -> String {
     told.collect::<Vec<_>>().join("\n")
 }
 
-/// Draws calls.
+/// Generator of random calls.
 type Draw = fn(&mut Rng) -> Op;
 
 #[derive(Clone, Copy)]
@@ -125,7 +125,7 @@ struct Run {
     /// Calls before the first cut, and calls that are cut.
     before: usize,
     calls: usize,
-    /// Whether it begins with nothing, so that the model can follow.
+    /// Whether the run starts with an empty file system, so that the model applies.
     fresh: bool,
 }
 
@@ -134,16 +134,16 @@ struct Live {
     done: Cell<usize>,
     last: RefCell<String>,
     model: RefCell<Model>,
-    /// How often a log was unlinked from or written anew.
+    /// Number of unlinked pages and of rewritten logs.
     cleaned: Cell<(u64, u64)>,
 }
 
 async fn work(sim: Sim, live: Rc<Live>, run: Run) {
     let (seed, draw, calls) = (run.seed, run.draw, run.before + run.calls);
     let fs = NovaFs::mount(&sim, live.disk.clone(), MountOptions::default()).await;
-    // Times of every call are its own.
+    // Every call has its own timestamps.
     let clock = Clock::new(Clock::default().at(Ns::ZERO), Ns(0));
-    // That a link was read on the way to a file is a change of its own.
+    // Following a link must not change atime, which would be a separate change.
     let config = CacheConfig {
         atime: Atime::Never,
         ..cache(false)
@@ -182,8 +182,7 @@ impl Run {
         live
     }
 
-    /// What is on the medium after each call that will be cut, which is what the model
-    /// says; the first is what is there before.
+    /// State after each call that will be cut, as the model has it; the first is the state before.
     fn expected(&self, image: &[u8]) -> Vec<State> {
         let kernel = Kernel::new();
         let live = self.start(&kernel, image);
@@ -213,8 +212,8 @@ impl Run {
         states
     }
 
-    /// Cuts the power before every event, `cuts` times in other ways; gives how often
-    /// that was, and how many logs were cleaned meanwhile.
+    /// Cuts the power before every event, in `cuts` ways each; returns the number of cuts, and of
+    /// cleaned logs.
     fn cut(&self, cuts: u64) -> (u64, (u64, u64)) {
         let image = new_image(PAGES, 2);
         let states = self.expected(&image);
@@ -261,7 +260,7 @@ fn any_op(rng: &mut Rng) -> Op {
     }
 }
 
-/// One page of one file, again and again, of whose log all but the end is dead.
+/// Writes one page of one file, so that all of its log but the end is dead.
 fn hot_op(rng: &mut Rng) -> Op {
     match rng.below(10) {
         0 => Op::Open {

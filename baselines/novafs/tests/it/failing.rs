@@ -1,4 +1,4 @@
-//! A medium that fails after so many stores.
+//! A medium that fails after a number of stores.
 
 use crate::bench::{cache, new_image};
 use host::{BlockPort, BytePort, Computing, RamDisk, Who};
@@ -11,7 +11,7 @@ use units::{Bytes, Extent, Ns, Placement};
 use vfs::model::{Op, draw_on_file, draw_on_names, perform};
 use vfs::{Access, Body, Clock, Compute, Errno, Process, Vfs};
 
-/// A disk that takes so many stores and barriers more.
+/// A disk that accepts so many stores and barriers.
 #[derive(Clone)]
 struct Failing {
     disk: RamDisk,
@@ -52,7 +52,7 @@ impl BytePort for Failing {
     }
 }
 
-/// Makes calls until one meets the failure; then nothing is stored any more.
+/// Makes calls until one meets the failure; after it, no store may follow.
 async fn work(sim: sim::Sim, port: Failing, seed: u64) {
     let left = Rc::clone(&port.left);
     let fs = NovaFs::mount(&sim, port, MountOptions::default()).await;
@@ -68,7 +68,7 @@ async fn work(sim: sim::Sim, port: Failing, seed: u64) {
         }
     }
     assert!(vfs.body().is_read_only(), "a call failed");
-    // The medium would take stores again; nobody knows what it has taken.
+    // The medium accepts stores again, but its contents are unknown.
     left.set(1_000);
     let path = b"/new".to_vec();
     assert_eq!(perform(&p, &Op::Mkdir { path }).await, Err(Errno::EROFS));

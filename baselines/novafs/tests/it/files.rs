@@ -1,4 +1,4 @@
-//! What is particular to this file system.
+//! Behaviour particular to this file system.
 
 use crate::bench::{Fs, mounted, new_image, with_root};
 use host::{Purpose, RamDisk};
@@ -18,8 +18,7 @@ async fn put(process: &Process<Fs>, path: &[u8], bytes: &[u8]) {
     process.close(fd).await.unwrap();
 }
 
-/// Runs `work` over an image and gives what is there without an unmount: the power
-/// goes.
+/// Runs `work` over an image, and returns the medium without an unmount, as after a power cut.
 fn until_cut<W>(image: &[u8], work: impl FnOnce(Process<Fs>) -> W + 'static) -> Vec<u8>
 where
     W: Future<Output = ()>,
@@ -174,7 +173,7 @@ fn a_full_file_system_can_be_emptied() {
             p.unlink(&path).await.unwrap();
         }
         let after = p.vfs().statfs().await.unwrap();
-        // What stays are pages of tables, which are never given back, and of the log.
+        // Table pages, which are never freed, and log pages remain.
         let kept = before.blocks_free - after.blocks_free;
         assert!(kept <= made / 31 + 3, "{kept} pages are not free again");
         p.exit().await;
@@ -248,7 +247,7 @@ fn a_store_to_a_mapped_file_is_one_write() {
         assert_eq!(seen[..4], [1, 1, 2, 2]);
         assert_eq!(vfs.stats().cached, 0);
     });
-    // Nobody has forced it, and it is there.
+    // The data were not forced, and are there.
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &left);
@@ -264,8 +263,7 @@ fn a_store_to_a_mapped_file_is_one_write() {
     });
 }
 
-/// A page that is refused, and the value of an attribute, name their limits and who holds
-/// them.
+/// A refused page, and a refused attribute value, report their limits and the holders.
 #[test]
 fn what_is_refused_says_why() {
     with_root(512, |p| async move {

@@ -1,5 +1,5 @@
-//! Media that somebody else has written: they are refused or used, and nothing panics,
-//! hangs, or takes much memory.
+//! Media with arbitrary contents: each is rejected or usable, and no call panics, hangs or takes
+//! much memory.
 
 use crate::bench::{Fs, new_image, with_root};
 use host::RamDisk;
@@ -8,10 +8,10 @@ use sim::{Kernel, Seed, Sim};
 use units::Bytes;
 use vfs::{Access, OpenFlags, PAGE, Process, RenameFlags, Source, XattrFlags};
 
-/// Pages of an image; of 2 cores, so that the tables are pages 3 and 4.
+/// Pages of an image for 2 cores, whose tables are at pages 3 and 4.
 const PAGES: u64 = 200;
 
-/// A small file system with one of everything, and logs of two pages.
+/// A small file system with every structure, and logs of two pages.
 fn image() -> Vec<u8> {
     with_root(PAGES, |p| async move {
         p.mkdir(b"/d", 0o755).await.unwrap();
@@ -37,13 +37,13 @@ fn image() -> Vec<u8> {
     })
 }
 
-/// Uses whatever is there, if it can be mounted.
+/// Uses the file system on `disk`, if it can be mounted.
 async fn try_it(sim: Sim, disk: RamDisk) -> Result<(), MountError> {
     let body = NovaFs::mount(&sim, disk, MountOptions::default()).await?;
     let (config, clock) = (crate::bench::cache(false), vfs::Clock::default());
     let vfs = vfs::Vfs::mount(&sim, body, config, clock, vfs::Compute::unlimited());
     let p: Process<Fs> = Process::new(&vfs, Access::root());
-    // A size that nobody wrote can be anything: only what is near is read.
+    // A corrupt size can be anything: only the near part is read.
     let _ = vfs::model::sizes(&p).await;
     for path in [&b"/e/file"[..], b"/other", b"/link", b"/new"] {
         let flags = OpenFlags::BOTH | OpenFlags::CREATE;
@@ -71,7 +71,7 @@ fn use_it(image: &[u8]) -> Result<(), MountError> {
     kernel.block_on(try_it(sim, disk))
 }
 
-/// Bytes that are metadata: what is not zero in the fixed pages and in pages of logs.
+/// Offsets of metadata: nonzero bytes of the fixed pages and of log pages.
 fn metadata(image: &[u8]) -> Vec<usize> {
     let pages = image.chunks(PAGE as usize).enumerate();
     let is_meta = |(page, bytes): &(usize, &[u8])| *page < 5 || bytes[4032..4036] == *b"NLog";
@@ -92,7 +92,7 @@ fn no_changed_byte_makes_it_panic_or_hang() {
     let (mut refused, mut wrong) = (0, image.clone());
     let mut rng = Seed(1).stream("flips");
     for (number, &at) in bytes.iter().enumerate() {
-        // Every byte in one way, one in four in another.
+        // Every byte is changed in one way, one in four in a second way.
         for flip in [1 << rng.below(8), 0xFF] {
             if flip == 0xFF && number % 4 > 0 {
                 continue;
@@ -102,8 +102,8 @@ fn no_changed_byte_makes_it_panic_or_hang() {
             wrong[at] = image[at];
         }
     }
-    // Heads, tails, links, kinds and lengths are seen; times and contents of names are
-    // not, as there are no checksums but that of the superblock.
+    // Damage to heads, tails, links, kinds and lengths is detected; damage to times and names is
+    // not, as only the superblock has a checksum.
     assert!(refused > 200, "{refused}");
 }
 
@@ -117,7 +117,7 @@ fn no_noise_makes_it_panic_or_hang() {
         for _ in 0..1 + rng.below(20) {
             let at = bytes[rng.below(bytes.len() as u64) as usize];
             let from = bytes[rng.below(bytes.len() as u64) as usize];
-            // Lines that are whole, in the wrong places, or single bytes.
+            // Whole lines in wrong places, or single bytes.
             if at >= PAGE as usize && rng.below(2) == 0 {
                 let (at, from) = (at / 64 * 64, from / 64 * 64);
                 let line: Vec<u8> = image[from..from + 64].to_vec();
@@ -130,7 +130,7 @@ fn no_noise_makes_it_panic_or_hang() {
     }
 }
 
-/// The page and slot of inode 1: with 2 cores, the first of the second table.
+/// Page and slot of inode 1: with 2 cores, the first slot of the second table.
 const ROOT_SLOT: usize = 4 * PAGE as usize + 128;
 
 fn number(image: &[u8], at: usize) -> u64 {

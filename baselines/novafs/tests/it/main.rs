@@ -1,4 +1,4 @@
-//! The file system over a disk in memory.
+//! Tests of the file system over a disk in memory.
 
 mod bench;
 mod cleaning;

@@ -1,4 +1,4 @@
-//! Programs on the file system beside the reference model of the file API.
+//! Programs on the file system, compared with the reference model of the file API.
 
 use crate::bench::{mounted, new_image};
 use host::RamDisk;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use vfs::model::{Model, Op, Order, Tree, draw, run_beside};
 use vfs::{Access, Process};
 
-/// Draws calls.
+/// Generator of random calls.
 type Draw = fn(&mut Rng) -> Op;
 
 async fn compare(sim: Sim, disk: RamDisk, seed: u64, draw: Draw, calls: u32) -> Cleaning {
@@ -25,7 +25,7 @@ async fn compare(sim: Sim, disk: RamDisk, seed: u64, draw: Draw, calls: u32) -> 
     let cleaning = vfs.body().cleaning();
     let vfs = mounted(&sim, disk, tiny).await;
     let after = vfs.statfs().await.unwrap();
-    // Numbers of pages that walking finds are those that were counted.
+    // The page counts of a walk equal those kept while mounted.
     assert_eq!(after.blocks_free, before.blocks_free);
     assert_eq!(after.files_free, before.files_free);
     let process = Process::new(&vfs, Access::root());
@@ -36,7 +36,7 @@ async fn compare(sim: Sim, disk: RamDisk, seed: u64, draw: Draw, calls: u32) -> 
     cleaning
 }
 
-/// Runs calls on a file system of `pages` pages and compares; gives what was cleaned.
+/// Runs calls on a file system of `pages` pages and compares; returns the counters of cleaning.
 pub(crate) fn agree(seed: u64, pages: u64, draw: Draw, calls: u32) -> Cleaning {
     println!("seed {seed}");
     let kernel = Kernel::new();

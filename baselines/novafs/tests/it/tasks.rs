@@ -1,4 +1,4 @@
-//! Several tasks at once, on several cores.
+//! Concurrent tasks on several cores.
 
 use crate::bench::{Fs, mounted, new_image};
 use host::RamDisk;
@@ -11,7 +11,7 @@ use vfs::{Access, OpenFlags, PAGE, Process, RenameFlags, Source, Vfs};
 const TASKS: u64 = 8;
 const FILES: u64 = 30;
 
-/// Files that each task has made for good.
+/// Number of durable files of each task.
 type Done = Rc<[Cell<u64>; TASKS as usize]>;
 
 fn fill(pattern: u64, len: u64) -> Source<'static> {
@@ -22,8 +22,8 @@ fn pattern(task: u64, n: u64) -> u64 {
     (task * 1_000 + n + 1) * 0x0001_0001_0001_0001
 }
 
-/// Makes files in a directory that all share, renames them across directories, writes
-/// its pages of a file that all share, and makes and removes others meanwhile.
+/// Creates files in a shared directory, renames them across directories, writes its own pages of a
+/// shared file, and creates and removes other files meanwhile.
 async fn work(vfs: Vfs<Fs>, task: u64, done: Done) {
     let p = Process::new(&vfs, Access::root());
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
@@ -60,7 +60,7 @@ async fn all(sim: Sim, disk: RamDisk, done: Done) {
     vfs.check();
 }
 
-/// Looks for what was done for good.
+/// Checks that all durable files are there.
 async fn look(sim: Sim, disk: RamDisk, counts: Vec<u64>) {
     let vfs = mounted(&sim, disk, false).await;
     let p = Process::new(&vfs, Access::root());
