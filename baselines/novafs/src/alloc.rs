@@ -136,7 +136,7 @@ impl Alloc {
         Run { start, len }
     }
 
-    /// Allocates one page.
+    /// Allocates one page, from the list of `core` first.
     pub(crate) fn take_page(&mut self, core: usize, class: Class) -> Option<u64> {
         let runs = self.take(core, 1, class)?;
         runs.first().map(|run| run.start)

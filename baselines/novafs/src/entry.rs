@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_reads_as_it_was_written() {
+    fn entries_round_trip() {
         let (on, like) = (
             Geometry::new(1_000, 2).unwrap(),
             some_attr(FileKind::Regular),
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn arbitrary_bytes_decode_without_panic() {
         let (on, like) = (
             Geometry::new(1_000, 2).unwrap(),
             some_attr(FileKind::Regular),

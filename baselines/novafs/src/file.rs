@@ -196,7 +196,7 @@ impl<P: BytePort> NovaFs<P> {
             .await
     }
 
-    /// Commits changed attributes.
+    /// Commits the attributes of `node`, if they have changed.
     pub(crate) async fn store_attr(&self, node: &Node) -> Result<()> {
         let _turn = self.turns(&[node]).await;
         let attr = node.attr.get();

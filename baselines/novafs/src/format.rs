@@ -325,7 +325,7 @@ impl Geometry {
         geometry.filter(|_| known)
     }
 
-    /// Encodes the superblock.
+    /// Encodes the superblock with its checksum.
     pub(crate) fn encode(&self) -> Line {
         let mut line = [0; LINE];
         superblock::MAGIC.put(&mut line, superblock::MAGIC_VALUE);

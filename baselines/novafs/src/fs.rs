@@ -68,7 +68,7 @@ impl<P: BytePort> NovaFs<P> {
         self.sim.current().index() % self.cores.len()
     }
 
-    /// Attribution of metadata.
+    /// Attribution of metadata: the origin of the mount, with `purpose`.
     pub(crate) const fn who(&self, purpose: Purpose) -> Who {
         let origin = self.origin;
         Who { origin, purpose }

@@ -10,7 +10,7 @@ use host::{BytePort, Purpose, Who};
 use units::Origin;
 use vfs::{FileKind, Timestamp};
 
-/// Options of `mkfs`.
+/// Options for formatting a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// Number of cores, each with a journal, an inode table and a list of free pages: 1 to 64.

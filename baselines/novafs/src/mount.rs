@@ -60,7 +60,7 @@ pub enum MountError {
     Port(#[from] ByteError),
 }
 
-/// A damaged structure.
+/// A damaged structure on the medium, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Damage {
     /// A page of an inode table is invalid.

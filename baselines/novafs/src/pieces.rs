@@ -131,7 +131,7 @@ mod tests {
     use sim::Seed;
 
     #[test]
-    fn it_agrees_with_a_table_of_pages() {
+    fn pieces_agree_with_a_table_of_pages() {
         for seed in 0..50 {
             let mut rng = Seed(seed).stream("pieces");
             let mut pieces = Pieces::default();

@@ -1,8 +1,8 @@
-//! What an inode is in memory: what its log says, once all entries were applied.
+//! State of an inode in memory, built from the entries of its log.
 //!
-//! Invariants: applying the entries of a log in order to a new state, at mount or on
-//! first use, gives what applying them one by one gave while they were written; every
-//! fact refers to the entry that says it last, so that the log knows what is live.
+//! Invariants: applying the entries of a log in order, at mount or on first use, gives the same
+//! state as applying each one when it was written; every fact refers to the newest entry about it,
+//! so that the log knows its live entries.
 
 use crate::entry::{Entry, Lead, Target, Value};
 use crate::format::{Birth, PAGE_BYTES};
@@ -11,10 +11,10 @@ use crate::pieces::{Piece, Pieces, Run};
 use std::collections::BTreeMap;
 use vfs::{Attr, FileKind, Ino, Timestamp};
 
-/// Sectors of a page.
+/// Sectors in a page.
 const SECTORS: u64 = PAGE_BYTES / units::SECTOR;
 
-/// Attributes that some entries say and others do not.
+/// Groups of attributes that an entry sets together.
 #[derive(Clone, Copy)]
 enum Group {
     Owner,
@@ -25,44 +25,44 @@ enum Group {
     Parent,
 }
 
-/// A name of a directory, or one that is gone while older words on it may be left.
+/// A name of a directory, or a removed name with older entries in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) lead: Option<Lead>,
     entry: u64,
-    /// Whether no older entry speaks of the name.
+    /// Whether no older entry concerns the name.
     first: bool,
 }
 
-/// An extended attribute, or one that is gone.
+/// An extended attribute, or a removed one with older entries in the log.
 #[derive(Clone, Debug)]
 struct Xattr {
     value: Option<Value>,
     entry: u64,
 }
 
-/// An inode in memory.
+/// State of one inode.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Attributes as they were logged.
+    /// Attributes as of the last entry.
     pub(crate) attr: Attr,
-    /// The directory that a directory is in.
+    /// Parent of a directory.
     pub(crate) parent: Ino,
     pub(crate) log: Log,
     pub(crate) pieces: Pieces,
     names: BTreeMap<Box<[u8]>, Named>,
-    /// Names by their cookies.
+    /// Names ordered by cookie.
     order: BTreeMap<u64, Box<[u8]>>,
-    /// The largest cookie that any entry has had: while an entry lies in the log, no
-    /// other name gets its cookie.
+    /// Largest cookie in any entry: while an entry lies in the log, its cookie is not given to
+    /// another name.
     last_cookie: u64,
     xattrs: BTreeMap<Box<[u8]>, Xattr>,
-    /// The entry that says each group of attributes, 0 for none.
+    /// Address of the newest entry for each group of attributes, 0 for none.
     holders: [u64; 6],
 }
 
 impl State {
-    /// An inode without a log.
+    /// An inode at its creation, with an empty log.
     pub(crate) fn born(birth: &Birth) -> Self {
         let size = if birth.kind == FileKind::Directory {
             PAGE_BYTES
@@ -87,7 +87,7 @@ impl State {
         Self::like(attr, birth.parent)
     }
 
-    /// An inode with these attributes and nothing else.
+    /// An inode with these attributes and no contents.
     pub(crate) fn like(attr: Attr, parent: Ino) -> Self {
         Self {
             attr: Attr { sectors: 0, ..attr },
@@ -102,8 +102,8 @@ impl State {
         }
     }
 
-    /// Takes in the entry at `at`; pages that are free then go to `freed`. None if it
-    /// does not fit what the inode is.
+    /// Applies the entry at `at`; adds pages that it frees to `freed`. `None` if the entry does not
+    /// fit the inode.
     pub(crate) fn apply(&mut self, at: u64, entry: Entry, freed: &mut Vec<Run>) -> Option<()> {
         self.log.enter(at, entry.lines());
         match entry {
@@ -165,7 +165,7 @@ impl State {
         self.attr.kind == FileKind::Directory
     }
 
-    /// The entry at `at` is the newest word on a group of attributes.
+    /// Makes the entry at `at` the newest for a group of attributes.
     fn say(&mut self, at: u64, group: Group) {
         self.log.hold(at, false);
         let before = std::mem::replace(&mut self.holders[group as usize], at);
@@ -262,39 +262,39 @@ impl State {
         }
     }
 
-    /// Where a name leads.
+    /// Target of a name; `None` if the directory has no such name.
     pub(crate) fn lead(&self, name: &[u8]) -> Option<Lead> {
         self.names.get(name)?.lead
     }
 
-    /// Whether a directory has no names.
+    /// Whether a directory has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// A cookie behind all others.
+    /// A cookie after all others.
     pub(crate) const fn next_cookie(&self) -> u64 {
         self.last_cookie + 1
     }
 
-    /// The names after `cookie`, in their order.
+    /// The names after `cookie`, in the order of cookies.
     pub(crate) fn names_after(&self, cookie: u64) -> impl Iterator<Item = (&[u8], Lead)> {
         let after = self.order.range(cookie.saturating_add(1)..);
         after.filter_map(|(_, name)| Some((&name[..], self.lead(name)?)))
     }
 
-    /// The value of an extended attribute.
+    /// Value of an extended attribute; `None` if it is not set.
     pub(crate) fn xattr(&self, name: &[u8]) -> Option<&Value> {
         self.xattrs.get(name)?.value.as_ref()
     }
 
-    /// The extended attributes that there are.
+    /// All extended attributes that are set.
     pub(crate) fn xattrs(&self) -> impl Iterator<Item = (&[u8], &Value)> {
         let there = self.xattrs.iter();
         there.filter_map(|(name, xattr)| Some((&name[..], xattr.value.as_ref()?)))
     }
 
-    /// Pages of the medium that are not the log's.
+    /// Pages of the medium that hold contents or values, but not the log.
     pub(crate) fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = self.pieces.runs().collect();
         for (_, value) in self.xattrs() {
@@ -305,7 +305,7 @@ impl State {
         runs
     }
 
-    /// The shortest log that says the same.
+    /// The entries of the shortest log with this state.
     pub(crate) fn compact(&self) -> Vec<Entry> {
         let attr = self.attr;
         let mut entries = Vec::new();
@@ -345,8 +345,8 @@ impl State {
     }
 }
 
-/// Whether a name and the entry at `at` that takes it away may go together: they lie
-/// in one page, and nothing older speaks of the name.
+/// Whether a name and the entry at `at` that removes it can be dropped together: both lie in one
+/// page, and no older entry concerns the name.
 fn cancels(name: &Named, at: u64) -> bool {
     name.first && name.lead.is_some() && name.entry / PAGE_BYTES == at / PAGE_BYTES
 }
@@ -422,7 +422,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Attributes, pages, names and extended attributes.
+    /// Observable state: attributes, pages, names and extended attributes.
     type Seen = (Attr, Vec<(u64, Target)>, Vec<(Vec<u8>, Lead)>, Vec<Vec<u8>>);
 
     fn seen(state: &State) -> Seen {
@@ -444,7 +444,7 @@ pub(crate) mod tests {
         )
     }
 
-    /// Applies entries page by page, leaving out those whose page is dead.
+    /// Applies entries page by page, except those of dead pages.
     fn replay(log: &[(u64, Entry)], dead: &[u64], like: Attr) -> State {
         let mut state = State::like(like, Ino(1));
         for (at, entry) in log {
@@ -456,7 +456,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_its_dead_pages_a_log_says_the_same() {
+    fn log_without_its_dead_pages_gives_the_same_state() {
         let (mut dropped, per_page) = (0, 4);
         for seed in 0..300 {
             let kind = [FileKind::Regular, FileKind::Directory][seed as usize % 2];

@@ -51,7 +51,7 @@ pub(crate) struct File {
     pub(crate) zone: u32,
     /// First sector of 512 bytes on the drive.
     pub(crate) start: u64,
-    /// Capacity in bytes.
+    /// Capacity of its zones in bytes.
     pub(crate) most: u64,
     pub(crate) group: Group,
     /// Serializes calls that change the file.

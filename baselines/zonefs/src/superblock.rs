@@ -25,7 +25,7 @@ const KNOWN: u64 = AGGREGATE | OWNER | GROUP | PERMISSIONS;
 pub struct Superblock {
     /// Volume name, at most 32 bytes on the medium.
     pub label: String,
-    /// Volume UUID.
+    /// UUID of the volume, all zeros by default.
     pub uuid: [u8; 16],
     /// Whether adjacent conventional zones form one file.
     pub aggregates: bool,

@@ -17,9 +17,9 @@ pub struct ZoneRow {
     pub start: u64,
     /// State of the zone as the drive has it; empty if unknown.
     pub state: &'static str,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Capacity in bytes.
+    /// Largest size of the file in bytes.
     pub capacity: u64,
     /// Opens for writing in progress.
     pub writers: u32,

@@ -31,7 +31,7 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.told(&node))
     }
 
-    /// Checks that `who` has all permissions in `need`: 4 to read, 2 to write, 1 to execute.
+    /// Checks that the caller has all permissions in `need`: 4 to read, 2 to write, 1 to execute.
     ///
     /// # Errors
     /// `EACCES`, `ENOENT`, `EIO`.
@@ -130,7 +130,7 @@ pub(crate) fn check_sizable(attr: &Attr) -> Result<()> {
     }
 }
 
-/// Checks that `who` may set these attributes.
+/// Checks that the caller may set these attributes.
 fn check_set(who: &Access, attr: &Attr, set: &SetAttr) -> Result<()> {
     if let Some(uid) = set.uid {
         let same = who.uid == attr.uid && uid == attr.uid;
@@ -261,7 +261,7 @@ impl<B: Body> Core<B> {
         self.body.store(&node.inode).await
     }
 
-    /// Sets mtime and ctime to `now` after `who` changed contents.
+    /// Sets mtime and ctime to `now` after the caller changed contents.
     pub(crate) async fn stamp(&self, who: &Access, node: &NodeOf<B>, now: Timestamp) -> Result<()> {
         let before = node.attr();
         set_stamp(who, node, now);

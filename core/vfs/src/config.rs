@@ -39,7 +39,7 @@ pub struct CacheConfig {
     /// Per cent of the memory that may be dirty or under write-back before
     /// writers wait; never below the background ratio.
     pub dirty_ratio: u32,
-    /// How often the write-back task looks for old pages.
+    /// Period at which the write-back task looks for old files.
     pub writeback_interval: Ns,
     /// Age at which a dirty file is written back.
     pub expire: Ns,

@@ -328,7 +328,7 @@ impl<B: Body> Core<B> {
     }
 }
 
-/// Checks whether `who` may open an inode with attributes `attr` with `flags`.
+/// Checks that the caller may open an inode with attributes `attr` with `flags`.
 fn check_open(who: &Access, attr: &Attr, flags: OpenFlags) -> Result<()> {
     let changes = flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNCATE);
     match attr.kind {

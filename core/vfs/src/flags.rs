@@ -100,12 +100,12 @@ impl BitOrAssign for OpenFlags {
 /// Data to be written.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// Literal bytes.
+    /// Bytes, written as they are.
     Bytes(&'a [u8]),
     /// The eight bytes of a number, little endian, repeated: the byte at offset `n` of the file is
     /// byte `n % 8` of the number. A whole page of a pattern costs no memory.
     Fill {
-        /// The repeated number.
+        /// The number whose bytes are repeated.
         pattern: u64,
         /// Bytes to be written.
         len: u64,

@@ -60,7 +60,7 @@ pub enum Act<'a> {
     ForceAll,
 }
 
-/// Receiver of acts.
+/// Receiver of the acts of a mount.
 pub trait Observer {
     /// Called before an act; returns a number that names the act in [`Observer::ends`].
     fn begins(&self, act: &Act<'_>) -> u64;

@@ -75,7 +75,7 @@ pub struct Process<B: Body> {
 }
 
 impl<B: Body> Process<B> {
-    /// A process with credentials `who`, in the root directory, with umask 022.
+    /// A process with these credentials, in the root directory, with umask 022.
     #[must_use]
     pub fn new(vfs: &Vfs<B>, who: Access) -> Self {
         let state = State {
@@ -114,7 +114,7 @@ impl<B: Body> Process<B> {
         self.id
     }
 
-    /// Closes all descriptors.
+    /// Closes all descriptors, as the end of a process does.
     pub async fn exit(self) {
         let count = self.state.borrow().files.len();
         for fd in 0..count {

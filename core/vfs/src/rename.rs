@@ -17,7 +17,7 @@ use crate::vfs::{Core, NodeOf, Vfs};
 use sim::Permit;
 use std::rc::Rc;
 
-/// Flags of `renameat2`.
+/// Flags of a rename, as of `renameat2`; the default replaces the new name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {
     /// Fail if the new name is taken.

@@ -101,7 +101,7 @@ impl FileKind {
 pub struct Timestamp {
     /// Seconds since 1970, negative before.
     pub secs: i64,
-    /// Nanoseconds, below 1,000,000,000.
+    /// Nanoseconds within the second, below 1,000,000,000.
     pub nanos: u32,
 }
 
@@ -130,7 +130,7 @@ pub struct Attr {
     /// Device number of a device: major in bits 8 to 19, minor in the rest, as
     /// Linux encodes it in 32 bits.
     pub rdev: u32,
-    /// Size in bytes.
+    /// Size of the contents in bytes.
     pub size: u64,
     /// Sectors of 512 bytes allocated to the file.
     pub sectors: u64,
@@ -140,7 +140,7 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Time of the last change of attributes or contents.
     pub ctime: Timestamp,
-    /// Time of creation.
+    /// Time of the creation of the inode.
     pub btime: Timestamp,
     /// Generation of the inode number: differs between files that had this number one after the
     /// other.
@@ -153,9 +153,9 @@ pub struct Attr {
 pub struct Access {
     /// User id; 0 passes every check but that for execution.
     pub uid: u32,
-    /// Primary group id.
+    /// Primary group id, given to new inodes.
     pub gid: u32,
-    /// Supplementary group ids.
+    /// Supplementary group ids, for permission checks only.
     pub groups: Vec<u32>,
 }
 
@@ -175,7 +175,7 @@ pub struct SetAttr {
     pub mode: Option<u16>,
     /// User id of the new owner.
     pub uid: Option<u32>,
-    /// New group id.
+    /// Group id to be set.
     pub gid: Option<u32>,
     /// New size in bytes.
     pub size: Option<u64>,
@@ -241,7 +241,7 @@ pub enum XattrFlags {
 pub struct StatFs {
     /// Size of a block in bytes.
     pub block_size: u32,
-    /// Blocks for data.
+    /// Blocks for data in total, used and free.
     pub blocks: u64,
     /// Blocks that are free.
     pub blocks_free: u64,

@@ -60,7 +60,7 @@ impl<B: Body> Vfs<B> {
         self.core.settle_unlocked(&node, guard).await
     }
 
-    /// The names of all extended attributes that `who` may see.
+    /// The names of all extended attributes that the caller may see.
     ///
     /// # Errors
     /// `EIO`.

@@ -98,7 +98,7 @@ fn small_file_op(rng: &mut Rng) -> Op {
 }
 
 #[test]
-fn programs_see_nothing_of_it() {
+fn cleaning_is_invisible_to_programs() {
     let mut all = Cleaning::default();
     for seed in 0..6 {
         let cleaning = agree(seed, 2_048, small_op, 8_000);
@@ -162,7 +162,7 @@ async fn make(process: &Process<Fs>, path: &[u8]) {
 }
 
 #[test]
-fn a_listing_ends_though_all_it_lists_is_renamed() {
+fn listing_ends_although_every_entry_is_renamed() {
     with_root(512, |process| async move {
         assert_eq!(list_renaming(&process, 30).await, Ok(2 + 30));
         process.exit().await;

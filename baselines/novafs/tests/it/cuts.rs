@@ -57,7 +57,7 @@ async fn see(fs: &Fs, ino: Ino) -> Result<(Seen, Inode<novafs::Private>)> {
     Ok((seen, inode))
 }
 
-/// Reads all files.
+/// Reads all files of a file system.
 async fn look(fs: &Fs) -> Result<State> {
     let (mut state, mut left) = (State::new(), vec![(Vec::new(), fs.root())]);
     while let Some((path, ino)) = left.pop() {
@@ -297,7 +297,7 @@ fn every_call_is_durable_and_happens_at_once() {
 }
 
 #[test]
-fn a_cut_while_logs_are_cleaned_loses_nothing() {
+fn cut_during_cleaning_loses_nothing() {
     let (mut unlinked, mut rewritten) = (0, 0);
     for seed in 0..6 {
         let run = Run {
@@ -315,7 +315,7 @@ fn a_cut_while_logs_are_cleaned_loses_nothing() {
 }
 
 #[test]
-fn what_has_recovered_is_cut_again_and_again() {
+fn recovered_medium_survives_repeated_cuts() {
     for seed in 0..6 {
         let mut image = new_image(PAGES, 2);
         let mut rng = Seed(seed).stream("chain");
@@ -350,7 +350,7 @@ fn what_has_recovered_is_cut_again_and_again() {
 }
 
 #[test]
-fn making_it_is_cut_as_well() {
+fn mkfs_survives_power_cuts() {
     let kernel = Kernel::new();
     let disk = RamDisk::new(&kernel.sim(), SIZE);
     let port = disk.clone();

@@ -66,7 +66,7 @@ fn files_without_a_name_are_gone_after_a_cut_with_their_pages() {
 }
 
 #[test]
-fn special_files_and_links_are_what_they_were_made() {
+fn special_files_and_links_keep_their_type_and_target() {
     let image = with_root(512, |p| async move {
         p.umask(0);
         for (kind, path) in [
@@ -265,7 +265,7 @@ fn a_store_to_a_mapped_file_is_one_write() {
 
 /// A refused page, and a refused attribute value, report their limits and the holders.
 #[test]
-fn what_is_refused_says_why() {
+fn refused_allocation_reports_its_limit() {
     with_root(512, |p| async move {
         let fd = p.open(b"/full", MAKE, 0o600).await.unwrap();
         let mut end = 0;

@@ -85,7 +85,7 @@ fn metadata(image: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn no_changed_byte_makes_it_panic_or_hang() {
+fn changed_byte_causes_no_panic_or_hang() {
     let image = image();
     let bytes = metadata(&image);
     assert!(bytes.len() > 1_000, "{}", bytes.len());
@@ -108,7 +108,7 @@ fn no_changed_byte_makes_it_panic_or_hang() {
 }
 
 #[test]
-fn no_noise_makes_it_panic_or_hang() {
+fn noise_causes_no_panic_or_hang() {
     let image = image();
     let bytes = metadata(&image);
     for seed in 0..400 {
@@ -142,7 +142,7 @@ fn put(image: &mut [u8], at: usize, value: u64) {
 }
 
 #[test]
-fn a_log_that_leads_into_itself_is_refused() {
+fn cyclic_log_is_rejected() {
     let mut image = image();
     // The file has the log of two pages.
     let pages = image.chunks(PAGE as usize).enumerate();
@@ -156,7 +156,7 @@ fn a_log_that_leads_into_itself_is_refused() {
 }
 
 #[test]
-fn a_table_that_leads_into_itself_is_refused() {
+fn cyclic_table_is_rejected() {
     for (core, page) in [(0, 3), (1, 4)] {
         let mut image = image();
         put(&mut image, page * PAGE as usize + 16, page as u64);
@@ -169,7 +169,7 @@ fn a_table_that_leads_into_itself_is_refused() {
 }
 
 #[test]
-fn a_page_that_two_files_have_is_refused() {
+fn page_shared_by_two_files_is_rejected() {
     let mut image = image();
     let root = number(&image, ROOT_SLOT + 16);
     let other = (1..64).map(|slot| 3 * PAGE as usize + slot * 128);
@@ -188,7 +188,7 @@ fn a_page_that_two_files_have_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_system_is_refused() {
+fn mount_rejects_other_contents() {
     let nothing = vec![0; 200 * PAGE as usize];
     assert_eq!(use_it(&nothing), Err(MountError::Superblock));
     assert_eq!(check(&nothing[..]), [Finding::Superblock]);

@@ -105,7 +105,7 @@ pub enum Op {
 pub enum Value {
     /// The call returns no value.
     Done,
-    /// A new descriptor.
+    /// A new descriptor of the process.
     Fd(u32),
     /// Number of bytes written.
     Count(u64),
