@@ -202,7 +202,7 @@ impl<P: BytePort> NovaFs<P> {
         Ok(())
     }
 
-    /// Stores the first line of an inode, and records it in memory.
+    /// Stores the first line of an inode; the caller records it in memory afterwards.
     pub(crate) async fn store_anchor(&self, node: &Node, anchor: Anchor) -> Result<()> {
         let who = self.who(Purpose::Inode);
         self.store(node.private.slot, &anchor.encode(), who).await

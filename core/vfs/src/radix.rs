@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn radix_behaves_like_an_ordered_map(steps in prop::collection::vec((0..4_u8, key()), 1..400)) {
+        fn radix_behaves_like_a_map(steps in prop::collection::vec((0..4_u8, key()), 1..400)) {
             let mut radix = Radix::default();
             let mut map = BTreeMap::new();
             for (step, (what, key)) in steps.into_iter().enumerate() {

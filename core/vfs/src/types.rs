@@ -155,7 +155,7 @@ pub struct Access {
     pub uid: u32,
     /// Primary group id, given to new inodes.
     pub gid: u32,
-    /// Supplementary group ids, for permission checks only.
+    /// Supplementary group ids, for permission checks.
     pub groups: Vec<u32>,
 }
 
