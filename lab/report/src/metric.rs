@@ -501,7 +501,7 @@ pub static GROUPS: &[Group] = &[
     Group { of: Of::All, title: "Wear", metrics: &[
         metric(("/wear/life_host_bytes", "rated writes"), Bytes, More, Headline,
             |r| r.wear.life_host_bytes.map_or(Value::Absent, N),
-            "Bytes that the host can write, with this run's amplification, until the rated cycles are used up."),
+            "Bytes that the host can write, at this WAF, until the rated cycles are used up."),
         metric(("/wear/life_years", "drive life"), Years, More, Compared,
             |r| r.wear.life_years.map_or(Value::Absent, Real),
             "Years until the rated cycles are used up at this run's rate of programs."),
