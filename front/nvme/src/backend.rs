@@ -26,13 +26,13 @@ pub struct Shape {
     pub spare_blocks: u64,
     /// Limits of the zones; none for a namespace without zones.
     pub zones: Option<ZoneLimits>,
-    /// How the host says what belongs together.
+    /// Placement hints that the namespace accepts.
     pub placements: Placements,
     /// Whether the namespace also supports byte access.
     pub bytes_too: bool,
 }
 
-/// How the host says what belongs together.
+/// Kind of placement hints of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placements {
     /// No hints.

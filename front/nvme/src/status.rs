@@ -1,114 +1,114 @@
-//! How a command ended, as its completion says it.
+//! Status of a command, with its numeric codes.
 //!
-//! Invariant: every refusal of this crate is a [`Status`]; its numbers are here.
+//! Invariant: each error of this crate is a [`Status`]; only this module knows the codes.
 
 use ssd::ZoneStatus;
 
-/// Kinds of status codes.
+/// Status code types.
 //= nvme-2.1 4.2.3
 const GENERIC: u16 = 0;
 const SPECIFIC: u16 = 1;
 const MEDIA: u16 = 2;
 
-/// Why a command was refused or failed.
+/// Error status of a command.
 //= nvme-2.1 4.2.3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// There is no such command here.
+    /// Unsupported command.
     InvalidOpcode,
-    /// A field has a value that it may not have.
+    /// Invalid value in a field of the command.
     InvalidField,
-    /// The drive cannot go on: its file cannot be written, or it is gone.
+    /// The drive cannot continue: its file cannot be written, or its thread has ended.
     InternalError,
-    /// The power of the drive was cut: it is not told, but the connection breaks.
+    /// The drive has lost its power: never sent, the connection closes instead.
     PowerLost,
-    /// Data were damaged on their way; the command may come again.
+    /// Data were corrupted in transit; the host may retry.
     TransientTransport,
-    /// There is no time for it now; the command may come again.
+    /// The controller is busy; the host may retry.
     Interrupted,
-    /// Another command of this name is under way.
+    /// The command identifier is in use.
     CommandIdConflict,
-    /// The host took it back.
+    /// Aborted by the host.
     AbortRequested,
-    /// There is no such namespace, or it is not attached.
+    /// Invalid or inactive namespace.
     InvalidNamespace,
-    /// It may not come now.
+    /// Command out of sequence.
     CommandSequence,
-    /// The data have another length than the command.
+    /// Data length does not match the command.
     DataLengthInvalid,
-    /// Data are described in a way that is not known here.
+    /// Unsupported data descriptor.
     SglTypeInvalid,
-    /// Data in the capsule that are not in the capsule.
+    /// In-capsule data outside of the capsule.
     SglOffsetInvalid,
-    /// Memory of the host that is not there, or not as it is used.
+    /// Host memory cannot be accessed as required.
     DataTransfer,
-    /// A page, or a list of pages, that begins where none may.
+    /// Invalid offset of a PRP entry or list.
     PrpOffset,
-    /// A segment that is none, or has no end.
+    /// Invalid or endless SGL segment.
     SglSegment,
-    /// More descriptors of data than a command may have.
+    /// Too many SGL descriptors.
     SglCount,
-    /// Nothing can be written to the namespace any more.
+    /// The namespace is read-only.
     WriteProtected,
-    /// There are no placement handles.
+    /// Flexible data placement is not enabled.
     FdpDisabled,
-    /// A placement handle does not exist.
+    /// Unknown placement handle.
     InvalidPlacementHandles,
-    /// Beyond the end of the namespace.
+    /// The range reaches past the end of the namespace.
     LbaOutOfRange,
-    /// There is no such queue.
+    /// Invalid queue identifier.
     InvalidQueue,
-    /// There is no such queue for completions.
+    /// Invalid completion queue identifier.
     InvalidCompletionQueue,
-    /// No queue has so many entries.
+    /// Invalid queue size.
     InvalidQueueSize,
-    /// There is no such interrupt.
+    /// Invalid interrupt vector.
     InvalidVector,
-    /// Other queues need it.
+    /// The completion queue is still used by submission queues.
     InvalidQueueDeletion,
-    /// More requests for events than may wait.
+    /// Too many open asynchronous event requests.
     TooManyEventRequests,
-    /// There is no such log page.
+    /// Unsupported log page.
     InvalidLogPage,
-    /// There is no such format.
+    /// Unsupported LBA format or format option.
     InvalidFormat,
-    /// Features are not saved.
+    /// The feature cannot be saved.
     FeatureNotSaveable,
-    /// The feature is as it is.
+    /// The feature cannot be changed.
     FeatureNotChangeable,
-    /// Protection of data is asked for, which is not there.
+    /// End-to-end protection is not supported.
     InvalidProtection,
-    /// More is asked for than a command of this kind may.
+    /// A limit of this command is exceeded.
     CommandSizeLimit,
-    /// The combination of command sets is not there.
+    /// Unsupported combination of command sets.
     CommandSetCombination,
-    /// The format of a Connect is not known.
+    /// Unsupported format of a Connect.
     ConnectIncompatible,
-    /// No more controllers or queues.
+    /// No controller or queue is available.
     ConnectBusy,
-    /// A field of a Connect: the first byte that is wrong.
+    /// Invalid parameter of a Connect.
     ConnectInvalid {
-        /// Whether it is one of the data, or else of the command.
+        /// Whether the parameter is in the data, or else in the command.
         data: bool,
-        /// The byte.
+        /// Offset of its first byte.
         at: u16,
     },
-    /// The host may not use the subsystem.
+    /// The host is not allowed to use the subsystem.
     ConnectInvalidHost,
-    /// The host has to prove first that it is who it says.
+    /// The host must authenticate first.
     AuthenticationRequired,
-    /// What is there differs from what was expected.
+    /// Compare found a difference.
     CompareFailure,
-    /// The flash cannot be read.
+    /// Uncorrectable read error.
     UnrecoveredRead,
-    /// The flash cannot be written.
+    /// Write error of the flash.
     WriteFault,
-    /// What the rules of zones say.
+    /// Violation of the rules of zones.
     Zone(ZoneStatus),
 }
 
 impl Status {
-    /// Kind and number.
+    /// Status code type and status code.
     #[must_use]
     pub const fn code(self) -> (u16, u16) {
         match self {
@@ -156,7 +156,7 @@ impl Status {
         }
     }
 
-    /// Whether the same command would end in the same way again.
+    /// Whether a retry would fail in the same way (do not retry).
     const fn is_lasting(self) -> bool {
         !matches!(
             self,
@@ -178,7 +178,7 @@ impl Status {
         (self.is_lasting() as u16) << 15 | kind << 9 | code << 1
     }
 
-    /// What the first dword of the completion says besides.
+    /// Dword 0 of the completion.
     #[must_use]
     pub fn result(self) -> u64 {
         match self {
@@ -189,7 +189,7 @@ impl Status {
     }
 }
 
-/// What the rules of zones refuse.
+/// Code of a zone error.
 //= zns 2.3
 const fn zone_code(status: ZoneStatus) -> (u16, u16) {
     match status {

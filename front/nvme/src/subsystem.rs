@@ -1,9 +1,7 @@
-//! A subsystem: namespaces, the controllers that hosts have, and the queues by which
-//! they reach them. It begins and ends what a transport brings.
+//! A subsystem: namespaces, controllers and their queues, shared by all transports.
 //!
-//! Invariants: a host that is not allowed gets a refusal of its Connect and nothing
-//! else; a controller is there as long as its admin queue is, and its other queues are
-//! told to hang up when it goes.
+//! Invariants: a host that is not allowed gets a rejected Connect and nothing else; a controller
+//! lives as long as its admin queue, and its I/O queues are dropped with it.
 
 use crate::auth::{self, Gate, Secrets};
 use crate::backend::Backend;
@@ -20,36 +18,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// The name of every discovery subsystem.
+/// Qualified name of every discovery subsystem.
 //= nvme-2.1 4.7
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// Most controllers: what one host after another may take of memory.
+/// Maximum number of controllers: bounds the memory that hosts can use.
 const CONTROLLERS: usize = 64;
-/// Most of them that are for discovery, and leave room for others.
+/// Maximum number of discovery controllers, which leaves room for others.
 const DISCOVERIES: usize = 16;
-/// Most queues of a controller besides the one for admin commands.
+/// Maximum number of I/O queues of a controller.
 pub(crate) const QUEUES: u16 = 16;
-/// The bit of the result of a Connect that says that the host has to prove itself.
+/// Bit of a Connect's result: authentication is required.
 //= nvme-2.1 6.3
 const PROVE_YOURSELF: u32 = 17;
-/// Entries of a queue: as many as Linux asks for.
+/// Maximum queue size in entries: the default of Linux.
 pub(crate) const ENTRIES: u16 = 128;
-/// Bytes of data of a command, at most. Two to the power of `TRANSFER_POWER` pages of
-/// 4 KiB.
+/// Largest transfer of a command in bytes: 2^`TRANSFER_POWER` pages of 4 KiB.
 pub const TRANSFER: usize = 4096 << TRANSFER_POWER;
-/// See [`TRANSFER`].
+/// [`TRANSFER`] as a power of two of 4 KiB pages (MDTS).
 pub(crate) const TRANSFER_POWER: u8 = 8;
 
-/// Hosts that may use a subsystem.
+/// Access control of a subsystem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allowed {
-    /// All.
+    /// Every host.
     #[default]
     Anyone,
-    /// Those of these names.
+    /// Hosts with these names.
     Only(BTreeSet<String>),
-    /// Those of these names, once they have proved that they have their secret.
+    /// Hosts with these names, after authentication with their secrets.
     Proved(BTreeMap<String, Secrets>),
 }
 
@@ -62,7 +59,7 @@ impl Allowed {
         }
     }
 
-    /// What a host proves itself with, if it has to.
+    /// Secrets for `host`; none if it need not authenticate.
     fn secrets(&self, host: &str) -> Option<&Secrets> {
         match self {
             Self::Anyone | Self::Only(_) => None,
@@ -71,41 +68,41 @@ impl Allowed {
     }
 }
 
-/// What a subsystem is called, and who may use it.
+/// Identity and access control of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its qualified name.
+    /// Qualified name (NQN).
     pub nqn: String,
     /// Serial number, at most 20 characters.
     pub serial: String,
     /// Model, at most 40 characters.
     pub model: String,
-    /// Hosts that may use it.
+    /// Hosts that may connect.
     pub allowed: Allowed,
 }
 
-/// Who wants to connect a queue.
+/// A connection that wants to become a queue.
 pub struct Visitor {
-    /// The address that it was reached at.
+    /// Local address of the connection.
     pub portal: SocketAddr,
-    /// Breaks the connection.
+    /// Closes the connection.
     pub hang_up: HangUp,
 }
 
-/// Breaks a connection.
+/// Callback that closes a connection.
 pub(crate) type HangUp = Box<dyn FnOnce()>;
 
-/// A queue that a host is connected to.
+/// A connected queue.
 struct Seat {
     controller: Rc<Controller>,
     queue: u16,
     hang_up: Option<HangUp>,
-    /// Where the host has to prove itself.
+    /// Authentication state; none if not required.
     gate: Option<Rc<RefCell<Gate>>>,
 }
 
 impl Drop for Seat {
-    /// Nobody answers any more.
+    /// Closes the connection: no command of the queue is answered any more.
     fn drop(&mut self) {
         if let Some(hang_up) = self.hang_up.take() {
             hang_up();
@@ -113,23 +110,23 @@ impl Drop for Seat {
     }
 }
 
-/// Namespaces and the controllers by which hosts reach them.
+/// Namespaces, and the controllers of connected hosts.
 pub struct Subsystem<B> {
     pub(crate) identity: Identity,
-    /// By number, less one.
+    /// Namespaces; index 0 is namespace 1.
     pub(crate) namespaces: Vec<Namespace<B>>,
     controllers: RefCell<BTreeMap<u16, Rc<Controller>>>,
     seats: RefCell<BTreeMap<Link, Seat>>,
     next_link: Cell<u64>,
     next_controller: Cell<u16>,
-    /// Counts how often hosts begin to prove themselves.
+    /// Limits the rate of authentications.
     pub(crate) proofs: Turnstile,
-    /// Whether everything was erased once.
+    /// Whether a sanitize has completed.
     pub(crate) sanitized: Cell<bool>,
 }
 
 impl<B: Backend> Subsystem<B> {
-    /// One of these namespaces, which get the numbers from 1 on.
+    /// A subsystem of these namespaces, numbered from 1 on.
     #[must_use]
     pub fn new(identity: Identity, namespaces: Vec<Namespace<B>>) -> Self {
         Self {
@@ -144,19 +141,19 @@ impl<B: Backend> Subsystem<B> {
         }
     }
 
-    /// Its namespaces, that of number 1 first.
+    /// Namespaces, in the order of their numbers from 1 on.
     #[must_use]
     pub fn namespaces(&self) -> &[Namespace<B>] {
         &self.namespaces
     }
 
-    /// Queues that hosts are connected to.
+    /// Number of connected queues.
     #[must_use]
     pub fn links(&self) -> usize {
         self.seats.borrow().len()
     }
 
-    /// Carries out the first command of a connection, which has to be a Connect.
+    /// Executes the first command of a connection, which must be a Connect.
     pub fn join(&self, entry: &Entry, data: &[u8], visitor: Visitor, token: Token) {
         let joined = match command::parse(entry, QueueKind::Admin) {
             Ok(Command::Fabrics(Fabrics::Connect(connect))) => self.connect(connect, data, visitor),
@@ -206,7 +203,7 @@ impl<B: Backend> Subsystem<B> {
         })
     }
 
-    /// Gives a queue of a controller its name.
+    /// Registers a queue of a controller and returns its link.
     fn seat(
         &self,
         controller: Rc<Controller>,
@@ -227,9 +224,9 @@ impl<B: Backend> Subsystem<B> {
         link
     }
 
-    /// A new controller as a drive of a computer, which `hang_up` takes out of it. Gives
-    /// its admin queue, and the formats of the namespaces. Who may have it is for whoever
-    /// plugs it in to say: a bus has no names of hosts.
+    /// Adds a controller for a PCIe drive; `hang_up` removes the drive. Returns its admin queue and
+    /// the LBA formats of the namespaces. Access control is left to the monitor that plugs the
+    /// drive in: PCIe has no host names.
     pub(crate) fn plug(&self, hang_up: HangUp) -> Result<(Link, Vec<Watch>), Status> {
         let new = |id| Controller::new(id, Kind::Io, String::new(), [0; 16], Way::Bus);
         let controller = self.add(new)?;
@@ -238,8 +235,8 @@ impl<B: Backend> Subsystem<B> {
         Ok((link, formats.collect()))
     }
 
-    /// Another queue of the controller that `admin` is the admin queue of. The transport
-    /// sees to it that each is there once.
+    /// Adds a queue to the controller of the admin queue `admin`. The transport ensures that each
+    /// number is used once.
     pub(crate) fn add_queue(&self, admin: Link, queue: u16) -> Result<Link, Status> {
         let controller = {
             let seats = self.seats.borrow();
@@ -249,14 +246,14 @@ impl<B: Backend> Subsystem<B> {
         Ok(self.seat(controller, queue, None, None))
     }
 
-    /// A new controller for a host.
+    /// Creates a controller for a host.
     fn admit(&self, data: ConnectData, portal: SocketAddr) -> Result<Rc<Controller>, Status> {
         let kind = match data.subsystem.as_str() {
             DISCOVERY_NQN => Kind::Discovery,
             nqn if nqn == self.identity.nqn => Kind::Io,
             _ => return Err(ConnectData::NO_SUBSYSTEM),
         };
-        // Controllers are made for whoever asks, and are not chosen.
+        // Only dynamic controllers: the host cannot choose one.
         if data.controller != u16::MAX {
             return Err(ConnectData::NO_CONTROLLER);
         }
@@ -269,14 +266,14 @@ impl<B: Backend> Subsystem<B> {
         self.add(|id| Controller::new(id, kind, host, host_id, way))
     }
 
-    /// Makes a controller with a number that none has.
+    /// Creates a controller with an unused identifier.
     fn add(&self, new: impl FnOnce(u16) -> Controller) -> Result<Rc<Controller>, Status> {
         if self.controllers.borrow().len() >= CONTROLLERS && !self.dismiss_stranger() {
             return Err(Status::ConnectBusy);
         }
         let mut controllers = self.controllers.borrow_mut();
         let mut id = self.next_controller.get();
-        // Numbers from FFF0h on mean something else.
+        // Identifiers from FFF0h on are reserved.
         while controllers.contains_key(&id) || !(1..0xfff0).contains(&id) {
             id = id.wrapping_add(1);
         }
@@ -286,8 +283,7 @@ impl<B: Backend> Subsystem<B> {
         Ok(controller)
     }
 
-    /// Makes room by hanging up on the first host that has not proved itself; false if all
-    /// have, or need not.
+    /// Drops the first host that has not authenticated; returns false if there is none.
     fn dismiss_stranger(&self) -> bool {
         let is_stranger = |seat: &Seat| {
             let gate = seat.gate.as_ref();
@@ -302,7 +298,7 @@ impl<B: Backend> Subsystem<B> {
         found.map(|link| self.leave(link)).is_some()
     }
 
-    /// The controller that a host wants another queue of.
+    /// Finds the controller for an I/O queue of a host.
     fn find(&self, queue: u16, data: &ConnectData) -> Result<Rc<Controller>, Status> {
         let controllers = self.controllers.borrow();
         let found = controllers.get(&data.controller);
@@ -325,8 +321,7 @@ impl<B: Backend> Subsystem<B> {
         Ok(Rc::clone(found))
     }
 
-    /// Carries out a command with the data that came with it; the host takes at most
-    /// `room` bytes.
+    /// Executes a command with its data; the host can receive at most `room` bytes.
     pub async fn submit(
         self: Rc<Self>,
         link: Link,
@@ -352,7 +347,7 @@ impl<B: Backend> Subsystem<B> {
         scope.carry_out(&entry, data, room, token).await;
     }
 
-    /// The connection of `link` is gone.
+    /// Removes the queue of a closed connection.
     pub fn leave(&self, link: Link) {
         let seat = self.seats.borrow_mut().remove(&link);
         let Some(seat) = seat else { return };
@@ -363,7 +358,7 @@ impl<B: Backend> Subsystem<B> {
         }
     }
 
-    /// Breaks the connections of a controller but that of its admin queue.
+    /// Closes all connections of a controller except that of its admin queue.
     pub(crate) fn hang_up(&self, controller: u16) {
         let mut seats = self.seats.borrow_mut();
         let own = seats.values_mut();
@@ -372,12 +367,12 @@ impl<B: Backend> Subsystem<B> {
             .for_each(|hang_up| hang_up());
     }
 
-    /// The controllers that are there.
+    /// All controllers.
     pub(crate) fn controllers(&self) -> Vec<Rc<Controller>> {
         self.controllers.borrow().values().cloned().collect()
     }
 
-    /// The namespace of that number.
+    /// Namespace `nsid`.
     pub(crate) fn namespace(&self, nsid: u32) -> Result<&Namespace<B>, Status> {
         let index = nsid.checked_sub(1).ok_or(Status::InvalidNamespace)?;
         let found = self.namespaces.get(index as usize);

@@ -1,4 +1,4 @@
-//! Commands of our own, on namespaces that are read and written by bytes too.
+//! Vendor commands of namespaces with byte access.
 
 use super::Scope;
 use super::io::exactly;

@@ -1,4 +1,4 @@
-//! A discovery controller: which subsystem is here, and how it is reached.
+//! A discovery controller: lists the subsystem and its address.
 
 use super::logs::{part, table};
 use super::{Scope, Way};
@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::subsystem::DISCOVERY_NQN;
 use crate::token::Answer;
 
-/// Number of the log page.
+/// Identifier of the discovery log page.
 //= nvme-2.1 5.1.12.3.1
 const PAGE: u8 = 0x70;
 
@@ -42,14 +42,14 @@ impl<B: Backend> Scope<B> {
         }
     }
 
-    /// This discovery subsystem and the one with namespaces, at the address at which
-    /// the host has found us.
+    /// Entries for this discovery subsystem and for the one with namespaces, both at the address
+    /// that the host connected to.
     //= nvme-2.1 5.1.12.3.1
     fn records(&self, log: &GetLog) -> Result<Answer, Status> {
         let mut page = vec![0; BYTES];
         header::GENERATION.put(&mut page, 1);
         header::RECORDS.put(&mut page, 2);
-        // The discovery subsystem that this is, and one of namespaces.
+        // The current discovery subsystem, and the NVM subsystem.
         page.extend(self.record(3, DISCOVERY_NQN));
         page.extend(self.record(2, &self.subsystem.identity.nqn));
         part(&page, log)
@@ -57,19 +57,19 @@ impl<B: Backend> Scope<B> {
 
     fn record(&self, kind: u8, subsystem: &str) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
-        // Whoever has a drive in its computer need not look for one.
+        // A PCIe drive has no address to list.
         let Way::Address(portal) = self.controller.way else {
             return bytes;
         };
         let b = &mut bytes;
-        // TCP, by IPv4 or IPv6.
+        // TCP over IPv4 or IPv6.
         record::TRANSPORT.put(b, 3);
         record::FAMILY.put(b, if portal.is_ipv4() { 1 } else { 2 });
         record::KIND.put(b, kind);
-        // No secure channel is required, and there is none.
+        // A secure channel is neither required nor supported.
         record::SECURITY.put(b, 0b10);
         record::PORT.put(b, 1);
-        // Controllers are made for whoever asks.
+        // Dynamic controllers.
         record::CONTROLLER.put(b, u16::MAX);
         record::ADMIN_ENTRIES.put(b, 32);
         record::SERVICE.put(b, padded(&portal.port().to_string()));

@@ -1,4 +1,4 @@
-//! Format and sanitize: everything is erased, or blocks get another size.
+//! Format and Sanitize.
 
 use super::Scope;
 use super::identify::EVERY;
@@ -10,8 +10,8 @@ use crate::token::Answer;
 use ssd::ZoneAction;
 
 impl<B: Backend> Scope<B> {
-    /// Erases a namespace or all, and gives their blocks another size. What is there
-    /// stays at its bytes, and nobody shall read it: it is erased in any case.
+    /// Erases one namespace or all, and sets their LBA format. Contents are always erased: with
+    /// another format they would be misread.
     //= nvme-2.1 5.1.10
     pub(super) async fn format(&self, format: Format) -> Result<Answer, Status> {
         let chosen: Vec<(u32, &Namespace<B>)> = match format.nsid {
@@ -22,7 +22,7 @@ impl<B: Backend> Scope<B> {
             return Err(Status::InvalidFormat);
         }
         for (nsid, namespace) in chosen {
-            // Both ways of erasing are the same here.
+            // Both secure erase settings are the same here.
             let (Erase::None | Erase::Data) = format.erase;
             erase(namespace).await?;
             namespace.set_format(format.format);
@@ -31,7 +31,7 @@ impl<B: Backend> Scope<B> {
         Ok(Answer::default())
     }
 
-    /// Erases all namespaces. It is complete when the command is.
+    /// Erases all namespaces; the sanitize operation completes with the command.
     //= nvme-2.1 5.1.22
     pub(super) async fn sanitize(&self, action: SanitizeAction) -> Result<Answer, Status> {
         if action == SanitizeAction::BlockErase {

@@ -1,65 +1,64 @@
-//! What a controller tells without being asked: hosts leave requests, and an event
-//! takes one.
+//! Asynchronous events: the host leaves requests open, and each event completes one.
 //!
-//! Invariants: at most [`REQUESTS`] wait; after an event none of its kind is told until
-//! its log page was read.
+//! Invariants: at most [`REQUESTS`] requests are open; after an event, further events of its kind
+//! are masked until the host reads its log page.
 
 use crate::status::Status;
 use crate::token::{Answer, Token};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Requests that may wait.
+/// Maximum number of open requests.
 pub(super) const REQUESTS: usize = 4;
 
-/// An event that a host may want to hear of.
+/// An asynchronous event.
 //= nvme-2.1 5.1.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// A namespace is not what it was.
+    /// A namespace's properties have changed.
     NamespaceChanged,
-    /// Nothing can be written any more.
+    /// The drive has become read-only.
     ReadOnly,
 }
 
 impl Event {
-    /// The bit of the feature by which it is wanted.
+    /// Bit of the feature that enables the event.
     //= nvme-2.1 5.1.25.1.6
     const fn wanted_by(self) -> u32 {
         match self {
             Self::NamespaceChanged => 1 << 8,
-            // The bit of the warning in the page on health.
+            // Bit of the critical warning in the health page.
             Self::ReadOnly => 1 << 3,
         }
     }
 
-    /// Kind, number and log page.
+    /// Dword 0 of the completion: type, information and log page.
     const fn result(self) -> u64 {
         match self {
             Self::NamespaceChanged => 0x2 | super::logs::CHANGED_NAMESPACES << 16,
-            // Health: the media cannot be relied on.
+            // SMART event: reliability is degraded.
             Self::ReadOnly => 0x1 | super::logs::HEALTH << 16,
         }
     }
 }
 
-/// Notices: what a controller says that it can tell.
+/// Notices that Identify Controller announces.
 pub(super) const NOTICES: u32 = Event::NamespaceChanged.wanted_by();
-/// All events that can be wanted; warnings on health need not be announced.
+/// All events that can be enabled; health warnings need no announcement.
 pub(super) const KNOWN: u32 = NOTICES | Event::ReadOnly.wanted_by();
 
-/// Requests and events, at least one of which is not there.
+/// Open requests and pending events; at most one of the two is not empty.
 #[derive(Default)]
 pub(crate) struct Events {
     waiting: VecDeque<Token>,
     pending: BTreeSet<Event>,
-    /// Told, and not looked at since.
+    /// Reported events whose log page has not been read.
     masked: BTreeSet<Event>,
-    /// Namespaces that have changed since the host looked.
+    /// Namespaces changed since the host read the page.
     pub(super) changed: BTreeSet<u32>,
 }
 
 impl Events {
-    /// Lets a request wait for an event.
+    /// Leaves a request open until the next event.
     pub(super) fn wait(&mut self, token: Token) {
         if self.waiting.len() >= REQUESTS {
             return token.complete(Err(Status::TooManyEventRequests));
@@ -68,7 +67,7 @@ impl Events {
         self.tell();
     }
 
-    /// Notes an event, if `wanted`, the value of the feature, has it.
+    /// Reports an event if `wanted`, the value of the feature, enables it.
     pub(super) fn happened(&mut self, event: Event, wanted: u32) {
         if wanted & event.wanted_by() != 0 && !self.masked.contains(&event) {
             self.pending.insert(event);
@@ -76,12 +75,12 @@ impl Events {
         }
     }
 
-    /// The host has looked at what an event was about.
+    /// Unmasks an event after its log page was read.
     pub(super) fn looked(&mut self, event: Event) {
         self.masked.remove(&event);
     }
 
-    /// Takes back the request that the host calls `cid`. Whether there was one.
+    /// Aborts the open request `cid`; returns whether there was one.
     pub(super) fn abort(&mut self, cid: u16) -> bool {
         let found = self.waiting.iter().position(|token| token.cid() == cid);
         let token = found.and_then(|at| self.waiting.remove(at));
@@ -92,7 +91,7 @@ impl Events {
         aborted
     }
 
-    /// Forgets everything; requests are taken back.
+    /// Aborts all open requests and drops all events.
     pub(super) fn reset(&mut self) {
         let Self { waiting, .. } = std::mem::take(self);
         for token in waiting {
@@ -119,7 +118,7 @@ mod tests {
     fn ask(events: &mut Events, cid: u16) -> Receiver<(u16, u64, Option<Status>)> {
         let (tell, told) = channel();
         events.wait(Token::new(cid, move |done| {
-            // The test may have ended.
+            // The receiver may be gone at the end of the test.
             let _ = tell.send((done.cid, done.result, done.status));
         }));
         told

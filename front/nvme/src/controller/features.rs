@@ -1,4 +1,4 @@
-//! Features: values that a host sets and gets.
+//! Features: settings of a controller that the host reads and writes.
 
 use super::{Scope, events};
 use crate::backend::{Backend, Placements};
@@ -9,35 +9,33 @@ use crate::token::Answer;
 use std::collections::BTreeMap;
 use units::Ns;
 
-/// Bytes of the feature that says how the host behaves.
+/// Size in bytes of the Host Behavior Support data.
 const BEHAVIOR_BYTES: usize = 512;
-/// Bytes of a time.
+/// Size of a timestamp in bytes.
 const TIME_BYTES: usize = 8;
-/// Kelvin at which a drive is too hot: 85 °C. It never gets there, since nothing here
-/// models heat.
+/// Warning temperature in kelvin: 85 °C. Never reached, since heat is not modelled.
 pub(super) const HOT: u16 = 358;
 
-/// What a host has set.
+/// Feature values that the host has set.
 #[derive(Default)]
 pub(crate) struct Features {
     values: BTreeMap<Feature, u32>,
     behavior: Vec<u8>,
-    /// The time that was set, in ms, and what the clock of the drive showed.
+    /// Timestamp in ms set by the host, and the drive's time at that moment.
     time: Option<(u64, Ns)>,
 }
 
-/// A time as a host reads it: that which was set goes on with the clock of the drive. One that
-/// was not set began with that clock.
+/// Timestamp as the host reads it: the value that was set, or 0, plus the drive's time since.
 //= nvme-2.1 5.1.25.1.7
 fn time_at(now: Ns, set: Option<(u64, Ns)>) -> [u8; TIME_BYTES] {
     let (start, then) = set.unwrap_or_default();
     let mut time = (start + (now.0 - then.0) / 1_000_000).to_le_bytes();
-    // It never stops, and was set by a host or by nobody.
+    // Synch is 0: the clock never stops. Origin: set by the host, or by a reset.
     (time[6], time[7]) = (u8::from(set.is_some()) << 1, 0);
     time
 }
 
-/// What is set before anybody sets anything.
+/// Default value of a feature.
 const fn default(feature: Feature) -> u32 {
     match feature {
         Feature::TemperatureThreshold => HOT as u32,
@@ -58,12 +56,12 @@ impl Features {
         set.unwrap_or(default(feature))
     }
 
-    /// The events that are wanted.
+    /// Mask of enabled asynchronous events.
     pub(super) fn events(&self) -> u32 {
         self.value(Feature::EventConfiguration)
     }
 
-    /// Whether writes may wait in a cache.
+    /// Whether the volatile write cache is enabled.
     pub(super) fn caches_writes(&self) -> bool {
         self.value(Feature::WriteCache) & 1 != 0
     }
@@ -78,7 +76,7 @@ impl<B: Backend> Scope<B> {
         let mut features = self.controller.features.borrow_mut();
         let (mut value, mut answer) = (set.value, Answer::default());
         match set.feature {
-            // There is one state of power, and one profile.
+            // Only one power state and one command set profile exist.
             Feature::PowerManagement | Feature::CommandSetProfile if value != 0 => {
                 return Err(match set.feature {
                     Feature::PowerManagement => Status::InvalidField,
@@ -109,7 +107,7 @@ impl<B: Backend> Scope<B> {
                 let data = data.get(..BEHAVIOR_BYTES);
                 features.behavior = data.ok_or(Status::DataLengthInvalid)?.to_vec();
             }
-            // A placement drive is one for ever.
+            // Flexible data placement cannot be turned on or off.
             Feature::Fdp => {
                 self.fdp_group(value as u16)?;
                 if set.second != default(Feature::Fdp) {
@@ -117,8 +115,7 @@ impl<B: Backend> Scope<B> {
                 }
                 value = set.second;
             }
-            // Which events are noted is fixed; and a host has said in its Connect who
-            // it is.
+            // Recorded events are fixed, and the host identifier is set by Connect.
             Feature::FdpEvents | Feature::EnduranceEvents => {
                 return Err(Status::FeatureNotChangeable);
             }
@@ -142,11 +139,11 @@ impl<B: Backend> Scope<B> {
             _ => {}
         }
         if get.select == Select::Capabilities {
-            // Bit 2: it can be changed.
+            // Bit 2: changeable.
             return Ok(Answer::result(u64::from(is_changeable(feature)) << 2));
         }
         let value = match get.select {
-            // A Connect has set it too, and it lasts longer than what a reset forgets.
+            // Connect also sets this value, and it survives a controller reset.
             Select::Current if feature == Feature::KeepAlive => self.controller.keep_alive_ms.get(),
             Select::Current => features.value(feature),
             _ => default(feature),
@@ -165,20 +162,21 @@ impl<B: Backend> Scope<B> {
         Ok(answer)
     }
 
-    /// What the clock of the drive shows.
+    /// Virtual time of the drive.
     fn clock(&self) -> Ns {
         let first = self.subsystem.namespaces.first();
         first.map_or(Ns::ZERO, |namespace| namespace.backend().now())
     }
 
-    /// Whether a namespace may lose what was not flushed.
+    /// Whether any namespace has a volatile cache.
     pub(super) fn has_cache(&self) -> bool {
         let namespaces = self.subsystem.namespaces.iter();
         let mut caches = namespaces.map(|namespace| namespace.shape().volatile_cache);
         caches.any(|cache| cache)
     }
 
-    /// Whether an endurance group has placement handles; every namespace is one.
+    /// Namespace identifier of an endurance group with placement handles; each namespace is a group
+    /// of its own.
     pub(super) fn fdp_group(&self, group: u16) -> Result<u32, Status> {
         let nsid = u32::from(group);
         let namespace = self.subsystem.namespace(nsid);

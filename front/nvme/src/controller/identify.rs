@@ -1,4 +1,4 @@
-//! Identify: what there is, and what it can do.
+//! Identify data structures.
 
 use super::{Scope, VERSION, Way, events, features};
 use crate::backend::{Backend, Placements};
@@ -11,25 +11,25 @@ use crate::subsystem::{ENTRIES, TRANSFER_POWER};
 use crate::token::Answer;
 use units::SECTOR;
 
-/// Number of the command set of blocks.
+/// Identifier of the NVM command set.
 pub(super) const SET_BLOCKS: u8 = 0;
-/// Number of that of zones.
+/// Identifier of the Zoned Namespace command set.
 pub(super) const SET_ZONES: u8 = 2;
-/// All namespaces.
+/// Namespace identifier that addresses all namespaces.
 pub(super) const EVERY: u32 = u32::MAX;
 
-/// Bytes behind an entry that a capsule may have.
+/// Largest in-capsule data in bytes.
 //= nvme-tcp 3
 pub(crate) const INLINE_BYTES: usize = 8192;
 
-/// Blocks of a range that is copied, in bytes.
+/// Longest source range of Copy, in bytes.
 pub(super) const COPY_RANGE_MAX: u64 = 1 << 20;
-/// Bytes that one command copies.
+/// Most bytes that one Copy moves.
 pub(super) const COPY_MAX: u64 = 4 << 20;
-/// Ranges that one command copies.
+/// Most source ranges of one Copy.
 pub(super) const COPY_RANGES: usize = 128;
 
-/// Hundredths of spare blocks at which a drive is about to fail: a choice of ours.
+/// Available spare threshold in percent. Our choice.
 pub(super) const SPARE_LOW: u8 = 10;
 
 type Page = Vec<u8>;
@@ -38,7 +38,7 @@ fn page() -> Page {
     vec![0; IDENTIFY_BYTES]
 }
 
-/// Numbers one after the other, as many as fit.
+/// A list of encoded identifiers, cut at the end of the page.
 fn list<const N: usize>(numbers: impl Iterator<Item = [u8; N]>) -> Page {
     let mut page = page();
     for (to, number) in page.chunks_exact_mut(N).zip(numbers) {
@@ -80,35 +80,33 @@ impl<B: Backend> Scope<B> {
         let (mut page, identity) = (self.controller_head(), &self.subsystem.identity);
         let p = &mut page;
         field::RAB.put(p, 6);
-        // The subsystem may have several ports and controllers.
+        // Several ports and controllers are possible.
         field::CMIC.put(p, 0b11);
         field::OAES.put(p, events::NOTICES);
         field::CTRATT.put(p, self.attributes());
         field::CNTRLTYPE.put(p, 1);
         field::OACS.put(p, 1 << 1 | u16::from(self.has_streams()) << 5);
         field::ACL.put(p, 3);
-        // One slot, which is read only.
+        // One firmware slot, read-only.
         field::FRMW.put(p, 0b11);
-        // Health of each namespace, effects of commands, pages from an offset on, and
-        // the pages that tell of pages.
+        // Per-namespace SMART page, command effects, log page offsets, supported pages.
         field::LPA.put(p, 1 << 0 | 1 << 1 | 1 << 2 | 1 << 5);
         field::WCTEMP.put(p, features::HOT);
         field::CCTEMP.put(p, features::HOT + 10);
         let capacity = self.namespaces().map(|n| n.shape().capacity).sum();
         field::TNVMCAP.put(p, wide(capacity));
-        // Erases blocks.
+        // Block erase sanitize.
         field::SANICAP.put(p, 1 << 1);
         field::ENDGIDMAX.put(p, self.subsystem.namespaces.len() as u16);
         field::SQES.put(p, 0x66);
         field::CQES.put(p, 0x44);
         field::NN.put(p, self.subsystem.namespaces.len() as u32);
         field::MNAN.put(p, self.subsystem.namespaces.len() as u32);
-        // Compare, write uncorrectable, deallocate, write zeroes, select of features, verify,
-        // copy.
+        // Compare, Write Uncorrectable, deallocate, Write Zeroes, feature select, Verify, Copy.
         let spoils = u16::from(self.can_spoil()) << 1;
         let others = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8;
         field::ONCS.put(p, spoils | others);
-        // A flush may name all namespaces.
+        // Flush accepts the broadcast namespace.
         field::VWC.put(p, 0b110 | u8::from(self.has_cache()));
         field::OCFS.put(p, 1);
         field::SUBNQN.put(p, ended(&identity.nqn));
@@ -119,15 +117,15 @@ impl<B: Backend> Scope<B> {
             field::IOCCSZ.put(p, ((64 + INLINE_BYTES) / 16) as u32);
             field::IORCSZ.put(p, 1);
             field::MSDBD.put(p, 1);
-            // A queue can be left.
+            // Disconnect is supported.
             field::OFCS.put(p, 1);
         }
-        // 25 W, in hundredths: what a drive of two and a half inches may take.
+        // 25 W in units of 0.01 W: the limit of a 2.5-inch drive.
         field::MP.put(p, 2500);
         page
     }
 
-    /// What a discovery controller tells too.
+    /// Fields that a discovery controller has too.
     pub(super) fn controller_head(&self) -> Page {
         use controller as field;
         let (mut page, identity) = (page(), &self.subsystem.identity);
@@ -140,11 +138,11 @@ impl<B: Backend> Scope<B> {
         field::VER.put(p, VERSION);
         field::AERL.put(p, events::REQUESTS as u8 - 1);
         field::ELPE.put(p, super::logs::ERRORS as u8 - 1);
-        // Keep-alive timers go in steps of 100 ms.
+        // Keep-alive granularity of 100 ms.
         field::KAS.put(p, 1);
         field::MAXCMD.put(p, ENTRIES);
-        // Lists of segments; in a capsule an address may be an offset, and in memory they
-        // may be longer than the data.
+        // SGLs. In a capsule, an address may be an offset; in memory, an SGL may be longer than the
+        // data.
         let segments = match self.controller.way {
             Way::Address(_) => 1 << 20,
             Way::Bus => 1 << 18,
@@ -153,8 +151,7 @@ impl<B: Backend> Scope<B> {
         page
     }
 
-    /// A host names itself by 128 bits; endurance groups; sizes of blocks of each set;
-    /// data placement.
+    /// 128-bit host identifiers, endurance groups, per-set LBA formats, flexible data placement.
     fn attributes(&self) -> u32 {
         1 | 1 << 4 | 1 << 15 | u32::from(self.has_fdp()) << 19
     }
@@ -168,7 +165,7 @@ impl<B: Backend> Scope<B> {
         self.namespaces().any(|n| n.shape().zones.is_some())
     }
 
-    /// Whether there are blocks that can be made uncorrectable.
+    /// Whether any namespace supports Write Uncorrectable.
     pub(super) fn can_spoil(&self) -> bool {
         self.namespaces().any(|n| n.backend().can_spoil())
     }
@@ -196,12 +193,12 @@ impl<B: Backend> Scope<B> {
         let mut page = page();
         let p = &mut page;
         if nsid == EVERY {
-            // What all namespaces have in common.
+            // Capabilities common to all namespaces.
             self.put_formats(p, |_| true);
             return Ok(page);
         }
         let Ok(namespace) = self.subsystem.namespace(nsid) else {
-            // One that is not there is all zeros, unless there can be none.
+            // An inactive namespace is all zeros; an invalid one is an error.
             return if nsid == 0 {
                 Err(Status::InvalidNamespace)
             } else {
@@ -212,12 +209,12 @@ impl<B: Backend> Scope<B> {
         field::NSZE.put(p, namespace.blocks());
         field::NCAP.put(p, shape.capacity / block);
         field::NUSE.put(p, shape.capacity / block);
-        // What should be written and deallocated at a time is told.
+        // Preferred write and deallocation granularities are given.
         field::NSFEAT.put(p, 1 << 4);
         field::FLBAS.put(p, namespace.format());
-        // Several controllers may have it.
+        // Shared between controllers.
         field::NMIC.put(p, 1);
-        // Deallocated blocks are zeros; Write Zeroes may deallocate.
+        // Deallocated blocks read as zeros; Write Zeroes may deallocate.
         field::DLFEAT.put(p, 0b1001);
         field::NVMCAP.put(p, wide(shape.capacity));
         let granule = (u64::from(shape.granule) / block).max(1) as u16 - 1;
@@ -242,7 +239,7 @@ impl<B: Backend> Scope<B> {
         }
     }
 
-    /// The namespaces behind `nsid` that have such a command set.
+    /// Identifiers above `nsid` of namespaces with a matching command set.
     fn namespaces_after(&self, nsid: u32, has: impl Fn(u8) -> bool) -> Result<Page, Status> {
         //= nvme-2.1 5.1.13.2.2
         if nsid >= 0xffff_fffe {
@@ -253,7 +250,7 @@ impl<B: Backend> Scope<B> {
         Ok(list(found.map(|(number, _)| number.to_le_bytes())))
     }
 
-    /// By what a namespace is known, and which command set it has.
+    /// Identification descriptors of a namespace: NGUID, UUID and command set.
     //= nvme-2.1 5.1.13.2.3
     fn descriptors(&self, nsid: u32) -> Result<Page, Status> {
         let namespace = self.subsystem.namespace(nsid)?;
@@ -286,12 +283,12 @@ impl<B: Backend> Scope<B> {
         let mut page = page();
         independent::NMIC.put(&mut page, 1);
         independent::ENDGID.put(&mut page, nsid as u16);
-        // It is ready.
+        // Namespace ready.
         independent::NSTAT.put(&mut page, 1);
         Ok(page)
     }
 
-    /// The controllers from number `first` on: how many, and each.
+    /// Controller list from identifier `first` on: count, then identifiers.
     //= nvme-2.1 4.6.1
     fn controllers_from(&self, first: u16) -> Page {
         let controllers = self.subsystem.controllers();
@@ -301,28 +298,28 @@ impl<B: Backend> Scope<B> {
         counted(own.map(|c| c.id).filter(|&id| id >= first))
     }
 
-    /// The endurance groups from number `first` on.
+    /// Endurance group list from identifier `first` on.
     fn groups_after(&self, first: u16) -> Page {
         let groups = 1..=self.subsystem.namespaces.len() as u16;
         counted(groups.filter(|&group| group >= first))
     }
 }
 
-/// How many numbers there are, and each.
+/// A count followed by the identifiers.
 fn counted(numbers: impl Iterator<Item = u16>) -> Page {
     let numbers: Vec<u16> = numbers.collect();
     let count = numbers.len() as u16;
     list([count].into_iter().chain(numbers).map(u16::to_le_bytes))
 }
 
-/// `id` with the bits that say that a UUID is of a form of one's own.
+/// `id` with the version and variant bits of a vendor-defined UUID.
 fn uuid(mut id: [u8; 16]) -> [u8; 16] {
     id[6] = id[6] & 0x0f | 0x80;
     id[8] = id[8] & 0x3f | 0x80;
     id
 }
 
-/// The command set of a namespace.
+/// Command set identifier of a namespace.
 pub(super) fn command_set<B: Backend>(namespace: &Namespace<B>) -> u8 {
     match namespace.shape().zones {
         Some(_) => SET_ZONES,
@@ -338,10 +335,10 @@ fn zoned_page<B: Backend>(namespace: &Namespace<B>) -> Page {
     };
     let p = &mut page;
     let blocks = |sectors: u64| sectors * SECTOR / namespace.block();
-    // Most of them, less one; all ones for no limit.
+    // Zero-based maximum; all ones for no limit.
     let less_one = |most: u32| most.wrapping_sub(1);
     let has_area = limits.random_write_area > 0;
-    // Reads may cross from zone to zone, which a drive that forbids it refuses.
+    // Reads may cross zone boundaries, though a drive may reject them.
     zoned::OZCS.put(p, 1 | u16::from(has_area) << 1);
     zoned::MAR.put(p, less_one(limits.max_active));
     zoned::MOR.put(p, less_one(limits.max_open));
@@ -349,7 +346,7 @@ fn zoned_page<B: Backend>(namespace: &Namespace<B>) -> Page {
         zoned::NUMZRWA.put(p, less_one(limits.random_write_zones));
         zoned::ZRWAFG.put(p, blocks(limits.random_write_step) as u16);
         zoned::ZRWASZ.put(p, blocks(limits.random_write_area) as u16);
-        // What an area holds can be committed by command.
+        // Explicit commit of random write areas is supported.
         zoned::ZRWACAP.put(p, 1);
     }
     let at = usize::from(namespace.format()) * crate::layout::identify::zoned::LBAFE_BYTES;
@@ -357,21 +354,21 @@ fn zoned_page<B: Backend>(namespace: &Namespace<B>) -> Page {
     page
 }
 
-/// A controller for a command set.
+/// Identify Controller of a command set.
 fn set_page(set: u8) -> Result<Page, Status> {
     let mut page = page();
     let p = &mut page;
     match set {
         SET_BLOCKS => {
-            // Zeroes are written without being moved, and so is what cannot be read: as many
-            // as a command can name.
+            // No data move for Write Zeroes and Write Uncorrectable: limited only by the command's
+            // block count.
             set::WZSL.put(p, 0);
             set::WUSL.put(p, 0);
             set::DMRL.put(p, 0);
             set::DMRSL.put(p, 0);
             set::DMSL.put(p, 0);
         }
-        // Appends are as long as any transfer.
+        // Zone Append is limited like any transfer.
         SET_ZONES => p[0] = 0,
         _ => return Err(Status::InvalidField),
     }

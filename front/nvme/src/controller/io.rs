@@ -1,4 +1,4 @@
-//! Commands on blocks.
+//! I/O commands on logical blocks.
 
 use super::Scope;
 use super::identify::{COPY_MAX, COPY_RANGE_MAX, COPY_RANGES, EVERY};
@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::subsystem::TRANSFER;
 use crate::token::Answer;
 
-/// Bytes that are looked at together where a command has no data.
+/// Bytes read at a time for commands without transferred data.
 const CHUNK: u64 = 1 << 20;
 
 impl<B: Backend> Scope<B> {
@@ -72,7 +72,7 @@ impl<B: Backend> Scope<B> {
         Ok(Answer::default())
     }
 
-    /// How a write is done. Without a write cache every one is forced.
+    /// Options of a write. Without a write cache every write is forced.
     pub(super) fn manner(&self, namespace: &Namespace<B>, how: Writing) -> Result<Manner, Status> {
         let manner = namespace.manner(how)?;
         let cached = self.controller.features.borrow().caches_writes();
@@ -82,7 +82,7 @@ impl<B: Backend> Scope<B> {
         })
     }
 
-    /// Makes everything durable.
+    /// Flushes all namespaces.
     pub(super) async fn flush_all(&self) -> Result<(), Status> {
         for namespace in &self.subsystem.namespaces {
             namespace.backend().flush().await?;
@@ -91,18 +91,18 @@ impl<B: Backend> Scope<B> {
     }
 }
 
-/// The first `len` bytes of `data`. Linux sends more ranges than it counts.
+/// First `len` bytes of `data`: Linux sends more ranges than its count names.
 pub(super) fn first_of(data: &[u8], len: usize) -> Result<&[u8], Status> {
     data.get(..len).ok_or(Status::DataLengthInvalid)
 }
 
-/// All `len` bytes of `data`.
+/// `data`, which must have exactly `len` bytes.
 pub(super) fn exactly(data: &[u8], len: usize) -> Result<&[u8], Status> {
     let fits = data.len() == len;
     fits.then_some(data).ok_or(Status::DataLengthInvalid)
 }
 
-/// The bytes of `blocks`, of which `len` are moved to or from the host.
+/// Byte range of `blocks`; `len` bytes, which must match, are transferred.
 pub(super) fn moved<B: Backend>(
     namespace: &Namespace<B>,
     blocks: Blocks,
@@ -141,7 +141,7 @@ async fn compare<B: Backend>(
     same.then_some(()).ok_or(Status::CompareFailure)
 }
 
-/// Reads everything and tells nobody.
+/// Reads the blocks without returning data.
 //= nvme-nvm 3.2.5
 async fn verify<B: Backend>(namespace: &Namespace<B>, blocks: Blocks) -> Result<(), Status> {
     let span = namespace.span(blocks)?;
@@ -158,7 +158,7 @@ async fn verify<B: Backend>(namespace: &Namespace<B>, blocks: Blocks) -> Result<
     Ok(())
 }
 
-/// Deallocates ranges. Nothing is done before all of them are seen to be on the drive.
+/// Deallocates ranges, after checking that all of them are on the drive.
 //= nvme-nvm 3.2.3
 async fn discard<B: Backend>(
     namespace: &Namespace<B>,
@@ -168,7 +168,7 @@ async fn discard<B: Backend>(
     let spans: Result<Vec<Span>, Status> =
         dataset(data).map(|blocks| namespace.span(blocks)).collect();
     let spans = spans?;
-    // Other attributes are advice that nothing here takes.
+    // Other attributes are hints, which are ignored.
     for span in spans.into_iter().filter(|span| deallocate && span.len > 0) {
         namespace.backend().deallocate(span).await?;
     }

@@ -1,4 +1,4 @@
-//! Log pages.
+//! Log pages, and events that their changes cause.
 
 use super::events::Event;
 use super::identify::{EVERY, SET_BLOCKS, SET_ZONES, SPARE_LOW};
@@ -15,15 +15,15 @@ use crate::token::Answer;
 use ssd::Health;
 use std::collections::VecDeque;
 
-/// Errors that are kept.
+/// Entries of the error log.
 pub(super) const ERRORS: usize = 64;
-/// Number of the page on health.
+/// Identifier of the SMART / Health page.
 pub(super) const HEALTH: u64 = 0x02;
-/// Number of the page of namespaces that have changed.
+/// Identifier of the Changed Namespace List.
 pub(super) const CHANGED_NAMESPACES: u64 = 0x04;
-/// Number of the page of zones that have changed.
+/// Identifier of the Changed Zone List.
 const CHANGED_ZONES: u8 = 0xbf;
-/// Numbers of the pages that every subsystem has.
+/// Identifiers of the pages that every subsystem supports.
 const PAGES: [u8; 9] = [
     0x00,
     0x01,
@@ -35,25 +35,25 @@ const PAGES: [u8; 9] = [
     0x12,
     0x81,
 ];
-/// Numbers of those of data placement.
+/// Identifiers of the FDP pages.
 const FDP_PAGES: [u8; 4] = [0x20, 0x21, 0x22, 0x23];
-/// Bytes of a page that has one dword for each number of 8 bits.
+/// Size in bytes of a page with one dword for each 8-bit identifier.
 const TABLE_BYTES: usize = 1024;
-/// A namespace list, or what is as long.
+/// Size in bytes of a namespace list, or of a zone list.
 const LIST_BYTES: usize = 4096;
-/// Kelvin that a drive says it has: 40 °C, always, since nothing here models heat.
+/// Reported temperature in kelvin: constantly 40 °C, since heat is not modelled.
 const TEMPERATURE: u16 = 313;
 
-/// The newest errors, and how many there ever were.
+/// Error log: the newest entries and the total count.
 #[derive(Default)]
 pub(crate) struct Errors {
     count: u64,
-    /// Newest first.
+    /// Entries, newest first.
     entries: VecDeque<[u8; error::BYTES]>,
 }
 
 impl Errors {
-    /// Notes how a command failed.
+    /// Adds an entry for a failed command.
     //= nvme-2.1 5.1.12.1.2
     pub(super) fn note(&mut self, way: Way, queue: u16, entry: &Entry, status: Status) {
         self.count += 1;
@@ -62,13 +62,13 @@ impl Errors {
         error::SQID.put(&mut bytes, queue);
         error::CID.put(&mut bytes, entry.cid());
         error::STATUS.put(&mut bytes, status.field());
-        // Where the mistake lies is not told.
+        // The location of the faulty field is not reported.
         error::PEL.put(&mut bytes, u16::MAX);
         if queue > 0 {
             error::LBA.put(&mut bytes, entry.address());
         }
         error::NSID.put(&mut bytes, entry.nsid());
-        // TCP; what comes by a bus is not told.
+        // TCP; PCIe has no transport type.
         error::TRTYPE.put(&mut bytes, if way == Way::Bus { 0 } else { 3 });
         self.entries.truncate(ERRORS - 1);
         self.entries.push_front(bytes);
@@ -81,7 +81,7 @@ impl Errors {
     }
 }
 
-/// The part of `page` that was asked for; what lies behind the page is zeros.
+/// Requested part of `page`; zeros beyond its end.
 pub(super) fn part(page: &[u8], log: &GetLog) -> Result<Answer, Status> {
     if log.len > TRANSFER as u64 || !log.offset.is_multiple_of(4) || log.offset > page.len() as u64
     {
@@ -93,7 +93,7 @@ pub(super) fn part(page: &[u8], log: &GetLog) -> Result<Answer, Status> {
     Ok(Answer::data(data))
 }
 
-/// A table with a dword for each of these numbers, and zero for others.
+/// A table of dwords, zero for identifiers that are not listed.
 pub(super) fn table(entries: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
     let mut page = vec![0; TABLE_BYTES];
     for (number, value) in entries {
@@ -107,7 +107,7 @@ impl<B: Backend> Scope<B> {
     //= nvme-2.1 5.1.12
     pub(super) fn log(&self, log: GetLog) -> Result<Answer, Status> {
         let page = match log.page {
-            // Each is there, and can be read from an offset on.
+            // Every page is supported.
             0x00 => table(self.pages().map(|page| (page, 1))),
             0x01 => self.controller.errors.borrow().page(),
             page if u64::from(page) == HEALTH => self.health(log.nsid, log.retain_event)?,
@@ -121,14 +121,14 @@ impl<B: Backend> Scope<B> {
             0x22 => self.fdp_statistics(log.identifier)?,
             0x23 => self.fdp_event_page(log.identifier, log.specific & 1 == 1)?,
             0x81 => self.sanitize_page(),
-            // The state of a zone changes by commands only, of which hosts know.
+            // Zone states change only by commands, so the list is empty.
             CHANGED_ZONES => self.changed_zones(log.nsid)?,
             _ => return Err(Status::InvalidLogPage),
         };
         part(&page, &log)
     }
 
-    /// How the drive is: that of a namespace, or of all.
+    /// Health of one namespace, or of all.
     //= nvme-2.1 5.1.12.1.3
     fn health(&self, nsid: u32, retain: bool) -> Result<Vec<u8>, Status> {
         let mut page = vec![0; smart::BYTES];
@@ -145,7 +145,7 @@ impl<B: Backend> Scope<B> {
         smart::SPARE_THRESHOLD.put(p, SPARE_LOW);
         smart::USED.put(p, wear.used);
         let sum = |of: fn(&Health) -> u64| wide(wear.healths.iter().map(of).sum());
-        // Thousands of sectors of 512 bytes, rounded up.
+        // In thousands of 512-byte sectors, rounded up.
         smart::READ.put(p, sum(|h| h.host_read_bytes.div_ceil(512_000)));
         smart::WRITTEN.put(p, sum(|h| h.host_write_bytes.div_ceil(512_000)));
         smart::READ_COMMANDS.put(p, sum(|h| h.read_commands));
@@ -161,7 +161,7 @@ impl<B: Backend> Scope<B> {
         Ok(page)
     }
 
-    /// The namespaces that have changed since this was asked.
+    /// Namespaces changed since the page was last read.
     //= nvme-2.1 5.1.12.1.5
     fn changed(&self, retain: bool) -> Vec<u8> {
         let mut events = self.controller.events.borrow_mut();
@@ -184,7 +184,7 @@ impl<B: Backend> Scope<B> {
             .ok_or(Status::InvalidLogPage)
     }
 
-    /// An endurance group: every namespace is one.
+    /// Endurance Group Information: each namespace is a group.
     //= nvme-2.1 5.1.12.1.10
     fn group(&self, group: u16) -> Result<Vec<u8>, Status> {
         let namespace = self.subsystem.namespace(group.into());
@@ -197,7 +197,7 @@ impl<B: Backend> Scope<B> {
         endurance::SPARE_THRESHOLD.put(p, SPARE_LOW);
         endurance::USED.put(p, wear.used);
         let sum = |of: fn(&Health) -> u64| wide(wear.healths.iter().map(of).sum());
-        // Billions of bytes, rounded up.
+        // In billions of bytes, rounded up.
         endurance::READ.put(p, sum(|h| h.host_read_bytes.div_ceil(1_000_000_000)));
         endurance::WRITTEN.put(p, sum(|h| h.host_write_bytes.div_ceil(1_000_000_000)));
         endurance::MEDIA_WRITTEN.put(p, sum(|h| h.programmed_bytes.div_ceil(1_000_000_000)));
@@ -213,21 +213,21 @@ impl<B: Backend> Scope<B> {
         let mut page = vec![0; sanitize::BYTES];
         let done = self.subsystem.sanitized.get();
         sanitize::PROGRESS.put(&mut page, u16::MAX);
-        // The last one was complete, if there was any.
+        // The last sanitize completed, if there was one.
         sanitize::STATUS.put(&mut page, u16::from(done));
         sanitize::COMMAND.put(&mut page, if done { 2 } else { 0 });
         page
     }
 }
 
-/// What is left of namespaces.
+/// Combined wear of namespaces.
 struct Wear {
     healths: Vec<Health>,
-    /// Hundredths of spare blocks that are left, of the worst of them.
+    /// Available spare in percent, of the worst namespace.
     spare: u8,
-    /// Hundredths of the rated cycles that are gone, of the worst of them.
+    /// Percentage used of the rated cycles, of the worst namespace.
     used: u8,
-    /// Whether nothing can be written to one of them any more.
+    /// Whether any namespace is read-only.
     read_only: bool,
 }
 
@@ -237,7 +237,7 @@ impl Wear {
         let mut read_only = false;
         for (number, namespace) in namespaces.iter().enumerate() {
             read_only |= namespace.backend().is_read_only();
-            // What several namespaces are parts of counts once.
+            // Health shared by several namespaces counts once.
             if number > 0 && namespace.backend().shares_health() {
                 continue;
             }
@@ -258,7 +258,7 @@ impl Wear {
         }
     }
 
-    /// Bit 0: few spare blocks are left. Bit 3: nothing can be written any more.
+    /// Critical warning. Bit 0: spare below the threshold. Bit 3: read-only.
     //= nvme-2.1 5.1.12.1.3
     fn critical(&self) -> u8 {
         u8::from(self.spare < SPARE_LOW) | u8::from(self.read_only) << 3
@@ -273,15 +273,15 @@ fn firmware_page() -> Vec<u8> {
     page
 }
 
-/// It is there.
+/// The command is supported.
 const SUPPORTED: u32 = 1;
-/// It changes blocks.
+/// The command changes logical blocks.
 const CHANGES_BLOCKS: u32 = 1 << 1;
-/// It changes what namespaces can do.
+/// The command changes namespace capabilities.
 const CHANGES_NAMESPACE: u32 = 1 << 2;
-/// Nothing else may go on in the namespace.
+/// No other command may run in the namespace.
 const ALONE: u32 = 1 << 16;
-/// Nothing else may go on at all.
+/// No other command may run at all.
 const ALL_ALONE: u32 = 2 << 16;
 
 const ADMIN_EFFECTS: [(u8, u32); 11] = [
@@ -298,7 +298,7 @@ const ADMIN_EFFECTS: [(u8, u32); 11] = [
     (0x84, SUPPORTED | CHANGES_BLOCKS | ALL_ALONE),
 ];
 
-/// How queues are made and deleted where they lie in memory.
+/// Effects of the PCIe queue commands.
 const QUEUE_EFFECTS: [(u8, u32); 4] = [
     (0x00, SUPPORTED),
     (0x01, SUPPORTED),
@@ -317,7 +317,7 @@ const IO_EFFECTS: [(u8, u32); 8] = [
     (0x19, SUPPORTED | CHANGES_BLOCKS),
 ];
 
-/// Of blocks that can be made uncorrectable, which those in zones cannot.
+/// Effect of Write Uncorrectable, which zoned namespaces lack.
 const SPOIL_EFFECT: (u8, u32) = (0x04, SUPPORTED | CHANGES_BLOCKS);
 
 const FDP_EFFECTS: [(u8, u32); 2] = [(0x12, SUPPORTED), (0x1d, SUPPORTED)];
@@ -335,12 +335,12 @@ const ZONE_EFFECTS: [(u8, u32); 3] = [
     (0x7d, SUPPORTED | CHANGES_BLOCKS),
 ];
 
-/// What setting a feature does: it is there, and what it is about.
+/// Effects of Set Features: supported, and the scope.
 //= nvme-2.1 5.1.12.1.18
 fn feature_effects(feature: Feature) -> (u8, u32) {
-    /// Of a controller.
+    /// Controller scope.
     const CONTROLLER: u32 = 1 << 21;
-    /// Of an endurance group.
+    /// Endurance group scope.
     const GROUP: u32 = 1 << 23;
     let scope = match feature {
         Feature::Fdp | Feature::FdpEvents | Feature::EnduranceEvents => GROUP,
@@ -350,14 +350,14 @@ fn feature_effects(feature: Feature) -> (u8, u32) {
 }
 
 impl<B: Backend> Scope<B> {
-    /// The pages that there are.
+    /// Identifiers of the supported pages.
     fn pages(&self) -> impl Iterator<Item = u8> {
         let placement = FDP_PAGES.into_iter().filter(|_| self.has_fdp());
         let zones = [CHANGED_ZONES].into_iter().filter(|_| self.has_zones());
         PAGES.into_iter().chain(placement).chain(zones)
     }
 
-    /// What commands do: admin commands, then those of a command set.
+    /// Commands Supported and Effects: admin commands, then those of the command set.
     //= nvme-2.1 5.1.12.1.6
     fn effects(&self, set: u8) -> Result<Vec<u8>, Status> {
         if !matches!(set, SET_BLOCKS | SET_ZONES) {
@@ -380,7 +380,7 @@ impl<B: Backend> Scope<B> {
         Ok(page)
     }
 
-    /// Tells every host that nothing can be written any more.
+    /// Reports the read-only event to every controller.
     //= nvme-2.1 5.1.2
     pub(super) fn tell_read_only(&self) {
         for controller in self.subsystem.controllers() {
@@ -390,7 +390,7 @@ impl<B: Backend> Scope<B> {
         }
     }
 
-    /// Tells every host but this one that a namespace is not what it was.
+    /// Reports a changed namespace to every other controller.
     pub(super) fn tell_changed(&self, nsid: u32) {
         for other in self.subsystem.controllers() {
             if other.id == self.controller.id || other.kind != Kind::Io {

@@ -1,8 +1,7 @@
-//! A controller: what one host has of a subsystem.
+//! A controller: one host's session with a subsystem.
 //!
-//! Invariants: a command is answered once, by its token; before the controller is
-//! enabled it answers nothing but commands of fabrics; a discovery controller knows no
-//! namespace.
+//! Invariants: each command completes once, by its token; a controller that is not enabled accepts
+//! only Fabrics commands; a discovery controller has no namespaces.
 
 mod bytes;
 mod discovery;
@@ -39,48 +38,47 @@ use std::time::Instant;
 /// Revision 2.1 of the base specification.
 //= nvme-2.1 3.1.4.2
 pub(crate) const VERSION: u32 = 0x2_0100;
-/// Half-seconds until a controller is ready or has been reset, at most: ready it is at once, and a
-/// reset waits for what is under way, which on a busy drive takes a while.
+/// CAP.TO: longest time in half-seconds to become ready or to reset. Enabling is immediate; a reset
+/// waits for the commands in flight, which can take long on a busy drive.
 //= nvme-2.1 3.1.4.1
 pub(crate) const READY_TIMEOUT: u64 = 120;
 
-/// Bytes that a host has to take of a message of authentication: the longest one has a
-/// challenge and a number of the largest group.
+/// Bytes that a host must accept in an authentication message: the longest message has a challenge
+/// and a public value of the largest group.
 const MESSAGE: usize = 16 + 64 + 512;
 
-/// How long a host may say nothing to a controller for discovery if it has promised nothing: for
-/// those there is a time in any case, in ms.
+/// Keep-alive timeout in ms of a discovery controller whose host has set none: discovery
+/// controllers always have one.
 //= nvme-2.1 3.1.3.3
 const DISCOVERY_IDLE_MS: u32 = 120_000;
 
-/// The bit of the capabilities that says that there are several command sets.
+/// CAP bit: several command sets are supported.
 const SEVERAL_SETS: u64 = 1 << 43;
 
-/// What a controller with namespaces can do; it is ready after `timeout` half-seconds at
-/// most.
+/// Capabilities of an I/O controller; `timeout` is CAP.TO in half-seconds.
 //= nvme-2.1 3.1.4.1
 pub(crate) const fn capabilities(timeout: u64) -> u64 {
-    // Queues are contiguous; the command set of blocks, and several at once.
+    // Contiguous queues required; NVM command set, and several at once.
     (ENTRIES as u64 - 1) | 1 << 16 | timeout << 24 | 1 << 37 | SEVERAL_SETS
 }
 
-/// What a controller is for.
+/// Type of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Io,
     Discovery,
 }
 
-/// How a host reaches a controller.
+/// Transport of a host's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// At this address.
+    /// NVMe/TCP, at this local address.
     Address(SocketAddr),
-    /// As a drive of its own computer.
+    /// PCIe, as a drive of a virtual machine.
     Bus,
 }
 
-/// Where a controller is in its life.
+/// State of a controller.
 //= nvme-2.1 3.1.4.6
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -89,32 +87,32 @@ enum Life {
     ShutDown,
 }
 
-/// What one host has of a subsystem.
+/// A controller and its host.
 pub(crate) struct Controller {
     pub(crate) id: u16,
     pub(crate) kind: Kind,
     pub(crate) host: String,
     pub(crate) host_id: [u8; 16],
-    /// How the host has reached it.
+    /// Transport of the host.
     pub(crate) way: Way,
     life: Cell<Life>,
     configuration: Cell<u32>,
-    /// Queues that the host is connected to.
+    /// I/O and admin queues that the host is connected to.
     pub(crate) queues: RefCell<BTreeSet<u16>>,
     features: RefCell<Features>,
-    /// How often the host has to say something, in ms; 0 if it need not.
+    /// Keep-alive timeout in ms; 0 for none.
     keep_alive_ms: Cell<u32>,
     events: RefCell<Events>,
     errors: RefCell<Errors>,
     running: Running,
 }
 
-/// What a command is carried out in.
+/// Context in which a command executes.
 pub(crate) struct Scope<B> {
     pub(crate) subsystem: Rc<Subsystem<B>>,
     pub(crate) controller: Rc<Controller>,
     pub(crate) queue: u16,
-    /// Where the host has to prove itself.
+    /// Authentication of the queue; none if not required.
     pub(crate) gate: Option<Rc<RefCell<Gate>>>,
 }
 
@@ -137,8 +135,7 @@ impl Controller {
         }
     }
 
-    /// Notes how often the host has promised to say something, in ms; 0 for not at all. Gives how
-    /// long it may say nothing.
+    /// Sets the keep-alive timeout in ms; 0 for none. Returns the timeout that applies.
     pub(crate) fn promised(&self, keep_alive_ms: u32) -> u32 {
         self.keep_alive_ms.set(keep_alive_ms);
         match (self.kind, keep_alive_ms) {
@@ -161,10 +158,10 @@ impl Controller {
             Property::Version => VERSION.into(),
             Property::Configuration => self.configuration.get().into(),
             Property::State => match self.life.get() {
-                // It is still at work for what came before.
+                // A reset still waits for earlier commands.
                 Life::Disabled => self.running.is_awaited().into(),
                 Life::Ready => 1,
-                // Processing of the shutdown is complete.
+                // Shutdown processing complete.
                 Life::ShutDown => 1 | 0b10 << 2,
             },
             Property::Reset => 0,
@@ -172,21 +169,21 @@ impl Controller {
         }
     }
 
-    /// Changes the configuration. Says whether the other queues go.
+    /// Writes CC. Returns whether the I/O queues are to be dropped.
     //= nvme-2.1 3.1.4.5
     fn configure(&self, value: u32) -> Result<bool, Status> {
         let (dword, was) = (Dword(value), self.life.get());
         let enabled = dword.is_set(0);
         if enabled && self.life.get() == Life::Disabled {
             let set = dword.bits(4, 6);
-            // Blocks only, or all sets that there are; pages of 4 KiB.
+            // NVM command set, or all supported sets; pages of 4 KiB.
             if !matches!(set, 0 | 0b110) || dword.bits(7, 10) != 0 {
                 return Err(Status::InvalidField);
             }
         }
         self.configuration.set(value);
         let life = match (enabled, dword.bits(14, 15)) {
-            // Only a reset ends a shutdown.
+            // Only a reset leaves the shutdown state.
             (true, 0) if was != Life::ShutDown => Life::Ready,
             (true, _) => Life::ShutDown,
             (false, _) => Life::Disabled,
@@ -201,7 +198,7 @@ impl Controller {
 }
 
 impl<B: Backend> Scope<B> {
-    /// Carries out the command and pays its token.
+    /// Executes the command and completes its token.
     pub(crate) async fn carry_out(self, entry: &Entry, data: Vec<u8>, room: usize, token: Token) {
         let kind = match self.queue {
             0 => QueueKind::Admin,
@@ -209,7 +206,7 @@ impl<B: Backend> Scope<B> {
         };
         let command = command::parse(entry, kind);
         let running = &self.controller.running;
-        // Until it is answered: a reset is answered behind it.
+        // Held until the completion, as a reset waits for it.
         let _turn =
             matches!(command, Ok(Command::Io { .. } | Command::Admin(_))).then(|| running.begin());
         let ended = match command {
@@ -217,7 +214,7 @@ impl<B: Backend> Scope<B> {
             Ok(Command::Fabrics(Fabrics::AuthenticationReceive(len))) => self.tell(len, room),
             _ if self.is_shut() => Err(Status::AuthenticationRequired),
             Ok(Command::Admin(Admin::AwaitEvent)) if self.controller.is_ready() => {
-                // It is answered when there is an event.
+                // Completes with the next event.
                 return self.controller.events.borrow_mut().wait(token);
             }
             Ok(command) => {
@@ -240,13 +237,13 @@ impl<B: Backend> Scope<B> {
         token.complete(ended);
     }
 
-    /// Whether the host has yet to prove itself.
+    /// Whether the host still has to authenticate.
     fn is_shut(&self) -> bool {
         let gate = self.gate.as_ref();
         gate.is_some_and(|gate| !gate.borrow().is_open())
     }
 
-    /// Hears what the host says to prove itself.
+    /// Processes an authentication message of the host.
     //= nvme-2.1 6.2
     fn hear(&self, len: u32, data: &[u8]) -> Result<Answer, Status> {
         let gate = self.gate.as_ref().ok_or(Status::CommandSequence)?;
@@ -263,7 +260,7 @@ impl<B: Backend> Scope<B> {
         })
     }
 
-    /// Tells the host what it needs to prove itself, or that it has.
+    /// Returns the next authentication message for the host.
     //= nvme-2.1 6.1
     fn tell(&self, len: u32, room: usize) -> Result<Answer, Status> {
         let gate = self.gate.as_ref().ok_or(Status::CommandSequence)?;
@@ -304,7 +301,7 @@ impl<B: Backend> Scope<B> {
 
     async fn fabrics(&self, fabrics: &Fabrics) -> Result<Answer, Status> {
         match *fabrics {
-            // Once is enough, and the others are answered before they come here.
+            // Connect is valid only once; the others are handled earlier.
             Fabrics::Connect(_)
             | Fabrics::AuthenticationSend(_)
             | Fabrics::AuthenticationReceive(_) => Err(Status::CommandSequence),
@@ -313,7 +310,7 @@ impl<B: Backend> Scope<B> {
                 effect: Effect::Left,
                 ..Answer::default()
             }),
-            // Properties are those of the controller, and go by its admin queue.
+            // Properties belong to the controller and are accessed through its admin queue.
             //= nvme-2.1 6.5
             _ if self.queue != 0 => Err(Status::InvalidField),
             Fabrics::PropertyGet(property) => {
@@ -329,7 +326,7 @@ impl<B: Backend> Scope<B> {
                 }
                 Ok(Answer::default())
             }
-            // Another host's controllers would be reset too.
+            // A subsystem reset would also reset controllers of other hosts.
             Fabrics::PropertySet(..) => Err(Status::InvalidField),
         }
     }
@@ -346,13 +343,12 @@ impl<B: Backend> Scope<B> {
             Admin::Sanitize(action) => self.sanitize(action).await,
             Admin::DirectiveReceive(directive) => self.directive_receive(directive),
             Admin::DirectiveSend(directive) => self.directive_send(directive),
-            // Answered before it comes here.
+            // Handled earlier.
             Admin::AwaitEvent => Err(Status::CommandSequence),
         }
     }
 
-    /// Takes a command back that waits for an event; others are on their way through
-    /// the drive, and come back by themselves.
+    /// Aborts an open event request; other commands are in the drive and complete by themselves.
     //= nvme-2.1 5.1.1
     fn abort(&self, abort: Abort) -> Answer {
         let waiting = abort.queue == 0;
@@ -361,7 +357,7 @@ impl<B: Backend> Scope<B> {
     }
 }
 
-/// What becomes of the connection.
+/// Effect of an authentication step on the connection.
 const fn effect(outcome: Outcome) -> Effect {
     match outcome {
         Outcome::Goes => Effect::None,

@@ -1,4 +1,4 @@
-//! Where data belong: streams and placement handles.
+//! Data placement: streams and placement handles (FDP).
 
 use super::Scope;
 use super::identify::EVERY;
@@ -14,15 +14,15 @@ use crate::subsystem::TRANSFER;
 use crate::token::Answer;
 use ssd::{FdpEvent, FdpEventKind};
 
-/// Kinds of directives.
+/// Directive types.
 //= nvme-2.1 8.1.8
 const IDENTIFY: u8 = 0;
 const STREAMS: u8 = 1;
 const DATA_PLACEMENT: u8 = 2;
-/// Bytes of what the directive of identity tells.
+/// Size in bytes of the Identify directive's data.
 const IDENTIFY_BYTES: usize = 4096;
 
-/// Handles of a namespace with data placement.
+/// Placement handles of a namespace with flexible data placement.
 struct Handles {
     groups: u16,
     handles: u16,
@@ -72,7 +72,7 @@ impl<B: Backend> Scope<B> {
                 let words = count.chain(streams.keys().copied());
                 words.flat_map(u16::to_le_bytes).collect()
             }
-            // Streams are opened by writes; as many as there are may be.
+            // Writes open streams; up to all supported ones may be allocated.
             (STREAMS, 3) => {
                 let open = streams(namespace)?.min(directive.value as u16);
                 return Ok(Answer::result(open.into()));
@@ -92,7 +92,7 @@ impl<B: Backend> Scope<B> {
         let word = directive.value;
         for namespace in namespaces {
             match (directive.kind, directive.operation) {
-                // Directives are enabled where they are supported, and stay so.
+                // Supported directives are always enabled.
                 (IDENTIFY, 1) if word & 1 == 1 => {
                     let kind = (word >> 8) as u8;
                     let (wanted, all) = (1_u32 << (kind & 31), enabled(namespace));
@@ -114,7 +114,7 @@ impl<B: Backend> Scope<B> {
         Ok(Answer::default())
     }
 
-    /// What each handle refers to.
+    /// Reports the reclaim unit of each handle.
     //= nvme-2.1 7.3
     pub(super) fn report_units(
         &self,
@@ -164,7 +164,7 @@ impl<B: Backend> Scope<B> {
         Ok((namespace, Handles::of(namespace)?))
     }
 
-    /// The one configuration that there is.
+    /// The only FDP configuration.
     //= nvme-2.1 5.1.12.1.28
     pub(super) fn fdp_configuration(&self, group: u16) -> Result<Vec<u8>, Status> {
         let (_, handles) = self.fdp_namespace(group)?;
@@ -175,7 +175,7 @@ impl<B: Backend> Scope<B> {
         let whole = p.len();
         config::SIZE.put(p, whole as u32);
         config::CONFIG_SIZE.put(p, (whole - 16) as u16);
-        // It is valid; how many bits name a group.
+        // Valid; number of bits of the reclaim group identifier.
         config::ATTRIBUTES.put(p, 1 << 7 | group_bits(handles.groups) as u8);
         config::GROUPS.put(p, handles.groups.into());
         config::HANDLES.put(p, handles.handles);
@@ -189,7 +189,7 @@ impl<B: Backend> Scope<B> {
         Ok(page)
     }
 
-    /// Every handle is the host's to name.
+    /// Usage page: every handle is host specified.
     //= nvme-2.1 5.1.12.1.29
     pub(super) fn fdp_usage(&self, group: u16) -> Result<Vec<u8>, Status> {
         let (_, handles) = self.fdp_namespace(group)?;
@@ -210,7 +210,7 @@ impl<B: Backend> Scope<B> {
         Ok(page)
     }
 
-    /// Events that the host caused, or else the controller.
+    /// Page of FDP events, caused by the host or else by the controller.
     //= nvme-2.1 5.1.12.1.31
     pub(super) fn fdp_event_page(&self, group: u16, of_host: bool) -> Result<Vec<u8>, Status> {
         let (namespace, handles) = self.fdp_namespace(group)?;
@@ -225,7 +225,7 @@ impl<B: Backend> Scope<B> {
         Ok(page)
     }
 
-    /// Which events are noted for a handle: all that happen, always.
+    /// Events recorded for a handle: always all.
     //= nvme-2.1 5.1.25.1.21
     pub(super) fn fdp_events(&self, get: GetFeature) -> Result<Answer, Status> {
         let namespace = self.subsystem.namespace(get.nsid)?;
@@ -245,11 +245,11 @@ impl<B: Backend> Scope<B> {
     }
 }
 
-/// An event as it is told.
+/// Encodes an FDP event.
 fn entry(happened: &FdpEvent, handles: &Handles, group: u16, block: u64) -> [u8; event::BYTES] {
     let mut bytes = [0; event::BYTES];
     event::KIND.put(&mut bytes, happened.kind.code());
-    // Placement, namespace and place are there.
+    // Placement identifier, namespace and location are valid.
     event::FLAGS.put(&mut bytes, 0b111);
     let known = happened.placement.0 < handles.count();
     let id = known.then(|| handles.id(happened.placement.0));
@@ -257,7 +257,7 @@ fn entry(happened: &FdpEvent, handles: &Handles, group: u16, block: u64) -> [u8;
     event::TIME.put(&mut bytes, happened.at.0 / 1_000_000);
     event::NSID.put(&mut bytes, group.into());
     if let Some(page) = happened.page {
-        // Of the moved data, one address is told.
+        // One LBA of the relocated data is given.
         event::SPECIFIC_FLAGS.put(&mut bytes, 1);
         event::LBA.put(&mut bytes, u64::from(page) * 4096 / block);
     }
@@ -268,7 +268,7 @@ fn entry(happened: &FdpEvent, handles: &Handles, group: u16, block: u64) -> [u8;
     bytes
 }
 
-/// Directives that a namespace has, by bits.
+/// Bit mask of the directives that a namespace supports.
 fn enabled<B: Backend>(namespace: &Namespace<B>) -> u32 {
     1 << IDENTIFY
         | match namespace.shape().placements {
@@ -278,7 +278,7 @@ fn enabled<B: Backend>(namespace: &Namespace<B>) -> u32 {
         }
 }
 
-/// Directives that are supported, and those that are enabled: the same.
+/// Supported and enabled directives, which are equal.
 fn directives<B: Backend>(namespace: &Namespace<B>) -> Vec<u8> {
     let mut data = vec![0; IDENTIFY_BYTES];
     let bits = enabled(namespace).to_le_bytes();
@@ -299,7 +299,8 @@ fn stream_parameters<B: Backend>(namespace: &Namespace<B>) -> Result<Vec<u8>, St
     let most = streams(namespace)?;
     let open = namespace.streams.borrow().len() as u16;
     let mut data = vec![0; 32];
-    // Of the subsystem: most, free, open. Of the namespace: sizes, allocated, open.
+    // Per subsystem: maximum, available and open streams. Per namespace: sizes, allocated and open
+    // streams.
     for (at, value) in [
         (0, most),
         (2, most - open),

@@ -1,36 +1,36 @@
-//! Commands that are under way, and resets that wait for their end.
+//! Commands in flight, and resets that wait for them.
 //!
-//! Invariant: a reset is answered when nothing that came before it is under way, so that no write
-//! of before takes place after it.
+//! Invariant: a reset completes only when no earlier command is in flight, so that no earlier write
+//! takes effect after it.
 
 use crate::token::{Answer, Token};
 use std::cell::{Cell, RefCell};
 
-/// How many there are, and who waits for there being none.
+/// Count of commands in flight, and waiting resets.
 #[derive(Default)]
 pub(super) struct Running {
     count: Cell<usize>,
     resets: RefCell<Vec<Token>>,
 }
 
-/// One of them.
+/// A command in flight; counted until it is dropped.
 pub(super) struct Turn<'a>(&'a Running);
 
 impl Running {
-    /// Counts one more, until what is given is dropped.
+    /// Counts a command until the returned guard is dropped.
     pub(super) fn begin(&self) -> Turn<'_> {
         self.count.set(self.count.get() + 1);
         Turn(self)
     }
 
-    /// Answers a reset once there are none.
+    /// Completes `reset` once no command is in flight.
     //= nvme-2.1 3.7.2
     pub(super) fn when_none(&self, reset: Token) {
         self.resets.borrow_mut().push(reset);
         self.answer();
     }
 
-    /// Whether a reset waits.
+    /// Whether a reset is waiting.
     pub(super) fn is_awaited(&self) -> bool {
         !self.resets.borrow().is_empty()
     }

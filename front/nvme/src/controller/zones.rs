@@ -1,4 +1,4 @@
-//! Zones: managing, reporting, appending.
+//! Zone commands: management, report, append.
 
 use super::Scope;
 use super::io::moved;
@@ -12,7 +12,7 @@ use crate::token::Answer;
 use ssd::{ZoneAction, ZoneInfo, ZoneKind, ZoneState};
 use units::SECTOR;
 
-/// How a state of zones is told.
+/// Code of a zone state in zone descriptors.
 //= zns 3.4.2
 const fn state_code(state: ZoneState) -> u8 {
     match state {
@@ -43,7 +43,7 @@ impl<B: Backend> Scope<B> {
         Ok(namespace.backend().manage(zone, action).await?)
     }
 
-    /// Descriptors of the zones from that of a block on: those that fit.
+    /// Report of the zones from the zone of a block on, as many as fit.
     //= zns 3.4.2
     pub(super) fn report_zones(
         &self,
@@ -75,7 +75,7 @@ impl<B: Backend> Scope<B> {
             }
             count += 1;
         }
-        // The count comes first, as far as there is room for it.
+        // The count is first, cut if the host's buffer is shorter.
         let head = count.to_le_bytes();
         let len = head.len().min(data.len());
         data[..len].copy_from_slice(&head[..len]);
@@ -98,7 +98,7 @@ impl<B: Backend> Scope<B> {
     }
 }
 
-/// Commits what a random write area holds up to block `last`, that one too.
+/// Commits the random write area of a zone up to and including block `last`.
 //= zns 3.4.3
 pub(super) async fn commit_zone<B: Backend>(
     namespace: &Namespace<B>,
@@ -114,8 +114,8 @@ pub(super) async fn commit_zone<B: Backend>(
 
 fn put(bytes: &mut [u8], info: &ZoneInfo, block: u64) {
     let blocks = |sectors: u64| sectors * SECTOR / block;
-    // Sequential write required is the only kind that the specification has; a zone that
-    // is written anywhere is told as the value that it reserves for none.
+    // The specification defines only sequential-write-required zones; a conventional zone reports
+    // the reserved type 0.
     zone::KIND.put(
         bytes,
         if info.kind == ZoneKind::Sequential {

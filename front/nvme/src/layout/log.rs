@@ -88,7 +88,7 @@ pub(crate) mod placements {
 
     /// Offset in bytes of the reclaim unit handle descriptors.
     pub(crate) const HANDLES_AT: usize = 80;
-    /// Bytes of each.
+    /// Size of a handle descriptor in bytes.
     pub(crate) const HANDLE_BYTES: usize = 4;
 }
 
@@ -157,7 +157,7 @@ pub(crate) mod unit {
     pub(crate) const HEADER_BYTES: usize = 16;
     /// Number of descriptors, in the header.
     pub(crate) const COUNT: units::layout::Field<u16> = units::layout::Field::at(14);
-    /// Bytes of each.
+    /// Size of a descriptor in bytes.
     pub(crate) const BYTES: usize = 32;
     units::layout! { 32:
         PLACEMENT: u16 = 0,
