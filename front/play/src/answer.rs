@@ -1,18 +1,17 @@
-//! What a call came to.
+//! Results of played calls.
 
 use rustix::io::Errno;
 use workload::files::{self, Call, MsyncHow};
 
-/// A call's answer: bytes for what moves bytes, entries for a read of a
-/// directory, an offset for a seek, else 0.
+/// Result of a call: bytes moved, directory entries read, the offset of a seek, or 0.
 pub(crate) type Answer = Result<u64, Miss>;
 
-/// A call that gave no value.
+/// Reason why a call has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
-    /// The system refused it.
+    /// The system call failed.
     Refused(Errno),
-    /// There is no safe way to make it.
+    /// The call was skipped: there is no safe way to make it.
     NotPlayed,
 }
 
@@ -28,12 +27,12 @@ impl From<nix::errno::Errno> for Miss {
     }
 }
 
-/// The error in the words of workloads.
+/// Converts an error to that of workloads.
 pub(crate) fn errno(error: Errno) -> files::Errno {
     files::Errno(u16::try_from(error.raw_os_error()).unwrap_or(u16::MAX))
 }
 
-/// What is done in place of a call that is not made as it stands.
+/// Substitute for a call that cannot be made as recorded.
 #[must_use]
 pub const fn stand_in(call: &Call) -> Option<&'static str> {
     Some(match call {

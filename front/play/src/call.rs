@@ -1,4 +1,4 @@
-//! Plays one call.
+//! Plays single calls as system calls.
 
 use crate::answer::{Answer, Miss};
 use crate::player::Player;
@@ -11,11 +11,11 @@ use std::num::NonZeroU64;
 use std::sync::PoisonError;
 use workload::files::{Call, Fd, Lock, Mode, MsyncHow, NodeKind, OpenFlags, RenameHow};
 
-/// Bytes of a page of a mapping.
+/// Page size of a mapping in bytes.
 const PAGE: u64 = 4096;
 
 impl Player<'_> {
-    /// Plays `call`, whose strings have been taken.
+    /// Plays `call`; its strings must be in `self.strings`.
     pub(crate) fn play(&mut self, call: &Call) -> Answer {
         match *call {
             Call::Open {
@@ -115,8 +115,7 @@ impl Player<'_> {
         Ok(0)
     }
 
-    /// Reads at `at`, or at the offset of the file, until the end of the file or
-    /// of what was asked for.
+    /// Reads `len` bytes at `at`, or at the offset of the file; stops at the end of the file.
     fn read(&mut self, fd: Fd, at: Option<u64>, len: u64) -> Answer {
         let file = self.open.get(fd)?;
         let mut moved = 0;
@@ -135,7 +134,7 @@ impl Player<'_> {
         }
     }
 
-    /// Writes at `at`, or where the file says.
+    /// Writes at `at`, or at the offset of the file.
     fn write(&mut self, fd: Fd, at: Option<u64>, len: u64) -> Answer {
         let file = self.open.get(fd)?;
         let pattern = self.pattern(fd.0, at.unwrap_or(0));
@@ -155,8 +154,8 @@ impl Player<'_> {
         }
     }
 
-    /// Writes what a store through a mapping does: in the last page nothing past
-    /// the end of the file, and nothing at all if it reaches past that page.
+    /// Writes as a store through a mapping does: only up to the end of the file within its last
+    /// page, and nothing if the store reaches past that page.
     fn store(&mut self, fd: Fd, at: u64, len: u64) -> Answer {
         let size = fs::fstat(&self.open.get(fd)?.fd)?.st_size as u64;
         if at.saturating_add(len) > size.next_multiple_of(PAGE) {
@@ -172,8 +171,8 @@ impl Player<'_> {
         Ok(fs::seek(&self.open.get(fd)?.fd, to)?)
     }
 
-    /// Reads entries. The system gives as many as fit; those that were not
-    /// asked for are kept for the next call.
+    /// Reads directory entries. The system returns as many as fit; entries beyond `most` are kept
+    /// for the next call.
     fn readdir(&mut self, fd: Fd, most: u64) -> Answer {
         let file = self.open.get(fd)?;
         let mut kept = file.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,8 +236,8 @@ impl Player<'_> {
         Ok(target.as_bytes().len() as u64)
     }
 
-    /// Locks a range for the open file: all threads are of one process here, so
-    /// locks of processes would exclude nobody.
+    /// Locks a range for the open file description: all threads are of one process here, so that
+    /// process locks would exclude none of them.
     fn lock(&self, fd: Fd, lock: Lock, (at, len): (u64, u64), wait: bool) -> Answer {
         let file = self.open.get(fd)?;
         let range = translate::record_lock(lock, at, len);
@@ -261,8 +260,7 @@ impl Player<'_> {
     }
 }
 
-/// What a piece moved. An error after some pieces is the next call's, as in the
-/// kernel.
+/// Result of a piece. An error after some pieces is left to the next call, as in the kernel.
 fn partly(moved: u64, result: Result<usize, Errno>) -> Result<usize, Errno> {
     match result {
         Err(_) if moved > 0 => Ok(0),

@@ -1,16 +1,16 @@
-//! The data of reads and writes.
+//! Buffers and patterns for the data of reads and writes.
 
-/// A write of more is played in pieces of this many bytes.
+/// Size in bytes of the pieces in which longer writes are played.
 const MOST: usize = 16 << 20;
-/// What direct I/O asks of memory on any device in use.
+/// Memory alignment in bytes that direct I/O needs on any device in use.
 const ALIGN: usize = 4096;
 
-/// Memory for the data of one thread, aligned for direct I/O.
+/// Data buffer of one thread, aligned for direct I/O.
 #[derive(Debug, Default)]
 pub(crate) struct Data(Vec<u8>);
 
 impl Data {
-    /// Room for `len` bytes, or for as many as a piece has.
+    /// Returns a buffer of `len` bytes, at most the size of a piece.
     pub(crate) fn room(&mut self, len: u64) -> &mut [u8] {
         let len = usize::try_from(len).unwrap_or(MOST).min(MOST);
         if self.0.len() < len + ALIGN {
@@ -20,7 +20,7 @@ impl Data {
         &mut self.0[skip..skip + len]
     }
 
-    /// `len` bytes of `pattern`, or as many as a piece has.
+    /// Returns `len` bytes of `pattern`, at most the size of a piece.
     pub(crate) fn filled(&mut self, pattern: u64, len: u64) -> &[u8] {
         let room = self.room(len);
         let pattern = pattern.to_le_bytes();
@@ -34,8 +34,8 @@ impl Data {
     }
 }
 
-/// The eight bytes that the `version`-th write of a thread puts at `at` of the
-/// open file `fd`. Different for each of them, as data of programs are.
+/// Eight-byte pattern of a thread's `version`-th write, at `at` of the open file `fd`. Patterns of
+/// different writes differ, as data of programs do.
 pub(crate) const fn pattern(fd: u32, at: u64, version: u64) -> u64 {
     // The finalizer of SplitMix64: a bijection that mixes every bit.
     let mut x = version ^ at.rotate_left(20) ^ (fd as u64).rotate_left(44);

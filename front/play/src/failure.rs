@@ -1,4 +1,4 @@
-//! Why a workload cannot be played.
+//! Errors that prevent a workload from being played.
 
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ pub enum Failure {
     /// The directory cannot be opened or read.
     #[error("{}: expected a directory that can be used, found: {error}", dir.display())]
     Directory {
-        /// Which.
+        /// Path of the directory.
         dir: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: Errno,
     },
     /// An entry of the tree before the first call cannot be made.
@@ -19,21 +19,21 @@ pub enum Failure {
     Setup {
         /// The entry, beneath the directory.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         error: Errno,
     },
-    /// The system gives no more threads.
+    /// A thread cannot be started.
     #[error("the system gave {given} threads and no more: {error}")]
     Threads {
-        /// How many it gave.
+        /// Number of threads that were started.
         given: usize,
-        /// What it said.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// Every thread waits for another.
+    /// Deadlock: every thread waits for another one.
     #[error("the workload stands still: each of its threads waits for another")]
     StandsStill,
-    /// The source came to an early end.
+    /// The source of calls ended early.
     #[error("{0}")]
     Source(String),
 }

@@ -1,18 +1,17 @@
 //! Plays a workload of files as real system calls under one directory.
 //!
-//! The same program then runs on whatever file system is mounted there and on a
-//! simulated one, and what the two write can be set beside each other.
+//! The same workload then runs on any mounted file system and on a simulated one, and their writes
+//! can be compared.
 //!
 //! Invariants:
 //! - Nothing outside the directory is touched: the kernel walks every path
 //!   beneath it and refuses one that leads out, through a symbolic link or not.
-//! - A thread of the workload is a thread of the system. It asks the source for
-//!   one call at a time, and the source alone says who waits for whom.
-//! - A call that cannot be played is counted and answered as the recording has
-//!   it; nothing is left out silently.
+//! - Each thread of the workload is a thread of the system. The thread fetches one call at a time
+//!   from the source, and the source alone decides which thread waits.
+//! - A call that cannot be played is counted and answered as recorded; no call is dropped silently.
 //! - Data are patterns of eight bytes, as in the model.
 //!
-//! It must not know how a stack is built, and no parser of a command line.
+//! This crate must not know how a stack is built, nor parse a command line.
 
 mod answer;
 mod call;

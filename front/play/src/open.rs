@@ -5,16 +5,16 @@ use rustix::io::Errno;
 use std::sync::{Arc, Mutex, PoisonError};
 use workload::files::Fd;
 
-/// An open file.
+/// An open file and its unread directory entries.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    /// The descriptor.
+    /// File descriptor of the system.
     pub(crate) fd: OwnedFd,
-    /// Entries of a directory that the system gave and no call took yet.
+    /// Directory entries that the system has returned and no call has consumed.
     pub(crate) entries: Mutex<u64>,
 }
 
-/// The slots of open files.
+/// Slots of open files, by recorded descriptor.
 ///
 /// Invariant: a file that one thread closes while another uses it stays open
 /// until that use ends, as in the kernel.
@@ -22,15 +22,15 @@ pub(crate) struct OpenFile {
 pub(crate) struct OpenFiles(Mutex<Vec<Option<Arc<OpenFile>>>>);
 
 impl OpenFiles {
-    /// The file in the slot `fd`; EBADF if there is none, which happens where a
-    /// recorded open did not fail.
+    /// Returns the file in slot `fd`; EBADF if the slot is empty, as after an open that failed here
+    /// and not in the recording.
     pub(crate) fn get(&self, fd: Fd) -> Result<Arc<OpenFile>, Errno> {
         let slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let file = slots.get(fd.0 as usize).and_then(Option::as_ref);
         file.cloned().ok_or(Errno::BADF)
     }
 
-    /// Puts a file into the slot.
+    /// Stores a file in the slot; closes the file that was there.
     pub(crate) fn put(&self, slot: Fd, fd: OwnedFd) {
         let entries = Mutex::new(0);
         let file = Some(Arc::new(OpenFile { fd, entries }));
@@ -40,12 +40,12 @@ impl OpenFiles {
             slots.resize(slot + 1, None);
         }
         let before = std::mem::replace(&mut slots[slot], file);
-        // Closing may take long.
+        // Closing may take long: release the lock first.
         drop(slots);
         drop(before);
     }
 
-    /// Takes the file out of the slot.
+    /// Removes the file from the slot.
     pub(crate) fn take(&self, fd: Fd) -> Result<Arc<OpenFile>, Errno> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.get_mut(fd.0 as usize);

@@ -1,4 +1,4 @@
-//! What came out of playing.
+//! Results of playing, and their counters.
 
 use crate::answer::{Answer, Miss, errno};
 use hdrhistogram::Histogram;
@@ -7,53 +7,53 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use workload::files::{Call, Errno, ThreadId};
 
-/// Digits that a latency keeps.
+/// Significant digits of latencies.
 const DIGITS: u8 = 3;
-/// Longest latency that is told apart: an hour, in ns.
+/// Largest recorded latency in ns: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
-/// Mismatches that are kept with their call.
+/// Number of mismatches that are kept in detail.
 const KEPT: usize = 20;
 
-/// What playing came to.
+/// Results of a played workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Threads that played.
+    /// Number of threads that played calls.
     pub threads: u32,
-    /// Calls that were played or tried.
+    /// Number of calls that were played or skipped.
     pub ops: u64,
     /// Time from the first call to the end of the last, ns.
     pub elapsed_ns: u64,
     /// Calls per second.
     pub ops_per_s: f64,
-    /// Bytes that reads gave.
+    /// Bytes returned by reads.
     pub read_bytes: u64,
-    /// Bytes that writes took.
+    /// Bytes accepted by writes.
     pub write_bytes: u64,
-    /// Calls by kind, in the order of their numbers; kinds that were never
-    /// asked for are left out.
+    /// Calls by kind, in the order of their numbers; kinds without calls are left out.
     pub calls: Vec<Kind>,
-    /// Calls that answered otherwise than recorded.
+    /// Number of calls whose result differs from the recording.
     pub mismatches: u64,
-    /// The first of those.
+    /// The first of these mismatches, at most 20.
     pub first_mismatches: Vec<Mismatch>,
-    /// What was played otherwise than asked for, and what the source says.
+    /// Deviations from the recording (calls that were replaced), and notes of its reader, one
+    /// sentence each.
     pub notes: Vec<String>,
 }
 
-/// Calls of one kind.
+/// Statistics of one kind of call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Kind {
-    /// Its name.
+    /// Name of the call.
     pub name: &'static str,
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// How many of them were not played, for want of a safe way.
+    /// Number of calls skipped for want of a safe way to make them.
     pub not_played: u64,
-    /// How many failed, by error.
+    /// Number of failed calls, by error name.
     pub errors: BTreeMap<String, u64>,
-    /// How many answered otherwise than recorded.
+    /// Number of calls whose result differs from the recording.
     pub mismatches: u64,
-    /// How long those took that were played, the walk to their file included.
+    /// Latency of the played calls in ns, including the path walk.
     pub latency_ns: Percentiles,
 }
 
@@ -90,19 +90,19 @@ impl Percentiles {
 /// A call that answered otherwise than recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
-    /// Whose call.
+    /// Thread that made the call.
     pub thread: u32,
-    /// Its kind.
+    /// Kind of the call.
     pub call: &'static str,
-    /// The paths in it.
+    /// Paths among its arguments.
     pub paths: Vec<String>,
-    /// What was recorded: a number or an error.
+    /// Recorded result: a number or an error.
     pub expected: String,
-    /// What it answered.
+    /// Result of playing it.
     pub found: String,
 }
 
-/// Counts as a thread plays.
+/// Counters of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     kinds: BTreeMap<u8, KindTally>,
@@ -158,7 +158,7 @@ impl KindTally {
     }
 }
 
-/// What a thread expects of a call, and for whom it plays.
+/// A requested call: its recorded result and its thread.
 pub(crate) struct Asked<'a> {
     pub(crate) thread: ThreadId,
     pub(crate) call: &'a Call,
@@ -166,8 +166,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Tally {
-    /// Counts a call that answered `answer` after `took`, and gives the answer
-    /// that the source is told. `paths` are told with a mismatch.
+    /// Counts a call with result `answer` and latency `took`; returns the result to report to the
+    /// source. A mismatch is kept with `paths`.
     pub(crate) fn count(
         &mut self,
         asked: &Asked<'_>,
@@ -215,7 +215,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counters of another thread.
     pub(crate) fn add(&mut self, other: Self) {
         for (number, theirs) in other.kinds {
             let ours = self.kinds.entry(number);
@@ -228,7 +228,7 @@ impl Tally {
         self.stand_ins.extend(other.stand_ins);
     }
 
-    /// The outcome of `threads` threads that played for `elapsed`.
+    /// Results of `threads` threads that played for `elapsed`.
     pub(crate) fn outcome(mut self, threads: u32, elapsed: Duration) -> Outcome {
         self.mismatches.truncate(KEPT);
         let calls: Vec<Kind> = self.kinds.into_values().map(KindTally::result).collect();

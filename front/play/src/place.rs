@@ -6,7 +6,7 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, Result};
 use std::path::{Path, PathBuf};
 
-/// What the root of a file system may hold before anybody used it.
+/// Entries that the root of an empty file system may hold.
 const EMPTY: &[&[u8]] = &[b".", b"..", b"lost+found"];
 
 /// A directory beneath which paths are walked.
@@ -17,7 +17,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The directory at `dir`.
+    /// Opens the directory at `dir`.
     ///
     /// # Errors
     /// If there is none, or none that can be opened.
@@ -30,7 +30,7 @@ impl Place {
         }
     }
 
-    /// Whether nothing is in it but what `mkfs` may have put there.
+    /// Whether the directory holds nothing but what `mkfs` may have created.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -62,7 +62,7 @@ impl Place {
         Failure::Directory { dir, error }
     }
 
-    /// The directory itself.
+    /// Descriptor of the directory.
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
@@ -74,7 +74,7 @@ impl Place {
         openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, beneath)
     }
 
-    /// What is at `path`, without opening it for anything.
+    /// Opens `path` with `O_PATH`.
     pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<OwnedFd> {
         let nofollow = if follow {
             OFlags::empty()
@@ -107,11 +107,11 @@ impl Place {
     }
 }
 
-/// A directory that holds what a path names.
+/// Parent directory of a path.
 pub(crate) enum Parent<'a> {
-    /// The one that is played in.
+    /// The directory of the workload.
     Root(BorrowedFd<'a>),
-    /// One beneath it.
+    /// A directory beneath it.
     Below(OwnedFd),
 }
 

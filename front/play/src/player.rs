@@ -1,4 +1,4 @@
-//! What a thread plays its calls with.
+//! State with which a thread plays its calls.
 
 use crate::data::{self, Data};
 use crate::open::OpenFiles;
@@ -9,20 +9,20 @@ use std::mem::MaybeUninit;
 /// Bytes that one read of a directory asks for, as much as glibc does.
 const DIRECTORY_READ: usize = 32 << 10;
 
-/// The means of one thread.
+/// Per-thread state for playing calls.
 pub(crate) struct Player<'a> {
-    /// Where it plays.
+    /// Directory of the workload.
     pub(crate) place: &'a Place,
     /// The open files of all threads.
     pub(crate) open: &'a OpenFiles,
     /// The strings of the call that is played.
     pub(crate) strings: Strings,
-    /// Memory for data.
+    /// Buffer for file data.
     pub(crate) data: Data,
-    /// Memory for entries of directories.
+    /// Buffer for directory entries.
     pub(crate) entries: Vec<MaybeUninit<u8>>,
-    /// Writes so far, which the data of each depend on; it starts far from
-    /// those of other threads.
+    /// Number of writes so far, which determines their data; starts far from those of other
+    /// threads.
     version: u64,
 }
 

@@ -6,7 +6,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{self, Errno, Result};
 use workload::files::{Entry, EntryKind, Names, Setup};
 
-/// What the owner of a directory needs to make something in it.
+/// Permissions that the owner needs to create entries in a directory.
 const OWNER: Mode = Mode::RWXU;
 
 /// Makes the tree of `setup` beneath `place` and makes it durable.

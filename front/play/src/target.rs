@@ -15,7 +15,7 @@ use workload::files::{Mode, Target, XattrHow};
 /// Largest extended attribute that Linux takes (`XATTR_SIZE_MAX`).
 const XATTR_MOST: u64 = 64 << 10;
 
-/// A file that a call is about.
+/// A file that is the target of a call.
 pub(crate) enum Found {
     Open(Arc<crate::open::OpenFile>),
     Path(OwnedFd),
@@ -48,7 +48,7 @@ impl Player<'_> {
         })
     }
 
-    /// The string behind a target.
+    /// The string argument after a target.
     fn behind(&self, of: Target) -> &[u8] {
         self.strings.after(!matches!(of, Target::Open(_)))
     }
@@ -187,12 +187,12 @@ impl Player<'_> {
     }
 }
 
-/// The answer of a call that gives no number.
+/// Result of a call without a value.
 pub(crate) fn done<T>(result: Result<T>) -> Answer {
     Ok(result.map(|_| 0)?)
 }
 
-/// The answer of a call that gives one.
+/// Result of a call that returns a number.
 pub(crate) fn count(result: Result<usize>) -> Answer {
     Ok(result.map(|n| n as u64)?)
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - The source is asked and told under one lock, and no call is made under it.
-//! - A thread whose turn is to park waits until the source gives it back; if all
-//!   that live are parked, nothing can happen any more, and playing ends.
+//! - A thread that is told to park waits until the source wakes it; if all live threads are parked,
+//!   playing ends.
 //! - Told to stop, each thread finishes the call that it is in and makes no other.
 
 use crate::open::OpenFiles;
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 use units::Ns;
 use workload::files::{Errno, Source, ThreadId, Turn};
 
-/// Stack of a playing thread: its buffers are on the heap.
+/// Stack size in bytes of a thread: its buffers are on the heap.
 const STACK: usize = 256 << 10;
 
 /// Longest pause of a thread that does not think. A source may ask for pauses
 /// until a time has come.
 const LET_GO: Ns = Ns::us(100);
 
-/// How a workload is played.
+/// Options of playing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether threads think and pause as long as the workload says. Otherwise
-    /// each goes on at once.
+    /// Whether threads keep the think times and pauses of the workload; otherwise each continues at
+    /// once.
     pub think: bool,
 }
 
@@ -56,7 +56,7 @@ pub fn play(
     stage.outcome()
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Stage<'a> {
     place: &'a Place,
     stop: &'a AtomicBool,
@@ -68,17 +68,17 @@ struct Stage<'a> {
 
 struct State<'a> {
     source: &'a mut dyn Source,
-    /// By number of the thread.
+    /// Threads, by number.
     threads: Vec<Member>,
     /// Threads that are neither parked nor done.
     active: u32,
-    /// Whether playing ends early, and why if that is a failure.
+    /// Whether playing ends early.
     over: bool,
     failure: Option<Failure>,
     tally: Tally,
 }
 
-/// A thread, for the others.
+/// A thread, as seen by the others.
 #[derive(Default)]
 struct Member {
     parked: bool,
@@ -224,7 +224,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Takes in a thread that was started.
+    /// Registers a started thread.
     fn join(&mut self) {
         self.threads.push(Member::default());
         self.active += 1;
