@@ -1,8 +1,8 @@
-//! A client's socket.
+//! Socket of one client, driven by the engine's thread.
 //!
-//! Invariants: it is read only while there is room for what comes, and written only as far
-//! as the client takes it, so that nobody waits for it; what was asked for is answered
-//! before the socket is closed, unless the client takes no answer.
+//! Invariants: the socket is read only while there is room for requests, and written without
+//! blocking; accepted requests are answered before the socket closes, unless the client stops
+//! reading.
 
 use crate::export::{Answer, Done, Export, Refusal, Take};
 use crate::pool::Pool;
@@ -20,46 +20,45 @@ use std::time::Instant;
 
 /// Bytes that are read from a client at a time.
 pub(crate) const INPUT: usize = 256 << 10;
-/// Requests of a client that are under way at a time. A choice of ours: as many as a queue of
-/// NVMe/TCP has here, and twice the queue that Linux has for a connection. What waits for what
-/// costs all of them, whatever they hold.
+/// Most requests in flight of a client. Our choice: the queue size of NVMe/TCP here, and twice
+/// Linux's queue of a connection. Bounds the cost of ordering requests, whatever their size.
 pub const UNDER_WAY: u32 = 256;
 
-/// What all clients of a server use.
+/// State shared by all clients of a server.
 pub(crate) struct Common {
     pub(crate) pool: Pool,
-    /// Where bytes are read to.
+    /// Read buffer.
     pub(crate) input: RefCell<Vec<u8>>,
-    /// Memory for answers, which clients that are idle do not have.
+    /// Output buffer for the next active client; idle clients hold none.
     pub(crate) spare: RefCell<Vec<u8>>,
-    /// What clients are served with, if they have to ask for it.
+    /// TLS configuration; with one, clients must use TLS.
     pub(crate) tls: Option<Tls>,
-    /// Counts how often they have asked.
+    /// Limits the rate of TLS handshakes.
     pub(crate) turnstile: Turnstile,
 }
 
-/// A client.
+/// State of one client's connection.
 pub(crate) struct Connection<E> {
     socket: OwnedFd,
     export: E,
     common: Rc<Common>,
     caller: Rc<Caller>,
     session: RefCell<Session>,
-    /// Bytes that are read and not taken yet: the beginning of something.
+    /// Received bytes of an incomplete message.
     rest: RefCell<Vec<u8>>,
-    /// Answers, as they are said.
+    /// Unencrypted answers.
     output: RefCell<Output>,
-    /// What stands between them and the socket.
+    /// TLS session, once it has begun.
     seal: RefCell<Option<Seal>>,
-    /// What it has made of them.
+    /// Encrypted answers.
     sealed: RefCell<Output>,
-    /// Bytes that requests hold which are not answered.
+    /// Bytes held by unanswered requests.
     held: Cell<u64>,
-    /// Requests that are not answered.
+    /// Number of unanswered requests.
     under_way: Cell<u32>,
     /// Bytes that the pool knows of.
     counted: Cell<u64>,
-    /// Whether it waits for room.
+    /// Whether reading waits for room in the pool.
     full: Cell<bool>,
     /// Nothing is taken in any more.
     ending: Cell<bool>,
@@ -267,7 +266,7 @@ impl<E: Export> Connection<E> {
         !self.dead.get() && !self.session.borrow().is_served()
     }
 
-    /// Answers a request.
+    /// Queues the answer to a request.
     fn say(&self, reply: Reply, answer: Result<Answer, Refusal>) {
         self.held.set(self.held.get() - reply.cost);
         if !self.dead.get() {
@@ -312,7 +311,7 @@ impl<E: Export> Take for Connection<E> {
     }
 }
 
-/// What listens to a client.
+/// Event source of a connection.
 pub(crate) struct Ear<E>(pub(crate) Rc<Connection<E>>);
 
 impl<E: Export> Source for Ear<E> {

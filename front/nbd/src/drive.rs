@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// told, and a client asks for that next.
 const PAGES_MAX: u64 = 16 << 10;
 
-/// A drive under power.
+/// A powered drive under an export name.
 #[derive(Clone)]
 pub struct Drive {
     desk: Desk<Device>,
@@ -106,7 +106,7 @@ async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
     Ok(Answer::Done)
 }
 
-/// What is allocated, as far as `most` pieces and [`PAGES_MAX`] pages tell.
+/// Allocation status of a range, limited to `most` pieces and [`PAGES_MAX`] pages.
 fn pieces(device: &Device, offset: u64, length: u32, most: usize) -> Vec<Piece> {
     let seen = PAGES_MAX * device.grain();
     let (mut at, end) = (offset, offset + u64::from(length).min(seen));

@@ -1,4 +1,4 @@
-//! What is served.
+//! Interface of an export.
 
 use crate::session::Reply;
 use crate::wire::Code;
@@ -23,7 +23,7 @@ pub enum Job {
     Write {
         /// First byte.
         offset: u64,
-        /// What to write.
+        /// Data to write.
         bytes: Vec<u8>,
         /// Whether it is durable when it is answered.
         force: bool,
@@ -70,10 +70,10 @@ pub struct Piece {
     pub data: bool,
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
+    /// Success without data.
     Done,
     /// The bytes that were asked for.
     Data(Vec<u8>),
@@ -82,21 +82,21 @@ pub enum Answer {
     Pieces(Vec<Piece>),
 }
 
-/// Why a job is refused: the code, and a sentence for who reads it.
+/// Error of a job: its code, and a sentence for the client's user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// As the protocol has it.
+    /// Error code of the protocol.
     pub code: Code,
-    /// Why.
+    /// Explanation in words.
     pub why: String,
 }
 
-/// What answers are given to.
+/// Receiver of answers.
 pub(crate) trait Take {
     /// Gives the answer that `reply` is the head of.
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>);
 
-    /// Hangs up on who waits for it.
+    /// Closes the client's connection.
     fn lose(&self, reply: Reply);
 }
 
@@ -141,12 +141,12 @@ impl Drop for Done {
     }
 }
 
-/// What is served to clients, on the thread that listens to them.
+/// An export, served on the thread that polls its clients.
 pub trait Export: Clone + 'static {
     /// Bytes of it, which do not change.
     fn size(&self) -> u64;
 
-    /// What it is called. A client that names nothing means this one too.
+    /// Name of the export. An empty requested name selects this export too.
     fn name(&self) -> &str;
 
     /// The length that serves it best, a power of two of at least 512 bytes.

@@ -1,8 +1,8 @@
 //! A drive for clients of the network block device: the fixed newstyle handshake,
 //! structured replies, and every command.
 //!
-//! - [`wire`] is what the bytes mean: options, requests, replies.
-//! - [`Export`] is what is served. [`Drive`] is a drive of the engine.
+//! - [`wire`] is the layout of options, requests and replies.
+//! - [`Export`] is the interface to served data. [`Drive`] serves a drive of the engine.
 //! - [`Server`] listens for clients, and to them: all of it happens on the thread of the
 //!   drive, so that no thread has to be woken for a request or for an answer, and what comes
 //!   together goes through together.
@@ -13,14 +13,13 @@
 //!   names is allocated before it was checked against a limit, and what requests and the
 //!   answers to them hold is bounded for all of them ([`TOTAL`]) without one getting in the
 //!   way of another ([`FLOOR`]), and so is what of one is under way ([`UNDER_WAY`]).
-//! - A request is answered once, also if the drive is gone.
+//! - Each request is answered once, also if the drive has stopped.
 //! - An answer to a write is given when the drive promises it, and one to a flush, or to a
 //!   write that is forced, when it is durable. All connections are to the same drive, so a
 //!   flush on one of them is one for all.
 //!
-//! Who may connect is decided by the address, which is a socket in the file system, or this
-//! machine unless another address is named, and by the certificates of [`Tls`], if there are
-//! any.
+//! Access is controlled by the address (a socket in the file system, or this machine unless another
+//! address is given) and by the certificates of [`Tls`], if there are any.
 
 mod connection;
 mod drive;

@@ -17,7 +17,7 @@ pub const TOTAL: u64 = 256 * MIB;
 /// Bytes that each client may hold whatever the others do.
 pub const FLOOR: u64 = 64 * KIB;
 
-/// What is held.
+/// Bytes held by all clients.
 #[derive(Default)]
 pub(crate) struct Pool {
     used: Cell<u64>,

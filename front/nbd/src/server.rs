@@ -1,4 +1,4 @@
-//! Where clients are listened for.
+//! Listener for NBD clients.
 //!
 //! Invariants: all clients are served on the thread of the drive; at most [`CLIENTS_MAX`] are
 //! there at a time, and one more takes the place of the first that has not finished its
@@ -28,7 +28,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Clients that are taken in together.
 const TAKEN: usize = 64;
 
-/// Where to listen.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// At a socket in the file system.
@@ -37,7 +37,7 @@ pub enum Address {
     Tcp(SocketAddr),
 }
 
-/// What is no address.
+/// Error of an invalid address.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: expected unix:PATH, HOST:PORT, or a port of this machine, as unix:nbd.sock or 10809")]
 pub struct AddressError(String);
@@ -93,7 +93,7 @@ impl Drop for Guest {
     }
 }
 
-/// What listens to the outside.
+/// A listening socket.
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -163,7 +163,7 @@ impl<T: 'static, E: Export> Hall<T, E> {
         }
         let (export, common) = (self.export.clone(), Rc::clone(&self.common));
         let guest = Guest::new(&self.crowd);
-        // Who cannot be listened to has been hung up on.
+        // On failure the client is dropped.
         let _ = self.desk.attach(|caller| {
             let connection = Connection::new(socket, export, common, caller, guest);
             let connection = Rc::new(connection);
@@ -180,7 +180,7 @@ impl<T: 'static, E: Export> Hall<T, E> {
     }
 }
 
-/// What listens for clients.
+/// Event source that accepts clients.
 struct Door<T, E>(Rc<Hall<T, E>>);
 
 impl<T: 'static, E: Export> Source for Door<T, E> {
@@ -197,7 +197,7 @@ impl<T: 'static, E: Export> Source for Door<T, E> {
         for _ in 0..TAKEN {
             match listener.accept() {
                 Ok(socket) => hall.take(socket),
-                // There is nobody, or he has left already, or there is no file for him.
+                // The queue is empty, the client has gone, or no descriptor is free.
                 Err(error) => {
                     hall.spare.refuse(error, || listener.accept());
                     break;
@@ -211,8 +211,8 @@ impl<T: 'static, E: Export> Source for Door<T, E> {
     }
 }
 
-/// What listens to whoever closes the server: a byte asks all to end, and the end of the line
-/// hangs up on whoever is left.
+/// Stop signal of the server: a byte requests an orderly end, and the end of the stream drops all
+/// remaining clients.
 struct Bell<T, E> {
     line: UnixStream,
     hall: Rc<Hall<T, E>>,
@@ -229,7 +229,7 @@ impl<T: 'static, E: Export> Source for Bell<T, E> {
             Ok(_) => {
                 self.close();
                 self.hall.each(Connection::end);
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = (&self.line).write(&[1]);
                 return Next::Wait {
                     read: true,
@@ -337,7 +337,7 @@ impl Server {
             let count = self.crowd.count.lock();
             let count = count.unwrap_or_else(PoisonError::into_inner);
             let any = |count: &mut usize| *count > 0;
-            // Who does not read his answers is not waited for.
+            // A client that does not read its answers is dropped.
             drop(self.crowd.left.wait_timeout_while(count, FAREWELL, any));
         }
         if let Address::Unix(path) = &self.address {

@@ -28,7 +28,7 @@ const SKIP_MAX: u32 = 1 << 20;
 /// Bytes before the data of an option.
 const OPTION_BYTES: usize = 16;
 
-/// What comes next of a client.
+/// Next message expected from a client.
 enum State {
     /// Its flags.
     Flags,
@@ -52,7 +52,7 @@ enum State {
     },
 }
 
-/// What the bytes of a client have come to.
+/// Result of parsing a client's bytes.
 pub(crate) enum Step {
     /// More are needed.
     More,
@@ -252,7 +252,7 @@ impl Session {
             None => State::Data {
                 request,
                 cost,
-                // What has not come takes no memory yet.
+                // Missing data take no memory yet.
                 bytes: {
                     let mut bytes = Vec::with_capacity(left as usize);
                     bytes.extend(take_most(input, left as usize));
@@ -329,7 +329,7 @@ fn take_most<'a>(input: &mut &'a [u8], len: usize) -> &'a [u8] {
     taken
 }
 
-/// What is to be done; none if that is nothing.
+/// Job of a request; none if nothing has to be done.
 fn job(request: &Request, bytes: Vec<u8>) -> Option<Job> {
     let (offset, length) = (request.offset, request.length);
     let has = |bit| request.flags & bit != 0;
@@ -358,7 +358,7 @@ fn job(request: &Request, bytes: Vec<u8>) -> Option<Job> {
             most: most_pieces(request),
         },
         Command::Flush => Job::Flush,
-        // What is at hand is the drive's own business.
+        // Caching is left to the drive.
         Command::Cache | Command::Disconnect | Command::Unknown(_) => return None,
     };
     Some(job)

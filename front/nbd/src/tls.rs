@@ -36,7 +36,7 @@ const TOGETHER: u32 = 64;
 /// After so long there may be one more: a tenth of the time of the drive's thread.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// What a server shows to clients, and what it asks them to show.
+/// TLS certificates of a server, and those it demands of clients.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ServerConfig>,
@@ -49,11 +49,11 @@ pub enum TlsError {
     /// A file has none.
     #[error("{}: expected {what} in PEM: {why}", path.display())]
     File {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What it has to have.
+        /// Kind of content that is missing.
         what: &'static str,
-        /// Why it does not.
+        /// Error of the parser.
         why: pem::Error,
     },
     /// They do not belong together, or are of no kind that can be used.
@@ -67,9 +67,8 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// What is in a folder, under the names that nbdkit and QEMU have for it:
-    /// `server-cert.pem`, `server-key.pem`, and, if clients have to show a certificate,
-    /// `ca-cert.pem` of who signs those.
+    /// Reads the files that nbdkit and QEMU use from a folder: `server-cert.pem`, `server-key.pem`
+    /// and, if clients need a certificate, `ca-cert.pem` of the authority that signs theirs.
     ///
     /// # Errors
     /// If a file is missing or is not what it has to be.
@@ -149,7 +148,7 @@ pub(crate) fn turnstile() -> Turnstile {
     Turnstile::new(TOGETHER, PERIOD, Instant::now())
 }
 
-/// A line that is sealed.
+/// A TLS session.
 pub(crate) struct Seal(ServerConnection);
 
 impl Seal {

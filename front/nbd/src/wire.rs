@@ -1,4 +1,4 @@
-//! What the bytes mean: the one place that knows the layout of the protocol.
+//! Byte layout of the protocol: the only module that knows it.
 //!
 //! Numbers are big endian. Names of constants are those of the specification.
 //= nbd 2
@@ -60,7 +60,7 @@ pub mod reply {
     pub const INFO_BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Transmission flags: abilities of an export.
 pub mod can {
     #![allow(missing_docs, reason = "these are the specification's words")]
     pub const HAS_FLAGS: u16 = 1 << 0;
@@ -103,7 +103,7 @@ pub mod part {
     pub const ERROR: u16 = 1 << 15 | 1;
 }
 
-/// Why a request is refused, as the protocol numbers it.
+/// Error codes of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
@@ -123,7 +123,7 @@ pub enum Code {
     Shutdown = 108,
 }
 
-/// What a client wants.
+/// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The bytes of the range.
@@ -132,7 +132,7 @@ pub enum Command {
     Write,
     /// To leave.
     Disconnect,
-    /// That what was written is durable.
+    /// Makes acknowledged writes durable.
     Flush,
     /// To say that the range is not needed.
     Trim,
@@ -140,7 +140,7 @@ pub enum Command {
     Cache,
     /// The range to be zeros.
     WriteZeroes,
-    /// What is allocated of the range.
+    /// Queries the allocation of the range.
     BlockStatus,
     /// Something that we do not know.
     Unknown(u16),
@@ -151,7 +151,7 @@ pub enum Command {
 pub struct Request {
     /// Bits of [`flag`].
     pub flags: u16,
-    /// What is wanted.
+    /// Command of the request.
     pub command: Command,
     /// The client's name for it.
     pub cookie: u64,
@@ -190,7 +190,7 @@ impl Request {
         })
     }
 
-    /// Why it is refused on an export of so many bytes, whatever the export thinks of it.
+    /// Checks the request against an export of `size` bytes.
     ///
     /// # Errors
     /// The code to answer with.

@@ -8,7 +8,7 @@ use engine::Caller;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What is held.
+/// Bytes held by the requests of a machine.
 #[derive(Default)]
 pub(crate) struct Budget {
     held: Cell<u64>,

@@ -4,7 +4,7 @@
 //! written here by system calls on these, never mapped: a machine that changes its memory
 //! meanwhile can confuse itself, and nobody else.
 //!
-//! - [`wire`] is what the bytes mean: messages, descriptors, requests.
+//! - [`wire`] is the layout of messages, descriptors and requests.
 //! - [`Server`] listens at a socket, for one machine at a time.
 //!
 //! # Invariants

@@ -9,8 +9,8 @@ use rustix::fs::{FileType, fstat, fstatfs};
 use rustix::io::{Errno, pread, pwrite};
 use std::os::fd::OwnedFd;
 
-/// What says that a file is on `tmpfs`, as those of `memfd_create` are, on `hugetlbfs`, or on
-/// `ramfs`: from `linux/magic.h`.
+/// Magic numbers of `tmpfs` (files of `memfd_create`), `hugetlbfs` and `ramfs`, from
+/// `linux/magic.h`.
 const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x9584_58f6, 0x8584_58f6];
 
 /// A part of it, in one file.
@@ -60,7 +60,7 @@ impl Memory {
         regions.collect::<Option<_>>().map(Self).ok_or(Bad)
     }
 
-    /// Where the guest has what the process of the machine has at `user`.
+    /// Guest address of the machine process's address `user`.
     pub(crate) fn guest_of(&self, user: u64) -> Result<u64, Bad> {
         let has = |region: &&Region| user >= region.user && user - region.user < region.len;
         let region = self.0.iter().find(has).ok_or(Bad)?;
@@ -123,7 +123,7 @@ fn is_in_memory(file: &OwnedFd) -> bool {
 /// Whether a file is one for events, or another way between processes: to read and write these
 /// without waiting can be asked for.
 pub(crate) fn is_event(file: &OwnedFd) -> bool {
-    // What has no name in any file system has no kind.
+    // A file without a name in any file system has no type.
     let ways = [FileType::Unknown, FileType::Fifo, FileType::Socket];
     kind(file).is_some_and(|kind| ways.contains(&kind))
 }

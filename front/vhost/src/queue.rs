@@ -15,7 +15,7 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// Where the parts of a queue are, as the guest counts, and how many descriptors it has.
+/// Guest addresses of a queue's rings, and its number of descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) num: u32,
@@ -44,11 +44,11 @@ pub(crate) struct Queue {
     done: RefCell<Vec<(u16, u32)>>,
     open: Cell<u32>,
     stopping: Cell<bool>,
-    /// What it was told makes no sense.
+    /// Whether the machine has put an invalid entry into the queue.
     broken: Cell<bool>,
 }
 
-/// What a queue is made of.
+/// Parts of a new queue.
 pub(crate) struct Parts {
     pub(crate) budget: Rc<Budget>,
     pub(crate) memory: Rc<Memory>,
@@ -163,7 +163,7 @@ impl Queue {
             let head = u16_at(&ring, (u32::from(taken) % num) as usize * 2);
             let parsed = self.chain(&memory, &table, head);
             let parsed = parsed.and_then(|chain| Request::parse(&memory, head, &chain));
-            // What makes no sense is taken, and is the last.
+            // An invalid request is taken, and is the last.
             let holds = parsed.as_ref().map_or(0, Request::holds);
             let Some(share) = self.budget.take(holds, &self.caller) else {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! What a machine asks of the drive.
+//! Block requests of a machine.
 
 use crate::memory::{Bad, Memory};
 use crate::wire::{DATA_MAX, Descriptor, NAME, Status, WRITE, ZEROS_MAX, u32_at, u64_at, want};
@@ -16,7 +16,7 @@ const COST: u64 = 4096;
 /// A flag of such a range: that it may be deallocated.
 const UNMAP: u32 = 1;
 
-/// Why a request was not carried out.
+/// Reason why a request failed.
 enum Failed {
     /// The machine is told.
     So(Status),
@@ -45,11 +45,11 @@ pub(crate) struct Request {
     pub(crate) head: u16,
     want: u32,
     sector: u64,
-    /// What the device reads, behind the head.
+    /// Buffers that the device reads, after the header.
     out: Vec<Descriptor>,
-    /// What it writes, before the status.
+    /// Buffers that the device writes, before the status.
     into: Vec<Descriptor>,
-    /// Where the status goes.
+    /// Guest address of the status byte.
     status: u64,
 }
 

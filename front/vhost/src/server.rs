@@ -1,4 +1,4 @@
-//! Where machines are listened for.
+//! Listener for virtual machines.
 //!
 //! Invariant: one machine at a time is served; another one is hung up on.
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Machines that are taken in together.
 const TAKEN: usize = 64;
-/// How long the thread of the drive may take to hear that the server is closed.
+/// Longest wait for the drive's thread to confirm that the server is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes machines in.
@@ -48,7 +48,7 @@ fn accept(listener: &UnixListener) -> rustix::io::Result<OwnedFd> {
     accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
 }
 
-/// What listens for machines.
+/// Event source that accepts machines.
 struct Door(Rc<Hall>);
 
 impl Source for Door {
@@ -63,9 +63,9 @@ impl Source for Door {
         }
         for _ in 0..TAKEN {
             match accept(&hall.listener) {
-                // Who cannot be listened to has been hung up on.
+                // On failure the machine is dropped.
                 Ok(socket) => drop(hall.take(socket)),
-                // There is nobody, or he has left already, or there is no file for him.
+                // The queue is empty, the machine has gone, or no descriptor is free.
                 Err(error) => {
                     hall.spare.refuse(error, || accept(&hall.listener));
                     break;
@@ -79,7 +79,7 @@ impl Source for Door {
     }
 }
 
-/// What listens to whoever closes the server.
+/// Stop signal of the server.
 struct Bell {
     line: UnixStream,
     hall: Rc<Hall>,
@@ -103,7 +103,7 @@ impl Source for Bell {
         if let Some(session) = self.hall.session.take() {
             session.end();
         }
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = (&self.line).write(&[1]);
         Next::Leave
     }

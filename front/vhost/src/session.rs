@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// Where the process of the machine has the parts of a queue.
+/// Addresses of a queue's rings in the machine's process.
 #[derive(Clone, Copy, Default)]
 struct Addresses {
     table: u64,
@@ -42,7 +42,7 @@ struct Told {
     running: Option<Rc<Queue>>,
 }
 
-/// What a machine has said.
+/// State set by the messages of a machine.
 #[derive(Default)]
 struct State {
     features: u64,
@@ -56,7 +56,7 @@ struct State {
     stopping: Option<u32>,
 }
 
-/// What becomes of a message.
+/// Result of a message.
 enum Said {
     Nothing,
     Number(u64),
@@ -341,7 +341,7 @@ fn receive(socket: &OwnedFd, need: usize, state: &mut State) -> Result<bool, Bad
     Ok(true)
 }
 
-/// What listens to a machine.
+/// Event source of a session.
 pub(crate) struct Line(pub(crate) Rc<Session>);
 
 impl Source for Line {

@@ -1,4 +1,4 @@
-//! What the bytes mean: the one place that knows the layout of messages, queues and requests.
+//! Byte layout of messages, queues and requests: the only module that knows it.
 //!
 //! Numbers are little endian.
 //= virtio 5.2
@@ -12,7 +12,7 @@ pub const PAYLOAD_MAX: usize = 8 + 32 * REGIONS_MAX;
 pub const REGIONS_MAX: usize = 8;
 /// Longest request of data, in bytes.
 pub const DATA_MAX: u64 = 32 << 20;
-/// Queues.
+/// Maximum number of queues.
 pub const QUEUES: u16 = 8;
 /// Most descriptors of a queue. The specification lets there be 32,768; a choice of ours, four
 /// times as many as machines have.
@@ -40,7 +40,7 @@ pub const NEED_REPLY: u32 = 1 << 3;
 /// No file comes with this message.
 pub const NO_FILE: u64 = 1 << 8;
 
-/// What a machine says.
+/// Message types of the machine.
 pub mod say {
     #![allow(missing_docs, reason = "these are the specification's words")]
     pub const GET_FEATURES: u32 = 1;
@@ -62,7 +62,7 @@ pub mod say {
     pub const SET_CONFIG: u32 = 25;
 }
 
-/// What the device can.
+/// Feature bits of the device.
 pub const FEATURES: u64 = 1 << 2 // segments are limited
     | 1 << 6 // the block size is told
     | FLUSHES
@@ -90,7 +90,7 @@ pub const INDIRECT: u16 = 4;
 /// The machine wants no interrupt for what is used.
 pub const NO_INTERRUPT: u16 = 1;
 
-/// What a request wants.
+/// Request types.
 pub mod want {
     #![allow(missing_docs, reason = "these are the specification's words")]
     pub const IN: u32 = 0;
@@ -101,7 +101,7 @@ pub mod want {
     pub const WRITE_ZEROES: u32 = 13;
 }
 
-/// How a request ended.
+/// Status of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
@@ -116,7 +116,7 @@ pub enum Status {
 /// A piece of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Where, as the guest counts.
+    /// Guest address of the buffer.
     pub address: u64,
     /// Bytes.
     pub len: u32,

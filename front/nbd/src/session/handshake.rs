@@ -9,7 +9,7 @@ use crate::wire::{
 };
 use std::io;
 
-/// What the line is like.
+/// Encryption of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// As it comes, and that is all there is.
@@ -20,7 +20,7 @@ pub(crate) enum Line {
     Sealed,
 }
 
-/// What was agreed upon.
+/// Options that were negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     line: Line,
@@ -57,7 +57,7 @@ impl Agreed {
     }
 }
 
-/// What follows an option.
+/// State after an option.
 pub(super) enum Next {
     More,
     Serve,

@@ -1,4 +1,4 @@
-//! What an answer looks like.
+//! Encoding of answers.
 
 use super::most_pieces;
 use crate::export::{Answer, Piece, Refusal};
@@ -51,7 +51,7 @@ impl Reply {
                 out.push(data);
             }
             Ok(Answer::Pieces(mut pieces)) => {
-                // What is served may say more than was asked; there is no room for that.
+                // An export may return more pieces than requested; the rest is dropped.
                 pieces.truncate(self.pieces as usize);
                 out.put(|out| put_pieces(out, cookie, &pieces));
             }
