@@ -14,7 +14,7 @@ pub(crate) const VENDOR: u16 = 0xf1a5;
 /// Device: a choice of ours.
 const DEVICE: u16 = 0x0001;
 
-/// Where the capabilities lie, one after the other.
+/// Offsets of the capabilities.
 const POWER_AT: usize = 0x40;
 const EXPRESS_AT: usize = 0x50;
 const INTERRUPTS_AT: usize = 0x90;

@@ -45,7 +45,7 @@ pub(super) enum Event {
 /// A command that is under way.
 struct Open {
     queue: u16,
-    /// Where data for the guest go.
+    /// Destination of data for the guest.
     pieces: Vec<Piece>,
     held: u64,
     /// Whether room for its completion is kept.
@@ -54,7 +54,7 @@ struct Open {
     stale: bool,
 }
 
-/// Where the controller is in its life.
+/// State of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Off,
@@ -389,7 +389,7 @@ impl<B: Backend> Device<B> {
         None
     }
 
-    /// Where the data of a command are, and the data themselves if they are the guest's.
+    /// Location of a command's data, and the data themselves if the guest sends them.
     fn data_of(&self, entry: &Entry, len: u64) -> Result<(Vec<Piece>, Vec<u8>), Status> {
         if len > TRANSFER as u64 {
             return Err(Status::InvalidField);

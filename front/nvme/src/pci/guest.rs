@@ -14,7 +14,7 @@ pub(super) const RANGES_MAX: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreachable;
 
-/// Why a range is not taken in.
+/// Reason why a range is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// It has no bytes, or no end.
@@ -40,12 +40,12 @@ pub(super) trait Memory {
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Unreachable>;
 }
 
-/// Which part of a file, and what may be done with it.
+/// Part of a file, with access rights.
 #[derive(Debug)]
 pub(super) struct Range {
     /// Bytes.
     pub(super) len: u64,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub(super) offset: u64,
     /// None if the monitor keeps it for itself.
     pub(super) file: Option<File>,

@@ -13,7 +13,7 @@ use crate::status::Status;
 use crate::subsystem::{ENTRIES, QUEUES};
 use units::layout::Field;
 
-/// Where the memory of a queue begins.
+/// Address of a queue's memory.
 const BASE: Field<u64> = Field::at(24);
 
 /// The fields of the commands that make a queue.
@@ -21,7 +21,7 @@ struct Made {
     queue: u16,
     entries: u32,
     base: u64,
-    /// What dword 11 says in its upper half.
+    /// Upper half of dword 11: interrupt vector or completion queue.
     names: u16,
     /// Bit 1 of dword 11.
     flag: bool,

@@ -46,7 +46,7 @@ const REPLY: u32 = 1;
 const NO_REPLY: u32 = 1 << 4;
 const FAILED: u32 = 1 << 5;
 
-/// Why a message is refused.
+/// Error of a message, returned as an error number of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Something in it is wrong.
@@ -123,10 +123,10 @@ impl Header {
     }
 }
 
-/// What a monitor asks for.
+/// A parsed request of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
-    /// Which revision is spoken: of version 0, at most this one.
+    /// Negotiates the protocol version: 0, with at most this minor revision.
     Version {
         minor: u16,
     },
@@ -165,7 +165,7 @@ pub(super) enum Request<'a> {
     Reset,
 }
 
-/// Which interrupts, and what to do.
+/// Interrupts and the action on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SetInterrupts {
     pub(super) start: u32,
@@ -173,7 +173,7 @@ pub(super) struct SetInterrupts {
     pub(super) what: Interrupts,
 }
 
-/// What is done with interrupts.
+/// Action on interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interrupts {
     /// They are raised by the descriptors that came, or not at all if none did.
@@ -252,7 +252,7 @@ fn version(body: &[u8]) -> Result<Request<'_>, Refusal> {
 
 fn unmap(body: &[u8]) -> Result<Request<'_>, Refusal> {
     match field::<u32>(body, 4)? {
-        // Which pages were written is not known.
+        // Dirty page tracking is not supported.
         flags if flags & 1 != 0 => Err(Refusal::Unsupported),
         flags => Ok(Request::Unmap {
             at: field(body, 8)?,
@@ -281,8 +281,8 @@ fn set_interrupts(body: &[u8]) -> Result<SetInterrupts, Refusal> {
     Ok(SetInterrupts { start, count, what })
 }
 
-/// What is told to a monitor that speaks revision `minor` at most: the one that is spoken,
-/// and how much it may send at a time.
+/// Version reply to a monitor of minor revision `minor`: the revision in use, and the message
+/// limits.
 pub(super) fn told_version(minor: u16, ranges: usize) -> Vec<u8> {
     let minor = minor.min(VERSION.1);
     let mut bytes = [VERSION.0.to_le_bytes(), minor.to_le_bytes()].concat();
@@ -303,12 +303,12 @@ fn dwords(values: &[u32]) -> Vec<u8> {
         .collect()
 }
 
-/// What is told of the device: it is a PCI device and can be reset.
+/// Device information: a PCI device that supports reset.
 pub(super) fn told_device() -> Vec<u8> {
     dwords(&[16, 0b11, REGIONS, INTERRUPTS])
 }
 
-/// What is told of a region of `len` bytes.
+/// Region information of a region of `len` bytes.
 pub(super) fn told_region(region: u32, len: u64) -> Result<Vec<u8>, Refusal> {
     if region >= REGIONS {
         return Err(Refusal::Invalid);
@@ -321,7 +321,7 @@ pub(super) fn told_region(region: u32, len: u64) -> Result<Vec<u8>, Refusal> {
     Ok(bytes)
 }
 
-/// What is told of a kind of interrupts, of which `vectors` are by messages.
+/// Interrupt information; `vectors` is the number of message interrupts.
 pub(super) fn told_interrupts(kind: u32, vectors: u32) -> Result<Vec<u8>, Refusal> {
     match kind {
         // They are raised by descriptors.
@@ -331,7 +331,7 @@ pub(super) fn told_interrupts(kind: u32, vectors: u32) -> Result<Vec<u8>, Refusa
     }
 }
 
-/// What is told of an access: which it was, and the data of one that reads.
+/// Reply to a region access: its parameters, and the data of a read.
 pub(super) fn told_access(region: u32, at: u64, len: usize, data: &[u8]) -> Vec<u8> {
     let mut bytes = at.to_le_bytes().to_vec();
     bytes.extend(dwords(&[region, len as u32]));

@@ -1,4 +1,4 @@
-//! Where the data of a command lie in the memory of a guest: pages, or segments.
+//! Location of a command's data in guest memory, from PRPs or SGLs.
 //!
 //! Invariants: what is found has exactly the bytes that the command moves; a list that
 //! has no end is given up, after as many descriptors as there may be.
@@ -25,7 +25,7 @@ const INLINE: Field<[u8; 16]> = Field::at(24);
 pub(super) struct Piece {
     /// Address of the first.
     pub(super) at: u64,
-    /// How many.
+    /// Length in bytes.
     pub(super) len: u64,
 }
 

@@ -21,11 +21,11 @@ pub(super) struct Submissions {
     tail: u32,
     /// The queue of its completions.
     pub(super) completions: u16,
-    /// What the subsystem calls it.
+    /// Link of the queue in the subsystem.
     pub(super) link: Link,
     /// Commands that are not answered.
     pub(super) under_way: u32,
-    /// What the host calls the command that deletes it, while commands are under way.
+    /// Identifier of the command that deletes the queue, while commands are in flight.
     pub(super) deleted_by: Option<u16>,
 }
 
@@ -53,7 +53,7 @@ impl Submissions {
         fits
     }
 
-    /// How far entries were taken.
+    /// Head of the queue.
     pub(super) const fn head(&self) -> u16 {
         self.head as u16
     }
@@ -169,7 +169,7 @@ impl Completions {
         self.waiting.push_back(posting);
     }
 
-    /// Posts what there is room for.
+    /// Posts completions as far as there is room.
     pub(super) fn flush(&mut self, memory: &impl Memory) -> Result<(), Unreachable> {
         while self.free() > 0
             && let Some(posting) = self.waiting.pop_front()

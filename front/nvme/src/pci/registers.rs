@@ -13,12 +13,12 @@ use units::layout::Field;
 pub(super) const PAIRS: usize = QUEUES as usize + 1;
 /// Interrupts: one for each pair of queues.
 pub(super) const VECTORS: usize = PAIRS;
-/// Where the doorbells begin.
+/// Offset of the doorbells.
 //= nvme-pcie 3.1.2
 pub(super) const DOORBELLS_AT: u64 = 0x1000;
-/// Where the table of interrupts lies.
+/// Offset of the MSI-X table.
 pub(super) const TABLE_AT: usize = 0x2000;
-/// Where the pending interrupts lie.
+/// Offset of the MSI-X pending bits.
 pub(super) const PENDING_AT: usize = 0x3000;
 /// Bytes of the registers, doorbells and tables.
 pub(super) const REGISTER_BYTES: usize = 0x4000;
@@ -41,7 +41,7 @@ const HEAD: usize = 64;
 /// CC.EN.
 const ENABLED: u32 = 1;
 
-/// What has become of a controller.
+/// State of a controller, as CSTS shows it.
 //= nvme-2.1 3.1.4.6
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -51,12 +51,12 @@ pub(super) enum State {
     Failed,
 }
 
-/// What a guest wants of a controller.
+/// Controller state that the guest requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// CC.
     pub(super) configuration: u32,
-    /// How often it was to be reset.
+    /// Number of resets requested.
     pub(super) resets: u64,
 }
 
@@ -72,7 +72,7 @@ impl Wanted {
     }
 }
 
-/// Where the queues for admin commands are.
+/// Addresses and sizes of the admin queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AdminQueues {
     pub(super) submission: u64,
@@ -144,7 +144,7 @@ impl Registers {
         Some(self.wanted() != before)
     }
 
-    /// What the guest wants of the controller.
+    /// Controller state that the guest requests.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {
             configuration: field::CC.get(&self.bytes),

@@ -1,4 +1,4 @@
-//! Where monitors of machines are listened for.
+//! Listener for monitors of virtual machines.
 //!
 //! Invariants: at most [`CLIENTS`] are served at a time, and one more is hung up on; the
 //! socket is gone when nobody listens any more.

@@ -26,12 +26,12 @@ use std::sync::{
 };
 use std::time::Duration;
 
-/// How long a monitor may take to say which revision it speaks.
+/// Time for a monitor to negotiate the version.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nothing may be taken of what is answered.
+/// Time without progress of a write.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
-/// What the threads of a connection share.
+/// State shared by the threads of a connection.
 pub(super) struct Shared {
     socket: UnixStream,
     registers: Mutex<Registers>,
@@ -114,7 +114,7 @@ impl Shared {
     pub(super) fn raise(&self, vector: usize) {
         let vectors = lock(&self.vectors);
         if let Some(mut by) = vectors.get(vector).and_then(Option::as_ref) {
-            // Whoever closes it does not want to hear of anything.
+            // A closed descriptor means that the monitor wants no interrupt.
             let _ = by.write_all(&1_u64.to_ne_bytes());
         }
     }
