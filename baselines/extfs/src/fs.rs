@@ -1,4 +1,4 @@
-//! A mounted file system: what all verbs share.
+//! A mounted file system: the state and helpers that all verbs share.
 
 use crate::alloc::Alloc;
 use crate::buffer::{BLOCK, Buffer};
@@ -21,54 +21,54 @@ pub struct ExtFs<P: Persist> {
     pub(crate) options: MountOptions,
     pub(crate) superblock: Rc<Buffer>,
     pub(crate) descriptors: Vec<Rc<Buffer>>,
-    /// Where structures lie that are not in files, sorted and merged.
+    /// Runs of blocks that hold structures outside files, sorted and merged.
     pub(crate) system: Vec<Run>,
     pub(crate) alloc: RefCell<Alloc>,
-    /// Inodes without a name that are in use, in the order of the list on the
-    /// medium from its end; the last one is its head.
+    /// Inodes in use without a name, in reverse order of the list on the medium: the
+    /// last element is the head of that list.
     pub(crate) orphans: RefCell<Vec<u32>>,
-    /// Limits that allocations have met.
+    /// Counts of requests that met a limit, by limit.
     pub(crate) refusals: RefCell<Refusals>,
-    /// Draws the generation of inodes: a counter.
+    /// Counter from which new inodes take their generation.
     pub(crate) generation: Cell<u32>,
 }
 
-/// What this body keeps with each inode in memory.
+/// State that the body attaches to each inode in memory.
 pub struct Private {
-    /// The block of the inode table, held so that it stays in memory.
+    /// The block of the inode table, pinned in memory by this reference.
     pub(crate) buffer: Rc<Buffer>,
-    /// Where the inode is in it.
+    /// Byte offset of the inode in `buffer`.
     pub(crate) at: usize,
-    /// Its flags.
+    /// Flags of the inode, as in its field on the medium.
     pub(crate) flags: Cell<u32>,
-    /// Seed of the checksums of its structures.
+    /// Seed of the checksums over the inode and its structures.
     pub(crate) seed: u32,
-    /// Its size on the medium: what was written back.
+    /// Size of the file on the medium, in bytes: it covers the contents written back.
     pub(crate) disk_size: Cell<u64>,
-    /// Held by those who change the map of the file, or read it from the medium.
-    /// Taken within a handle, never the other way round.
+    /// Inode lock: held by a task that changes the map of the file or reads the map
+    /// from the medium. Taken within a handle, never the other way round.
     pub(crate) turn: Semaphore,
     pub(crate) extents: RefCell<ExtentCache>,
-    /// Pages that space was promised to, as ranges.
+    /// Ranges of pages with space reserved by delayed allocation.
     pub(crate) reserved: RefCell<crate::delayed::Reserved>,
-    /// The last transaction that changed it, and the last that changed what is
-    /// needed to read its contents.
+    /// The last transaction that changed the inode, and the last that changed
+    /// metadata needed to read the contents.
     pub(crate) changed: Cell<TxId>,
     pub(crate) data_changed: Cell<TxId>,
-    /// Where a directory last had room, as a block of it.
+    /// Block of a directory in which an insertion last found room: a hint.
     pub(crate) room: Cell<u32>,
 }
 
-/// An inode in memory.
+/// An inode in memory, with the state of this body.
 pub(crate) type Node = Inode<Private>;
 
-/// What damaged bytes mean to a file operation.
+/// Turns `None`, the sign of damaged bytes, into `EUCLEAN`.
 pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
     value.ok_or(Errno::EUCLEAN)
 }
 
-/// The next range from `from` on in which `old` and `new` differ. Ranges with
-/// fewer than eight equal bytes between them are one.
+/// The next range at or after `from` in which `old` and `new` differ. Differences
+/// with fewer than eight equal bytes between them form one range.
 fn next_change(old: &[u8], new: &[u8], from: usize) -> Option<(usize, usize)> {
     let word = |bytes: &[u8], at: usize| u64::load(&bytes[at..at + 8]);
     let differ = |at: usize| word(old, at) ^ word(new, at);
@@ -93,14 +93,14 @@ fn next_change(old: &[u8], new: &[u8], from: usize) -> Option<(usize, usize)> {
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// The strategy.
+    /// The strategy that persists changes of this file system.
     #[must_use]
     pub fn persist(&self) -> &P {
         &self.persist
     }
 
-    /// Makes the bytes of `buffer` from `at` on equal to `new`, writing what
-    /// differs.
+    /// Makes the bytes of `buffer` from `at` on equal to `new`; writes only ranges
+    /// that differ.
     pub(crate) fn write_changed(&self, tx: &P::Tx, buffer: &Rc<Buffer>, at: usize, new: &[u8]) {
         let mut from = 0;
         loop {
@@ -111,7 +111,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Changes the superblock.
+    /// Applies `edit` to the superblock and renews its checksum, if it has one.
     pub(crate) fn edit_superblock(&self, tx: &P::Tx, edit: impl FnOnce(&mut [u8])) {
         let mut bytes = [0; sb::SIZE];
         bytes.copy_from_slice(&self.superblock.bytes()[sb::OFFSET..sb::OFFSET + sb::SIZE]);
@@ -123,7 +123,7 @@ impl<P: Persist> ExtFs<P> {
         self.write_changed(tx, &self.superblock, sb::OFFSET, &bytes);
     }
 
-    /// Writes down the descriptor of `number`.
+    /// Encodes the descriptor of group `number` into its buffer, with its checksum.
     pub(crate) fn store_group(&self, tx: &P::Tx, number: u32) {
         let size = self.geometry.descriptor_size;
         let per_block = BLOCK / size;
@@ -142,7 +142,8 @@ impl<P: Persist> ExtFs<P> {
         self.write_changed(tx, buffer, at, bytes);
     }
 
-    /// Whether the blocks of `run` can belong to a file.
+    /// Whether `run` can belong to a file: it lies on the medium, past block 0, and
+    /// apart from `system`.
     pub(crate) fn is_for_files(&self, run: Run) -> bool {
         let Some(end) = run.start.checked_add(run.len) else {
             return false;
@@ -155,13 +156,14 @@ impl<P: Persist> ExtFs<P> {
     }
 }
 
-/// Sets the checksum of a descriptor.
+/// Sets the checksum of the descriptor of group `number`.
 pub(crate) fn seal_group(geometry: &Geometry, number: u32, bytes: &mut [u8]) {
     let sum = group_checksum(geometry, number, bytes);
     group::CHECKSUM.put(bytes, sum);
 }
 
-/// The checksum that a descriptor should have; 0 where there are none.
+/// The expected checksum of the descriptor of group `number`; 0 if the file system
+/// has no checksums.
 pub(crate) fn group_checksum(geometry: &Geometry, number: u32, bytes: &[u8]) -> u16 {
     if geometry.checksums {
         group::checksum(geometry.seed, number, bytes)
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_that_are_close_are_one() {
+    fn next_change_merges_differences_fewer_than_eight_bytes_apart() {
         let old = [0; 128];
         let mut new = old;
         (new[40], new[45], new[100]) = (1, 1, 1);
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_agree_with_a_slow_search() {
+    fn next_change_agrees_with_a_bytewise_search() {
         let mut rng = sim::Seed(3).stream("changes");
         for _ in 0..20_000 {
             let len = 1 + rng.below(70) as usize;

@@ -1,28 +1,28 @@
 //! The extent file system, in the on-disk format of ext4.
 //!
 //! The **body** knows the format: superblock, groups, bitmaps, inodes, extents,
-//! directories. How a change of it persists is a **strategy** ([`Persist`]) that
-//! the body takes as a parameter: the block journal of ext4 is one ([`jbd2`]);
-//! byte-granular journals ([`lines::undo`]) and transactions in firmware are others. So the body
-//! never touches a medium, and nothing but the strategy knows whether it has blocks.
+//! directories. A **strategy** ([`Persist`]), a parameter of the body, makes changes
+//! durable: the block journal of ext4 ([`jbd2`]), a byte-granular journal
+//! ([`lines::undo`]) or transactions in firmware. So the body never touches a medium,
+//! and only the strategy knows whether the medium has blocks.
 //!
 //! # Invariants
 //!
 //! - Every change of metadata is a range of bytes of a [`Buffer`], made by
 //!   [`Persist::write`] within a transaction.
-//! - What a transaction frees is not used again before it is durable.
-//! - Bytes of the medium are not trusted: they are refused with an error, and no
-//!   walk over them is longer than the medium is large.
-//! - Whoever needs both opens a handle first and then waits for the turn of a
-//!   file, so that a commit that waits for handles never waits for a file.
+//! - Blocks that a transaction frees are not reused before the transaction is durable.
+//! - Bytes of the medium are not trusted: damaged ones are rejected with an error, and
+//!   no walk over them is longer than the medium is large.
+//! - A task that needs a handle and the inode lock of a file (its `turn`) opens the
+//!   handle first, so a commit that waits for handles never waits for a file.
 //!
 //! # Where to start reading
 //!
-//! [`format`](self) has one home per byte layout; `fs` what all verbs share;
-//! `alloc` what is free; `extents` and `tree` the map of a file; `dir`, `index`
+//! [`format`](self) has one home per byte layout; `fs` the state that all verbs share;
+//! `alloc` free space; `extents` and `tree` the map of a file; `dir`, `index`
 //! and `readdir` directories; `delayed`, `truncate`, `direct` contents; `names`
-//! the verbs that change names; `body` the list of verbs; [`lines`] strategies that
-//! store cache lines, of which [`pmfs`] is one.
+//! the verbs that change names; `body` the list of verbs; [`lines`] the strategies
+//! that store cache lines, such as [`pmfs`].
 
 mod alloc;
 mod body;

@@ -1,13 +1,13 @@
-//! Checkpointing: committed blocks go home, and the log gets room again.
+//! Checkpointing: committed blocks are written home, which frees space in the log.
 //!
-//! Two reasons bring a block home: a handle finds the log too full, or the block
-//! has been dirty for as long as the kernel's flusher lets it be. The tail of
-//! the log moves only past transactions all of whose blocks are home or were
-//! committed again later, and only after a flush that began then.
+//! A block is written home when a handle finds the log too full, or when the block
+//! has been dirty for the flusher's age limit. The tail of the log moves past a
+//! transaction only once each of its blocks is home or committed again later, and
+//! only after a flush that began then.
 //!
 //! Invariants: a block is written home by one write at a time, with the bytes
-//! that its newest committed transaction gave it; a block that an open
-//! transaction has is not written home.
+//! of its newest committed transaction; a block that belongs to an open
+//! transaction is not written home.
 
 use super::format::TAGS;
 use super::log::{LARGEST, Piece, write_pieces};
@@ -26,8 +26,8 @@ impl<P: BlockPort> Core<P> {
         self.state.borrow().span.size() as usize / 4
     }
 
-    /// Blocks that a transaction may log with the file contents that its handles
-    /// bring when they are closed: half as many again, a choice of ours.
+    /// Blocks that a transaction may log including file contents that its handles add
+    /// when they close: in mode `Journal` half as many again, a choice of ours.
     pub(super) fn largest_with_data(&self) -> usize {
         let largest = self.largest();
         match self.config.mode {
@@ -36,9 +36,9 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Blocks that must be free for a handle to open: the largest transaction
-    /// with what leads to its copies, and as many for revoke blocks as jbd2
-    /// keeps back (32; fewer in a tiny log).
+    /// Blocks that must be free for a handle to open: the largest transaction with
+    /// its descriptor blocks, and the reserve of jbd2 for revoke blocks (32; fewer in
+    /// a tiny log).
     fn room(&self) -> u32 {
         let largest = self.largest_with_data();
         let size = self.state.borrow().span.size();
@@ -49,7 +49,8 @@ impl<P: BlockPort> Core<P> {
         self.state.borrow().span.free() >= self.room()
     }
 
-    /// Makes room in the log, or waits for something that may have made some.
+    /// Frees space in the log by a checkpoint. If that is not enough, requests the
+    /// commit of the oldest open transaction and waits for it.
     pub(super) async fn make_room(self: &Rc<Self>) {
         let turn = self.checkpointing.acquire(1).await;
         if self.has_room() || self.is_aborted() {
@@ -65,7 +66,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Brings the oldest transactions home that stand in the way.
+    /// Writes home as many of the oldest transactions as [`Self::room`] requires, then
+    /// flushes and moves the tail.
     async fn checkpoint_oldest(&self) -> std::result::Result<(), IoError> {
         let entries = self.entries_in_the_way();
         self.write_home(entries).await?;
@@ -77,7 +79,7 @@ impl<P: BlockPort> Core<P> {
         self.move_tail(id, at).await
     }
 
-    /// Closes what has the blocks that are still in the way.
+    /// Commits the oldest open transaction, which still holds blocks of the log.
     async fn wait_for_commit(self: &Rc<Self>) {
         if let Some(id) = self.oldest_open() {
             self.request_commit(id);
@@ -95,7 +97,8 @@ impl<P: BlockPort> Core<P> {
         committing.or(state.running.as_ref().map(|running| running.id))
     }
 
-    /// Blocks of as many of the oldest transactions as have to go.
+    /// Blocks to write home so that [`Self::room`] blocks become free: the blocks of
+    /// the oldest transactions.
     fn entries_in_the_way(&self) -> Vec<Rc<Entry>> {
         let room = self.room();
         let state = self.state.borrow();
@@ -113,7 +116,8 @@ impl<P: BlockPort> Core<P> {
         entries
     }
 
-    /// The first transaction that a recovery would need now, and where it starts.
+    /// The first transaction that a recovery would need now, and its first block in
+    /// the log.
     fn tail(&self) -> (u64, u32) {
         let state = self.state.borrow();
         if let Some((&id, checkpoint)) = state.checkpoints.first_key_value() {
@@ -126,15 +130,16 @@ impl<P: BlockPort> Core<P> {
         (running.unwrap_or(state.next), state.span.head)
     }
 
-    /// The tail to move to during a commit, whose flush covers what went home so
-    /// far: only if that frees as much as a transaction may take, as in jbd2.
+    /// The tail to move to after a commit, whose flush covers all home writes so far.
+    /// `None` if the move would free less than the largest transaction, as in jbd2.
     pub(super) fn tail_worth_moving(&self) -> Option<(u64, u32)> {
         let (id, at) = self.tail();
         let freed = self.state.borrow().span.distance(at) as usize;
         (freed >= self.largest()).then_some((id, at))
     }
 
-    /// Lets the log start at transaction `id`, which starts at `at`.
+    /// Durably sets the tail of the log to transaction `id`, which starts at block `at`.
+    /// Does nothing if the tail is already there or the log is unused.
     pub(super) async fn move_tail(&self, id: u64, at: u32) -> std::result::Result<(), IoError> {
         let mut superblock = self.superblock.lock().await;
         if !self.is_ahead(id) {
@@ -150,13 +155,13 @@ impl<P: BlockPort> Core<P> {
         Ok(())
     }
 
-    /// Whether the log starts before transaction `id`.
+    /// Whether the log is in use and starts before transaction `id`.
     fn is_ahead(&self, id: u64) -> bool {
         let state = self.state.borrow();
         state.in_use && id > state.span.tail_id
     }
 
-    /// The committed bytes of `entry` are home, or no longer wanted.
+    /// Drops `entry` from its checkpoint: its committed bytes are home or superseded.
     pub(super) fn uncount(&self, entry: &Entry) {
         let id = entry.checkpoint.replace(0);
         let mut state = self.state.borrow_mut();
@@ -169,8 +174,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Writes those of `entries` home that no open transaction has, in the order
-    /// of their blocks, and waits for those that are on their way.
+    /// Writes home those of `entries` that no open transaction has, in block order,
+    /// and waits for home writes of `entries` already in flight.
     pub(super) async fn write_home(
         &self,
         entries: Vec<Rc<Entry>>,
@@ -234,7 +239,7 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Starts the flusher if there is something for it.
+    /// Starts the flusher, unless it runs already or no block awaits a checkpoint.
     pub(super) fn start_flusher(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         if state.checkpoints.is_empty() {
@@ -248,13 +253,14 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// The kernel's flusher: looks every few seconds, and once something has been
-    /// dirty for too long, writes all that is. It ends when nothing is.
+    /// The kernel's flusher: wakes every `flush_interval` and, once the oldest dirty
+    /// block exceeds `dirty_expire`, writes all dirty blocks home. It ends when no
+    /// block is dirty.
     async fn flusher(self: Rc<Self>) {
         while !self.is_clean() && !self.is_aborted() {
             self.sim.sleep(self.config.flush_interval).await;
-            // After an error the superblock at home says so, and an older copy of
-            // it in memory does not.
+            // After an error the superblock at home records it; an older copy in memory
+            // would overwrite that record.
             if self.is_aborted() || !self.is_expired() {
                 continue;
             }
@@ -288,7 +294,7 @@ impl<P: BlockPort> Core<P> {
         .collect()
     }
 
-    /// Brings everything home and says on the medium that the log is empty.
+    /// Commits, writes every block home, and marks the log empty on the medium.
     pub(super) async fn shut_down(self: &Rc<Self>) -> Result<()> {
         loop {
             self.force_all().await.map_err(|_| Errno::EIO)?;
@@ -310,7 +316,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// False if there is something in the log that is needed.
+    /// Marks the log empty on the medium. Returns false, and writes nothing, if a
+    /// recovery would still need the log.
     async fn empty_log(&self) -> std::result::Result<bool, IoError> {
         let mut superblock = self.superblock.lock().await;
         let Some(next) = self.leave_log() else {
@@ -322,8 +329,8 @@ impl<P: BlockPort> Core<P> {
         Ok(true)
     }
 
-    /// The log is no longer in use, if nothing in it is needed: the transaction
-    /// that will start it again.
+    /// Takes the log out of use and returns the number of the next transaction; `None`
+    /// if a recovery would still need the log.
     fn leave_log(&self) -> Option<u64> {
         let mut state = self.state.borrow_mut();
         if state.committing.is_some() || !state.checkpoints.is_empty() {

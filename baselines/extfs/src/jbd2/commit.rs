@@ -1,10 +1,10 @@
-//! Committing: close the transaction, copy what it changed, log it, and name it
-//! committed.
+//! Commit: close the transaction, copy its changed blocks, write the copies to the
+//! log, and write the commit block.
 //!
 //! Invariants: one transaction commits at a time, in the order of their numbers.
-//! Its copies are taken at the instant when its last handle is closed, so the
-//! next one starts at once and changes what it likes. The durable point is the
-//! end of the write of the commit block: a flush has gone before it, so copies,
+//! Copies are taken at the instant when its last handle closes, so the next
+//! transaction starts at once and may change any block. The durable point is the
+//! end of the write of the commit block: a flush precedes that write, so copies,
 //! file contents of an ordered transaction and the start of the log on the
 //! medium are durable by then.
 
@@ -21,20 +21,21 @@ use ssd::{Content, IoError};
 use std::rc::Rc;
 use units::Ns;
 
-/// A transaction on its way to the log.
+/// The committing transaction and its copies.
 struct Work {
     transaction: Rc<Transaction>,
     logged: Vec<(Rc<Entry>, Payload)>,
     forgotten: Vec<Rc<Entry>>,
-    /// Blocks for the log before the commit block.
+    /// Revoke blocks, descriptor blocks and copies: the log up to the commit block.
     blocks: Vec<Payload>,
-    /// Where they start, and where the commit block goes.
+    /// Block of the log of the first of `blocks`, and that of the commit block.
     start: u32,
     commit: u32,
 }
 
 impl<P: BlockPort> Core<P> {
-    /// Asks for the commit of every transaction up to `id`.
+    /// Requests the commit of every transaction up to `id`; starts the commit task if
+    /// it is not running.
     pub(super) fn request_commit(self: &Rc<Self>, id: u64) {
         let mut state = self.state.borrow_mut();
         state.requested = state.requested.max(id);
@@ -45,7 +46,7 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// The commit task: runs while there is something to commit.
+    /// The commit task: ends when no requested commit is left.
     async fn commits(self: Rc<Self>) {
         while let Some(transaction) = self.next_commit() {
             if let Err(error) = self.commit(transaction).await {
@@ -87,7 +88,7 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Lets nobody join any more and waits until every handle is closed.
+    /// Locks the transaction against new handles and waits until every handle is closed.
     async fn close(&self, transaction: &Transaction) {
         transaction.locked.set(true);
         while transaction.handles.get() > 0 {
@@ -95,8 +96,7 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Takes the copies and a place in the log; from here on a new transaction
-    /// may run.
+    /// Takes the copies and space in the log. After it a new transaction may run.
     fn switch(&self, transaction: Rc<Transaction>) -> Result<Work, IoError> {
         let entries = transaction.entries.take();
         let (mut logged, mut forgotten) = (Vec::with_capacity(entries.len()), Vec::new());
@@ -123,9 +123,13 @@ impl<P: BlockPort> Core<P> {
         })
     }
 
-    /// Takes `blocks` of the log and one for the commit block: where they start
-    /// and where that is. Only a handle that forgets more blocks than the reserve
-    /// of the log can name finds no room here.
+    /// Takes `blocks` blocks at the head of the log and one for the commit block.
+    /// Returns the first block and the commit block.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::ReadOnly`] if the log is full: handles of the transaction forgot more
+    /// blocks than revoke blocks in the reserve can name.
     fn take_place(
         &self,
         transaction: &Rc<Transaction>,
@@ -190,8 +194,8 @@ impl<P: BlockPort> Core<P> {
         Ns(self.config.cost_per_commit.0 + copies)
     }
 
-    /// Says on the medium that there will be something to recover. The flush
-    /// before the commit block makes it durable.
+    /// Marks the log as in use on the medium. The flush before the commit block makes
+    /// the mark durable.
     async fn mark_used(&self, work: &Work) -> Result<(), IoError> {
         if self.state.borrow().in_use {
             return Ok(());
@@ -204,7 +208,7 @@ impl<P: BlockPort> Core<P> {
         Ok(())
     }
 
-    /// Waits for the file contents that the transaction points to.
+    /// Waits for in-flight writes of file contents that the transaction maps.
     async fn settle(&self, transaction: &Transaction) {
         while transaction.in_flight.get() > 0 {
             self.settled.wait(&self.sim).await;
@@ -224,19 +228,21 @@ impl<P: BlockPort> Core<P> {
         self.port.write(extent, content, placement, who, true).await
     }
 
-    /// Seconds since 1970.
+    /// Simulated time in seconds since 1970.
     fn seconds(&self) -> u64 {
         self.config.epoch + self.sim.now().0 / 1_000_000_000
     }
 
-    /// A block that is handed out again must not be overtaken by its past.
+    /// Waits for in-flight home writes of `entries`, so that an old write cannot land
+    /// on a block after its reallocation.
     pub(super) async fn wait_for_home_writes(&self, entries: &[Rc<Entry>]) {
         while entries.iter().any(|entry| entry.writing.get()) {
             self.homed.wait(&self.sim).await;
         }
     }
 
-    /// The transaction is durable.
+    /// Retires the durable transaction: its blocks await a checkpoint, its freed runs
+    /// may be reused.
     fn finish(self: &Rc<Self>, work: Work) {
         let id = work.transaction.id;
         for entry in &work.forgotten {
@@ -285,8 +291,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Something on the medium has failed: nothing commits any more, and the
-    /// journal and the file system say so as far as they can.
+    /// Stops all commits after `error` of the medium. Unless the error is
+    /// [`IoError::ReadOnly`], records it in both superblocks on a best-effort basis.
     pub(super) async fn abort(&self, error: IoError) {
         let first = !std::mem::replace(&mut self.state.borrow_mut().aborted, true);
         for signal in [&self.switched, &self.committed, &self.settled, &self.homed] {
@@ -302,9 +308,8 @@ impl<P: BlockPort> Core<P> {
         let _ = self.mark_file_system().await;
     }
 
-    /// Says in the superblock of the file system that it has to be checked. What
-    /// is on the medium is changed, as what is in memory may never have been
-    /// committed.
+    /// Records in the superblock of the file system that it has to be checked. Edits
+    /// the copy on the medium: the one in memory may hold uncommitted changes.
     async fn mark_file_system(&self) -> Result<(), IoError> {
         let mut block = Box::new([0; BLOCK]);
         let (extent, who) = (log::extent(0, 1), self.who(Purpose::Superblock));
