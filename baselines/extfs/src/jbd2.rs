@@ -7,47 +7,47 @@
 //!
 //! # The life of a block
 //!
-//! Changed by a handle, it is in the **running** transaction. A commit (asked for
-//! by a force, by the timer, or by size) closes that one and copies its blocks; it
-//! is the **committing** one while they go to the log, and the next one runs. Once
-//! committed, the block is to be **checkpointed**: written home when the log
-//! needs room or when it has been dirty for long.
+//! A block changed by a handle joins the **running** transaction. A commit (requested
+//! by a force, by the timer, or by size) closes that transaction and copies its
+//! blocks; the transaction is **committing** while the copies go to the log, and the
+//! next transaction runs. Once committed, the block awaits its **checkpoint**: it is
+//! written home when the log needs room or when the block has been dirty for long.
 //!
 //! # Invariants
 //!
 //! - A transaction is durable at the end of the write of its commit block, and
 //!   every transaction before it is.
-//! - Before a commit block, and after everything that it vouches for, there is a
-//!   flush: copies, revoke blocks, and file contents of an ordered transaction.
+//! - A flush precedes each commit block and follows all writes of its transaction:
+//!   copies, revoke blocks, and file contents in ordered mode.
 //! - Nothing goes home before its transaction is durable, and the tail of the log
 //!   moves past a transaction only when a flush has followed its last home write.
-//! - A block that is given up is named in a revoke block, so that a replay does
-//!   not write over what comes there next; it is handed out again only once that
+//! - A metadata block that is freed is named in a revoke block, so that a replay does
+//!   not overwrite its next contents; the block is reused only once the revoke block
 //!   is durable.
 //! - After an error of the medium nothing commits any more: the file system is
-//!   read-only, and both superblocks say why. A failure to write file contents is
-//!   none of these: as with `data_err=ignore`, the default of ext4, the
-//!   transaction that leads to them commits, and whoever forces the file is told.
+//!   read-only, and both superblocks record the error. A failed write of file contents
+//!   does not count: as with `data_err=ignore`, the default of ext4, the
+//!   transaction that maps them commits, and the next force of the file reports it.
 //! - Tasks exist while there is something to commit, to time or to flush, so a
 //!   simulation comes to rest.
 //!
-//! Futures of this strategy are run to their end; one that is dropped halfway
-//! leaves others waiting.
+//! Futures of this strategy must run to completion; a future dropped halfway leaves
+//! other tasks waiting.
 //!
-//! # What is not as in Linux
+//! # Differences from Linux
 //!
 //! - Copies are taken when a transaction is closed, where Linux takes them only of
-//!   blocks that change during the commit; so no handle waits for a block that is
-//!   on its way to the log.
-//! - One round of checkpointing brings home as many of the oldest transactions as
-//!   have to go, with one flush, where Linux takes them one by one.
-//! - The flusher goes by age alone, not by how much of the memory is dirty.
+//!   blocks that change during the commit; so no handle waits for a block in flight
+//!   to the log.
+//! - One round of checkpointing writes home as many of the oldest transactions as the
+//!   log needs room for, with one flush, where Linux takes them one by one.
+//! - The flusher goes by age alone, not by the amount of dirty memory.
 //! - With `data=journal`, contents that do not fit their transaction are written
 //!   around the log before it commits. So freed blocks whose contents the log
 //!   holds are revoked, which Linux can leave out.
 //! - A log with fast commits or asynchronous commits is recovered by e2fsck, not
-//!   here: [`Jbd2::open`] refuses it unless it is clean. The checksum over a whole
-//!   transaction, which went with the latter, is not looked at.
+//!   here: [`Jbd2::open`] rejects it unless it is clean. The checksum over a whole
+//!   transaction, a part of asynchronous commits, is ignored.
 
 mod area;
 mod cache;
@@ -92,33 +92,33 @@ use vfs::{Errno, Result};
 /// smaller one is for tests.
 const SMALLEST: u32 = 31;
 
-/// What was done so far.
+/// Counters of a journal since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions committed.
+    /// Transactions whose commit block is durable.
     pub commits: u64,
-    /// Flush commands.
+    /// Flush commands sent to the medium, failed ones included.
     pub flushes: u64,
-    /// Blocks in memory now.
+    /// Blocks in memory at the time of the call.
     pub cached: usize,
 }
 
 struct State {
     span: Span,
-    /// The superblock on the medium says, or soon will, that the log is in use.
+    /// Whether the superblock on the medium marks the log as in use.
     in_use: bool,
     next: u64,
     running: Option<Rc<Transaction>>,
-    /// The committing transaction, and where it starts in the log.
+    /// The committing transaction, and its first block in the log.
     committing: Option<(Rc<Transaction>, u32)>,
     committed: u64,
-    /// The last transaction whose commit was asked for.
+    /// The last transaction whose commit was requested.
     requested: u64,
     checkpoints: BTreeMap<u64, Checkpoint>,
     freed: Vec<Run>,
-    /// Blocks of file contents in the log, and the last transaction that has them.
+    /// Blocks of file contents in the log, each with the last transaction that logged it.
     data: BTreeMap<u64, u64>,
-    /// The last transaction with file contents.
+    /// The last transaction that logged file contents.
     data_upto: u64,
     dirty_since: Option<Ns>,
     flushes: Flushes,
@@ -139,11 +139,11 @@ struct Core<P> {
     state: RefCell<State>,
     cache: RefCell<Cache>,
     superblock: Lock<Superblock>,
-    /// Held by the one that makes room.
+    /// Held by the task that checkpoints.
     checkpointing: Semaphore,
-    /// A transaction was closed: another one may run.
+    /// Fires when a transaction was closed: the next one may run.
     switched: Signal,
-    /// A handle was closed or file contents have landed.
+    /// Fires when a handle was closed or a write of file contents ended.
     settled: Signal,
     committed: Signal,
     homed: Signal,
@@ -163,8 +163,8 @@ impl<P> Clone for Jbd2<P> {
     }
 }
 
-/// The first block of a new journal of `blocks` blocks; what is in the others
-/// does not matter unless they hold an older log.
+/// The first block of a new journal of `blocks` blocks. The other blocks may hold
+/// any bytes except an older log.
 #[must_use]
 pub fn format(blocks: u32, uuid: [u8; 16]) -> Box<[u8; BLOCK]> {
     Superblock::new(blocks, uuid).encode()
@@ -175,8 +175,8 @@ impl<P: BlockPort> Jbd2<P> {
     ///
     /// # Errors
     /// If there is no journal, if it is damaged or of an unknown kind, or if the
-    /// medium fails. Then nothing was written, but for parts of a replay where
-    /// the medium failed during it.
+    /// medium fails. Nothing is written then, except for part of a replay during
+    /// which the medium failed.
     pub async fn open(
         sim: &Sim,
         port: P,
@@ -204,10 +204,10 @@ impl<P: BlockPort> Jbd2<P> {
         Ok((Self { core }, report))
     }
 
-    /// Forgets the error that a file system had recorded.
+    /// Durably clears the error recorded in the superblock of the journal.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the write of that superblock fails.
     pub async fn clear_errno(&self) -> Result<()> {
         let mut superblock = self.core.superblock.lock().await;
         superblock.errno = 0;
@@ -221,7 +221,7 @@ impl<P: BlockPort> Jbd2<P> {
         self.core.is_aborted()
     }
 
-    /// What was done so far.
+    /// Counters since [`Self::open`].
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {

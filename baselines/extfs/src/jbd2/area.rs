@@ -1,14 +1,13 @@
-//! The blocks of a journal, for contents of files that others commit.
+//! The blocks of a jbd2 journal, for file contents that a strategy of cache lines
+//! commits.
 //!
-//! A record is a transaction of jbd2 but for its commit block, of which all lies in
-//! the first 64 bytes: with the record that block is written as zeros, and whoever has
-//! transactions of cache lines stores the first line along with the rest of one. So the
-//! record counts exactly if that transaction does, for recovery here and for anybody
-//! else who replays a journal of jbd2.
+//! A record is a transaction of jbd2 whose commit block is written as zeros. All
+//! contents of a commit block lie in its first 64 bytes, its first cache line: the
+//! strategy stores that line within its own transaction. So the record counts exactly
+//! if that transaction does, for recovery here and for any other replay of the journal.
 //!
-//! Invariants: records are committed in the order of their places; a place is given
-//! out again only once the superblock on the medium says that recovery starts behind
-//! it.
+//! Invariants: records are committed in the order of their places; a place is reused
+//! only once the superblock on the medium says that recovery starts behind it.
 
 use super::format::{Block, Form, Superblock, TAGS, Tag};
 use super::log::{Map, Piece, Span, extent, payload, pieces};
@@ -20,19 +19,19 @@ use nand::{Payload, UNIT};
 use ssd::{Content, IoError};
 use units::{Origin, Placement};
 
-/// The first line of a commit block.
+/// The first cache line of a commit block.
 type Line = [u8; 64];
 
-/// Where a record lies.
+/// Sequence number and location of a record in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     sequence: u32,
     start: u32,
-    /// Of its commit block, the last one of the record.
+    /// Block of the log for the commit block, the last one of the record.
     commit: u32,
 }
 
-/// The line that makes a record count, but for the number of a transaction.
+/// The cache line that commits a record, except for the number of its transaction.
 pub(crate) struct Seal {
     form: Form,
     sequence: u32,
@@ -41,8 +40,8 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// The block whose first line it is, and its bytes; `tx` is the number that the
-    /// drive has for the transaction.
+    /// The block that starts with this line, and the bytes of the line. `tx` is the
+    /// number of the transaction in the drive.
     //= bytefs 4.6
     pub(crate) fn line(&self, tx: u32) -> (u64, Line) {
         let block: Box<Block> = self.form.commit(self.sequence, self.time, tx);
@@ -53,7 +52,7 @@ impl Seal {
     }
 }
 
-/// The blocks of a journal.
+/// An open journal of records, with the span of its log in use.
 pub(crate) struct Area {
     map: Map,
     form: Form,
@@ -64,7 +63,8 @@ pub(crate) struct Area {
     who: Who,
 }
 
-/// Blocks of a record of so many copies.
+/// Blocks of the log that a record of `copies` copies takes: descriptors, copies and
+/// the commit block.
 const fn blocks_of(copies: usize) -> u32 {
     (copies.div_ceil(TAGS) + copies + 1) as u32
 }
@@ -115,19 +115,19 @@ impl Area {
         Ok((area, report))
     }
 
-    /// Most copies of a record.
+    /// Upper bound on the copies of one record.
     pub(crate) fn largest(&self) -> usize {
         let size = self.span.size() as usize;
-        // All of the log is never in use.
+        // At least one block of the log stays free.
         (size - 2) * TAGS / (TAGS + 1)
     }
 
-    /// Whether a record of so many copies can be placed now.
+    /// Whether a record of `copies` copies fits in the free part of the log.
     pub(crate) fn has_room(&self, copies: usize) -> bool {
         blocks_of(copies) < self.span.free()
     }
 
-    /// Gives out the next place, for so many copies.
+    /// Takes the next place, for a record of `copies` copies.
     pub(crate) fn place(&mut self, copies: usize) -> Place {
         let (sequence, start) = (self.next, self.span.head);
         self.next = self.next.wrapping_add(1);
@@ -140,7 +140,7 @@ impl Area {
         }
     }
 
-    /// The blocks of a record that does not count yet.
+    /// The blocks of a record that is not committed yet: its commit block is zeros.
     pub(crate) fn record(&self, place: Place, copies: &[(u64, Payload)]) -> Vec<Piece> {
         let mut blocks = Vec::with_capacity(blocks_of(copies.len()) as usize);
         for part in copies.chunks(TAGS) {
@@ -164,7 +164,8 @@ impl Area {
         (tag, copy)
     }
 
-    /// What makes a record count, that bears this time.
+    /// The seal that commits the record at `place`; `time` is seconds since 1970 and
+    /// nanoseconds.
     pub(crate) fn seal(&self, place: Place, time: (u64, u32)) -> Seal {
         Seal {
             form: self.form,
@@ -174,27 +175,27 @@ impl Area {
         }
     }
 
-    /// Nobody needs the records up to `place` any more.
+    /// Frees the log up to and including the record at `place`.
     pub(crate) fn retire(&mut self, place: Place) {
         self.span.tail = self.span.after(place.commit, 1);
         self.span.tail_id = u64::from(place.sequence.wrapping_add(1));
     }
 
-    /// The superblock that says where recovery starts; nowhere, once it is no longer
-    /// `in_use`.
+    /// The block number and bytes of the superblock, with the tail of the log as the
+    /// start of recovery; with no start unless `in_use`.
     pub(crate) fn superblock(&mut self, in_use: bool) -> (u64, Payload) {
         self.superblock.sequence = self.span.tail_id as u32;
         self.superblock.start = if in_use { self.span.tail } else { 0 };
         (self.map.home(0).0, payload(&self.superblock.encode()))
     }
 
-    /// Whom the journal is booked under, and where it goes.
+    /// Placement and attribution of writes to the journal.
     pub(crate) const fn to(&self) -> (Placement, Who) {
         (self.to, self.who)
     }
 }
 
-/// Writes one block, durable when this ends.
+/// Writes one block durably (FUA).
 ///
 /// # Errors
 /// If the medium fails.

@@ -1,8 +1,8 @@
 //! Blocks in memory: metadata, and file contents that the log holds.
 //!
-//! Invariants: a block that differs from the medium stays; so does one that
-//! somebody holds; of the others those used last stay, up to the bound. Who asks
-//! for a block that is being read waits for that read.
+//! Invariants: dirty and pinned blocks stay in memory; of the others the most
+//! recently used stay, up to the bound. A read of a block that is being loaded waits
+//! for that load.
 
 use super::transaction::Entry;
 use crate::buffer::{Buffer, Table};
@@ -11,22 +11,22 @@ use sim::Signal;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Blocks that one insertion looks at for room; so a cache that is full of
-/// blocks that must stay grows, and insertions stay cheap.
+/// Blocks that one insertion examines for eviction: insertions stay cheap, and a
+/// cache full of dirty or pinned blocks grows.
 const LOOKS: usize = 8;
 
-/// A place of the cache.
+/// State of a block in the cache.
 pub(super) enum Slot {
-    /// Being read; the signal says when that has ended.
+    /// The block is being read; the signal fires at the end of the read.
     Loading(Rc<Signal>),
     Ready(Rc<Entry>),
 }
 
-/// The cache.
+/// The cache of blocks, bounded by `bound` and evicted approximately by last use.
 pub(super) struct Cache {
     slots: Table<Slot>,
-    /// Blocks by when they were used last, as far as is known: an entry knows
-    /// better, and is moved to its place when it comes to the front.
+    /// Blocks by a possibly outdated time of their last use. The entry has the true time,
+    /// and moves to its place when it reaches the front.
     order: BTreeMap<u64, u64>,
     clock: u64,
     bound: usize,
@@ -42,7 +42,7 @@ impl Cache {
         }
     }
 
-    /// What is at `block`; counts as a use.
+    /// The slot of `block`; counts as a use.
     pub(super) fn get(&mut self, block: u64) -> Option<&Slot> {
         let slot = self.slots.get(block)?;
         if let Slot::Ready(entry) = slot {
@@ -52,7 +52,7 @@ impl Cache {
         Some(slot)
     }
 
-    /// The entry of `block`, if it is in memory; no use.
+    /// The entry of `block`, if it is in memory; does not count as a use.
     pub(super) fn entry(&self, block: u64) -> Option<&Rc<Entry>> {
         match self.slots.get(block) {
             Some(Slot::Ready(entry)) => Some(entry),
@@ -60,7 +60,7 @@ impl Cache {
         }
     }
 
-    /// What is in memory of the blocks from `start` up to `end`.
+    /// Slots of the blocks in `start..end` that are in memory.
     pub(super) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Slot)> {
         self.slots.range(start, end)
     }
@@ -73,15 +73,15 @@ impl Cache {
         signal
     }
 
-    /// A read has failed.
+    /// Removes the slot of `block` after a failed read.
     pub(super) fn give_up(&mut self, block: u64) {
         if let Some(Slot::Loading(_)) = self.slots.get(block) {
             self.slots.remove(block);
         }
     }
 
-    /// Puts in what was read, unless something newer is there; gives what is
-    /// there then.
+    /// Inserts a block that was read, unless a newer entry is there already. Returns the
+    /// entry in the cache.
     pub(super) fn loaded(&mut self, buffer: Buffer) -> Rc<Entry> {
         if let Some(entry) = self.entry(buffer.block) {
             return Rc::clone(entry);
@@ -89,7 +89,7 @@ impl Cache {
         self.insert(Entry::of_buffer(buffer))
     }
 
-    /// Puts in a new entry.
+    /// Inserts a new entry and evicts an idle one if the cache is full.
     pub(super) fn insert(&mut self, entry: Entry) -> Rc<Entry> {
         self.make_room();
         self.clock += 1;
@@ -113,7 +113,8 @@ impl Cache {
         }
     }
 
-    /// Drops the block at the front of the order, or puts it where it belongs.
+    /// Evicts the block at the front of the order if it is idle, or moves it to its
+    /// place.
     fn look_at(&mut self, stamp: u64, block: u64) {
         let Some(Slot::Ready(entry)) = self.slots.get(block) else {
             return;
@@ -134,7 +135,7 @@ impl Cache {
         self.order.insert(entry.used.get(), block);
     }
 
-    /// Takes `entry` out.
+    /// Removes `entry`, unless the slot of its block holds another entry.
     pub(super) fn remove(&mut self, entry: &Rc<Entry>) {
         if self
             .entry(entry.block)
@@ -145,13 +146,13 @@ impl Cache {
         }
     }
 
-    /// Blocks in memory.
+    /// Blocks in memory, those being read included.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 }
 
-/// A block of metadata that is all zeros.
+/// A buffer of zeros for a new block of metadata.
 pub(super) fn blank(block: u64, purpose: Purpose) -> Buffer {
     Buffer::new(block, purpose, Box::new([0; crate::buffer::BLOCK]))
 }

@@ -1,51 +1,51 @@
-//! What a journal is told, and why one is refused.
+//! Options of a journal, and the errors of opening one.
 
 use crate::persist::Run;
 use ssd::IoError;
 use units::{Ns, Origin, Placement};
 use vfs::Errno;
 
-/// Which file contents go through the log, and which before it.
+/// Order between file contents and the log, as in the mount option `data=` of ext4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// What a transaction points to for the first time is durable before it.
+    /// File contents that a transaction maps for the first time are durable before it.
     #[default]
     Ordered,
-    /// File contents are not waited for; after a power cut a file may show what
-    /// its blocks held before.
+    /// A commit does not wait for file contents; after a power cut a file may show
+    /// older contents of its blocks.
     Writeback,
     /// File contents go through the log.
     Journal,
 }
 
-/// What a journal is and does. Times are those of ext4 and of the kernel's
-/// flusher unless said otherwise.
+/// Options of a journal. Default times are those of ext4 and of the kernel's
+/// flusher unless noted otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
-    /// Where the log is, in its order.
+    /// Runs of blocks that hold the log, in log order.
     pub runs: Vec<Run>,
-    /// What goes through the log.
+    /// Whether file contents go through the log, before it, or unordered.
     pub mode: Mode,
     /// Age at which a transaction is committed: 5 s (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
     pub commit_interval: Ns,
-    /// How often the flusher looks: 5 s (`dirty_writeback_interval`).
+    /// Period of the flusher: 5 s (`dirty_writeback_interval`).
     pub flush_interval: Ns,
-    /// Age at which it writes: 30 s (`dirty_expire_interval`).
+    /// Age of dirty blocks at which the flusher writes: 30 s (`dirty_expire_interval`).
     pub dirty_expire: Ns,
-    /// Blocks in memory, as far as none of them has to stay. 65,536 is a choice
-    /// of ours.
+    /// Bound on blocks in memory; dirty and pinned blocks may exceed it. The default of
+    /// 65,536 is a choice of ours.
     pub cache_blocks: usize,
-    /// Handle for the log.
+    /// Placement handle of writes to the log.
     pub journal_placement: Placement,
-    /// Handle for metadata.
+    /// Placement handle of home writes of metadata.
     pub metadata_placement: Placement,
-    /// Whom the log and metadata are booked under.
+    /// Origin to which requests for the log and metadata are attributed.
     pub origin: Origin,
-    /// Seconds since 1970 when the clock stood at zero; commit blocks bear it.
+    /// Seconds since 1970 at simulated time zero; the base of times in commit blocks.
     pub epoch: u64,
     /// Processor time of a commit, a choice of ours: 2 us.
     pub cost_per_commit: Ns,
-    /// Processor time of each copy, a choice of ours: 1 us, for a checksum and
+    /// Processor time of each copied block, a choice of ours: 1 us, for a checksum and
     /// a copy of 4 KiB at some 8 GB/s each.
     pub cost_per_block: Ns,
 }
@@ -71,45 +71,46 @@ impl JournalConfig {
     }
 }
 
-/// Why there is no journal to work with.
+/// Reason why a journal cannot be opened or inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// No superblock of a journal.
+    /// The first block is no superblock of a journal.
     #[error("there is no journal where one should be: its superblock is missing")]
     NotAJournal,
-    /// Other blocks than ours.
+    /// The block size, in bytes, differs from 4096.
     #[error("the journal has blocks of {0} bytes; only 4096 is supported")]
     BlockSize(u32),
-    /// A feature that nobody told us of.
+    /// Bits of features that are not supported.
     #[error("the journal has features that are not known here (bits {0:#x})")]
     Feature(u32),
-    /// A feature whose logs others replay.
+    /// Bits of features whose logs only e2fsck replays.
     #[error(
         "the journal has to be recovered by e2fsck first: it uses fast or asynchronous \
              commits (bits {0:#x})"
     )]
     Foreign(u32),
-    /// An undo journal has its blocks.
+    /// The undo journal of pmfs occupies its blocks ([`crate::lines::undo`]).
     #[error(
         "lines that were changed have to be brought back first, from an undo journal: \
              mount it as pmfs once (`flashloom mount pmfs`), and unmount it"
     )]
     Lent,
-    /// The superblock is damaged.
+    /// The checksum of the superblock of the journal is wrong.
     #[error("the superblock of the journal has a wrong checksum")]
     SuperblockSum,
-    /// Numbers that contradict each other.
+    /// Fields of the superblock contradict each other or the medium, or the log is too
+    /// small.
     #[error("the journal does not lie where it says, or is too small to be used")]
     Shape,
-    /// The superblock speaks of more blocks than there are.
+    /// The superblock states more blocks than the runs of the journal have.
     #[error("the journal has {has} blocks but says {needs}")]
     TooShort {
-        /// Blocks there are.
+        /// Blocks in the runs of the journal.
         has: u32,
-        /// Blocks it says.
+        /// Blocks stated by the superblock.
         needs: u32,
     },
-    /// A copy goes nowhere.
+    /// A copy has a home outside the file system or within the journal.
     #[error(
         "transaction {sequence} of the journal holds a copy of block {block}, which is not \
              a block of the file system outside the journal"
@@ -120,7 +121,7 @@ pub enum JournalError {
         /// The block.
         block: u64,
     },
-    /// A copy is damaged.
+    /// The checksum of a copy is wrong.
     #[error(
         "the copy of block {block} in transaction {sequence} of the journal has a wrong \
              checksum"
@@ -131,12 +132,12 @@ pub enum JournalError {
         /// The block.
         block: u64,
     },
-    /// The medium failed.
+    /// A read or write of the medium failed.
     #[error("the journal cannot be read or written: {0}")]
     Io(#[from] IoError),
 }
 
 impl JournalError {
-    /// What a journal records when the medium has failed: the number of `EIO`.
+    /// `errno` recorded in the superblock after an error of the medium: `-EIO`.
     pub(super) const RECORDED: i32 = -(Errno::EIO as i32);
 }

@@ -1,8 +1,8 @@
-//! Forcing, by request and by age, and the flushes for it.
+//! Forced commits, by request and by age, and their flushes.
 //!
-//! Invariants: whoever forces waits for one commit and one flush at most, and
-//! shares both with all who ask meanwhile; a flush that had begun before the call
-//! does not count.
+//! Invariants: a force waits for one commit and one flush at most, and shares both
+//! with forces that arrive meanwhile; a flush that began before the call does not
+//! count.
 
 use super::{Core, data};
 use host::BlockPort;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use units::Ns;
 use vfs::{Errno, Result};
 
-/// Flush commands so far.
+/// Numbers of the last flush started and of the last one finished.
 #[derive(Default)]
 pub(super) struct Flushes {
     started: u64,
@@ -19,7 +19,7 @@ pub(super) struct Flushes {
     active: bool,
 }
 
-/// What somebody who wants a flush does next.
+/// Next step of a task that needs a flush.
 enum Turn {
     Done,
     Lead,
@@ -41,7 +41,7 @@ impl Flushes {
 }
 
 impl<P: BlockPort> Core<P> {
-    /// A flush that begins after this call; those who ask while one runs share
+    /// Waits for a flush that begins after this call; calls during a running flush share
     /// the next one, as in Linux' block layer.
     pub(super) async fn flush(&self) -> std::result::Result<(), IoError> {
         let wanted = self.state.borrow().flushes.started + 1;
@@ -67,7 +67,8 @@ impl<P: BlockPort> Core<P> {
         flushed
     }
 
-    /// Commits transactions that come of age, one timer for all.
+    /// Starts the timer that commits the running transaction at `commit_interval`,
+    /// unless it runs already.
     pub(super) fn start_timer(self: &Rc<Self>) {
         if !std::mem::replace(&mut self.state.borrow_mut().timer, true) {
             let core = Rc::clone(self);
@@ -86,7 +87,7 @@ impl<P: BlockPort> Core<P> {
         self.state.borrow_mut().timer = false;
     }
 
-    /// The running transaction, and when it is to be committed.
+    /// The running transaction, and the time at which the timer commits it.
     fn due(&self) -> Option<(u64, Ns)> {
         let state = self.state.borrow();
         let running = state.running.as_ref()?;
@@ -97,7 +98,7 @@ impl<P: BlockPort> Core<P> {
         Some((running.id, Ns(due)))
     }
 
-    /// Waits until transaction `id` is durable, or never will be.
+    /// Waits until transaction `id` is durable or the journal is aborted.
     pub(super) async fn wait_committed(&self, id: u64) {
         while self.is_pending(id) {
             self.committed.wait(&self.sim).await;
@@ -109,14 +110,13 @@ impl<P: BlockPort> Core<P> {
         state.committed < id && !state.aborted
     }
 
-    /// The last transaction that anybody has joined.
+    /// The last transaction that was opened.
     pub(super) fn newest(&self) -> u64 {
         self.state.borrow().next - 1
     }
 
-    /// Makes everything up to transaction `upto` durable, and all file contents
-    /// that were written until now: `EIO` if that fails, `EROFS` if something
-    /// failed before, as in Linux.
+    /// Makes all transactions up to `upto` durable, and all file contents written until
+    /// now. `EIO` if that fails, `EROFS` if the journal was aborted before, as in Linux.
     pub(super) async fn force(self: &Rc<Self>, upto: u64) -> Result<()> {
         if self.is_aborted() {
             return Err(Errno::EROFS);
@@ -141,7 +141,7 @@ impl<P: BlockPort> Core<P> {
         flushed.map_err(data::failed)
     }
 
-    /// Whether the commit of `upto` will flush what was written until now.
+    /// Whether the commit of `upto` will flush all writes made until now.
     fn will_flush(&self, upto: u64) -> bool {
         let state = self.state.borrow();
         match &state.committing {
@@ -150,13 +150,13 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Makes everything durable.
+    /// Makes every transaction and all file contents durable.
     pub(super) async fn force_all(self: &Rc<Self>) -> Result<()> {
         self.force(self.newest()).await
     }
 
-    /// Makes everything durable and, as `sync` of Linux does once the journal is
-    /// written, sends the metadata home.
+    /// Makes everything durable and then writes the metadata home, as `sync` of Linux
+    /// does.
     pub(super) async fn sync(self: &Rc<Self>) -> Result<()> {
         self.force_all().await?;
         let _turn = self.checkpointing.acquire(1).await;

@@ -1,10 +1,10 @@
 //! Transactions and the blocks that they change.
 //!
-//! Invariants: a block is in the running transaction, in the committing one, in
-//! both or in none; its bytes in memory belong to the newest of them, and what
-//! commits was copied at the moment when its transaction was closed. A block
-//! whose committed bytes are not home yet names the transaction that committed
-//! them, and that transaction counts it.
+//! Invariants: a block is in the running transaction, in the committing transaction,
+//! in both or in none; its bytes in memory belong to the newer of them. The copy for
+//! the log is taken when the transaction closes. A block whose committed bytes are
+//! not home yet names the transaction that committed them, and the checkpoint of that
+//! transaction counts the block.
 
 use crate::buffer::Buffer;
 use crate::persist::Run;
@@ -15,11 +15,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Ns, Placement};
 
-/// What a block holds.
+/// Contents of a block in memory.
 pub(super) enum Content {
     /// Metadata, shared with the body.
     Buffer(Rc<Buffer>),
-    /// File contents, with where and as whom they go home.
+    /// File contents, with the placement and attribution of their home write.
     Data(Payload, Placement, Who),
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Content {
 pub(super) struct Entry {
     pub(super) block: u64,
     pub(super) content: RefCell<Content>,
-    /// When it was used last, on the clock of the cache.
+    /// Time of the last use, on the clock of the cache.
     pub(super) used: Cell<u64>,
     /// The running transaction, if that changes or forgets it.
     pub(super) running: Cell<u64>,
@@ -35,9 +35,9 @@ pub(super) struct Entry {
     pub(super) forgotten: Cell<u64>,
     /// The committing transaction, if that changes or forgets it.
     pub(super) committing: Cell<u64>,
-    /// The transaction that committed bytes of it that are not home yet.
+    /// The transaction whose committed bytes of this block are not home yet.
     pub(super) checkpoint: Cell<u64>,
-    /// It is being written home.
+    /// A home write is in flight.
     pub(super) writing: Cell<bool>,
 }
 
@@ -59,12 +59,13 @@ impl Entry {
         Self::new(buffer.block, Content::Buffer(Rc::new(buffer)))
     }
 
-    /// Whether an open transaction has it.
+    /// Whether the running or the committing transaction has this block.
     pub(super) fn is_joined(&self) -> bool {
         self.running.get() != 0 || self.committing.get() != 0
     }
 
-    /// Whether it may leave memory: the medium has it, and nobody holds it.
+    /// Whether the entry can be evicted: it is clean, in no transaction, and no reference
+    /// pins its buffer.
     pub(super) fn is_idle(&self) -> bool {
         let held = match &*self.content.borrow() {
             Content::Buffer(buffer) => Rc::strong_count(buffer) > 1,
@@ -73,7 +74,8 @@ impl Entry {
         !held && !self.is_joined() && self.checkpoint.get() == 0 && !self.writing.get()
     }
 
-    /// Its buffer. File contents become one: who asks says that it is metadata.
+    /// The buffer of this block. File contents turn into a buffer: a caller of this
+    /// function treats the block as metadata.
     pub(super) fn buffer(&self, purpose: Purpose) -> Rc<Buffer> {
         let mut content = self.content.borrow_mut();
         let bytes = match &*content {
@@ -85,7 +87,8 @@ impl Entry {
         buffer
     }
 
-    /// Its file contents, unless it is metadata or about to be forgotten.
+    /// File contents of this block; `None` for metadata and for a block that an open
+    /// transaction forgets.
     pub(super) fn data(&self) -> Option<Payload> {
         match &*self.content.borrow() {
             Content::Data(data, ..) if self.forgotten.get() == 0 => Some(data.clone()),
@@ -97,7 +100,7 @@ impl Entry {
         matches!(&*self.content.borrow(), Content::Data(..))
     }
 
-    /// Its newest bytes.
+    /// The newest bytes of this block.
     pub(super) fn payload(&self) -> Payload {
         match &*self.content.borrow() {
             Content::Buffer(buffer) => super::log::payload(&buffer.bytes()),
@@ -109,21 +112,21 @@ impl Entry {
 /// A transaction that has not committed.
 pub(super) struct Transaction {
     pub(super) id: u64,
-    /// When it was opened.
+    /// Time at which it was opened.
     pub(super) opened: Ns,
-    /// Nobody may join it any more.
+    /// Closed to new handles.
     pub(super) locked: Cell<bool>,
-    /// The flush that makes its data durable has begun.
+    /// The flush before its commit block has begun.
     pub(super) flushing: Cell<bool>,
-    /// Open handles.
+    /// Count of open handles.
     pub(super) handles: Cell<usize>,
     /// Blocks that open handles may still add.
     pub(super) reserved: Cell<usize>,
-    /// Blocks that it will log.
+    /// Blocks that the transaction will log.
     pub(super) logged: Cell<usize>,
-    /// Writes of file contents that it waits for.
+    /// Writes of file contents in flight that its commit waits for.
     pub(super) in_flight: Cell<usize>,
-    /// All blocks that it changes or forgets.
+    /// All blocks that the transaction changes or forgets.
     pub(super) entries: RefCell<Vec<Rc<Entry>>>,
     pub(super) revoked: RefCell<BTreeSet<u64>>,
     pub(super) freed: RefCell<Vec<Run>>,
@@ -146,13 +149,14 @@ impl Transaction {
         }
     }
 
-    /// Blocks of the log that it takes so far, without what leads to them.
+    /// Blocks of the log that the transaction takes so far, reservations included but
+    /// descriptor blocks not.
     pub(super) fn size(&self) -> usize {
         let revokes = self.revoked.borrow().len().div_ceil(super::format::REVOKES);
         self.logged.get() + self.reserved.get() + revokes
     }
 
-    /// Whether it logs `entry`.
+    /// Whether the transaction logs `entry`.
     pub(super) fn logs(&self, entry: &Entry) -> bool {
         entry.running.get() == self.id && entry.forgotten.get() != self.id
     }
@@ -194,16 +198,16 @@ impl Transaction {
 #[must_use = "a transaction commits once each of its handles is closed"]
 pub struct Handle {
     pub(super) transaction: Rc<Transaction>,
-    /// Blocks that it may still add.
+    /// Blocks that the handle may still add.
     pub(super) credits: Cell<usize>,
 }
 
-/// A transaction that has committed and of which something is not home yet.
+/// A committed transaction with blocks that are not home yet.
 pub(super) struct Checkpoint {
-    /// Where it starts in the log.
+    /// First block of the transaction in the log.
     pub(super) start: u32,
-    /// Blocks of it that are not home.
+    /// Count of its blocks that are not home.
     pub(super) left: usize,
-    /// All its blocks; those that name another transaction by now do not count.
+    /// All its blocks; entries whose `checkpoint` names another transaction do not count.
     pub(super) entries: Vec<Rc<Entry>>,
 }
