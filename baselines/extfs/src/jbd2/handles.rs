@@ -1,8 +1,8 @@
-//! Handles: opening them, and what is done with them.
+//! Handles: opening and closing them, and changes of blocks through them.
 //!
 //! Invariants: the log always has room for all of the running transaction, so a
 //! commit never waits for room; a transaction takes no more than a quarter of the
-//! log, and a handle that would exceed that starts the next one.
+//! log, and a handle that would exceed that starts the next transaction.
 
 use super::transaction::{Content, Entry, Handle, Transaction};
 use super::{Core, Mode, cache};
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use vfs::{Errno, Result};
 
-/// What stands in the way of a handle.
+/// Reason why a handle cannot be opened yet.
 enum Obstacle {
     /// The running transaction is closing, or has to be closed first.
     Switch,
@@ -22,7 +22,8 @@ enum Obstacle {
 }
 
 impl<P: BlockPort> Core<P> {
-    /// Opens a handle for `blocks` blocks.
+    /// Opens a handle for `blocks` blocks; waits for a commit or for room in the log if
+    /// necessary. `ENOSPC` if no transaction can hold so many, `EROFS` after an abort.
     pub(super) async fn begin(self: &Rc<Self>, blocks: usize) -> Result<Handle> {
         if blocks > self.largest() {
             return Err(Errno::ENOSPC);
@@ -71,7 +72,8 @@ impl<P: BlockPort> Core<P> {
         transaction
     }
 
-    /// Asks for `blocks` more.
+    /// Reserves `blocks` more for `handle`. False if they do not fit the transaction or
+    /// it is closing.
     pub(super) fn extend(&self, handle: &Handle, blocks: usize) -> bool {
         let transaction = &handle.transaction;
         let fits = self.fits(transaction, blocks);
@@ -87,7 +89,8 @@ impl<P: BlockPort> Core<P> {
         transaction.size() + blocks <= self.largest()
     }
 
-    /// Closes a handle.
+    /// Closes `handle` and returns the number of its transaction; requests the commit of
+    /// a full transaction.
     pub(super) fn end(self: &Rc<Self>, handle: &Handle) -> u64 {
         let transaction = &handle.transaction;
         transaction
@@ -104,7 +107,8 @@ impl<P: BlockPort> Core<P> {
         transaction.id
     }
 
-    /// Adds the block of `entry` to the transaction of `handle`.
+    /// Adds the block of `entry` to the transaction of `handle`, for one credit if the
+    /// transaction does not log the block yet.
     pub(super) fn log(&self, handle: &Handle, entry: &Rc<Entry>) {
         let transaction = &handle.transaction;
         let before = transaction.logged.get();
@@ -123,7 +127,7 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Changes bytes of a buffer.
+    /// Writes `bytes` to `buffer` at offset `at` and logs its block.
     pub(super) fn write(&self, handle: &Handle, buffer: &Rc<Buffer>, at: usize, bytes: &[u8]) {
         let cache = self.cache.borrow();
         let entry = cache.entry(buffer.block);
@@ -132,7 +136,7 @@ impl<P: BlockPort> Core<P> {
         buffer.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes `block` metadata, all zeros.
+    /// Turns `block` into metadata of zeros and logs it.
     pub(super) fn create(&self, handle: &Handle, block: u64, purpose: Purpose) -> Rc<Buffer> {
         let mut cache = self.cache.borrow_mut();
         let present = cache.entry(block).cloned();
@@ -153,14 +157,14 @@ impl<P: BlockPort> Core<P> {
         let transaction = &handle.transaction;
         let entry = cache.entry(block);
         if entry.is_some_and(|entry| transaction.logs(entry)) {
-            // The block that is not logged after all may be another one.
+            // The credit that this block frees may serve another block.
             reserve(handle, 1);
         }
         transaction.forget(block, entry);
     }
 
-    /// Notes that `run` is free once the transaction has committed. File
-    /// contents of it that the log holds are revoked like metadata.
+    /// Frees `run` at the commit of the transaction. File contents of `run` in the log
+    /// are revoked like metadata.
     pub(super) fn free(&self, handle: &Handle, run: Run) {
         handle.transaction.freed.borrow_mut().push(run);
         if self.config.mode == Mode::Journal {
@@ -170,7 +174,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Blocks of `run` whose file contents are in the log or on their way to it.
+    /// Blocks of `run` whose file contents are in the log or in an open transaction,
+    /// sorted.
     pub(super) fn logged_data(&self, run: Run) -> Vec<u64> {
         let end = run.start.saturating_add(run.len);
         let state = self.state.borrow();
@@ -186,7 +191,7 @@ impl<P: BlockPort> Core<P> {
         blocks
     }
 
-    /// Puts file contents into the transaction.
+    /// Logs `content` as the new file contents of `block`.
     pub(super) fn log_data(&self, handle: &Handle, block: u64, content: Content) {
         let mut cache = self.cache.borrow_mut();
         let present = cache.entry(block).cloned();

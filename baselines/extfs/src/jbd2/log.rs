@@ -1,7 +1,7 @@
-//! Where the log lies, and where in it the next transaction goes.
+//! Location of the log on the medium, and the part of it in use.
 //!
-//! Invariants: the blocks from `tail` up to `head`, going around, hold what a
-//! recovery needs, and are never all of the log.
+//! Invariants: a recovery needs only the blocks from `tail` up to `head`, going
+//! around, and these are never all of the log.
 
 use super::JournalError;
 use super::format::Block;
@@ -13,7 +13,7 @@ use ssd::{Content, IoError};
 use std::sync::Arc;
 use units::{Extent, Placement, SECTOR};
 
-/// Sectors of a block.
+/// Sectors in a block of the file system.
 pub(super) const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
 /// Blocks of the largest command: 1,280 KiB, the cap that Linux' block layer puts
@@ -31,12 +31,12 @@ pub(super) fn extent(start: u64, count: usize) -> Extent {
 
 /// A payload that holds `bytes`.
 pub(super) fn payload(bytes: &Block) -> Payload {
-    // Straight to where it will be, without a copy on the stack.
+    // Straight into the shared allocation, without a copy on the stack.
     let shared = Arc::<[u8]>::from(bytes.as_slice());
     Payload::Bytes(shared.try_into().expect("it is a block"))
 }
 
-/// Which blocks of the file system the blocks of the log are.
+/// Map from blocks of the log to blocks of the file system.
 pub(crate) struct Map {
     runs: Vec<Run>,
     /// The block of the log that each run starts with.
@@ -64,8 +64,8 @@ impl Map {
         last.map_or(0, |(run, start)| start + run.len as u32)
     }
 
-    /// The block of the file system that holds block `index` of the log, and how
-    /// many after it follow there, itself included.
+    /// The block of the file system that holds block `index` of the log, and the count of
+    /// blocks from it to the end of its run, itself included.
     pub(crate) fn home(&self, index: u32) -> (u64, u32) {
         let run = self.starts.partition_point(|&start| start <= index) - 1;
         let inside = index - self.starts[run];
@@ -86,11 +86,11 @@ pub(super) struct Span {
     /// The first block that transactions use, and one past the last.
     pub(super) first: u32,
     pub(super) end: u32,
-    /// Where the next block goes.
+    /// The next block of the log to write.
     pub(super) head: u32,
     /// The first block that a recovery needs.
     pub(super) tail: u32,
-    /// The transaction that starts there.
+    /// The transaction that starts at `tail`.
     pub(super) tail_id: u64,
 }
 
@@ -108,7 +108,7 @@ impl Span {
         }
     }
 
-    /// Blocks that nothing needs.
+    /// Blocks that no recovery needs.
     pub(super) fn free(&self) -> u32 {
         self.size() - self.distance(self.head)
     }
@@ -119,7 +119,7 @@ impl Span {
     }
 }
 
-/// Blocks to be written with one command.
+/// Adjacent blocks to be written with one command.
 pub(crate) struct Piece {
     pub(crate) start: u64,
     pub(crate) payloads: Vec<Payload>,
@@ -136,7 +136,8 @@ impl Piece {
     }
 }
 
-/// Cuts what goes to the log from block `at` on into pieces.
+/// Cuts `payloads`, for the log from block `at` on, into pieces: one per run, lap and
+/// [`LARGEST`] blocks.
 pub(super) fn pieces(
     map: &Map,
     span: &Span,
@@ -161,7 +162,7 @@ pub(super) fn pieces(
     pieces
 }
 
-/// Writes pieces, many in flight at once.
+/// Writes pieces, up to [`DEPTH`] in flight at once.
 pub(crate) async fn write_pieces(port: &impl BlockPort, pieces: &[Piece]) -> Result<(), IoError> {
     if let [piece] = pieces {
         return piece.write(port).await;
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_wraps_and_jumps_from_run_to_run() {
+    fn pieces_wrap_at_the_end_of_the_log_and_split_between_runs() {
         let (a, b) = (Run { start: 10, len: 4 }, Run { start: 50, len: 6 });
         let map = Map::new(&[a, b], 100).unwrap();
         assert_eq!(
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_past_the_medium_are_refused() {
+    fn map_of_runs_past_the_medium_is_an_error() {
         for (start, len) in [(99, 2), (u64::MAX, 2), (0, u64::MAX)] {
             assert!(Map::new(&[Run { start, len }], 100).is_err());
         }
