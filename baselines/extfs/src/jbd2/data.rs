@@ -1,7 +1,7 @@
 //! File contents: written around the log, or through it with `data=journal`.
 //!
-//! Invariants: what the log holds of a block of file contents is read from memory
-//! until it is home, and nothing is written to such a block around the log.
+//! Invariants: file contents in the log are read from memory until they are home, and
+//! nothing is written to their blocks around the log.
 
 use super::log::{LARGEST, Piece, extent, write_pieces};
 use super::transaction::{Content, Entry, Handle, Transaction};
@@ -17,7 +17,8 @@ use units::{Extent, Placement, SECTOR};
 use vfs::{DirtyPage, Errno, Result};
 
 impl<P: BlockPort> Core<P> {
-    /// Writes file contents and closes the handle.
+    /// Writes file contents and closes `handle`. Returns the transaction that makes the
+    /// write durable.
     pub(super) async fn write_data(
         self: &Rc<Self>,
         handle: Option<Handle>,
@@ -36,7 +37,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Puts file contents into transactions of their own.
+    /// Logs file contents through new handles, each for at most a quarter of the largest
+    /// transaction.
     async fn journal_data(self: &Rc<Self>, writes: &[DataWrite<'_>]) -> Result<u64> {
         let most = (self.largest() / 4).max(1);
         let mut last = self.state.borrow().committed;
@@ -66,8 +68,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Puts file contents into the transaction of `handle` if they fit. They may
-    /// while it is being closed, too: that waits for this handle.
+    /// Logs file contents in the transaction of `handle`; false if they do not fit. A
+    /// closing transaction accepts them too, since its commit waits for this handle.
     fn take_in(&self, handle: &Handle, writes: &[DataWrite<'_>]) -> bool {
         let pages: usize = writes.iter().map(|write| write.pages.len()).sum();
         let fits = handle.transaction.size() + pages <= self.largest_with_data();
@@ -80,9 +82,8 @@ impl<P: BlockPort> Core<P> {
         fits
     }
 
-    /// Writes file contents that the transaction of `handle` points to. An
-    /// ordered transaction waits for them, and so does one that cannot take them
-    /// in.
+    /// Writes file contents around the log, for the transaction of `handle` that maps
+    /// them. Its commit waits for these writes, except in mode `Writeback`.
     async fn write_for(self: &Rc<Self>, handle: &Handle, writes: &[DataWrite<'_>]) -> Result<u64> {
         let transaction = Rc::clone(&handle.transaction);
         if self.config.mode == Mode::Writeback {
@@ -106,7 +107,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// What the log holds of these blocks must not come back over them.
+    /// Revokes older contents of these blocks in the log, so that no replay or checkpoint
+    /// overwrites the new ones. Returns their entries in memory.
     fn forget_past(&self, handle: &Handle, writes: &[DataWrite<'_>]) -> Vec<Rc<Entry>> {
         if self.config.mode != Mode::Journal {
             return Vec::new();
@@ -142,7 +144,8 @@ impl<P: BlockPort> Core<P> {
         written.map_err(failed)
     }
 
-    /// Reads file contents.
+    /// Reads pages of file contents from block `start` on; contents in the log win over
+    /// those on the medium.
     pub(super) async fn read_data(
         &self,
         start: u64,
@@ -165,7 +168,7 @@ impl<P: BlockPort> Core<P> {
         Ok(())
     }
 
-    /// File contents that are not home yet.
+    /// File contents of `count` blocks from `start` that are in memory, by block.
     fn newer(&self, start: u64, count: usize) -> Vec<(u64, Payload)> {
         if self.config.mode != Mode::Journal {
             return Vec::new();
@@ -180,7 +183,7 @@ impl<P: BlockPort> Core<P> {
             .collect()
     }
 
-    /// Reads bytes around the caches.
+    /// Reads bytes for a direct request. `EINVAL` unless it covers whole sectors.
     pub(super) async fn read_direct(
         &self,
         start: u64,
@@ -207,8 +210,8 @@ impl<P: BlockPort> Core<P> {
         all(reads.collect()).await
     }
 
-    /// Writes bytes around the caches. With `data=journal` they go through the
-    /// log like all others, as direct writes do in ext4.
+    /// Writes bytes of a direct request. With `data=journal` they go through the log, as
+    /// direct writes do in ext4. `EINVAL` unless the request covers whole sectors.
     pub(super) async fn write_direct(
         self: &Rc<Self>,
         start: u64,
@@ -270,12 +273,12 @@ async fn all(parts: Vec<impl Future<Output = std::result::Result<(), IoError>>>)
     together.map_err(failed)
 }
 
-/// What a program learns of a failed command.
+/// Maps every error of the medium to `EIO`, as programs see it.
 pub(super) fn failed(_: IoError) -> Errno {
     Errno::EIO
 }
 
-/// The first sector of a direct request; the medium takes whole ones only.
+/// The first sector of a direct request; `EINVAL` unless it covers whole sectors.
 fn sector(start: u64, offset: u64, len: usize) -> Result<u64> {
     let aligned = offset.is_multiple_of(SECTOR) && (len as u64).is_multiple_of(SECTOR);
     let blocks = start.checked_mul(BLOCK as u64 / SECTOR);

@@ -1,9 +1,9 @@
-//! Recovery: what is committed goes home, and the log is empty.
+//! Recovery: committed copies are written home, and the log is left empty.
 //!
-//! Three passes as in jbd2: find the transactions that are whole; learn what
-//! they revoke; write what nobody revoked. Nothing is written before every copy
-//! has been checked, so a recovery that is refused has changed nothing; one that
-//! is cut short is repeated.
+//! Three passes as in jbd2: find the whole transactions; collect their revoked
+//! blocks; write the copies that are not revoked. Nothing is written before every copy
+//! has been checked, so a rejected recovery has changed nothing; an interrupted
+//! recovery is repeated by the next one.
 
 use super::JournalError;
 use super::format::{Block, Superblock, Tag, feature, unescape};
@@ -15,38 +15,39 @@ use ssd::Content;
 use std::collections::BTreeMap;
 use units::Placement;
 
-/// What a recovery has found and done.
+/// Result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The log said that there is nothing to recover.
+    /// The superblock of the journal states an empty log.
     pub was_clean: bool,
     /// Transactions that were replayed.
     pub transactions: u64,
     /// Blocks that were written home.
     pub blocks: u64,
-    /// Copies that were passed over because a later transaction revoked them.
+    /// Copies skipped because their own or a later transaction revoked them.
     pub revoked: u64,
     /// The transaction where the log ends has a commit block, but something in
     /// it has a wrong checksum: the file system should be checked.
     pub damaged: bool,
-    /// What a file system that stopped has recorded, as a negative errno; 0 if
-    /// none has. It stays recorded until [`super::Jbd2::clear_errno`], which a
-    /// mount calls once the superblock of the file system says so.
+    /// Error recorded by an aborted journal, as a negative errno; 0 if none. It stays
+    /// recorded until [`super::Jbd2::clear_errno`], which a mount calls once the
+    /// superblock of the file system records the error.
     pub errno: i32,
 }
 
-/// Where and as whom recovery writes.
+/// Medium, location of the log, and placement and attribution of the writes of a
+/// recovery.
 pub(super) struct Recover<'a, P> {
     pub(super) port: &'a P,
     pub(super) map: &'a Map,
-    /// Blocks of the medium.
+    /// Size of the medium in blocks.
     pub(super) blocks: u64,
     pub(super) journal: (Placement, Who),
     pub(super) metadata: Placement,
 }
 
 impl<P: BlockPort> Recover<'_, P> {
-    /// Replays the log and leaves it empty.
+    /// Replays the log and leaves it empty. Returns its superblock and the report.
     pub(super) async fn run(&self) -> Result<(Superblock, Recovery), JournalError> {
         let mut reader = Reader::new(self.port, self.map, self.journal.1);
         let mut superblock = reader.superblock().await?;
@@ -69,8 +70,8 @@ impl<P: BlockPort> Recover<'_, P> {
         let revoked = revocations(&scan);
         let copies = self.copies(&mut reader, &superblock, &scan, &revoked, &mut report);
         self.write(copies.await?).await?;
-        // The transaction that did not commit may have left blocks with its
-        // number; so the next one is not called the same.
+        // The uncommitted transaction may have left blocks with its number; so the next
+        // transaction takes another one.
         superblock.sequence = scan.next.wrapping_add(1);
         superblock.start = 0;
         superblock.incompat = feature::OURS;

@@ -1,9 +1,8 @@
-//! What a log holds: the transactions that are whole, in their order.
+//! Scan of a log: its whole transactions, in order.
 //!
-//! Invariants: a walk ends after as many blocks as the log has, whatever they
-//! hold; a transaction counts only if its commit block and every block that
-//! names others have the right checksums; what is kept of a log is never more
-//! than the log itself.
+//! Invariants: a walk visits at most as many blocks as the log has, whatever they
+//! hold; a transaction counts only if the checksums of its commit block and of its
+//! descriptor and revoke blocks are right; a scan keeps no more memory than the log.
 
 use super::JournalError;
 use super::format::{self, Block, Form, Kind, Superblock, Tag};
@@ -12,8 +11,8 @@ use host::{BlockPort, Who};
 use nand::Payload;
 use std::collections::BTreeMap;
 
-/// Blocks that one read of the log takes, 128 KiB: as far as jbd2 reads ahead
-/// during recovery (`MAXBUF`).
+/// Blocks per read of the log, 128 KiB: the read-ahead of jbd2 during recovery
+/// (`MAXBUF`).
 const AHEAD: u32 = 32;
 
 /// Reads a log, each block of the medium once.
@@ -58,7 +57,7 @@ impl<'a, P: BlockPort> Reader<'a, P> {
         Ok(chunk)
     }
 
-    /// The superblock, checked against the place that the log has.
+    /// The superblock of the journal, checked against the blocks of the log.
     pub(super) async fn superblock(&mut self) -> Result<Superblock, JournalError> {
         if self.map.len() == 0 {
             return Err(JournalError::Shape);
@@ -75,32 +74,32 @@ impl<'a, P: BlockPort> Reader<'a, P> {
     }
 }
 
-/// A transaction of a log.
+/// A whole transaction found in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) sequence: u32,
-    /// Where it starts, and where its commit block is.
+    /// Blocks of the log: the first of the transaction, and its commit block.
     pub(super) start: u32,
     pub(super) commit: u32,
-    /// Copies and where in the log they are.
+    /// Tags of its copies, each with the block of the log that holds the copy.
     pub(super) copies: Vec<(Tag, u32)>,
     pub(super) revoked: Vec<u64>,
     pub(super) committed_at: (u64, u32),
     pub(super) tx: u32,
 }
 
-/// All of a log that a recovery looks at.
+/// Result of a walk over a log: input of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
     pub(super) transactions: Vec<Found>,
-    /// The first sequence number that did not commit.
+    /// The sequence number after that of the last whole transaction.
     pub(super) next: u32,
-    /// It has a commit block all the same, and is no older than the others:
-    /// something in it is damaged.
+    /// The transaction `next` has a commit block no older than that of the last one, so
+    /// it did commit, but a checksum in it is wrong.
     pub(super) damaged: bool,
 }
 
-/// Walks over the transactions of a log from its start on.
+/// Walks over the transactions of a log, from the start in its superblock.
 pub(super) async fn scan<P: BlockPort>(
     reader: &mut Reader<'_, P>,
     superblock: &Superblock,
@@ -128,9 +127,9 @@ struct Walk {
     span: Span,
     at: u32,
     walked: u32,
-    /// The transaction whose commit block has not come yet.
+    /// The transaction whose commit block the walk has not reached yet.
     open: Found,
-    /// Whether its blocks so far have the right checksums.
+    /// Whether the checksums of the blocks of `open` so far are right.
     sound: bool,
     scan: Scan,
 }
@@ -159,7 +158,7 @@ impl Walk {
         }
     }
 
-    /// Takes one block in. False if the log ends here.
+    /// Takes the block at `at` into `open`. False if the log ends here.
     fn step(&mut self, kind: Kind, block: &Block) -> bool {
         if self.open.start == 0 {
             self.open.start = self.at;
@@ -194,7 +193,7 @@ impl Walk {
     fn commit(&mut self, block: &Block) -> bool {
         let at = format::committed_at(block);
         if !self.sound || !self.form.is_committed(block) {
-            // What is left of a lap before is older, and no damage.
+            // Blocks left over from an earlier lap are older: no damage.
             let last = self.scan.transactions.last();
             self.scan.damaged = last.is_none_or(|last| at >= last.committed_at);
             return false;

@@ -1,14 +1,14 @@
-//! The path of a transaction to the drive.
+//! The path of a transaction of cache lines to the drive.
 //!
-//! A transaction that is closed is brought there by a task of its own, unless somebody
-//! opens it again while it waits: those that it follows commit first, and contents that
-//! it waits for land; its lines are copied, if that was not done as it was closed;
-//! contents that were written before are made durable; its new blocks are written; its
-//! lines become durable, as the member of the family does it. Who closed it goes on at
-//! once, and waits for it when nothing is locked any more.
+//! A closed transaction commits in a task of its own, unless a new handle reopens it
+//! while it waits. In order: its predecessors commit, and writes of contents that it
+//! waits for end; its lines are copied, unless they were copied at the close; a flush
+//! makes earlier contents durable; its new blocks are written; its lines become
+//! durable through [`Durable::persist`]. The caller that closed it continues at once,
+//! and waits for the commit only when it holds no lock.
 //!
-//! Invariants: of a line there is at most one version on the drive that is not
-//! durable; after a failure nothing becomes durable any more.
+//! Invariants: a line has at most one version on the drive that is not durable; after
+//! a failure nothing becomes durable any more.
 
 use super::core::Core;
 use super::durable::Durable;
@@ -22,7 +22,8 @@ use std::rc::Rc;
 use vfs::{Errno, Result};
 
 impl<P: BytePort, D: Durable<P>> Core<P, D> {
-    /// Opens a handle.
+    /// Opens a handle for `blocks` blocks; waits for room. `ENOSPC` if no transaction can
+    /// hold so many, `EROFS` after an abort.
     pub(super) async fn begin(&self, blocks: usize) -> Result<u64> {
         loop {
             if self.aborted.get() {
@@ -37,8 +38,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
     }
 
-    /// Closes a handle. With the last one of its transaction that sets out for the
-    /// drive; whoever opens it again sends it off again.
+    /// Closes `handle`. The last open handle of a transaction posts it for commit; a
+    /// handle that reopens the transaction posts it again at its own close.
     pub(super) fn end(self: &Rc<Self>, handle: u64) {
         let closing = self.meet(|table| {
             table.queue_up(handle);
@@ -49,16 +50,16 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
     }
 
-    /// Sends a closed transaction off.
+    /// Starts the commit task of a closed transaction.
     pub(super) fn post(self: &Rc<Self>, closing: Closing) {
         let core = Rc::clone(self);
         self.sim.spawn_detached(async move {
-            // Those who wait for it, and all who come later, are told of a failure.
+            // `settle`, `force` and `begin` report a failure by `aborted`.
             let _ = core.commit(closing).await;
         });
     }
 
-    /// Waits until a handle that has ended is durable: `EIO` if it may not be.
+    /// Waits until a closed handle is durable. `EIO` if the strategy aborts before.
     pub(super) async fn settle(&self, handle: u64) -> Result<()> {
         while !self.table.borrow_mut().is_durable(handle) {
             if self.aborted.get() {
@@ -71,11 +72,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         Ok(())
     }
 
-    /// Brings a closed transaction to the drive, unless others take it over.
+    /// Commits a closed transaction, unless it is reopened or merged into another one.
     //= bytefs 4.3
     //= bytefs 4.7
     async fn commit(self: &Rc<Self>, mut closing: Closing) -> Result<()> {
-        // Others may begin now, while this is on its way.
+        // Handles that wait for room may begin now, during this commit.
         self.progress.notify(&self.sim);
         let (pieces, copies) = loop {
             let next = self.table.borrow_mut().next(&mut closing);
@@ -86,7 +87,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
                 Next::Store(pieces, copies) => break (pieces, copies),
             }
         };
-        // It takes in nobody any more: those who had to wait for that may begin.
+        // The transaction accepts no more handles: those that waited for that may begin.
         self.progress.notify(&self.sim);
         let brought = self.bring(&pieces, copies).await;
         let durable = brought.is_ok();
@@ -113,7 +114,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         if pieces.is_empty() {
             return Ok(());
         }
-        // Also contents that were written outside of transactions: a size may grow
+        // The flush also covers contents written outside of transactions: a size may grow
         // over them.
         //= bytefs 4.6
         //= bytefs 4.8
@@ -130,8 +131,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         self.store_pieces(pieces, None).await
     }
 
-    /// Wakes those who closed what `change` has opened again: they go on at once, so
-    /// that nobody waits for a handle with something in hand that it needs.
+    /// Applies `change` to the table. If `change` reopened a transaction, wakes its commit
+    /// task and its waiters, so that no task waits for a handle while it holds a resource
+    /// that the handle needs.
     pub(super) fn meet<T>(&self, change: impl FnOnce(&mut TxTable) -> T) -> T {
         let mut table = self.table.borrow_mut();
         let before = table.counts().reopened;
@@ -148,7 +150,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
     }
 
-    /// Whether a new block goes as one, before anything leads to it.
+    /// Whether a new block is written by the block interface, before any line maps it.
     fn goes_by_block(&self, piece: &Piece) -> bool {
         piece.new && piece.is_whole() && piece.lines() >= u64::from(self.options.byte_lines)
     }
@@ -171,7 +173,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
     }
 
-    /// A transaction of one line is atomic without a number.
+    /// Stores the only line of a transaction: atomic without a TxID.
     //= bytefs 4.4
     async fn store_line(&self, piece: &Piece) -> Result<()> {
         self.medium.count(|m| m.single_lines += 1);
@@ -179,8 +181,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         self.medium.verify().await
     }
 
-    /// Waits until every handle up to `upto` is durable, and all contents that were
-    /// written until now: `EIO` if that fails, `EROFS` if something failed before.
+    /// Waits until every handle up to `upto` is durable, and all contents written until
+    /// now. `EIO` if that fails, `EROFS` if the strategy aborted before.
     pub(super) async fn force(&self, upto: u64) -> Result<()> {
         if self.aborted.get() {
             return Err(Errno::EROFS);
@@ -202,8 +204,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         flushed
     }
 
-    /// Waits for those copied transactions that have lines of `run`, so that what
-    /// is written there next is newer than they are.
+    /// Waits for the commit of copied transactions with lines of `run`, so that the next
+    /// write there is newer than their lines.
     pub(super) async fn wait_for_lines(&self, run: Run) {
         let before = self.table.borrow().copied_on(run);
         for number in before {

@@ -1,46 +1,44 @@
-//! Knobs that all members of the family have.
+//! Options shared by all strategies that persist cache lines.
 
 use super::table::LINES;
 use crate::geometry::MountError;
 use ssd::wlog::LINE;
 use units::{Ns, Origin, Placement};
 
-/// How transactions of lines are made, and how contents of files go to the drive.
+/// Limits of transactions of cache lines, and choice of interface for file contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineOptions {
-    /// Whether contents of files are loaded and stored where they lie, by bytes alone,
-    /// and blocks of metadata too.
+    /// Whether file contents and metadata are loaded and stored in place, by bytes alone.
     pub in_place: bool,
-    /// Whether a page that is written back is compared with its duplicate, so that it
-    /// may go by bytes.
+    /// Whether write-back compares a page with its duplicate, so that a small change may
+    /// go by bytes.
     pub compares: bool,
-    /// A page of which fewer than so many of its 64 lines have changed goes by bytes,
-    /// and so does a new block of metadata, of which all have.
+    /// A page with fewer changed cache lines than this, of 64, goes by bytes. A new block
+    /// of metadata counts as 64 changed lines.
     pub byte_lines: u32,
-    /// Direct requests of up to so many bytes go by bytes; none do without it.
+    /// Largest direct request, in bytes, that goes by bytes; `None`: all go by blocks.
     pub direct_bytes: Option<u64>,
-    /// Lines that may be in transactions that are not durable, as reserved by their
-    /// handles. Whoever would exceed it waits; what can never fit is refused with
-    /// `ENOSPC`.
+    /// Bound on cache lines in transactions that are not durable, counted as reserved by
+    /// handles. A handle that would exceed it waits; a handle that can never fit fails
+    /// with `ENOSPC`.
     pub open_lines: u64,
-    /// Handles that one transaction takes in before new ones have to wait until it
-    /// is closed.
+    /// Handles per transaction; further handles wait until it is closed.
     pub handles: usize,
-    /// Clean blocks of metadata in memory.
+    /// Bound on clean blocks of metadata in memory.
     pub cache_blocks: usize,
-    /// Whom metadata are booked under.
+    /// Origin to which requests for metadata are attributed.
     pub origin: Origin,
-    /// Where the drive shall put blocks of metadata.
+    /// Placement handle of writes of metadata blocks.
     pub placement: Placement,
-    /// Time that a core needs to compare a page with its duplicate.
+    /// Processor time to compare a page with its duplicate.
     pub compare: Ns,
 }
 
 impl LineOptions {
-    /// Whether they can be.
+    /// Checks that every handle of the body and every direct request can fit.
     ///
     /// # Errors
-    /// [`MountError::Option`].
+    /// [`MountError::Option`] if `open_lines` or `handles` is too small.
     pub fn check(&self) -> Result<(), MountError> {
         // A request may begin and end within a line.
         let request = |bytes: u64| bytes.div_ceil(LINE as u64) + 2;
@@ -50,10 +48,10 @@ impl LineOptions {
     }
 }
 
-/// Refuses a value of an option that is less than `least`.
+/// Checks that the option `what` is at least `least`.
 ///
 /// # Errors
-/// [`MountError::Option`].
+/// [`MountError::Option`] with the value and its minimum.
 pub fn at_least(what: &'static str, value: u64, least: u64) -> Result<(), MountError> {
     if value < least {
         return Err(MountError::Option { what, value, least });

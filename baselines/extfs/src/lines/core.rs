@@ -1,4 +1,4 @@
-//! What all parts of a mounted strategy share.
+//! State shared by all parts of a mounted strategy of cache lines.
 
 use super::config::LineOptions;
 use super::durable::Durable;
@@ -18,19 +18,19 @@ pub(super) struct Core<P, D> {
     pub(super) sim: Sim,
     pub(super) medium: Medium<P>,
     pub(super) durable: D,
-    /// The journal of blocks that the file system has, if it has one.
+    /// The block journal of the file system, if it has one.
     pub(super) journal: Option<DataJournal>,
     pub(super) options: LineOptions,
     pub(super) table: RefCell<TxTable>,
-    /// A transaction has been closed or has committed, or contents have landed.
+    /// Fires when a transaction closed or committed, or a write of contents ended.
     pub(super) progress: Rc<Signal>,
-    /// Something failed that nobody can go on from.
+    /// A commit or flush failed: the strategy is read-only.
     pub(super) aborted: Cell<bool>,
-    /// Block writes of contents that have ended, and how many of them a flush has
+    /// Block writes of contents that have ended, and the count of them that a flush has
     /// made durable.
     pub(super) written: Cell<u64>,
     flushed: Cell<u64>,
-    /// Held by who flushes.
+    /// Held by the task that flushes.
     flushing: Semaphore,
 }
 
@@ -64,8 +64,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
     }
 
-    /// A flush that covers all block writes that have ended; those who want the
-    /// same share it.
+    /// Flushes unless all ended block writes are durable; concurrent calls share a flush
+    /// that covers them.
     pub(super) async fn flush(&self) -> Result<()> {
         let wanted = self.written.get();
         if self.flushed.get() >= wanted {
@@ -82,7 +82,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         Ok(())
     }
 
-    /// Nothing can be changed any more.
+    /// Makes the strategy read-only and wakes all waiters.
     pub(super) fn abort(&self) {
         self.aborted.set(true);
         self.progress.notify(&self.sim);

@@ -1,4 +1,4 @@
-//! What tells the members of the family apart.
+//! The part in which strategies of cache lines differ.
 
 use super::journal::CommitEntry;
 use super::medium::Medium;
@@ -6,20 +6,19 @@ use super::snapshot::Piece;
 use host::BytePort;
 use vfs::Result;
 
-/// How lines become durable together.
+/// Makes the cache lines of a transaction durable atomically.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Durable<P: BytePort>: Sized + 'static {
-    /// Whether it has to know what changed lines held before, and the superblock has to
-    /// say that a mount has something to bring back.
+    /// Whether the strategy needs the old bytes of changed lines, and the superblock has
+    /// to state that a mount may have lines to roll back.
     const UNDOES: bool = false;
 
-    /// Makes the lines of `pieces` durable, and with them that of `entry`, which says
-    /// that contents in the journal count; together they are two or more, or an entry.
-    /// After a power cut at any time all of them are there or none. Others may be on
-    /// their way at the same time, with other lines.
+    /// Makes the lines of `pieces` durable, and with them the line of `entry`, which
+    /// commits contents in the journal. There are two lines or more, or an entry. A power
+    /// cut at any time leaves all of them or none. Calls with disjoint lines may overlap.
     ///
     /// # Errors
-    /// `EIO`; nothing is asked of it any more then but to leave.
+    /// `EIO`; the strategy then calls nothing but [`Self::leave`].
     async fn persist(
         &self,
         medium: &Medium<P>,
@@ -27,9 +26,9 @@ pub trait Durable<P: BytePort>: Sized + 'static {
         entry: Option<&CommitEntry>,
     ) -> Result<()>;
 
-    /// The last word of a clean unmount.
+    /// Records a clean unmount on the medium; the last call.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the medium fails.
     async fn leave(&self, medium: &Medium<P>) -> Result<()>;
 }

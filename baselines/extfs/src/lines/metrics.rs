@@ -1,4 +1,4 @@
-//! What was done so far.
+//! Counters of a strategy of cache lines, for reports.
 
 use std::ops::Sub;
 
@@ -20,7 +20,7 @@ macro_rules! metrics {
         impl Sub for Metrics {
             type Output = Self;
 
-            /// What came after `before`.
+            /// Growth of each counter since `before`.
             fn sub(self, before: Self) -> Self {
                 Self { $($name: self.$name - before.$name,)* }
             }
@@ -29,11 +29,11 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Transactions that were closed and had something to store.
+    /// Transactions with lines to store, or a record in the journal.
     transactions,
-    /// Of these, those of one line, which is atomic as it is.
+    /// Transactions of a single line, whose store is atomic by itself.
     single_lines,
-    /// Those committed under a number: by the firmware, or a mark in a journal.
+    /// Transactions committed under a TxID: by the firmware, or a mark in a journal.
     commits,
     /// Lines that were written to a journal, with marks of commits.
     journal_lines,
@@ -43,35 +43,35 @@ metrics! {
     metadata_lines,
     /// Lines of file contents that were stored.
     data_lines,
-    /// Stores; adjacent lines of a block are one.
+    /// Store requests; adjacent lines of a block share one.
     stores,
-    /// Verifications.
+    /// Verifications that stored lines reached the drive.
     verifies,
-    /// Flush commands.
+    /// Flush commands sent to the drive.
     flushes,
-    /// Transactions that became one with another, since they met at a line or
-    /// somebody had left one.
+    /// Transactions merged with another one: both changed a line, or a handle joined a
+    /// closed one.
     joins,
-    /// Of these, those of which one was closed and waited for its turn to be stored.
+    /// Merges in which one transaction was closed and waited to be stored.
     reopened,
-    /// Transactions that had to follow one that was on its way to the drive.
+    /// Transactions that had to follow one already being committed.
     follows,
     /// Times that a handle found no room, or had to let a transaction close first.
     waits,
     /// Pages compared with their duplicates.
     comparisons,
-    /// Pages of which nothing had changed.
+    /// Compared pages without a changed line.
     same_pages,
-    /// Pages written by bytes.
+    /// Pages whose changed lines were stored by bytes.
     byte_pages,
-    /// Pages written by blocks.
+    /// Pages written by the block interface.
     block_pages,
     /// Pages written to the journal first.
     journaled_pages,
-    /// Records of the journal that they were in.
+    /// Records of the journal that hold these pages.
     records,
-    /// Pages written home from the journal: of those that were in several records,
-    /// only the last.
+    /// Pages written home from the journal; a page in several records counts once, by its
+    /// last version.
     homed_pages,
     /// New blocks of metadata written as blocks.
     new_blocks,

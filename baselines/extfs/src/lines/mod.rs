@@ -1,21 +1,21 @@
 //! Changes persist as cache lines: transactions of lines over a port with bytes.
 //!
-//! A **family** of strategies. Here is what its members share: who changes which lines
-//! (`table`), copies of them (`snapshot`), blocks of metadata in memory (`medium`), the
-//! order in which transactions go to the drive (`commit`), and contents of files
-//! (`data`), which may go through a journal of blocks (`journal`). A member says how the lines of
-//! one transaction become durable together: it is a [`Durable`].
+//! A **family** of strategies. Its members share the owners of changed lines (`table`),
+//! copies of lines (`snapshot`), blocks of metadata in memory (`medium`), the order in
+//! which transactions go to the drive (`commit`), and file contents (`data`), which may
+//! go through a journal of blocks (`journal`). A member is a [`Durable`]: it makes the
+//! lines of one transaction durable together.
 //!
 //! # Invariants
 //!
 //! - A line is in at most one transaction that is not copied, and on the drive in at
 //!   most one that is not durable: versions of a line are in the order of commits.
-//! - A transaction is durable as a whole, and not before those whose lines it changed;
-//!   those that change more than contents are in the order in which handles ended.
-//! - Contents that were written before a transaction is durable are on the medium
-//!   first, as in the ordered mode of ext4.
-//! - `write` and `end` wait for nobody: what is closed goes to the drive in a task of
-//!   its own, and who shall return after that waits in [`crate::Persist::settle`].
+//! - A transaction is durable as a whole, and not before transactions whose lines it
+//!   changed; transactions of metadata commit in the order in which handles ended.
+//! - Contents written before a transaction is durable are on the medium first, as in
+//!   the ordered mode of ext4.
+//! - `write` and `end` never wait: a closed transaction commits in a task of its own,
+//!   and a call that returns only after the commit waits in [`crate::Persist::settle`].
 //! - A failed commit makes the file system read-only; nothing commits after it.
 
 mod commit;
