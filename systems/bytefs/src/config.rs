@@ -1,4 +1,4 @@
-//! Knobs.
+//! Options of a mount of ByteFS, each with its default and source.
 
 use extfs::lines::LineOptions;
 use units::{Ns, Origin, Placement};
@@ -8,64 +8,64 @@ use vfs::Timestamp;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 //= bytefs 5.4
 pub enum Variant {
-    /// ByteFS-Log: metadata by bytes in transactions of the firmware, contents of
-    /// files by blocks alone.
+    /// ByteFS-Log: metadata by bytes in transactions of the firmware, file contents by
+    /// blocks alone.
     Log,
-    /// ByteFS: contents as well by whichever interface suits the change.
+    /// ByteFS: file contents also go by bytes if the change is small.
     #[default]
     Full,
 }
 
-/// What becomes durable together.
+/// Contents of a transaction: metadata alone, or file contents too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 //= bytefs 4.6
 pub enum Data {
-    /// Metadata; contents of files that they lead to are there before them.
+    /// Metadata alone; file contents that they map are durable before them.
     #[default]
     Ordered,
-    /// Contents as well: small changes in the transaction of the firmware, others in
-    /// the blocks of a journal, which commits with it.
+    /// File contents too: small changes in the transaction of the firmware, others in the
+    /// blocks of a journal, which commits with that transaction.
     Journal,
 }
 
-/// How to mount.
+/// Options of a mount; the defaults are those of the paper where it states one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How much of the mechanism is there.
     pub variant: Variant,
-    /// What becomes durable together.
+    /// Whether file contents commit with the metadata that maps them.
     pub data: Data,
-    /// A page of which fewer than so many of its 64 lines have changed goes by bytes,
-    /// and so does a new block of metadata, of which all have. 8 is R < 1/8, read
-    /// strictly (`bytefs 4.6`); 0 is by blocks always.
+    /// A page with fewer changed cache lines than this, of 64, goes by bytes. A new block
+    /// of metadata counts as 64 changed lines. 8 is R < 1/8, read strictly
+    /// (`bytefs 4.6`); with 0 all pages go by blocks.
     pub byte_lines: u32,
-    /// Direct requests of up to so many bytes go by bytes: 512 (`bytefs 4.6` says
+    /// Largest direct request, in bytes, that goes by bytes: 512 (`bytefs 4.6` says
     /// "no greater than").
     pub direct_bytes: u64,
-    /// Lines that may be in transactions that have not committed, as reserved by
-    /// their handles: 2^20, our choice, or what the drive's log takes if that is less:
-    /// a little under half of its lines, which are 3,355,443 in 256 MiB with 16 bytes
-    /// beside each. Whoever would exceed it waits; what can never fit is refused with
-    /// `ENOSPC`, as is part of what the body does with less than 5,056: its largest
-    /// handle is of 79 blocks. A drive with less, a log under 795 KiB, is refused.
+    /// Bound on cache lines in uncommitted transactions, counted as reserved by handles:
+    /// 2^20, our choice, or the capacity of the drive's log for transactions if that is
+    /// less: a little under half of its lines, which are 3,355,443 in 256 MiB with 16
+    /// bytes beside each. A handle that would exceed the bound waits; a handle that can
+    /// never fit fails with `ENOSPC`. With less than 5,056 the largest handle of the body,
+    /// of 79 blocks, would fail; a drive with less, a log under 795 KiB, is rejected.
     pub open_lines: u64,
-    /// Handles that one transaction takes in before new ones have to wait until it
-    /// is closed: 64, our choice. It bounds how long a call goes uncommitted.
+    /// Handles per transaction: 64, our choice; further handles wait until it is closed.
+    /// Bounds the time that a call stays uncommitted.
     pub handles: usize,
-    /// TxIDs that are reserved at once, each time with one line: 65,536, our choice.
+    /// TxIDs per reservation, which stores one cache line: 65,536, our choice.
     pub tx_ids: u32,
-    /// Clean blocks of metadata in memory: 65,536, which is 256 MiB, our choice.
+    /// Bound on clean blocks of metadata in memory: 65,536 (256 MiB), our choice.
     pub cache_blocks: usize,
     /// Whether freed blocks are deallocated on the drive.
     pub discard: bool,
-    /// Whether the drive is told data apart, if it has placement handles.
+    /// Whether writes carry placement handles by kind of data, if the drive has handles.
     pub placed: bool,
-    /// The time of day when the clock of the kernel stands at zero.
+    /// Time of day at simulated time zero.
     pub start: Timestamp,
-    /// Whom metadata are booked under.
+    /// Origin to which requests for metadata are attributed.
     pub origin: Origin,
-    /// Time that a core needs to compare a page with its duplicate: 312 ns, the 936
-    /// cycles of `bytefs 4.6` at 3 GHz, the most that its processor is clocked at.
+    /// Processor time to compare a page with its duplicate: 312 ns, the 936 cycles of
+    /// `bytefs 4.6` at 3 GHz, the highest clock of its processor.
     pub compare: Ns,
 }
 
@@ -90,7 +90,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What these say of transactions of lines.
+    /// The options of transactions of cache lines; `placement` is that of metadata.
     pub(crate) fn lines(&self, placement: Placement) -> LineOptions {
         let full = self.variant == Variant::Full;
         LineOptions {

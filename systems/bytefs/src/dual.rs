@@ -1,13 +1,12 @@
 //! ByteFS-Dual: the part of ByteFS that needs nothing of the firmware.
 //!
-//! Metadata go by whichever interface suits: changed lines by bytes, new blocks and
-//! reads by blocks. Contents of files go by blocks. The drive has a cache of pages and
-//! no transactions, so an undo journal of lines on the host makes a change atomic
-//! ([`extfs::lines::undo`]).
+//! Changed lines of metadata go by bytes, new blocks and reads by blocks. File contents
+//! go by blocks. The drive has a cache of pages and no transactions, so an undo journal
+//! of lines on the host makes a change atomic ([`extfs::lines::undo`]).
 //!
 //! The paper does not say how its variant stays consistent without the log of the
-//! firmware. This journal is what a host can do by bytes; its records, marks and two
-//! more verifications a transaction are what the transactions of the firmware save.
+//! firmware. A host can keep this journal by bytes; transactions of the firmware save
+//! its records, its marks and two more verifications per transaction.
 //= bytefs 5.4
 
 use crate::config::{Options, Variant};
@@ -17,11 +16,11 @@ use extfs::{ExtFs, MountError, MountOptions, Placer};
 use host::BytePort;
 use sim::Sim;
 
-/// Recovers the file system on `port` and mounts it; what was undone. The variant is
-/// this one whatever `options` say, and there are no TxIDs.
+/// Recovers the file system on `port`, mounts it, and reports the transactions undone.
+/// Ignores `variant`, `data` and `tx_ids` of `options`: this variant has no TxIDs.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// If the file system is damaged or unsupported, or if the drive fails.
 pub async fn mount<P: BytePort>(
     sim: &Sim,
     port: &P,

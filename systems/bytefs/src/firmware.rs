@@ -1,7 +1,7 @@
-//! Lines in transactions of the firmware: stored under a TxID, one verification,
-//! `COMMIT`. **The end of `COMMIT` is the durable point.**
+//! Transactions of the firmware: store the cache lines under a TxID, verify once, and
+//! send `COMMIT`. **The end of `COMMIT` is the durable point.**
 //!
-//! Invariant: no TxID is given out before the record on the medium covers it.
+//! Invariant: a TxID is used only once the record on the medium covers it.
 
 use crate::format::Record;
 use crate::ids::Ids;
@@ -13,13 +13,13 @@ use ssd::wlog::{CommitError, LINE, StoreError};
 use std::borrow::Borrow;
 use vfs::Result;
 
-/// Changes persist by bytes, in transactions of the firmware.
+/// The strategy of ByteFS: cache lines, in transactions of the firmware.
 pub type ByteFs<P> = Lines<P, Firmware>;
 
 /// Transactions of the firmware.
 pub struct Firmware {
     ids: Lock<Ids>,
-    /// TxIDs that are reserved at once.
+    /// TxIDs per reservation.
     run: u32,
 }
 
@@ -31,7 +31,8 @@ impl Firmware {
         }
     }
 
-    /// Stores the first piece under a number that the drive takes.
+    /// Stores the first piece under the next TxID that the drive accepts, and returns it.
+    /// Skips TxIDs that the drive still knows as committed.
     async fn store_first<P: BytePort, T: Borrow<Piece>>(
         &self,
         medium: &Medium<P>,
@@ -50,7 +51,7 @@ impl Firmware {
         Err(broken(CommitError::Committed(0).into()))
     }
 
-    /// The next number, of those that were reserved.
+    /// The next reserved TxID; makes a reservation if none is left.
     async fn next_id<P: BytePort>(&self, medium: &Medium<P>) -> Result<u32> {
         let mut ids = self.ids.lock().await;
         loop {
@@ -86,14 +87,15 @@ impl<P: BytePort> Durable<P> for Firmware {
         medium.port().commit(id).await.map_err(broken)
     }
 
-    /// Says that nobody has it mounted any more.
+    /// Stores the record of a clean unmount.
     async fn leave(&self, medium: &Medium<P>) -> Result<()> {
         let record = self.ids.lock().await.left();
         write_record(medium, record).await
     }
 }
 
-/// Replaces the record, also in the block that it shares with the superblock.
+/// Replaces the record on the medium, and in the cached block 0 that it shares with
+/// the superblock.
 pub(crate) async fn write_record<P: BytePort>(medium: &Medium<P>, record: Record) -> Result<()> {
     let line = record.encode();
     if let Some(buffer) = medium.cached(0) {

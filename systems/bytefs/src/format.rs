@@ -4,33 +4,33 @@
 //! ```text
 //! 0   8  "ByteFS", 0, 1
 //! 8   4  the first TxID that was not reserved, little endian
-//! 12  4  how often the numbers began anew
+//! 12  4  count of wraps of the TxIDs
 //! 16  1  1 after a clean unmount
 //! 17 43  zeros
 //! 60  4  CRC-32C of the bytes before
 //! ```
 //!
-//! It is one line, so it is replaced whole or not at all.
+//! The record is one cache line, so a store replaces it whole or not at all.
 
 use ssd::wlog::LINE;
 
-/// Name and version.
+/// Name and version of the record.
 const MAGIC: [u8; 8] = *b"ByteFS\0\x01";
 const SUM: usize = 60;
 
-/// What outlives a mount.
+/// State of the TxIDs that persists across mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The first TxID that was not reserved; never 0.
     pub(crate) next: u32,
-    /// How often the numbers began anew.
+    /// Wraps of the TxIDs, from 2^32 - 1 to 1.
     pub(crate) rounds: u32,
-    /// Whether nobody has it mounted.
+    /// Whether the last mount ended with an unmount.
     pub(crate) clean: bool,
 }
 
 impl Record {
-    /// That of a file system that was never mounted.
+    /// The record of a file system that was never mounted.
     pub(crate) const fn new() -> Self {
         Self {
             next: 1,
@@ -39,7 +39,7 @@ impl Record {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the record, with its checksum.
     pub(crate) fn encode(self) -> [u8; LINE] {
         let mut line = [0; LINE];
         line[..8].copy_from_slice(&MAGIC);
@@ -51,7 +51,7 @@ impl Record {
         line
     }
 
-    /// What a line says; none if it is no record, or a damaged one.
+    /// Decodes a cache line; `None` if it is not a record or is damaged.
     pub(crate) fn decode(line: &[u8; LINE]) -> Option<Self> {
         let word = |at: usize| line[at..at + 4].try_into().map(u32::from_le_bytes).ok();
         let next = word(8)?;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_its_golden_bytes() {
+    fn record_encodes_to_its_golden_bytes() {
         let record = Record {
             next: 0x0102_0304,
             rounds: 5,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn decode_of_a_damaged_record_is_none() {
         let line = Record::new().encode();
         for bit in 0..LINE * 8 {
             let mut damaged = line;

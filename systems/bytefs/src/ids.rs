@@ -1,23 +1,23 @@
 //! TxIDs: the numbers of transactions towards the drive.
 //!
-//! Invariants: they are never 0 and go up by one; after the greatest comes 1 again.
-//! None is used before a record on the medium says that it may be, so that one that
-//! a mount has used is not used by the next. The log of the drive, which is what a
-//! number must be unique in, holds fewer transactions than there are numbers by far;
-//! the drive refuses one that it still knows as committed, and the next is taken.
+//! Invariants: TxIDs are never 0 and go up by one; after the greatest they wrap to 1.
+//! A TxID is used only once a record on the medium reserves it, so no mount reuses a
+//! TxID of an earlier one. A TxID must be unique in the log of the drive, which holds
+//! far fewer transactions than there are TxIDs; the drive rejects a TxID that it still
+//! knows as committed, and the next one is taken.
 
 use crate::format::Record;
 
-/// Numbers that may be used.
+/// The range of reserved TxIDs not used yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ids {
     next: u32,
     rounds: u32,
-    /// The first that is not reserved.
+    /// The first TxID that is not reserved.
     end: u32,
 }
 
-/// `id` and `count` more, leaving out 0; and whether it began anew.
+/// The TxID `count` after `id`, leaving out 0, and whether it wrapped.
 fn after(id: u32, count: u32) -> (u32, bool) {
     let all = u64::from(u32::MAX);
     let sum = u64::from(id) - 1 + u64::from(count);
@@ -25,7 +25,7 @@ fn after(id: u32, count: u32) -> (u32, bool) {
 }
 
 impl Ids {
-    /// Those after what `record` says was used.
+    /// An empty range that starts after the TxIDs covered by `record`.
     pub(crate) const fn new(record: Record) -> Self {
         Self {
             next: record.next,
@@ -34,7 +34,7 @@ impl Ids {
         }
     }
 
-    /// The next one; none if more have to be reserved.
+    /// Takes the next TxID; `None` if more have to be reserved.
     pub(crate) fn take(&mut self) -> Option<u32> {
         if self.next == self.end {
             return None;
@@ -46,7 +46,7 @@ impl Ids {
         Some(id)
     }
 
-    /// The record that reserves `count` more.
+    /// The record that reserves `count` more TxIDs, at least one.
     pub(crate) fn reservation(&self, count: u32) -> Record {
         let (next, anew) = after(self.end, count.max(1));
         Record {
@@ -56,12 +56,12 @@ impl Ids {
         }
     }
 
-    /// The record is on the medium.
+    /// Extends the range up to `record`, which is on the medium now.
     pub(crate) const fn reserved(&mut self, record: Record) {
         self.end = record.next;
     }
 
-    /// The record of a clean unmount.
+    /// The record of a clean unmount: returns the unused TxIDs.
     pub(crate) const fn left(&self) -> Record {
         Record {
             next: self.next,
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_up_leave_out_zero_and_begin_anew() {
+    fn take_at_the_greatest_id_wraps_to_one() {
         let record = Record {
             next: u32::MAX - 2,
             ..Record::new()
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reserved_is_not_given_out_by_the_next_mount() {
+    fn reserved_ids_are_not_reused_by_the_next_mount() {
         let mut ids = Ids::new(Record::new());
         assert_eq!(ids.take(), None);
         let record = ids.reservation(10);

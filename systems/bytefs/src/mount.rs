@@ -1,4 +1,4 @@
-//! Making a file system, and mounting it.
+//! Formatting and mounting of ByteFS.
 //!
 //! Invariant: the drive has recovered before anything is read, and TxIDs of this
 //! mount are reserved before the body changes anything.
@@ -17,37 +17,38 @@ use ssd::ByteError;
 use ssd::wlog::LINE;
 use units::{Origin, Placement};
 
-/// Lines that the largest handle of the body reserves: it is of 79 blocks.
+/// Cache lines that the largest handle of the body reserves, which has 79 blocks.
 const LARGEST: u64 = 79 * LINES;
 
-/// Why there is no file system to work with.
+/// Reason why a file system cannot be made or mounted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ByteFsError {
-    /// It cannot be made.
+    /// The file system cannot be formatted.
     #[error(transparent)]
     Format(#[from] Ext4Error),
-    /// The file system.
+    /// The file system on the medium cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The drive failed.
+    /// A request to the drive failed.
     #[error("the drive failed: {0}")]
     Drive(#[from] ByteError),
-    /// It cannot be atomic on this drive.
+    /// The firmware of the drive has no transactions, so no commit is atomic.
     #[error("the firmware of the drive has no transactions; ByteFS needs them")]
     NoTransactions,
     /// The log of the drive is too small for the changes of a call.
     #[error("the log of the drive takes {lines} lines of transactions; {LARGEST} are needed")]
     SmallLog {
-        /// What it takes.
+        /// Cache lines of transactions that the log takes.
         lines: u64,
     },
-    /// The journal of blocks is damaged.
+    /// The block journal cannot be recovered or opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// There is none, and contents of files are to go through it.
+    /// [`Data::Journal`] is requested, but the file system has no block journal.
     #[error("the file system has no journal; one made with a journal is expected")]
     NoJournal,
-    /// Somebody has it mounted, or went away without an unmount.
+    /// The file system is mounted, or its last mount ended without an unmount, and the
+    /// drive has not been power-cycled since.
     #[error(
         "it was mounted since the drive was powered on and not unmounted: \
          lines that did not commit may be on the drive until its power is cycled"
@@ -55,8 +56,8 @@ pub enum ByteFsError {
     InUse,
 }
 
-/// The file system of `blocks` blocks that the paper describes, as far as the format
-/// has it: inodes of 128 bytes and no journal of blocks.
+/// Options for a file system of `blocks` blocks as in the paper, as far as the format
+/// allows: inodes of 128 bytes and no block journal.
 //= bytefs 4.5
 #[must_use]
 pub fn mkfs_options(blocks: u64) -> MkfsOptions {
@@ -67,11 +68,11 @@ pub fn mkfs_options(blocks: u64) -> MkfsOptions {
     }
 }
 
-/// Makes a file system on `port`. The drive is recovered first if that has not been
-/// done since power-on, and what is on it is deallocated.
+/// Makes a file system on `port`. Recovers the drive first if that has not been done
+/// since power-on, and deallocates its old contents.
 ///
 /// # Errors
-/// What cannot be made of it, or why the drive failed.
+/// If `options` do not fit the drive, if it has no transactions, or if it fails.
 pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), ByteFsError> {
     if !port.has_transactions() {
         return Err(ByteFsError::NoTransactions);
@@ -83,7 +84,7 @@ pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), 
         read_record(port).await?
     };
     ext4::format(port, options).await?;
-    // Numbers that the drive may still know are not used again.
+    // TxIDs that the drive may still know are not used again.
     let record = Record {
         clean: true,
         ..old.unwrap_or(Record::new())
@@ -94,12 +95,12 @@ pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), 
     Ok(port.flush().await.map_err(ByteError::from)?)
 }
 
-/// Recovers the file system on `port` and mounts it: first the drive brings home what
-/// it has of lines, then contents that a journal of blocks has are replayed. Any image
-/// in the format of ext4 will do. Whether the drive recovered.
+/// Recovers the file system on `port` and mounts it: first the drive writes its
+/// committed lines home, then the block journal is replayed. Accepts any image in the
+/// format of ext4. Returns the file system, and whether the drive recovered.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// If the file system is damaged, in use or unsupported, or if the drive fails.
 //= bytefs 4.7
 pub async fn mount<P: BytePort>(
     sim: &Sim,
@@ -181,7 +182,7 @@ const fn superblock(origin: Origin) -> Who {
     }
 }
 
-/// The record; none on a medium that ByteFS has not used yet.
+/// Reads the record; `None` on a medium that ByteFS has not used yet.
 async fn read_record<P: BytePort>(port: &P) -> Result<Option<Record>, ByteError> {
     let mut line = [0; LINE];
     port.load(0, &mut line, superblock(Origin(0))).await?;
