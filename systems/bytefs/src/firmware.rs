@@ -16,7 +16,7 @@ use vfs::Result;
 /// The strategy of ByteFS: cache lines, in transactions of the firmware.
 pub type ByteFs<P> = Lines<P, Firmware>;
 
-/// Transactions of the firmware.
+/// Commits cache lines in transactions of the firmware; owns the reserved TxIDs.
 pub struct Firmware {
     ids: Lock<Ids>,
     /// TxIDs per reservation.
