@@ -1,8 +1,7 @@
 //! Blocks of metadata in memory.
 //!
-//! Invariant: a block is in memory at most once. So a [`Cache`] never lets go of
-//! a buffer that somebody holds; it forgets one only where the block stops being
-//! metadata.
+//! Invariant: a block is in memory at most once. So a [`Cache`] never evicts a
+//! pinned buffer; it drops one only when the block stops being metadata.
 
 use host::Purpose;
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -11,12 +10,12 @@ use std::rc::Rc;
 /// Bytes of a block of the file system: 4096, the only size that is built.
 pub const BLOCK: usize = 4096;
 
-/// A block of metadata in memory, shared by all who use it. Only a strategy
-/// changes it.
+/// A block of metadata in memory, shared by all its users. Only a strategy changes
+/// its bytes.
 pub struct Buffer {
-    /// Its number on the medium.
+    /// Block number in the file system.
     pub block: u64,
-    /// What it is for.
+    /// Purpose to which requests for the block are attributed.
     pub purpose: Cell<Purpose>,
     /// Whether the body has found its checksum and structure right since it came
     /// from the medium. The body sets it; a strategy leaves it alone.
@@ -36,13 +35,13 @@ impl Buffer {
         }
     }
 
-    /// Its bytes. Not to be held across a wait.
+    /// The bytes of the block. Do not hold the borrow across a wait.
     #[must_use]
     pub fn bytes(&self) -> Ref<'_, [u8; BLOCK]> {
         Ref::map(self.bytes.borrow(), |bytes| &**bytes)
     }
 
-    /// Its bytes, to be changed by a strategy.
+    /// The bytes of the block, for changes by a strategy.
     #[must_use]
     pub fn bytes_mut(&self) -> RefMut<'_, [u8; BLOCK]> {
         RefMut::map(self.bytes.borrow_mut(), |bytes| &mut **bytes)
@@ -52,11 +51,11 @@ impl Buffer {
 /// Slots of a leaf of a table.
 const FAN: usize = 1024;
 
-/// How many slots are in use, and the slots.
+/// Count of slots in use, and the slots.
 type Leaf<T> = (usize, Box<[Option<T>; FAN]>);
 
-/// Something by block number: a table of two levels, so that a hit costs two
-/// loads. A leaf goes with the last of what it holds.
+/// A map by block number: a table of two levels, so that a hit costs two loads. A
+/// leaf is freed with its last value.
 pub(crate) struct Table<T> {
     leaves: Vec<Option<Leaf<T>>>,
     count: usize,
@@ -69,7 +68,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty one.
+    /// An empty table.
     pub(crate) const fn new() -> Self {
         Self {
             leaves: Vec::new(),
@@ -77,20 +76,20 @@ impl<T> Table<T> {
         }
     }
 
-    /// What is at `block`.
+    /// The value of `block`, if present.
     #[inline]
     pub(crate) fn get(&self, block: u64) -> Option<&T> {
         let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
         self.leaves.get(leaf)?.as_ref()?.1[slot].as_ref()
     }
 
-    /// What is at the blocks from `start` up to `end`, with their numbers.
+    /// Values of the blocks in `start..end`, with block numbers.
     pub(crate) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &T)> {
         let end = end.min((self.leaves.len() * FAN) as u64);
         (start..end).filter_map(|block| Some((block, self.get(block)?)))
     }
 
-    /// Puts `value` at `block`; gives what was there.
+    /// Sets the value of `block`; returns the old value.
     pub(crate) fn insert(&mut self, block: u64, value: T) -> Option<T> {
         let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
         if leaf >= self.leaves.len() {
@@ -104,7 +103,7 @@ impl<T> Table<T> {
         before
     }
 
-    /// Takes out what is at `block`.
+    /// Removes and returns the value of `block`.
     pub(crate) fn remove(&mut self, block: u64) -> Option<T> {
         let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
         let leaf = self.leaves.get_mut(leaf)?;
@@ -118,7 +117,7 @@ impl<T> Table<T> {
         Some(removed)
     }
 
-    /// How many there are.
+    /// Count of values in the table.
     pub(crate) const fn len(&self) -> usize {
         self.count
     }
@@ -126,49 +125,49 @@ impl<T> Table<T> {
 
 /// Buffers by block number, for strategies over blocks.
 ///
-/// A strategy puts in what it reads or creates, asks [`Cache::shrink`] to let go
-/// of what is clean, and [`Cache::remove`]s what stops being metadata. What is
-/// dirty is known to the strategy alone.
+/// A strategy inserts blocks that it reads or creates, evicts clean ones with
+/// [`Cache::shrink`], and [`Cache::remove`]s blocks that stop being metadata. Only
+/// the strategy knows the dirty blocks.
 #[derive(Default)]
 pub struct Cache {
     buffers: Table<Rc<Buffer>>,
-    /// Where the next search for buffers to let go begins.
+    /// Block at which the next search for buffers to evict begins.
     hand: usize,
 }
 
 impl Cache {
-    /// The buffer of `block`, if it is here.
+    /// The buffer of `block`, if it is in memory.
     #[inline]
     #[must_use]
     pub fn get(&self, block: u64) -> Option<&Rc<Buffer>> {
         self.buffers.get(block)
     }
 
-    /// Puts in a buffer; whatever was there for its block is gone.
+    /// Inserts a buffer; replaces an older buffer of its block.
     pub fn insert(&mut self, buffer: Rc<Buffer>) {
         self.buffers.insert(buffer.block, buffer);
     }
 
-    /// Takes out the buffer of `block`.
+    /// Removes the buffer of `block`.
     pub fn remove(&mut self, block: u64) -> Option<Rc<Buffer>> {
         self.buffers.remove(block)
     }
 
-    /// Number of buffers.
+    /// Count of buffers in memory.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Whether it holds none.
+    /// Whether no buffer is in memory.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Lets go of buffers that nobody else holds and `is_clean` allows, until at
-    /// most `most` are left or all were looked at. It goes round, so that a
-    /// buffer that was just passed is the last to be looked at again.
+    /// Evicts buffers without other references that `is_clean` accepts, until at most
+    /// `most` are left or all were examined. The search goes around, so a buffer just
+    /// passed is the last to be examined again.
     pub fn shrink(&mut self, most: usize, is_clean: impl Fn(&Buffer) -> bool) {
         let Table { leaves, count } = &mut self.buffers;
         for _ in 0..leaves.len() {

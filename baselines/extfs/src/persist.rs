@@ -1,18 +1,18 @@
-//! How changes persist: what the body asks of a strategy.
+//! The interface between the body and a strategy, which makes changes durable.
 //!
 //! # The contract
 //!
 //! - [`Persist::begin`] opens a handle on a transaction; changes made with it
 //!   become durable together or not at all, and never before those of an earlier
 //!   transaction.
-//! - [`Persist::write`] changes a buffer at once in memory; everybody reads the
-//!   newest bytes. It never waits, so several changes between two waits of the
-//!   body are seen by others as one.
-//! - File contents that a transaction points to for the first time are on the
-//!   medium before the transaction is durable, unless the strategy was told
+//! - [`Persist::write`] changes a buffer at once in memory; every reader sees the
+//!   newest bytes. It never waits, so changes between two waits of the body appear
+//!   to other tasks as one.
+//! - File contents that a transaction maps for the first time are on the medium
+//!   before the transaction is durable, unless the strategy is configured
 //!   otherwise (`data=writeback`).
-//! - What [`Persist::free`] was told may be handed out again once
-//!   [`Persist::freed`] has returned it.
+//! - Blocks given to [`Persist::free`] may be reused once [`Persist::freed`] has
+//!   returned them.
 
 use crate::buffer::Buffer;
 use host::{Purpose, Who};
@@ -25,59 +25,60 @@ use vfs::{DirtyPage, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TxId(pub u64);
 
-/// Blocks that lie one after the other.
+/// A range of adjacent blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
-    /// The first.
+    /// Number of the first block.
     pub start: u64,
-    /// How many.
+    /// Length in blocks.
     pub len: u64,
 }
 
 /// File contents to be written to the blocks from `start` on, one page a block.
 #[derive(Clone, Copy, Debug)]
 pub struct DataWrite<'a> {
-    /// The first block.
+    /// The block of the first page.
     pub start: u64,
-    /// Pages for it and those after it.
+    /// Pages for the blocks from `start` on, one each.
     pub pages: &'a [DirtyPage],
-    /// The place in the file up to which the blocks hold what [`DirtyPage::before`]
-    /// says; 0 where they are new to the file.
+    /// Position in the file up to which the blocks hold the bytes of
+    /// [`DirtyPage::before`]; 0 if they are new to the file.
     pub held: u64,
-    /// The end of the file. What pages have behind it are zeros, and nobody reads
-    /// there before zeros were written or the file has grown over it.
+    /// The end of the file. Pages hold zeros behind it, and no reader looks there before
+    /// zeros are written or the file grows over it.
     pub end: u64,
-    /// Where the drive shall put them.
+    /// Placement handle of the write.
     pub placement: Placement,
-    /// Whom they are booked under.
+    /// Origin and purpose to which the write is attributed.
     pub who: Who,
 }
 
-/// A strategy. All block numbers are those of the file system.
+/// A strategy: makes changes of the body durable. All block numbers are those of the
+/// file system.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Persist: 'static {
     /// A handle on an open transaction. It must be given to [`Persist::end`] or
     /// to [`Persist::write_data`].
     type Tx;
 
-    /// Whether contents of files are read and written where they lie, without a cache:
-    /// then [`Persist::read_direct`] and [`Persist::write_direct`] take any offset and
-    /// length, and what they have written is durable when they end.
+    /// Whether file contents are read and written in place, without a cache: then
+    /// [`Persist::read_direct`] and [`Persist::write_direct`] take any offset and length,
+    /// and a direct write is durable when it ends.
     fn is_dax(&self) -> bool {
         false
     }
 
-    /// Whether [`DataWrite`] has to come with what the pages held before.
+    /// Whether [`DataWrite`] must carry [`DirtyPage::before`].
     fn wants_duplicates(&self) -> bool {
         false
     }
 
-    /// A block of metadata, from memory or from the medium. As long as anybody
-    /// holds it, everybody is given the same buffer, so the body may keep those
+    /// A block of metadata, from memory or from the medium. While a reference to the
+    /// buffer exists, every call returns the same buffer, so the body may keep buffers
     /// that it needs often.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the medium fails or `block` lies outside it.
     async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>>;
 
     /// A block that becomes metadata: all zeros, without looking at the medium.
@@ -92,40 +93,39 @@ pub trait Persist: 'static {
     /// can ever be so large.
     async fn begin(&self, blocks: usize) -> Result<Self::Tx>;
 
-    /// Asks for room for `blocks` more without waiting. False if there is none:
+    /// Reserves `blocks` more for `tx` without waiting. False if there is no room:
     /// the caller ends the handle at a consistent point and begins another one.
     fn extend(&self, tx: &mut Self::Tx, blocks: usize) -> bool;
 
-    /// The transaction that `tx` belongs to.
+    /// The number of the transaction of `tx`.
     fn id(&self, tx: &Self::Tx) -> TxId;
 
-    /// The newest transaction that any handle has been opened on. What comes to
-    /// memory again was last changed by this one or by one before it.
+    /// The newest transaction with a handle. Metadata loaded again from the medium was
+    /// last changed by this transaction or an earlier one.
     fn newest(&self) -> TxId;
 
-    /// Changes the bytes of `buffer` from `at` on.
+    /// Writes `bytes` to `buffer` at offset `at`, within the transaction of `tx`.
     fn write(&self, tx: &Self::Tx, buffer: &Rc<Buffer>, at: usize, bytes: &[u8]);
 
-    /// Says that a block is no longer metadata: what is logged of it must not be
-    /// replayed over what comes there next.
+    /// Notes that `block` is no longer metadata: its logged copies must not be replayed
+    /// over its next contents.
     fn forget(&self, tx: &Self::Tx, block: u64);
 
-    /// Says that the transaction frees these blocks.
+    /// Notes that the transaction of `tx` frees the blocks of `run`.
     fn free(&self, tx: &Self::Tx, run: Run);
 
-    /// Runs whose transactions have become durable since the last call.
+    /// Freed runs whose transactions became durable since the last call.
     fn freed(&self) -> Vec<Run>;
 
-    /// Closes a handle. What it changed becomes durable later, or here where each
-    /// handle is a transaction of its own.
+    /// Closes a handle. Its changes become durable later, or here if the strategy makes
+    /// each handle a transaction.
     ///
     /// # Errors
     /// `EIO`, if this strategy makes it durable here.
     async fn end(&self, tx: Self::Tx) -> Result<TxId>;
 
-    /// Waits until the transaction `id` is as durable as a call shall find it that
-    /// returns after it: not at all, where programs have to force what they want to
-    /// last. Called with nothing locked.
+    /// Waits until transaction `id` is as durable as the strategy promises when a call
+    /// returns. Does not wait if durability needs a force. The caller holds no lock.
     ///
     /// # Errors
     /// `EIO`: it may be durable or not, and nothing can be changed any more.
@@ -133,59 +133,58 @@ pub trait Persist: 'static {
         Ok(())
     }
 
-    /// Writes file contents that `tx`, if there is one, points to for the first
-    /// time, and closes it.
+    /// Writes file contents that `tx`, if given, maps for the first time, and closes `tx`.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the medium fails.
     async fn write_data(&self, tx: Option<Self::Tx>, writes: &[DataWrite<'_>]) -> Result<TxId>;
 
-    /// Reads file contents from the blocks from `start` on.
+    /// Reads file contents from the blocks from `start` on, one page a block.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the medium fails.
     async fn read_data(&self, start: u64, pages: &mut [Payload], who: Who) -> Result<()>;
 
     /// Makes durable every transaction up to `upto`, and all file contents that
     /// were written before.
     ///
     /// # Errors
-    /// `EIO`; `EROFS` if nothing can be changed any more since before.
+    /// `EIO`; `EROFS` if the strategy was read-only before.
     async fn force(&self, upto: TxId) -> Result<()>;
 
-    /// Makes everything durable; no handle is open that will not be closed.
+    /// Makes everything durable; waits for all open handles to close.
     ///
     /// # Errors
     /// As [`Persist::force`].
     async fn force_all(&self) -> Result<()>;
 
-    /// Tells the medium that nobody needs the contents of `run` any more.
+    /// Deallocates the blocks of `run` on the medium.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the medium fails.
     async fn discard(&self, run: Run) -> Result<()>;
 
-    /// Brings all metadata home and leaves nothing to recover.
+    /// Writes all metadata home and leaves nothing to recover.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the medium fails.
     async fn shut_down(&self) -> Result<()>;
 
-    /// Whether nothing can be changed any more, since something failed.
+    /// Whether a failure has made the strategy read-only.
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// Whether a power cut leaves something that only this strategy, or one of
-    /// the same format, can bring home. The superblock says so while mounted, if
-    /// the file system has a journal.
+    /// Whether a power cut leaves changes that only this strategy, or one of the same
+    /// format, can recover. The superblock records this while mounted, if the file
+    /// system has a journal.
     fn needs_recovery(&self) -> bool {
         true
     }
 
-    /// Makes everything durable and brings all metadata home, then goes on: what
-    /// is home afterwards does not depend on recovery. Used where the superblock
-    /// itself says whether to recover.
+    /// Makes everything durable and writes all metadata home without unmounting, so
+    /// that the state on the medium needs no recovery. Used before changes of the
+    /// superblock, which itself records whether to recover.
     ///
     /// # Errors
     /// `EIO`.
@@ -193,8 +192,8 @@ pub trait Persist: 'static {
         self.shut_down().await
     }
 
-    /// What offset and length of a direct request of `len` bytes must be multiples
-    /// of: a sector, for a medium of blocks.
+    /// Alignment in bytes of offset and length of a direct request of `len` bytes: a
+    /// sector, for a medium of blocks.
     fn direct_unit(&self, _len: u64) -> u64 {
         SECTOR
     }
