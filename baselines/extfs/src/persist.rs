@@ -152,7 +152,7 @@ pub trait Persist: 'static {
     /// `EIO`; `EROFS` if the strategy was read-only before.
     async fn force(&self, upto: TxId) -> Result<()>;
 
-    /// Makes everything durable; waits for all open handles to close.
+    /// Makes everything durable. May wait for open handles, so each must close without it.
     ///
     /// # Errors
     /// As [`Persist::force`].
@@ -183,8 +183,8 @@ pub trait Persist: 'static {
     }
 
     /// Makes everything durable and writes all metadata home without unmounting, so
-    /// that the state on the medium needs no recovery. Used before changes of the
-    /// superblock, which itself records whether to recover.
+    /// that the state on the medium needs no recovery. Used for the superblock, which
+    /// itself records whether to recover.
     ///
     /// # Errors
     /// `EIO`.

@@ -1,4 +1,4 @@
-//! What the tests share: a disk in memory with a file system, mounted and watched.
+//! Helpers of the tests: a disk in memory with a file system, mounted and watched.
 
 use bytefs::{ByteFs, Metrics, Options};
 use extfs::{ExtFs, MkfsOptions};
@@ -25,7 +25,7 @@ pub(crate) fn holding(sim: &Sim, contents: Contents) -> RamDisk {
     RamDisk::holding(sim, Bytes(BLOCKS * 4_096), contents)
 }
 
-/// A new file system.
+/// The image of a new file system with `options`.
 pub(crate) fn formatted(options: &MkfsOptions) -> Contents {
     let kernel = Kernel::new();
     let disk = RamDisk::new(&kernel.sim(), Bytes(options.blocks * 4_096));
@@ -62,7 +62,7 @@ pub(crate) fn watched<W: Future<Output = ()> + 'static>(
     }
 }
 
-/// The strategy that is looked at.
+/// The strategy whose table is checked.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Rc<RefCell<Option<ByteFs<RamDisk>>>>);
 
@@ -71,7 +71,7 @@ impl Watch {
         *self.0.borrow_mut() = Some(body.persist().clone());
     }
 
-    /// Asserts the invariants; what was done so far.
+    /// Asserts the invariants of the table and returns the counters so far.
     pub(crate) fn look(&self) -> Metrics {
         let strategy = self.0.borrow();
         strategy.as_ref().map_or_else(Metrics::default, |strategy| {
@@ -102,7 +102,7 @@ pub(crate) fn assert_clean(image: &[u8]) {
     }
 }
 
-/// Opens `path` for all, and makes it if it is not there.
+/// Opens `path` with access for all users; creates it if absent.
 pub(crate) async fn open<P: BytePort>(process: &Process<Body<P>>, path: &str) -> Fd {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     process.open(path.as_bytes(), flags, 0o644).await.unwrap()

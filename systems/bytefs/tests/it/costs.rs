@@ -1,4 +1,4 @@
-//! What calls cost, in lines and blocks.
+//! Costs of calls, in cache lines and blocks.
 
 use crate::bench::{BLOCKS, formatted, holding, mounted, open, put, root};
 use bytefs::{Metrics, Options, Variant};
@@ -24,7 +24,7 @@ fn over<W: Future<Output = ()> + 'static>(
     });
 }
 
-/// What `work` costs a strategy.
+/// Growth of the counters of the strategy during `work`.
 async fn cost<F: Future<Output = ()>>(vfs: &crate::bench::Mounted, work: F) -> Metrics {
     let before = vfs.body().persist().metrics();
     work.await;
@@ -213,7 +213,7 @@ async fn forced_changes<B: vfs::Body>(process: &vfs::Process<B>) {
     process.sync().await.unwrap();
 }
 
-/// What a disk was written: by bytes, and by blocks.
+/// Writes to a disk: by bytes, and by blocks.
 fn written(disk: &RamDisk) -> (u64, u64) {
     let ledger = disk.ledger();
     let grains = Purpose::ALL.map(|purpose| ledger.purpose(purpose).write);

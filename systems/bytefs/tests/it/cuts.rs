@@ -1,8 +1,7 @@
 //! Several programs at once, and the power cut under them.
 //!
 //! Each program replaces a file by a new version, exchanges two others, and counts in
-//! a third. What it was told to be durable is its floor; what it has begun, its
-//! ceiling.
+//! a third. Acknowledged durable changes are its floor, started changes its ceiling.
 
 use crate::bench::{
     Body, Contents, Mounted, Watch, assert_sound, cache, holding, open, put, root, small, vfs,
@@ -17,7 +16,7 @@ use vfs::{CacheConfig, FallocateMode, OpenFlags, Process, RenameFlags, Source};
 const TASKS: usize = 6;
 const LINES: u64 = 16;
 
-/// What programs were promised.
+/// Bounds on the state of each program after a cut.
 #[derive(Clone, Copy, Default)]
 struct Promised {
     /// Versions that the replaced file may have.
@@ -147,7 +146,7 @@ async fn work(vfs: Mounted, task: usize, calls: u64, mut rng: Rng, ledger: Ledge
     }
 }
 
-/// Holds what is there after a recovery against what was promised.
+/// Checks the state after a recovery against the bounds.
 async fn judge(vfs: &Mounted, promised: [Option<Promised>; TASKS]) {
     let process = root(vfs);
     for (task, promised) in promised.iter().enumerate() {
@@ -244,7 +243,7 @@ fn explore(run: Run) -> (Metrics, u64) {
 
 #[test]
 //= bytefs 4.7
-fn what_programs_were_promised_survives() {
+fn acknowledged_changes_survive_cuts_at_random_events() {
     for seed in 0..3 {
         let (met, cuts) = explore(Run {
             seed,
@@ -258,7 +257,7 @@ fn what_programs_were_promised_survives() {
 }
 
 #[test]
-fn a_cut_before_any_event_leaves_what_was_promised() {
+fn acknowledged_changes_survive_a_cut_before_any_event() {
     let (met, cuts) = explore(Run {
         seed: 9,
         calls: 2,
@@ -271,7 +270,7 @@ fn a_cut_before_any_event_leaves_what_was_promised() {
 
 #[test]
 //= bytefs 4.3
-fn transactions_that_are_split_leave_what_was_promised() {
+fn acknowledged_changes_survive_cuts_of_split_transactions() {
     let options = Options {
         open_lines: 9_000,
         handles: 3,

@@ -1,4 +1,4 @@
-//! A drive that fails.
+//! Failures of the drive: requests return errors after a first file is durable.
 
 use crate::bench::{BLOCKS, Contents, cache, holding, mounted, open, put, root, small, vfs};
 use bytefs::Options;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 use vfs::{Body, Errno, OpenFlags, Source};
 
-/// What fails.
+/// Requests of the drive that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fails {
     Nothing,
@@ -76,7 +76,7 @@ impl BytePort for Failing {
     }
 }
 
-/// What is left of a disk on which everything after a first file fails.
+/// Contents of a disk on which every change after a first file fails.
 fn after(what: Fails) -> Contents {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -116,7 +116,7 @@ fn after(what: Fails) -> Contents {
 }
 
 #[test]
-fn a_failure_is_told_and_what_was_durable_stays() {
+fn drive_failure_is_reported_and_durable_files_stay() {
     for what in [
         Fails::Store,
         Fails::Verify,
