@@ -1,9 +1,9 @@
 //! The bytes of the journal, as Linux' jbd2 and e2fsprogs read and write them.
 //!
-//! Invariants: every number is big endian; this file alone knows where a field
-//! lies; a reader takes any 4,096 bytes and neither panics nor believes a length
-//! that reaches past them. Written are tags with checksums of version 3, 64-bit
-//! block numbers and revoke blocks; read are the older forms as well.
+//! Invariants: every number is big endian; this file alone knows the offsets of fields;
+//! a reader takes any 4,096 bytes, never panics, and rejects a length that reaches past
+//! them. Writers produce tags with checksums of version 3, 64-bit block numbers and
+//! revoke blocks; readers accept the older forms as well.
 
 use super::JournalError;
 use crate::buffer::BLOCK;
@@ -34,7 +34,7 @@ const _: () = assert!(TAGS == 253, "as many as Linux puts there");
 /// Entries that fit a revoke block of ours.
 pub(super) const REVOKES: usize = (BLOCK - REVOKE_HEADER - TAIL) / 8;
 
-/// What a block of the log is.
+/// Kind of a block of the log that is not a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Descriptor,
@@ -42,12 +42,12 @@ pub(super) enum Kind {
     Revoke,
 }
 
-/// What a copy in the log begins with the magic number instead of.
+/// First four bytes of an escaped copy in the log, in place of the magic number.
 const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
 const LAST: u32 = 8;
 
-/// Where a copy belongs.
+/// Entry of a descriptor block: home and checksum of one copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) home: u64,
@@ -57,7 +57,7 @@ pub(super) struct Tag {
     pub(super) sum: u32,
 }
 
-/// Which checksums a journal has.
+/// Version of the checksums of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sums {
     None,
@@ -65,7 +65,7 @@ pub(super) enum Sums {
     V3,
 }
 
-/// What the features of a journal say about its blocks.
+/// Form of the blocks of a journal, as its features define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) wide: bool,
@@ -120,7 +120,7 @@ fn crc_without(seed: u32, block: &[u8], at: usize) -> u32 {
     crc(crc(head, &[0; 4]), &block[at + 4..])
 }
 
-/// Gives an escaped copy its first bytes back.
+/// Restores the first four bytes of an escaped copy.
 pub(super) fn unescape(bytes: &mut Block) {
     put32(bytes, 0, MAGIC);
 }
@@ -149,7 +149,7 @@ fn start(kind: u32, sequence: u32) -> Box<Block> {
 }
 
 impl Form {
-    /// The form of what is written here.
+    /// The form of journals written by this crate.
     pub(super) fn ours(uuid: &[u8; UUID]) -> Self {
         Self::of(feature::OURS, uuid)
     }
@@ -251,7 +251,7 @@ impl Form {
         crc(crc(self.seed, &sequence.to_be_bytes()), copy)
     }
 
-    /// Whether `copy` is what `tag` says.
+    /// Whether the checksum of `copy` matches `tag`.
     pub(super) fn fits(&self, tag: &Tag, sequence: u32, copy: &Block) -> bool {
         match self.sums {
             Sums::None => true,
@@ -333,7 +333,7 @@ pub(crate) struct Superblock {
     pub(super) sequence: u32,
     /// Where recovery starts; 0 if there is nothing to recover.
     pub(super) start: u32,
-    /// What a file system that stopped has recorded, as a negative errno.
+    /// Error recorded by an aborted journal, as a negative errno; 0 if none.
     pub(super) errno: i32,
     /// Incompatible features.
     pub(super) incompat: u32,
@@ -344,7 +344,7 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// That of a new, empty journal of `len` blocks.
+    /// The superblock of a new, empty journal of `len` blocks.
     pub(super) fn new(len: u32, uuid: [u8; UUID]) -> Self {
         let mut rest = Box::new([0; SUPER]);
         put32(&mut *rest, 0x40, 1);
