@@ -42,7 +42,7 @@ pub(super) enum Kind {
     Revoke,
 }
 
-/// First four bytes of an escaped copy in the log, in place of the magic number.
+/// Flag of a tag: the copy starts with the magic number, which the log holds as zeros.
 const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
 const LAST: u32 = 8;
