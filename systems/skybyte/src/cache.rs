@@ -1,11 +1,10 @@
-//! The data cache: which pages are in the device's DRAM.
+//! The data cache: a set-associative cache of flash pages in the device's DRAM.
 //!
 //! Invariants, defended by [`Cache::check`]: a page is in one way of its set or in none;
-//! the order of a set is a permutation of its ways; bits of state belong to ways in use; a
-//! way that is kept for a page on its way has none, and no other page takes it.
+//! the order of a set is a permutation of its ways; only ways in use have dirty and
+//! prefetch bits; no other page takes a way that is reserved for a page in flight.
 //!
-//! A set is two lines of the simulating machine's memory, since most accesses touch
-//! nothing else.
+//! A set fills two cache lines of the simulating machine: most accesses touch nothing else.
 
 use crate::config::{CacheConfig, Replacement};
 use std::sync::Arc;
@@ -17,13 +16,13 @@ pub(crate) const LINES: u32 = 64;
 /// Most ways of a set: as many nibbles as [`Set::order`] has.
 pub(crate) const MOST_WAYS: u32 = 16;
 
-/// No page.
+/// Tag of a free way.
 const NONE: u32 = u32::MAX;
-/// A page that is on its way from flash.
+/// Tag of a way reserved for a page in flight from flash.
 const COMING: u32 = NONE - 1;
-/// Each way at its own place.
+/// Initial order of a set: way `i` in nibble `i`.
 const IN_ORDER: u64 = 0xFEDC_BA98_7654_3210;
-/// A one in each nibble.
+/// The value 1 in every nibble, to compare 16 nibbles at once.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
 /// Contents of a page; none for zeros, or where contents are not kept.
@@ -36,17 +35,17 @@ struct Set {
     /// Ways by recency, a nibble each, the last used one lowest.
     order: u64,
     dirty: u16,
-    /// Prefetched and not asked for since.
+    /// Bit mask of the ways that were prefetched and not accessed since.
     ahead: u16,
-    /// Accesses of each page since it came or was told of.
+    /// Accesses of each page since it was inserted or last reported hot.
     counts: [u16; MOST_WAYS as usize],
-    /// Epoch in which the host was last told of the page; 0 for never.
+    /// Epoch in which the page was last reported hot; 0 for never.
     told: [u8; MOST_WAYS as usize],
 }
 
 const _: () = assert!(size_of::<Set>() == 128);
 
-/// Where a page is.
+/// A way of a set: the index of the set times [`MOST_WAYS`], plus the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
 
@@ -60,16 +59,16 @@ impl Slot {
     }
 }
 
-/// What has to go before a page can come.
+/// The page to evict before another one can be inserted into its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
-    /// Nothing: there is room.
+    /// The set has a free way: no eviction is needed.
     None(Slot),
-    /// A page that flash and log have.
+    /// A clean page: flash and log together have all of its lines.
     Clean(Slot, u32),
-    /// A page that nothing else has.
+    /// A dirty page: it must be written back.
     Dirty(Slot, u32),
-    /// All places are kept for pages on their way.
+    /// Every way of the set is reserved for a page in flight.
     Coming,
 }
 
@@ -96,25 +95,25 @@ impl Modulo {
 
 pub(crate) struct Cache {
     ways: u32,
-    /// How many of the least recently used ways are searched for a clean one.
+    /// Number of least recently used ways searched for a clean page; 0 for plain LRU.
     window: u32,
     modulo: Modulo,
     sets: Vec<Set>,
-    /// By slot, if contents are kept.
+    /// Contents by slot, if contents are kept.
     contents: Option<Vec<Contents>>,
-    /// By slot, the lines that were read and that were written since the page came.
+    /// By slot, bit masks of the lines read and written since the page was inserted.
     lines: Vec<[u64; 2]>,
     stays: Stays,
     used: u32,
 }
 
-/// How many lines of pages were used in the time that they were in the cache.
+/// Histograms of the lines of a page that were used during its stay in the cache.
 //= skybyte 2.3
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stays {
-    /// Pages that have left, by how many of their 64 lines were read or written.
+    /// Evicted pages, by how many of their 64 lines were read or written (index 0 to 64).
     pub used: Vec<u64>,
-    /// Those that were written back, by how many of their lines were written.
+    /// Dirty evicted pages, by how many of their lines were written (index 0 to 64).
     pub written: Vec<u64>,
 }
 
@@ -155,7 +154,7 @@ impl Cache {
         }
     }
 
-    /// Where a page is, if it is there.
+    /// The slot of `page`, if it is cached.
     #[inline]
     pub(crate) fn find(&self, page: u32) -> Option<Slot> {
         let set = self.modulo.of(page);
@@ -167,14 +166,15 @@ impl Cache {
         (found != 0).then(|| Slot(set as u32 * MOST_WAYS + found.trailing_zeros()))
     }
 
-    /// Which page of the DRAM it is. Pages that follow one another do so there as well, as
-    /// they would in memory: in banks that follow one another.
+    /// The page frame of the DRAM that backs `slot`. Consecutive pages in the same way get
+    /// consecutive frames, so they lie in consecutive banks as they would in memory.
     #[inline]
     pub(crate) fn frame(&self, slot: Slot) -> u64 {
         (slot.way() * self.sets.len() + slot.set()) as u64
     }
 
-    /// Marks a page used; whether it had been prefetched and was not asked for before.
+    /// Makes a page the most recent of its set. Returns true on the first access to a
+    /// prefetched page.
     #[inline]
     pub(crate) fn touch(&mut self, slot: Slot) -> bool {
         let set = &mut self.sets[slot.set()];
@@ -184,15 +184,15 @@ impl Cache {
         ahead
     }
 
-    /// How often the page was asked for, and in which epoch the host was told of it.
+    /// Access count of the page, and the epoch in which it was last reported hot.
     #[inline]
     pub(crate) fn heat(&mut self, slot: Slot) -> (&mut u16, &mut u8) {
         let set = &mut self.sets[slot.set()];
         (&mut set.counts[slot.way()], &mut set.told[slot.way()])
     }
 
-    /// What has to go for `page`: a clean page among the oldest of its set, as `cflru` has
-    /// it, else the oldest; none that is still on its way.
+    /// The victim for `page`: a clean page in the window of least recently used ways of its
+    /// set (`cflru`), else the least recently used page. Ways in flight are skipped.
     pub(crate) fn victim(&self, page: u32) -> Victim {
         let index = self.modulo.of(page);
         let set = &self.sets[index];
@@ -212,21 +212,22 @@ impl Cache {
         }
     }
 
-    /// Keeps a slot that is free for a page on its way.
+    /// Reserves a free slot for a page in flight.
     pub(crate) fn keep(&mut self, slot: Slot) {
         let tag = &mut self.sets[slot.set()].tags[slot.way()];
         debug_assert!(*tag == NONE, "the slot is free");
         *tag = COMING;
     }
 
-    /// Frees a slot whose page does not come.
+    /// Frees a reserved slot whose page will not be inserted.
     pub(crate) fn give_up(&mut self, slot: Slot) {
         let tag = &mut self.sets[slot.set()].tags[slot.way()];
         debug_assert!(*tag == COMING, "the slot is kept");
         *tag = NONE;
     }
 
-    /// Puts a page into a slot that is free or was kept for it.
+    /// Inserts a clean page into a slot that is free or reserved for it, as the most recent
+    /// one; `ahead` marks it as prefetched.
     pub(crate) fn insert(&mut self, slot: Slot, page: u32, contents: Contents, ahead: bool) {
         let set = &mut self.sets[slot.set()];
         let way = slot.way();
@@ -242,19 +243,19 @@ impl Cache {
         }
     }
 
-    /// Notes that lines of a page, a bit each, were read.
+    /// Records reads of the lines in the bit mask `lines`, for [`Stays`].
     #[inline]
     pub(crate) fn note_read(&mut self, slot: Slot, lines: u64) {
         self.lines[slot.0 as usize][0] |= lines;
     }
 
-    /// The same for lines that were written.
+    /// Records writes of the lines in the bit mask `lines`, for [`Stays`].
     #[inline]
     pub(crate) fn note_written(&mut self, slot: Slot, lines: u64) {
         self.lines[slot.0 as usize][1] |= lines;
     }
 
-    /// Takes a page out for another one; what it held.
+    /// Removes a page to make room and counts its stay. Returns its contents.
     pub(crate) fn evict(&mut self, slot: Slot) -> Contents {
         let [read, written] = self.lines[slot.0 as usize];
         self.stays.used[(read | written).count_ones() as usize] += 1;
@@ -264,12 +265,12 @@ impl Cache {
         self.remove(slot)
     }
 
-    /// What was used of the pages that were evicted.
+    /// Histograms over all pages evicted so far.
     pub(crate) const fn stays(&self) -> &Stays {
         &self.stays
     }
 
-    /// Takes a page out; what it held.
+    /// Removes a page without counting its stay. Returns its contents.
     pub(crate) fn remove(&mut self, slot: Slot) -> Contents {
         let set = &mut self.sets[slot.set()];
         set.tags[slot.way()] = NONE;
@@ -288,7 +289,7 @@ impl Cache {
         self.sets[slot.set()].dirty |= 1 << slot.way();
     }
 
-    /// What a page holds.
+    /// Contents of a page; `None` for zeros, or where contents are not kept.
     pub(crate) fn contents(&self, slot: Slot) -> Contents {
         let all = self.contents.as_ref();
         all.and_then(|all| all[slot.0 as usize].clone())
@@ -301,14 +302,14 @@ impl Cache {
         Some(line_of(all[slot.0 as usize].as_ref(), at))
     }
 
-    /// Writes a line of a page.
+    /// Writes a line of a page, if contents are kept. Does not mark the page dirty.
     pub(crate) fn set_line(&mut self, slot: Slot, at: u32, data: Option<[u8; 64]>) {
         if let (Some(all), Some(data)) = (&mut self.contents, data) {
             set_line(&mut all[slot.0 as usize], at, &data);
         }
     }
 
-    /// Pages that nothing else has, set by set and the oldest of each first.
+    /// Dirty pages with their contents, set by set, the least recently used first.
     pub(crate) fn dirty_pages(&self) -> Vec<(u32, Contents)> {
         let mut pages = Vec::new();
         for (index, set) in self.sets.iter().enumerate() {
@@ -323,7 +324,7 @@ impl Cache {
         pages
     }
 
-    /// Pages that are there, and for which there is room.
+    /// Pages in the cache, and its capacity in pages.
     pub(crate) fn fill(&self) -> (u32, u32) {
         (self.used, self.sets.len() as u32 * self.ways)
     }
@@ -357,7 +358,7 @@ pub(crate) fn line_of(contents: Option<&Arc<[u8; PAGE]>>, at: u32) -> [u8; 64] {
     line.copied().unwrap_or([0; 64])
 }
 
-/// Writes a line of contents.
+/// Writes line `at` of `contents`; allocates a page of zeros if there is none.
 pub(crate) fn set_line(contents: &mut Contents, at: u32, line: &[u8; 64]) {
     let bytes = contents.get_or_insert_with(|| Arc::new([0; PAGE]));
     let from = at as usize * 64;
@@ -369,7 +370,7 @@ fn nibble(order: u64, at: u32) -> u32 {
     (order >> (4 * at) & 0xF) as u32
 }
 
-/// Moves `way` to the lowest nibble; those before it move up by one.
+/// Moves `way` to the lowest nibble; the nibbles below its old place move up by one.
 #[inline]
 fn to_front(order: u64, way: u64) -> u64 {
     let differs = order ^ (way * ONES);

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Shared {
-    /// Compacts whenever a half is full, for ever. Ends with the drive's last spare block.
+    /// Compacts each half that fills up. Returns only when the drive accepts no more writes.
     pub(crate) async fn compact_for_ever(self: Rc<Self>) {
         loop {
             while !self.is_compacting() {
@@ -29,8 +29,8 @@ impl Shared {
         state.log.as_ref().is_some_and(Log::is_compacting)
     }
 
-    /// Writes all pages of the older half, as many at a time as may be in work. False if
-    /// the drive takes no writes any more.
+    /// Writes all pages of the older half, `pages_in_work` of them at a time. Returns false
+    /// if the drive accepts no more writes.
     //= skybyte 3.2
     async fn compact_half(self: &Rc<Self>) -> bool {
         let begun = self.sim.now();
@@ -60,7 +60,7 @@ impl Shared {
         true
     }
 
-    /// Takes pages from place `next` of the index on.
+    /// Compacts pages from place `next` of the index on; all workers share `next`.
     async fn compact_pages(&self, next: &Cell<usize>) -> bool {
         loop {
             let found = {
@@ -97,8 +97,8 @@ impl Shared {
         true
     }
 
-    /// Moves what the older half has of a page to the write buffer, room in which was
-    /// taken.
+    /// Moves the page's lines of the older half into the write buffer of the drive, where
+    /// the caller has reserved room.
     fn write_page(&self, state: &mut State, page: u32) {
         let mask = state.log.as_ref().map_or(0, |log| log.old_mask(page));
         if mask == 0 {
@@ -121,8 +121,8 @@ impl Shared {
         state.counters.compacted_lines += u64::from(mask.count_ones());
     }
 
-    /// What the drive has of a page with the lines of the older half over it; what is
-    /// lost of the rest stays so.
+    /// Contents of a page on the drive, overlaid with its lines of the older half. Lost
+    /// lines that the log does not replace stay lost.
     fn merged(&self, state: &State, page: u32, mask: u64) -> Payload {
         let behind = self.drive.page(page);
         let lost = behind.lost() & !mask;

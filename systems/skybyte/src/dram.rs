@@ -1,7 +1,7 @@
-//! The device's DRAM, in the whole nanoseconds of the kernel's clock.
+//! Timing of the device's DRAM, in the whole nanoseconds of the kernel's clock.
 //!
-//! Channels, banks and rows are those of [`memsys::Dram`]; so a device that holds
-//! everything takes what memory behind the link takes.
+//! Channels, banks and rows are those of [`memsys::Dram`], so a device that hits every time
+//! has the latency of memory behind the link.
 
 use crate::config::DramConfig;
 use memsys::Tick;
@@ -10,7 +10,7 @@ use units::{Bytes, Ns};
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// The timeline of the DRAM.
+/// Timeline of the DRAM: a fixed latency if one is set, else channels, banks and rows.
 pub(crate) struct Dram {
     fixed: Option<Ns>,
     parts: memsys::Dram,
@@ -27,7 +27,7 @@ impl Dram {
         }
     }
 
-    /// Reaches for the line at `address`, in bytes, from `now` on; when it is there.
+    /// Accesses the line at byte `address` from `now` on. Returns when its data is available.
     #[inline]
     pub(crate) fn access(&mut self, now: Ns, address: u64) -> Ns {
         match self.fixed {
@@ -40,7 +40,7 @@ impl Dram {
         }
     }
 
-    /// Moves `lines` lines in the background from `now` on.
+    /// Moves `lines` lines in the background from `now` on; free if the latency is fixed.
     pub(crate) fn move_lines(&mut self, now: Ns, lines: u64) {
         if self.fixed.is_none() {
             self.parts.move_lines(Tick::of(now), lines);
@@ -49,7 +49,8 @@ impl Dram {
 }
 
 impl DramConfig {
-    /// What it is made of. What the controller takes is part of the look-ups' times.
+    /// The parameters for [`memsys::Dram`]. The controller adds nothing here: its time is
+    /// part of the look-up latencies.
     fn parts(&self) -> memsys::DramConfig {
         memsys::DramConfig {
             channels: self.channels.into(),

@@ -1,4 +1,4 @@
-//! How long a read of flash will take, by what waits there: the drive's side of the
+//! Estimated latency of a flash read from the queues ahead of it: the drive's side of the
 //! coordinated context switch.
 //!
 //! Pure functions from a view of the queues to a time.
@@ -8,19 +8,19 @@ use nand::Timing;
 use ssd::FlashLoad;
 use units::Ns;
 
-/// What the drive expects of a read that is about to be queued.
+/// Expected latency of a flash read that is about to be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Until the page is there.
+    /// Time until the page has arrived.
     pub time: Ns,
-    /// Garbage collection is in the way.
+    /// Whether garbage collection blocks the page: the read is long whatever its time.
     pub blocked: bool,
 }
 
-/// Algorithm 1 over the queue of the page's channel: all that waits there, one after the
-/// other. Or over that of its die, with what waits for the bus: what flash does whose dies
-/// work side by side. Reads that go first wait for what is in service and for no more
-/// programs, which neither form knows: both are upper bounds then.
+/// Algorithm 1. [`Queue::Channel`] sums all operations queued on the page's channel, one
+/// after the other. [`Queue::Die`] sums those on its die and the transfers that wait for the
+/// bus, as dies work in parallel. With read priority a read waits only for the operation in
+/// service; neither form models that, so both are upper bounds then.
 //= skybyte 3.1
 #[must_use]
 pub fn estimate(load: &FlashLoad, timing: &Timing, page_bytes: u64, queue: Queue) -> Estimate {
@@ -51,8 +51,8 @@ pub fn estimate(load: &FlashLoad, timing: &Timing, page_bytes: u64, queue: Queue
     }
 }
 
-/// Whether the host is told that the access takes long. A time that is exactly the
-/// threshold is not long.
+/// Whether the drive sends a delay hint: hints are enabled, and the read is blocked by
+/// garbage collection or takes longer than the threshold (strictly).
 //= skybyte 3.1
 #[must_use]
 pub fn is_long(estimate: Estimate, hints: &HintConfig) -> bool {

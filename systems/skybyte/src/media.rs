@@ -1,7 +1,8 @@
-//! A device without power: flash, and what the battery keeps of its DRAM.
+//! A device without power: its flash, and the part of its DRAM that the battery keeps.
 //!
-//! Invariant: a device made of this shows every line as it was accepted, but for pages
-//! that the host had taken: of these it shows some line that was accepted once.
+//! Invariant: a device powered on from these media returns every line as last accepted.
+//! Pages that the host had taken are the exception: their lines have some value that was
+//! accepted once.
 
 use crate::cache::Contents;
 use crate::config::{ConfigError, DeviceConfig};
@@ -10,27 +11,27 @@ use memsys::LineData;
 use sim::Seed;
 use ssd::{DriveMedia, Precondition};
 
-/// What is kept of the front.
+/// State of the front that the battery keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrontMedia {
-    /// Pages of the cache that nothing else has, set by set and the oldest of each first.
+    /// Dirty pages of the cache, set by set, the least recently used first.
     pub(crate) pages: Vec<(u32, Contents)>,
-    /// Lines that were written to pages on their way.
+    /// Lines held by registers: page, line in the page, data.
     pub(crate) lines: Vec<(u32, u32, LineData)>,
-    /// The log.
+    /// Both halves of the log; `None` without one.
     pub(crate) log: Option<KeptLog>,
 }
 
-/// What a device holds without power. Clones share what neither has written.
+/// Persistent state of a device. Clones share contents copy-on-write.
 #[derive(Clone, Debug)]
 pub struct DeviceMedia {
-    /// The drive behind the front.
+    /// Flash and protected DRAM of the drive behind the front.
     pub drive: DriveMedia,
     pub(crate) front: FrontMedia,
 }
 
 impl DeviceMedia {
-    /// A device whose flash has that past and whose DRAM holds nothing.
+    /// Media with flash preconditioned by `past` and an empty DRAM.
     ///
     /// # Errors
     /// If `config` cannot be built or have that past.

@@ -1,96 +1,95 @@
-//! What a device counts.
+//! Counters of a device and snapshots of its state.
 
 use crate::cache::Stays;
 use ssd::{Cause, Ledger, ReadCause};
 use units::Ns;
 
-/// What the front counts, since power-on.
+/// Event counts and summed times of the front (cache, log, registers) since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Lines read.
+    /// Lines of 64 bytes that the host has read, those answered with a delay hint included.
     pub reads: u64,
-    /// Of those, found in the cache.
+    /// Reads answered from the data cache.
     pub cache_hits: u64,
-    /// Found in the log.
+    /// Reads answered from the write log, after a miss of the cache.
     pub log_hits: u64,
-    /// Not found there, and answered without flash: the page is nowhere, in the drive's
-    /// write buffer, or has just arrived.
+    /// Reads that missed cache and log but needed no flash: the page is unwritten, in the
+    /// drive's write buffer, or in a register that it has just arrived in.
     pub buffer_hits: u64,
-    /// Flash had to be read, or was being read.
+    /// Reads that needed flash, or joined a fetch in flight.
     pub misses: u64,
-    /// Of those, misses of pages that were on their way.
+    /// Misses that joined a fetch in flight.
     pub coalesced: u64,
-    /// Misses that were answered with a hint that it takes long.
+    /// Misses that the device answered with a delay hint.
     pub delays: u64,
-    /// Of those, because garbage collection was in the way.
+    /// Delay hints sent because garbage collection blocked the page.
     pub delays_by_collection: u64,
-    /// Lines written.
+    /// Lines of 64 bytes that the device accepted from the host.
     pub writes: u64,
-    /// Of those, to pages in the cache.
+    /// Accepted writes whose page was in the cache.
     pub write_hits: u64,
-    /// Writes for which a page had to be fetched, or was on its way.
+    /// Writes that started a page fetch or joined one in flight (without a log only).
     pub write_misses: u64,
-    /// Times that a write was refused for want of room: one that comes again to no room is
-    /// refused again.
+    /// Refusals of a write for want of room; a retry that finds no room counts again.
     pub stalls: u64,
-    /// Time during which some write was refused and no room had been made.
+    /// Time from the first refused write until there was room again, summed.
     pub stall_time: Ns,
-    /// Pages fetched since somebody asked.
+    /// Pages read from flash on demand.
     pub fetches: u64,
-    /// How long these took, summed: from the end of the look-up until the page was there.
+    /// Latency of demand fetches, summed: from the end of the look-up until the page arrived.
     pub fetch_time: Ns,
-    /// Pages fetched ahead.
+    /// Pages that the prefetcher requested.
     pub prefetches: u64,
-    /// Of those, asked for while they were in the cache.
+    /// Prefetched pages that a later access found in the cache.
     pub prefetches_used: u64,
-    /// Of those, asked for while they were on their way.
+    /// Prefetched pages that an access requested while their fetch was in flight.
     pub prefetches_late: u64,
-    /// Pages written back that nothing else had.
+    /// Dirty pages that the cache wrote back on eviction.
     pub evictions: u64,
-    /// Pages written back though flash had them.
+    /// Clean pages written back on eviction, as [`crate::CacheConfig::clean_write_back`] asks.
     pub clean_evictions: u64,
-    /// Compactions that have ended.
+    /// Completed compactions of a half of the log.
     pub compactions: u64,
-    /// How long they took, summed.
+    /// Duration of completed compactions, summed.
     pub compaction_time: Ns,
-    /// Pages that they wrote.
+    /// Pages that compactions wrote to the drive.
     pub compacted_pages: u64,
-    /// Of those, pages that the cache had.
+    /// Compacted pages whose contents came from the cache.
     pub compacted_from_cache: u64,
-    /// Of those, pages that were read from flash first.
+    /// Pages that compactions read from flash before merging.
     pub compacted_after_read: u64,
-    /// Lines that they wrote.
+    /// Log lines that compactions merged into pages.
     pub compacted_lines: u64,
-    /// Times the host was told that a page is hot.
+    /// Hot-page notices sent to the host.
     pub hot: u64,
-    /// Pages that the host took.
+    /// Pages dropped because the host moved them to its own memory.
     pub dropped_pages: u64,
-    /// Lines of those that flash did not have.
+    /// Lines of dropped pages that flash did not have.
     pub dropped_lines: u64,
-    /// Pages that could not be read from flash.
+    /// Page reads from flash that failed.
     pub media_errors: u64,
     /// Reads and writes beyond the end of the device.
     pub out_of_range: u64,
 }
 
-/// What is known of a device at an instant.
+/// A snapshot of a device: counts since power-on, and fill levels of its DRAM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Of the front.
+    /// Counters of the front (cache, log, registers).
     pub front: Counters,
-    /// Of the drive behind it.
+    /// Reads and programs of the drive, by cause.
     pub drive: Ledger,
-    /// Bytes that the index of the log takes now.
+    /// Current size of the log's index, in bytes; 0 without a log.
     pub index_bytes: u64,
-    /// The most it has taken.
+    /// Largest size of the log's index since power-on, in bytes.
     pub most_index_bytes: u64,
     /// Entries of the log in use.
     pub log_entries: u64,
-    /// Pages in the cache.
+    /// Pages of 4 KiB that the cache holds.
     pub cached_pages: u32,
-    /// Accesses beyond which a page is hot now.
+    /// Current hot threshold: a page with more accesses than this is hot.
     pub hot_threshold: u16,
-    /// How much of pages was used while they were in the cache.
+    /// Histograms of how many lines of a page were used during its stay in the cache.
     pub stays: Stays,
 }
 

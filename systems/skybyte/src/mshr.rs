@@ -1,51 +1,50 @@
-//! Pages on their way from flash, and who waits for them.
+//! Miss status holding registers (MSHRs): pages in flight from flash, and their waiters.
 //!
-//! Invariants: a page has at most one register; as many are reading or have arrived as
-//! there are registers, and only then others queue; what a register that is not queued
-//! has taken in of writes is kept by the battery.
+//! Invariants: a page has at most one entry; an entry queues only while every register is
+//! busy (reading, or arrived); the battery keeps the writes that a busy register has
+//! accepted.
 
 use crate::cache::{Contents, Slot, set_line};
 use memsys::{LineData, Tag};
 use std::collections::{BTreeMap, VecDeque};
 use units::Ns;
 
-/// How far a page has come.
+/// Progress of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Waits for a register.
+    /// The entry waits for a free register.
     Queued,
-    /// It waits for a place in the cache, or flash is being read.
+    /// The entry holds a register and waits for a cache slot or for flash.
     Reading,
-    /// The page is there, and cannot go to the cache yet.
+    /// The page has arrived in the register and is not in the cache yet.
     Arrived,
 }
 
-/// A page on its way.
+/// An entry for one page in flight.
 pub(crate) struct Mshr {
     pub(crate) stage: Stage,
-    /// When its fetch began, or was asked for.
+    /// Instant at which the fetch begins: the end of the look-up that missed.
     pub(crate) since: Ns,
-    /// When it is expected.
+    /// Instant at which the estimate expects the page.
     pub(crate) expected: Ns,
-    /// Reads that wait: tag and line in the page.
+    /// Blocked reads: tag of the request, and line in the page.
     pub(crate) waiters: Vec<(Tag, u32)>,
-    /// Lines that were written meanwhile; moved to the contents as the page arrives.
+    /// Lines written during the fetch; merged into the contents when the page arrives.
     pub(crate) writes: BTreeMap<u32, LineData>,
-    /// Lines that were read from it or given to who waited, and that were written to it, a
-    /// bit each.
+    /// Bit masks of the lines read from the entry (by its waiters too), and written to it.
     pub(crate) read: u64,
     pub(crate) written: u64,
-    /// Nobody has asked for it yet.
+    /// Prefetched, with no demand access so far.
     pub(crate) ahead: bool,
-    /// Whether it goes to the cache; not if the host has taken it.
+    /// Whether the page is to enter the cache; false once the host has taken it.
     pub(crate) keep: bool,
-    /// Where in the cache, once a place is kept for it.
+    /// Cache slot reserved for the page, if any yet.
     pub(crate) slot: Option<Slot>,
-    /// What it holds, once it has arrived.
+    /// Contents of the page once it has arrived.
     pub(crate) contents: Contents,
-    /// Lines of that which cannot be read and which nobody has written since, a bit each.
+    /// Bit mask of the lines that flash has lost and no write has replaced.
     pub(crate) lost: u64,
-    /// Whether that is more than what flash and log hold.
+    /// Whether the contents hold lines that neither flash nor the log has.
     pub(crate) dirty: bool,
 }
 
@@ -68,12 +67,12 @@ impl Mshr {
         }
     }
 
-    /// Lines written to it that are not yet part of its contents, a bit each.
+    /// Bit mask of the written lines that are not merged into the contents yet.
     pub(crate) fn waiting(&self) -> u64 {
         self.writes.keys().fold(0, |mask, at| mask | 1 << at)
     }
 
-    /// The lines of it that nothing else has, a bit each.
+    /// Bit mask of the lines that only this register has: all readable ones if it is dirty.
     pub(crate) fn alone(&self) -> u64 {
         if self.dirty {
             !self.lost
@@ -82,7 +81,7 @@ impl Mshr {
         }
     }
 
-    /// Writes a line of a page that has arrived.
+    /// Writes a line of a page that has arrived; the line is no longer lost.
     pub(crate) fn set_line(&mut self, at: u32, data: LineData) {
         self.lost &= !(1 << at);
         if let Some(data) = data {
@@ -91,7 +90,7 @@ impl Mshr {
     }
 }
 
-/// All of them.
+/// All entries: `registers` at most are busy, the others wait in `queue` in FIFO order.
 pub(crate) struct Mshrs {
     registers: usize,
     busy: usize,
@@ -121,7 +120,7 @@ impl Mshrs {
         self.busy < self.registers
     }
 
-    /// Adds a page that is not there; whether its fetch may begin at once.
+    /// Adds an entry for `page`. Returns true if it got a register, so its fetch may begin.
     pub(crate) fn add(&mut self, page: u32, mut mshr: Mshr) -> bool {
         let begins = self.has_free();
         if begins {
@@ -135,7 +134,8 @@ impl Mshrs {
         begins
     }
 
-    /// Frees the register of a page; the page whose fetch begins in its place.
+    /// Frees the register of `page`. Returns its entry, and the queued page that takes the
+    /// register over: its fetch may begin.
     pub(crate) fn end(&mut self, page: u32) -> (Option<Mshr>, Option<u32>) {
         let ended = self.pages.remove(&page);
         self.busy -= 1;
@@ -147,7 +147,7 @@ impl Mshrs {
         (ended, next)
     }
 
-    /// Those that hold a register.
+    /// Entries that hold a register, by page number.
     pub(crate) fn busy(&self) -> impl Iterator<Item = (u32, &Mshr)> {
         let busy = self.pages.iter();
         let busy = busy.filter(|(_, mshr)| mshr.stage != Stage::Queued);

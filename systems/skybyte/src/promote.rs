@@ -1,16 +1,16 @@
-//! Which pages are worth moving to the host: counts of accesses, and a threshold that
-//! adapts.
+//! Promotion policy: access counts and an adaptive threshold pick the pages worth moving to
+//! the host.
 //!
-//! Invariants: a page is told of at most once an epoch; the threshold stays between one
-//! and the largest; only pages in the cache are counted.
+//! Invariants: a page is reported hot at most once an epoch; the threshold stays between 1
+//! and its configured maximum; only accesses to cached pages count.
 //!
-//! The counts are those of `flatflash`, which the paper names as the policy it follows
-//! without giving its numbers; those are of the paper's public simulator. That compares
-//! a ratio of integers, which stays 0 there, so that its threshold never moves.
+//! The policy is that of `flatflash`, which the paper follows without giving numbers; the
+//! numbers are those of the paper's public simulator. The simulator compares a ratio of
+//! integers that is always 0, so its threshold never moves.
 
 use crate::config::PromotionConfig;
 
-/// Shares at which the threshold moves, in quarters: a quarter and three quarters.
+/// Promoted shares of all accesses at which the threshold moves, in quarters: 1/4 and 3/4.
 const LOW: u64 = 1;
 const HIGH: u64 = 3;
 const WHOLE: u64 = 4;
@@ -19,9 +19,9 @@ pub(crate) struct Promotion {
     config: PromotionConfig,
     threshold: u16,
     epoch: u8,
-    /// Accesses of this epoch.
+    /// Accesses to the cache in this epoch.
     accesses: u32,
-    /// Of these, accesses that the pages had which were told of.
+    /// Accesses of this epoch's hot pages up to the instant they were reported.
     promoted: u64,
 }
 
@@ -40,12 +40,12 @@ impl Promotion {
         self.config.enabled
     }
 
-    /// Accesses beyond which a page is hot.
+    /// Current threshold: a page with more accesses than this is hot.
     pub(crate) fn threshold(&self) -> u16 {
         self.threshold
     }
 
-    /// Counts an access to a page of the cache; whether the host is to be told of it.
+    /// Counts an access to a cached page. Returns true if the page is to be reported hot.
     //= skybyte 3.3
     #[inline]
     pub(crate) fn access(&mut self, (count, told): (&mut u16, &mut u8)) -> bool {
@@ -63,8 +63,8 @@ impl Promotion {
         hot
     }
 
-    /// Ends an epoch: few accesses were to pages that left, so fewer pages are to leave;
-    /// most were, so more may.
+    /// Ends an epoch. A small promoted share raises the threshold, so fewer pages move; a
+    /// large share lowers it.
     fn adapt(&mut self) {
         let (promoted, all) = (self.promoted * WHOLE, u64::from(self.accesses));
         if self.config.adapts && promoted <= all * LOW {
@@ -105,7 +105,7 @@ mod tests {
             adapts: true,
         };
         let mut promotion = Promotion::new(config);
-        // Ten pages, each told of after eight accesses: all that there was left.
+        // Ten pages, each reported after eight accesses: the promoted share is 1.
         for _ in 0..10 {
             let (mut count, mut told) = (0, 0);
             (0..8).for_each(|_| {
@@ -113,7 +113,7 @@ mod tests {
             });
         }
         assert_eq!(promotion.threshold(), 6);
-        // Pages that are asked for once each: none leaves.
+        // Pages with one access each: none is promoted.
         for _ in 0..160 {
             promotion.access((&mut 0, &mut 0));
         }

@@ -1,9 +1,9 @@
-//! What the front knows, and its steps that take no time.
+//! State of the front, and its transitions that take no simulated time.
 //!
-//! Invariant: at every instant a line is what the first of these has of it that has any:
-//! a register whose page has arrived, or that took in a write; the cache; the newer half
-//! of the log; the older half; the drive's write buffer; flash; zeros. Each step from one
-//! of these places to another is one instant.
+//! Invariant: at every instant the value of a line is that of the first place below that has
+//! it: a register whose page has arrived, or that accepted a write; the cache; the newer half
+//! of the log; the older half; the drive's write buffer; flash; zeros. Each move from one
+//! place to another is atomic in simulated time.
 
 use crate::cache::{Cache, Contents, LINES, PAGE, Slot, Victim};
 use crate::config::{ConfigError, DeviceConfig};
@@ -22,20 +22,20 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use units::Ns;
 
-/// What all tasks of the device share.
+/// State and configuration shared by all tasks of the device.
 pub(crate) struct Shared {
     pub(crate) sim: Sim,
     pub(crate) config: DeviceConfig,
     pub(crate) timing: Timing,
     pub(crate) drive: Drive,
-    /// Pages that the host may use.
+    /// Capacity offered to the host, in pages of 4 KiB.
     pub(crate) pages: u32,
     pub(crate) state: RefCell<State>,
-    /// A half of the log has to be compacted.
+    /// Notified when a half of the log is full and must be compacted.
     pub(crate) compact: Signal,
-    /// A place of the cache is kept no longer.
+    /// Notified when a reserved slot of the cache is filled or freed.
     pub(crate) placed: Signal,
-    /// What had been counted when measuring began.
+    /// Snapshot taken when measuring began, or at power-on.
     pub(crate) before: RefCell<Metrics>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) prefetcher: Prefetcher,
     pub(crate) promotion: Promotion,
     pub(crate) events: VecDeque<FarEvent>,
-    /// Since when a write is refused for which no room was made.
+    /// Instant of the first refused write since there was room; `None` if none was refused.
     pub(crate) refused: Option<Ns>,
     pub(crate) counters: Counters,
     keep_contents: bool,
@@ -79,19 +79,19 @@ impl State {
         })
     }
 
-    /// Address of a line in the cache's part of the DRAM.
+    /// Byte address of line `at` of a cached page in the DRAM.
     #[inline]
     pub(crate) fn address(&self, slot: Slot, at: u32) -> u64 {
         self.cache.frame(slot) * PAGE as u64 + u64::from(at) * 64
     }
 
-    /// Address of the log in the DRAM, which lies behind the cache.
+    /// Byte address of the log in the DRAM: it lies behind the cache.
     #[inline]
     pub(crate) fn log_address(&self) -> u64 {
         u64::from(self.cache.fill().1) * PAGE as u64
     }
 
-    /// What a page holds that is neither in the cache nor in a register.
+    /// Contents of a page below cache and registers: the drive's, overlaid with the log's lines.
     pub(crate) fn contents_behind(&self, drive: &Drive, page: u32) -> Contents {
         if !self.keep_contents {
             return None;
@@ -107,7 +107,7 @@ impl State {
         contents
     }
 
-    /// Lines of a page whose contents are lost, a bit each.
+    /// Bit mask of the lines that the drive has lost and the log does not hold.
     pub(crate) fn lost_behind(&self, drive: &Drive, page: u32) -> u64 {
         if !self.keep_contents {
             return 0;
@@ -116,8 +116,8 @@ impl State {
         drive.page(page).lost() & !logged
     }
 
-    /// Tells that a refused write may come again, if one was and there may be room. A log
-    /// has none before a half of it is compacted, whatever ends besides.
+    /// Queues [`FarEvent::Room`] if a write was refused and may now succeed. A log that is
+    /// full has no room until a half of it is compacted, whatever else completes.
     pub(crate) fn tell_room(&mut self, now: Ns) {
         if self.log.as_ref().is_some_and(|log| !log.has_room()) {
             return;
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// A write finds no room.
+    /// Counts a write that finds no room, and starts the stall time if none is running.
     pub(crate) fn refuse(&mut self, now: Ns) {
         self.counters.stalls += 1;
         self.refused.get_or_insert(now);
@@ -148,24 +148,24 @@ impl State {
     }
 }
 
-/// Whether a page can have a place in the cache.
+/// Outcome of a request for a cache slot.
 pub(crate) enum Place {
-    /// Here; the slot is free.
+    /// A free slot; its former page has been evicted.
     At(Slot),
-    /// Once the write buffer of the drive has room for what has to go.
+    /// The victim must be written back, and the drive's write buffer has no room.
     NoRoom,
-    /// Once one of the pages has come for which all places are kept.
+    /// Every way of the set is reserved for a page in flight.
     Taken,
 }
 
-/// What a page is written back as.
+/// Payload for the drive: no contents are written as zeros.
 pub(crate) fn payload(contents: Contents) -> Payload {
     contents.map_or(Payload::Zero, Payload::Bytes)
 }
 
 impl Shared {
-    /// A slot for `page`, out of which another page may have to go to the write buffer of
-    /// the drive; room there that was taken before is in `taken`.
+    /// Frees a slot for `page`, evicting its victim to the drive's write buffer if need be.
+    /// `taken` says that the caller has reserved room there; a write-back clears it.
     pub(crate) fn make_slot(&self, state: &mut State, page: u32, taken: &mut bool) -> Place {
         let writes_clean = self.config.cache.clean_write_back && state.log.is_none();
         let (slot, victim, cause_counter) = match state.cache.victim(page) {
@@ -190,8 +190,8 @@ impl Shared {
         Place::At(slot)
     }
 
-    /// Puts what a page holds into the cache at once, if there is room without waiting and
-    /// nothing of it is lost.
+    /// Inserts the contents of a page below the cache, unless a slot would need waiting or a
+    /// line of the page is lost.
     pub(crate) fn try_install(&self, state: &mut State, page: u32) -> Option<Slot> {
         if state.lost_behind(&self.drive, page) != 0 {
             return None;
