@@ -1,44 +1,44 @@
-//! What a CXL-SSD is made of, as files say it.
+//! Configuration of a CXL-SSD, as configuration files spell it.
 //!
-//! One knob is the size of the device's DRAM: the log takes its part and the cache the
-//! rest, so that designs with and without a log are compared at one size.
+//! One knob sets the size of the device's DRAM: the log takes its part and the cache the
+//! rest, so designs with and without a log are compared at equal DRAM.
 
 use crate::cache::MOST_WAYS;
 use serde::{Deserialize, Serialize};
 use ssd::{ConfigError as DriveError, DriveConfig};
 use units::{Bytes, MIB, Ns};
 
-/// Most entries of a log: an offset has 26 bits, of which one value is no entry.
+/// Most entries of a log: an offset has 26 bits, and one value means "no entry".
 pub(crate) const MOST_ENTRIES: u64 = (1 << 26) - 1;
-/// Most bytes of DRAM: a page of it takes memory of whoever runs this.
+/// Most bytes of DRAM: each cached page takes memory of the simulating machine.
 const MOST_DRAM: Bytes = Bytes(64 * units::GIB);
 /// Least entries of one half of a log.
 const LEAST_ENTRIES: u64 = 8;
 /// Bytes of a line.
 const LINE: u32 = 64;
 
-/// A CXL-SSD.
+/// A CXL-SSD: a drive, the DRAM in front of it, and the parts of SkyByte it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
     /// The drive behind the front: flash, mapping, garbage collection.
     pub drive: DriveConfig,
-    /// The device's DRAM.
+    /// Size and timing of the device's DRAM.
     #[serde(default)]
     pub dram: DramConfig,
-    /// The data cache.
+    /// Organisation of the data cache.
     #[serde(default)]
     pub cache: CacheConfig,
-    /// The log of lines.
+    /// The write log; its size is 0 in designs without one.
     #[serde(default)]
     pub log: LogConfig,
-    /// What looking up costs.
+    /// Latencies of the look-ups in cache and log.
     #[serde(default)]
     pub lookup: LookupConfig,
-    /// Hints that an access takes long.
+    /// Delay hints to the host.
     #[serde(default)]
     pub hints: HintConfig,
-    /// Which pages are told to be hot.
+    /// Policy that reports hot pages to the host.
     #[serde(default)]
     pub promotion: PromotionConfig,
 }
@@ -51,8 +51,8 @@ pub struct DramConfig {
     /// Log and cache together; 512 MiB in `skybyte` Table II. The index of the log and
     /// the write buffer of the drive come on top.
     pub bytes: Bytes,
-    /// If given, what every access takes, whatever else goes on; then nothing below has
-    /// an effect. Files have zero where it is not.
+    /// Fixed latency of every access; the timing fields below then have no effect. `None`
+    /// (0 in files) for the timing of channels, banks and rows.
     #[serde(with = "zero_is_none")]
     pub fixed: Option<Ns>,
     /// Channels; 2 in Table II.
@@ -74,7 +74,7 @@ pub struct DramConfig {
     pub precharge: u32,
 }
 
-/// A time that may not be there, for files that have no word for that.
+/// An optional time in formats without a null: zero stands for `None`.
 mod zero_is_none {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use units::Ns;
@@ -110,31 +110,31 @@ impl Default for DramConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Replacement {
-    /// The one used longest ago.
+    /// The least recently used page.
     Lru,
-    /// A clean one among those used longest ago, if there is one.
+    /// A clean page among the least recently used ways, if there is one; else as `Lru`.
     Cflru {
-        /// How many ways are searched.
+        /// Number of least recently used ways searched for a clean page.
         window: u32,
     },
 }
 
-/// Which pages are fetched before they are asked for.
+/// Prefetch policy of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Prefetch {
-    /// None.
+    /// No page is prefetched.
     None,
-    /// Those that follow.
+    /// The pages that follow the one accessed.
     Next {
-        /// How many.
+        /// Pages per prefetch, 1 to 64.
         pages: u32,
     },
-    /// Those at multiples of the offset that would have been in time most often.
+    /// Pages at multiples of the offset that would have been timely most often.
     BestOffset {
-        /// How many.
+        /// Pages per prefetch, 1 to 64.
         pages: u32,
-        /// The largest offset tried.
+        /// The largest offset tried, in pages, 1 to 256.
         largest: u32,
     },
 }
@@ -145,16 +145,16 @@ pub enum Prefetch {
 pub struct CacheConfig {
     /// Ways of a set; 16 in the paper's simulator and in that of its baseline.
     pub ways: u32,
-    /// Which page goes first. The baseline that `skybyte` 6.1 names, `mqsim-cxl`, has
-    /// `cflru`; its window is a choice of ours.
+    /// Replacement policy. The baseline that `skybyte` 6.1 names, `mqsim-cxl`, has `cflru`;
+    /// its window is a choice of ours.
     pub replacement: Replacement,
-    /// Which pages are fetched ahead. `mqsim-cxl` has the best-offset prefetcher with 4
-    /// pages and offsets up to 16.
+    /// Prefetch policy. `mqsim-cxl` has the best-offset prefetcher with 4 pages and offsets
+    /// up to 16.
     pub prefetch: Prefetch,
-    /// Pages that may be on their way from flash; 2048 in `skybyte` Table II.
+    /// MSHRs: pages that may be in flight from flash; 2048 in `skybyte` Table II.
     pub mshrs: u32,
-    /// Whether pages that nobody has written are programmed too as they leave, as the
-    /// paper's simulator does.
+    /// Whether evicted clean pages are programmed too, as the paper's simulator does. Has no
+    /// effect with a log.
     pub clean_write_back: bool,
 }
 
@@ -173,7 +173,7 @@ impl Default for CacheConfig {
     }
 }
 
-/// The log of lines.
+/// The write log, in two halves.
 //= skybyte 3.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -200,7 +200,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Lines that one half takes.
+    /// Capacity of one half in entries, one line each.
     #[must_use]
     pub const fn half_entries(&self) -> u64 {
         match self.entry_bytes {
@@ -210,16 +210,16 @@ impl LogConfig {
     }
 }
 
-/// What looking up costs, measured on the paper's prototype.
+/// Look-up latencies, as measured on the paper's prototype.
 //= skybyte 5
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LookupConfig {
-    /// The log: 72 ns.
+    /// Look-up in the index of the log; 72 ns on the prototype.
     pub log: Ns,
-    /// The cache: 49 ns.
+    /// Look-up in the cache's tags; 49 ns on the prototype.
     pub cache: Ns,
-    /// Whether a write is accepted after its look-ups only.
+    /// Whether a write pays its look-ups before the device accepts it.
     pub before_writes: bool,
 }
 
@@ -233,26 +233,26 @@ impl Default for LookupConfig {
     }
 }
 
-/// Over which queue the time of a read is estimated.
+/// The queue over which the latency of a flash read is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// All of the page's channel, as Algorithm 1 says.
+    /// All operations of the page's channel, one after the other, as Algorithm 1 says.
     Channel,
-    /// That of its die, and reads on their way over the bus.
+    /// Operations of the page's die, and the transfers of reads over the channel's bus.
     Die,
 }
 
-/// Hints that an access takes long.
+/// Delay hints: answers to reads whose estimated latency exceeds a threshold.
 //= skybyte 3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HintConfig {
-    /// Whether any are sent.
+    /// Whether the device sends delay hints.
     pub enabled: bool,
-    /// Estimates beyond this are long; 2 µs in `skybyte` 3.1.
+    /// An estimate above this (strictly) sends a hint; 2 µs in `skybyte` 3.1.
     pub threshold: Ns,
-    /// What is estimated over.
+    /// Queue that the estimate sums.
     pub queue: Queue,
 }
 
@@ -266,19 +266,20 @@ impl Default for HintConfig {
     }
 }
 
-/// Which pages are told to be hot.
+/// Policy that reports hot pages to the host, so that it moves them to its memory.
 //= skybyte 3.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PromotionConfig {
-    /// Whether any are.
+    /// Whether the device reports hot pages.
     pub enabled: bool,
-    /// Accesses beyond which a page is hot; where the threshold adapts, the largest. 7 in
-    /// the paper's simulator.
+    /// A page with more accesses than this is hot; the maximum where the threshold adapts. 7
+    /// in the paper's simulator.
     pub threshold: u16,
-    /// Accesses of an epoch; 10,000 there.
+    /// Accesses in an epoch; 10,000 in the paper's simulator.
     pub epoch: u32,
-    /// Whether the threshold adapts, at a quarter and three quarters.
+    /// Whether the threshold adapts: up when at most 1/4 of the epoch's accesses were to
+    /// promoted pages, down when at least 3/4 were.
     pub adapts: bool,
 }
 
@@ -293,20 +294,20 @@ impl Default for PromotionConfig {
     }
 }
 
-/// A CXL-SSD that cannot be built.
+/// Reason why a CXL-SSD cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The drive cannot.
+    /// The configuration of the drive behind the front is invalid.
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// A knob is out of its range.
     #[error("{knob}: {value} given, {expected} expected")]
     Range {
-        /// Its name in files.
+        /// Name of the knob in configuration files.
         knob: &'static str,
-        /// As given.
+        /// The rejected value, as text.
         value: String,
-        /// What would do.
+        /// The values that are accepted.
         expected: String,
     },
     /// The log leaves the cache no room.
@@ -315,19 +316,19 @@ pub enum ConfigError {
          {least} for a set"
     )]
     Log {
-        /// Size of the log.
+        /// Size of both halves of the log.
         log: Bytes,
-        /// Size of the DRAM.
+        /// Size of the DRAM that log and cache share.
         dram: Bytes,
-        /// What is left of it.
+        /// DRAM left for the cache.
         rest: Bytes,
-        /// A set of pages.
+        /// Least size of the cache: one set of pages.
         least: Bytes,
     },
-    /// What the battery kept is of another device.
+    /// The media were kept by a device of another configuration.
     #[error("the media hold {what} of a device of another configuration")]
     Media {
-        /// What does not fit.
+        /// The part of the media that does not fit.
         what: &'static str,
     },
 }
@@ -346,7 +347,7 @@ impl ConfigError {
     }
 }
 
-/// A knob, its value, whether it fits, and what would.
+/// A knob, its value, whether it is in range, and the accepted values.
 type Check = (&'static str, u64, bool, &'static str);
 
 fn some(knob: &'static str, value: u32, most: u32, expected: &'static str) -> Check {
@@ -433,13 +434,13 @@ impl LogConfig {
 }
 
 impl DeviceConfig {
-    /// Whether there is a log.
+    /// Whether the device has a write log (part W).
     #[must_use]
     pub const fn has_log(&self) -> bool {
         self.log.bytes.0 > 0
     }
 
-    /// Pages that the cache holds.
+    /// Capacity of the cache in pages: the DRAM without the log, in whole sets.
     #[must_use]
     pub fn cached_pages(&self) -> u32 {
         let bytes = self.dram.bytes.0.saturating_sub(self.log.bytes.0);

@@ -1,11 +1,11 @@
-//! The designs that are compared, as a table of which parts are on.
+//! Table of the compared designs, with the parts of SkyByte that each one has.
 
-/// What moves pages between the drive and the host's memory.
+/// Mechanism that moves pages between the drive and the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migration {
-    /// Nothing: all pages stay on the drive.
+    /// No migration: all pages stay on the drive.
     Stay,
-    /// The drive counts accesses and tells which pages are hot.
+    /// The drive counts accesses and reports hot pages to the host.
     Counted,
     /// The host samples accesses, as TPP does.
     Sampled,
@@ -13,24 +13,24 @@ pub enum Migration {
     HostCache,
 }
 
-/// One of the memory systems that are compared.
+/// A memory system of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Design {
-    /// Its name.
+    /// Name in plans and reports, e.g. `skybyte-full`.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// One-line description for listings.
     pub help: &'static str,
-    /// Whether there is a drive at all, or enough DRAM for everything.
+    /// Whether memory is on a drive; false for a host with DRAM for everything.
     pub drive: bool,
-    /// Part C: the drive hints that an access takes long, and the host switches.
+    /// Part C: the drive sends delay hints, and the host switches threads on them.
     pub switches: bool,
-    /// Part P, or what stands for it.
+    /// Part P, or the migration that the design has in its place.
     pub migration: Migration,
-    /// Part W: the log of lines.
+    /// Part W: whether the drive has a write log.
     pub log: bool,
 }
 
-/// All of them, in the order of the paper's figures.
+/// All designs, in the order of the paper's figures.
 //= skybyte 6.1
 //= skybyte 6.8
 pub const DESIGNS: &[Design] = &[
@@ -134,7 +134,7 @@ const fn design(
 }
 
 impl Design {
-    /// The design called `name`.
+    /// Looks a design up by name; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         DESIGNS.iter().find(|design| design.name == name)

@@ -81,7 +81,7 @@ pub struct Metrics {
     pub drive: Ledger,
     /// Current size of the log's index, in bytes; 0 without a log.
     pub index_bytes: u64,
-    /// Largest size of the log's index since power-on, in bytes.
+    /// Largest size of the log's index since power-on, sampled when a half fills and now.
     pub most_index_bytes: u64,
     /// Entries of the log in use.
     pub log_entries: u64,

@@ -1,32 +1,33 @@
-//! Which pages are fetched before they are asked for.
+//! Prefetchers: the policies that pick pages to fetch before an access needs them.
 //!
-//! The best-offset prefetcher is that of `michaud2016`: an offset scores when the page
-//! asked for lies at that offset from one that was asked for not long ago, so that a fetch
-//! begun then would have been in time. Its constants (score 31, 100 rounds, at least 2
-//! points, 256 recent requests, offsets whose factors are 2, 3 and 5) are those of the
-//! publication; it prefetches one line, here it is some pages at multiples of the offset.
+//! The best-offset prefetcher is that of `michaud2016`: an offset scores when the requested
+//! page lies at that offset from a recent request, so a prefetch issued by that request would
+//! have been timely. Its constants (score 31, 100 rounds, at least 2 points, 256 recent
+//! requests, offsets whose factors are 2, 3 and 5) are those of the publication. The
+//! publication prefetches one line; this prefetcher fetches pages at multiples of the offset.
 //!
-//! Of few pages, one is among the recent requests by chance: an offset of random requests to
-//! 1,500 pages scores 17 of 100, and would be prefetched by. So what chance gives is counted
-//! as well: how often the page lay at the same offset before one that was asked for. What
-//! goes up in memory gives the offset points and chance none, what is random gives both the
-//! same; an offset is in force only if it has more than twice what chance gave each, the
-//! factor being a choice of ours. Of the publication's addresses chance gives nearly none.
+//! In a small memory a page is among the recent requests by chance: with random requests to
+//! 1,500 pages an offset scores 17 of 100, and would be used. So the prefetcher also counts
+//! chance points: requests whose page lies the tried offset *before* a recent request. An
+//! ascending walk gives the offset points and chance none; random requests give both the
+//! same. An offset is used only if its points exceed twice the chance points per offset (the
+//! factor is a choice of ours). The publication's larger address space has almost no chance
+//! points.
 
 use crate::config::Prefetch;
 
-/// Points at which an offset wins at once.
+/// Score at which an offset wins at once.
 const SCORE_MAX: u32 = 31;
-/// Rounds over all offsets after which the best one wins.
+/// Rounds over all offsets after which the best score wins.
 const ROUNDS: u32 = 100;
-/// Points without which nothing is prefetched, besides those that chance gives.
+/// A best score up to this, plus the allowance for chance, turns prefetching off.
 const BAD_SCORE: u32 = 1;
-/// How many times the points of chance an offset must have.
+/// Factor by which an offset's points must exceed the mean chance points.
 const CHANCE: u32 = 2;
 /// Places of the table of recent requests.
 const RECENT: usize = 256;
 
-/// The prefetcher of a cache.
+/// The prefetcher of a cache, with the state of its policy.
 pub(crate) enum Prefetcher {
     Off,
     Next(u32),
@@ -35,16 +36,16 @@ pub(crate) enum Prefetcher {
 
 pub(crate) struct BestOffset {
     pages: u32,
-    /// Offsets with their points.
+    /// Offsets in ascending order, with their points in this phase.
     scores: Vec<(u32, u32)>,
-    /// Points that chance gave, of all offsets.
+    /// Chance points of this phase, summed over all offsets.
     by_chance: u32,
-    /// The offset that is tried next, and the round.
+    /// Index of the offset tried next, and number of the round.
     turn: usize,
     round: u32,
     /// The offset in force; 0 while nothing is prefetched.
     offset: u32,
-    /// Pages whose fetch has ended, each where its hash puts it.
+    /// Recent requests whose fetch has completed, a direct-mapped table by hash of the page.
     recent: Vec<u32>,
 }
 
@@ -59,8 +60,8 @@ impl Prefetcher {
         }
     }
 
-    /// A page was asked for that was not there, or had been prefetched. The pages to
-    /// fetch: the first one, the step to the next, and how many.
+    /// Trains on an access that missed, or that hit a prefetched page for the first time.
+    /// Returns the pages to prefetch: the first page, the step to the next, and their number.
     pub(crate) fn asked(&mut self, page: u32) -> (u32, u32, u32) {
         match self {
             Self::Off => (page, 0, 0),
@@ -73,7 +74,7 @@ impl Prefetcher {
         }
     }
 
-    /// A page has come, on demand or `ahead` of it.
+    /// Records that the fetch of `page` has completed; `ahead` if it was a prefetch.
     pub(crate) fn came(&mut self, page: u32, ahead: bool) {
         if let Self::Best(best) = self {
             best.came(page, ahead);
@@ -126,7 +127,8 @@ impl BestOffset {
         }
     }
 
-    /// Ends a phase of learning: the first of the best offsets is in force.
+    /// Ends a learning phase: the smallest offset with the best score takes effect, or none if
+    /// the score is too low.
     fn choose(&mut self) {
         let best = self.scores.iter().rev().max_by_key(|(_, points)| *points);
         let (offset, points) = best.copied().unwrap_or((0, 0));
@@ -138,8 +140,8 @@ impl BestOffset {
     }
 
     fn came(&mut self, page: u32, ahead: bool) {
-        // What was prefetched was asked for at the page before it; with nothing
-        // prefetched, what was fetched is what was asked for.
+        // The request behind a prefetched page is one offset before it. With prefetching off,
+        // the fetched page is the request itself.
         let base = match (ahead, self.offset) {
             (true, offset) => page.checked_sub(offset),
             (false, 0) => Some(page),
@@ -155,7 +157,8 @@ impl BestOffset {
 mod tests {
     use super::*;
 
-    /// Walks in steps of `stride`; each page comes a while after it was asked for.
+    /// Walks in steps of `stride`; each page arrives `late` requests after its own. Returns the
+    /// learned offset.
     fn walk(stride: u32, late: usize) -> u32 {
         let config = Prefetch::BestOffset {
             pages: 1,

@@ -1,5 +1,5 @@
-//! Bundles of options: what real hardware would show, what the paper states, and what its
-//! public simulator does.
+//! Profiles: bundles of options for three readings of the paper (real hardware, the text, and
+//! the paper's public simulator).
 
 use crate::config::{
     CacheConfig, DeviceConfig, DramConfig, HintConfig, LogConfig, LookupConfig, Prefetch,
@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 use ssd::{DriveConfig, Preset};
 use units::{Bytes, KIB, MIB, Ns};
 
-/// Which reading of the paper.
+/// A reading of the paper, as a bundle of options for drive and device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
-    /// What real hardware would show: dies that work side by side over a bus, reads first,
-    /// entries with the address that recovery needs.
+    /// Real hardware: dies work in parallel over a shared bus, reads have priority, and log
+    /// entries carry the address that recovery needs.
     #[default]
     Default,
-    /// What the paper states: one queue a channel, in order, as Algorithm 1 has it;
-    /// entries of 64 bytes.
+    /// The paper's text: one in-order queue a channel, as in Algorithm 1; log entries of 64
+    /// bytes.
     Paper,
-    /// What the paper's public simulator does: 80 µs a program, clean pages written back,
-    /// no prefetching, one latency for all hits.
+    /// The paper's public simulator: 80 µs a program, clean pages written back, no
+    /// prefetching, one latency for all hits.
     Artifact,
 }
 
 impl Profile {
-    /// All of them.
+    /// Every profile, in order of declaration.
     pub const ALL: [Self; 3] = [Self::Default, Self::Paper, Self::Artifact];
 
-    /// Its name in plans and reports.
+    /// Name of the profile in plans and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Profile {
         }
     }
 
-    /// The drive of a design.
+    /// The device of a design, at the size of the paper.
     #[must_use]
     pub fn device(self, design: &Design) -> DeviceConfig {
         let log = LogConfig {
@@ -119,10 +119,10 @@ fn paper(config: &DeviceConfig) -> DeviceConfig {
     }
 }
 
-/// The constants of the simulator: 46 ns for the DRAM, 72 ns for every look-up of a read
-/// and none of a write; 80 µs a program; reads that wait for the program in service only;
-/// with a log 56 MiB of that and 392 MiB of cache, an eighth being taken off twice; 72
-/// bytes an entry.
+/// The constants of the simulator: 46 ns for a DRAM access, 72 ns for each look-up of a read
+/// and none for a write; 80 µs a program; reads wait only for the program in service; with a
+/// log, 56 MiB of log and 392 MiB of cache, as an eighth is taken off twice; 72 bytes a log
+/// entry.
 fn artifact(config: DeviceConfig) -> DeviceConfig {
     let mut drive = config.drive;
     if let Some(timing) = &mut drive.flash.timing {

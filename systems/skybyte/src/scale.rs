@@ -1,9 +1,8 @@
-//! The device for programs whose memory is smaller.
+//! Scaling of a device for programs with a smaller memory.
 //!
-//! Sizes shrink with the memory of the program; latencies, channels and dies stay. So a
-//! page stays in the cache for a time that is as much shorter, while one on its way or in
-//! the write buffer takes as long as before; and what a die does once in a block must not
-//! become what it does for every page.
+//! Sizes shrink with the memory of the program; latencies, channels and dies stay. A page's
+//! stay in the cache shrinks by that factor too, while a fetch and a stay in the write buffer
+//! take as long as before. The cost of an erase per programmed page must not grow.
 
 use crate::config::DeviceConfig;
 use nand::Timing;
@@ -11,11 +10,11 @@ use ssd::DriveConfig;
 use units::{Bytes, Ns};
 
 impl DeviceConfig {
-    /// The same device with all sizes divided by `by`: capacity, DRAM and log. Times and
-    /// the number of channels and dies stay, and garbage is collected at the same shares of
-    /// the flash. Registers of pages on their way and the write buffer stay large enough for
-    /// all channels and dies to work. Dies that are smaller have smaller blocks, whose erase is
-    /// as much shorter: what is erased for a page that is programmed takes the same time.
+    /// This device with all sizes divided by `by`: capacity, DRAM and log. Latencies and the
+    /// number of channels and dies stay, and garbage collection keeps its thresholds as shares
+    /// of the flash. MSHRs and write buffer stay large enough to keep all channels and dies
+    /// busy. Smaller dies have smaller blocks with a proportionally shorter erase, so the erase
+    /// time per programmed page is unchanged.
     #[must_use]
     pub fn scaled(&self, by: u64) -> Self {
         let by = by.max(1);
@@ -32,13 +31,13 @@ impl DeviceConfig {
         let collection = &mut config.drive.collection;
         collection.background_lines = share(collection.background_lines);
         collection.batch_lines = share(collection.batch_lines);
-        // What is on its way takes places of the cache that become fewer, while latencies stay:
-        // no more of it than keeps the flash busy. Four pages a channel: a choice of ours.
+        // Pages in flight take slots of a smaller cache while latencies stay, so there are only
+        // as many as keep the flash busy. Four pages a channel: a choice of ours.
         let least = self.drive.geometry.channels * 4;
         let registers = u64::from(self.cache.mshrs);
         let fewer = u32::try_from(registers / by).unwrap_or(u32::MAX);
         config.cache.mshrs = fewer.max(least.min(self.cache.mshrs));
-        // What is programmed is in the buffer until then, and as many dies work as before.
+        // A page stays in the write buffer until it is programmed, and as many dies work as before.
         let geometry = &self.drive.geometry;
         let dies = geometry.dies() * geometry.pages_per_program * geometry.planes;
         let least = u64::from(dies.max(least)) * 4096;
@@ -49,7 +48,7 @@ impl DeviceConfig {
         config
     }
 
-    /// What an erase takes in a smaller `drive`, where it takes `erase` in this one.
+    /// Erase time of the smaller `drive`, where an erase takes `erase` in this one.
     #[must_use]
     pub fn erase_in(&self, drive: &DriveConfig, erase: Ns) -> Ns {
         let pages = |drive: &DriveConfig| u64::from(drive.geometry.pages_per_block.max(1));
@@ -73,7 +72,7 @@ mod tests {
                 let lines = f64::from(small.drive.geometry.blocks_per_plane);
                 let kept = f64::from(small.drive.collection.background_lines) / lines;
                 assert!((0.17..0.21).contains(&kept), "1/{by}: {kept} of the lines");
-                // What is erased for a page takes as long.
+                // The erase time per page is unchanged.
                 let each = |config: &DeviceConfig| {
                     let erase = config.drive.timing().unwrap().erase.0 as f64;
                     erase / f64::from(config.drive.geometry.pages_per_block)
