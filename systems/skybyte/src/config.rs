@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_configuration_is_rejected_by_knob_name() {
         assert!(says(|c| c.log.bytes = Bytes(512 * MIB)).contains("leaves 0"));
         assert!(says(|c| c.log.bytes = Bytes(100)).contains("8 to 33554431 entries"));
         assert!(says(|c| c.log.entry_bytes = 0).contains("log.entry_bytes: 0 given"));

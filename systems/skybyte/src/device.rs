@@ -1,4 +1,4 @@
-//! The device as the link sees it.
+//! The device as the CXL link sees it: reads, writes and drops of lines and pages.
 
 use crate::cache::{LINES, PAGE, Slot, Victim, line_of};
 use crate::config::{ConfigError, DeviceConfig};
@@ -14,14 +14,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Ns};
 
-/// A CXL-SSD under power.
+/// A CXL-SSD under power. Clones are handles to the same device.
 #[derive(Clone)]
 pub struct CxlSsd {
     shared: Rc<Shared>,
 }
 
 impl CxlSsd {
-    /// Powers on, which takes the time that the drive takes for it.
+    /// Powers on; takes the power-on time of the drive.
     ///
     /// # Errors
     /// If `config` cannot be built, or `media` are of another one.
@@ -92,7 +92,7 @@ impl CxlSsd {
         Ok(device)
     }
 
-    /// Writes a line through the cache; whether there was room.
+    /// Writes a line through the cache. Returns whether there was room.
     fn take_in(&self, page: u32, at: u32, data: LineData) -> bool {
         let start = self.shared.sim.now();
         let mut state = self.shared.state.borrow_mut();
@@ -100,25 +100,25 @@ impl CxlSsd {
         self.shared.cached_write(&mut state, start, place, data)
     }
 
-    /// Its configuration.
+    /// The checked configuration that the device was powered on with.
     #[must_use]
     pub fn config(&self) -> &DeviceConfig {
         &self.shared.config
     }
 
-    /// The drive behind the front.
+    /// The page-mapped drive behind the front.
     #[must_use]
     pub fn drive(&self) -> &Drive {
         &self.shared.drive
     }
 
-    /// Bytes that the host may use.
+    /// Capacity offered to the host, in whole pages of 4 KiB.
     #[must_use]
     pub fn capacity(&self) -> Bytes {
         Bytes(u64::from(self.shared.pages) * PAGE as u64)
     }
 
-    /// What was counted since power-on, and what is in the DRAM.
+    /// Counters since power-on, and fill levels of the DRAM now.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let state = self.shared.state.borrow();
@@ -141,7 +141,7 @@ impl CxlSsd {
         self.shared.before.borrow().clone()
     }
 
-    /// What a power cut at this instant leaves: flash, and all that the battery keeps.
+    /// Media that a power cut at this instant leaves: flash, and the battery-backed DRAM.
     #[must_use]
     pub fn at_power_cut(&self) -> DeviceMedia {
         let state = self.shared.state.borrow();
@@ -167,9 +167,9 @@ impl CxlSsd {
         }
     }
 
-    /// The host holds a page elsewhere from now on: caches and log drop it. Lines that
-    /// flash does not have, a bit each: nothing but the host has them now, so it has to
-    /// write these back one day even if it changes none of them.
+    /// Drops a page from cache, log and registers, as the host now holds it. Returns the bit
+    /// mask of the lines that flash does not have: only the host has them now, so it must
+    /// write them back even if it changes none.
     //= skybyte 3.3
     pub fn drop_page(&mut self, page: u64) -> u64 {
         let Ok(page) = u32::try_from(page) else {
@@ -195,7 +195,7 @@ impl CxlSsd {
             _ => (None, 0),
         };
         if let Some(mshr) = state.mshrs.get_mut(page) {
-            // Reads that wait are still to find what was written before them.
+            // Blocked reads must still find the lines written before them.
             lines |= mshr.alone();
             (mshr.keep, mshr.dirty) = (false, false);
             mshr.contents = behind.0;
@@ -212,7 +212,7 @@ impl CxlSsd {
         self.shared.drive.check();
     }
 
-    /// Whether a write to a page would need a register, of which none is free.
+    /// Whether a write to a page would need an MSHR while none is free.
     fn wants_register(&self, page: u32) -> bool {
         let state = self.shared.state.borrow();
         state.log.is_none()
@@ -222,7 +222,7 @@ impl CxlSsd {
             && self.shared.drive.is_on_flash(page)
     }
 
-    /// The page and the line in it, if the device has it.
+    /// Splits a line number into page and line in the page; `None` beyond the capacity.
     #[inline]
     fn split(&self, line: Line) -> Option<(u32, u32)> {
         let page = line.0 / u64::from(LINES);
@@ -232,7 +232,7 @@ impl CxlSsd {
 }
 
 impl Shared {
-    /// How long until it is known that neither log nor cache have a line, or which has.
+    /// Time of the parallel look-ups in log and cache.
     #[inline]
     fn both_lookups(&self, state: &State) -> Ns {
         let lookup = &self.config.lookup;
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// A line of a page that the cache has.
+    /// Reads a line of a cached page.
     #[inline]
     fn hit(
         self: &Rc<Self>,
@@ -259,7 +259,8 @@ impl Shared {
         ReadReply::Data(time, state.cache.line(slot, at))
     }
 
-    /// A page of the cache was asked for.
+    /// Updates recency, heat and prefetcher after an access to a cached page; `time` is when
+    /// its data is ready. Reports the page to the host if it is hot now.
     #[inline]
     fn used(self: &Rc<Self>, state: &mut State, looked: Ns, slot: Slot, page: u32, time: Ns) {
         let was_ahead = state.cache.touch(slot);
@@ -273,7 +274,8 @@ impl Shared {
         }
     }
 
-    /// Appends a line to the log, and updates the page if the cache has it.
+    /// Appends a line to the log, and updates the page in the cache or in its register.
+    /// Returns when the write is done, or `None` if the log has no room.
     //= skybyte 3.2
     fn logged_write(
         self: &Rc<Self>,
@@ -317,10 +319,9 @@ impl Shared {
         }
     }
 
-    /// Writes a line through the cache, whose page is fetched from `start` on if it is not
-    /// there; whether there was room. If there was none, its page waits for a register behind
-    /// those that were asked for before, as the pages of reads do, so that who comes again is
-    /// not behind all reads since.
+    /// Writes a line through the cache; a missing page is fetched from `start` on. Returns
+    /// whether there was room. Without a free MSHR the page queues for one in request order,
+    /// as pages of reads do, so that the retried write is not behind all reads since.
     fn cached_write(
         self: &Rc<Self>,
         state: &mut State,
@@ -367,7 +368,7 @@ impl Shared {
 }
 
 impl CxlSsd {
-    /// Reads a line for a request that takes a hint where it takes long, or waits.
+    /// Reads a line. A long read gets a delay hint if `takes_hints`, and blocks otherwise.
     fn read_for(&mut self, now: Ns, line: Line, tag: Tag, takes_hints: bool) -> ReadReply {
         let place = self.split(line);
         let mut state = self.shared.state.borrow_mut();
@@ -390,8 +391,8 @@ impl CxlSsd {
         self.shared.miss(state, looked, (page, at), asker)
     }
 
-    /// Reads a line that is in the device's DRAM to copy it, without a trace of use: the
-    /// page that leaves is neither asked for nor to stay.
+    /// Reads a line in cache or log for a page copy to the host. The copy leaves recency,
+    /// heat and counters alone, as the page is about to leave.
     //= skybyte 3.3
     fn copy_at_hand(&self, now: Ns, line: Line) -> Option<ReadReply> {
         let (page, at) = self.split(line)?;
@@ -424,7 +425,8 @@ impl Far for CxlSsd {
     }
 
     fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
-        // All of it comes together, and needs nothing of flash: it has no register before.
+        // A write of a whole page needs no flash read. Without a free MSHR it is refused before
+        // its first line.
         let is_page = u32::try_from(page).is_ok_and(|page| page < self.shared.pages);
         if is_page && self.wants_register(page as u32) {
             self.shared.state.borrow_mut().refuse(now);
@@ -468,7 +470,7 @@ impl Far for CxlSsd {
 }
 
 impl Shared {
-    /// [`Shared::cached_write`] with its time, and with what a use of the page makes.
+    /// [`Shared::cached_write`] with its completion time and the access updates of the page.
     fn unlogged_write(
         self: &Rc<Self>,
         state: &mut State,

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_takes_that_whatever_goes_on() {
+    fn fixed_latency_is_independent_of_load() {
         let config = DramConfig {
             fixed: Some(Ns(46)),
             ..DramConfig::default()

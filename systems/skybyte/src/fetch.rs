@@ -1,4 +1,4 @@
-//! Misses: pages that come from flash, on demand or ahead of it.
+//! Misses: page fetches from flash, on demand or by prefetch.
 
 use crate::cache::{LINES, PAGE, line_of};
 use crate::estimate::{Estimate, estimate, is_long};
@@ -11,8 +11,8 @@ use std::rc::Rc;
 use units::Ns;
 
 impl Shared {
-    /// Reads a line that neither cache nor log have, once that is known, at `looked`, for a
-    /// request that takes hints or not.
+    /// Reads a line that missed cache and log; the look-ups ended at `looked`. Returns a delay
+    /// hint only if the request takes hints.
     pub(crate) fn miss(
         self: &Rc<Self>,
         state: &mut State,
@@ -48,7 +48,8 @@ impl Shared {
         ReadReply::Waits
     }
 
-    /// Answers from what is in the device's DRAM besides cache and log.
+    /// Answers from a register that has arrived or from the drive's write buffer, without
+    /// flash. Inserts the page into the cache if that needs no waiting.
     fn at_hand(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32, at: u32) -> ReadReply {
         state.counters.buffer_hits += 1;
         let time = state.dram.access(looked, staged(page, at));
@@ -77,10 +78,10 @@ impl Shared {
         ReadReply::Data(time, data)
     }
 
-    /// Joins a page that is on its way; what is left of the time that it was expected to take
-    /// when it was asked for. Nothing is left where it waits for a register for longer, so who
-    /// joins it then waits, too, and has it: that is what keeps threads going where pages leave
-    /// before who asked for them is back.
+    /// Joins a fetch in flight. Returns the rest of the time estimated when it was requested.
+    /// A fetch that has waited longer for an MSHR has no time left, so a read that joins it
+    /// gets no delay hint: it blocks until the page arrives. Threads thus make progress even
+    /// where pages are evicted before their requesters run again.
     fn coalesce(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32) -> Estimate {
         state.counters.coalesced += 1;
         let mut time = Ns::ZERO;
@@ -100,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// What a read of flash that is queued now is expected to take.
+    /// Estimate for a flash read queued now; zero if the page is not on flash.
     pub(crate) fn expect(&self, page: u32) -> Estimate {
         let load = self.drive.flash_load(page);
         let none = Estimate {
@@ -113,7 +114,7 @@ impl Shared {
         })
     }
 
-    /// Gives a page a register, or a place in the queue for one.
+    /// Allocates an MSHR for a page and starts its fetch, or queues the page for one.
     pub(crate) fn open(self: &Rc<Self>, state: &mut State, page: u32, mshr: Mshr) {
         state.counters.prefetches += u64::from(mshr.ahead);
         if state.mshrs.add(page, mshr) {
@@ -128,7 +129,7 @@ impl Shared {
         });
     }
 
-    /// Fetches what the prefetcher wants after `page` was asked for.
+    /// Starts the prefetches that follow an access to `page`, as far as registers are free.
     pub(crate) fn fetch_ahead(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32) {
         let (first, step, count) = state.prefetcher.asked(page);
         for at in 0..count {
@@ -145,14 +146,14 @@ impl Shared {
         }
     }
 
-    /// Brings a page from flash to the cache, in a register that it has. Flash is read into
-    /// the page's place in the cache, as there is no other memory for it: however many pages
-    /// are on their way, the DRAM holds no more than it has room for.
+    /// Fetches a page that holds a register from flash into the cache. Flash is read into a
+    /// cache slot reserved beforehand, as there is no other memory for it: pages in flight
+    /// never make the DRAM hold more than its capacity.
     async fn fetch(self: Rc<Self>, page: u32) {
         let since = self.state.borrow().mshrs.get(page).map(|mshr| mshr.since);
         self.sim.sleep_until(since.unwrap_or_default()).await;
         self.place(page).await;
-        // What is written as a whole needs nothing of flash.
+        // A page whose lines are all overwritten needs no flash read.
         let waiting = |state: &State| state.mshrs.get(page).map_or(0, Mshr::waiting);
         let is_read = waiting(&self.state.borrow()) != u64::MAX;
         let is_lost = is_read && {
@@ -166,9 +167,9 @@ impl Shared {
         }
     }
 
-    /// A page is there: whoever waits for it is answered. False if lines of it are lost:
-    /// it does not go to the cache then, which knows only whole pages, and what was written
-    /// to it meanwhile is to go back, with the rest as it is.
+    /// Merges log and writes into a page that has arrived, and answers its waiters. Returns
+    /// false if lines of it are lost: the cache takes only whole pages, so the caller writes
+    /// the page back, its lost lines staying lost.
     //= skybyte 3.2
     fn arrive(&self, page: u32, is_read: bool, is_lost: bool) -> bool {
         let mut state = self.state.borrow_mut();
@@ -207,8 +208,9 @@ impl Shared {
         lost == 0
     }
 
-    /// Keeps a place of the cache for a page, once there is one: not if nobody wants it there,
-    /// or the drive takes no writes any more and has no room for what would have to go.
+    /// Waits for a cache slot and reserves it for a page. Reserves none if the page is not to
+    /// enter the cache, or if its victim cannot be written back as the drive accepts no more
+    /// writes.
     async fn place(self: &Rc<Self>, page: u32) {
         let mut taken = false;
         loop {
@@ -239,8 +241,8 @@ impl Shared {
         }
     }
 
-    /// Moves a page that has arrived to the cache; its place may have to be found yet, if
-    /// nobody wanted it there before.
+    /// Moves a page that has arrived into the cache. Reserves a slot first if none was wanted
+    /// when the fetch began.
     async fn install(self: &Rc<Self>, page: u32) {
         self.place(page).await;
         let is_kept = |state: &State| {
@@ -266,8 +268,7 @@ impl Shared {
         }
     }
 
-    /// Frees the register of a page and the place that is kept for it, and lets the next
-    /// fetch begin.
+    /// Frees the register of a page and its reserved slot, and starts the next queued fetch.
     fn end(self: &Rc<Self>, state: &mut State, page: u32) -> Option<Mshr> {
         let (ended, next) = state.mshrs.end(page);
         if let Some(slot) = ended.as_ref().and_then(|mshr| mshr.slot) {
@@ -281,8 +282,8 @@ impl Shared {
         ended
     }
 
-    /// The drive takes no writes any more, so the cache has no place: a page that holds
-    /// what nothing else does stays in its register.
+    /// Ends the fetch of a page that gets no slot, as the drive accepts no more writes. A
+    /// dirty page stays in its register, the only copy of its lines.
     fn stay(self: &Rc<Self>, page: u32) {
         let mut state = self.state.borrow_mut();
         let dirty = state.mshrs.get(page).is_some_and(|mshr| mshr.dirty);
@@ -291,8 +292,8 @@ impl Shared {
         }
     }
 
-    /// Writes the lines of a page back whose other ones cannot be read, with those that
-    /// are written to it while it waits for room.
+    /// Writes a dirty page with lost lines back to the drive, including lines written while
+    /// it waits for room there. A clean page is just dropped.
     async fn give_back(self: &Rc<Self>, page: u32) {
         let is_dirty = |state: &State| state.mshrs.get(page).is_some_and(|mshr| mshr.dirty);
         let waits = is_dirty(&self.state.borrow());
@@ -314,7 +315,7 @@ impl Shared {
     }
 }
 
-/// Address of a line on its way between flash and cache.
+/// DRAM address used for the timing of a line that is not in the cache.
 fn staged(page: u32, at: u32) -> u64 {
     u64::from(page) * PAGE as u64 + u64::from(at) * 64
 }

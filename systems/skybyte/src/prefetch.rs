@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_a_stride_and_looks_far_enough_ahead() {
+    fn best_offset_learns_a_stride_and_a_timely_distance() {
         assert_eq!(walk(3, 0) % 3, 0);
         // Pages come four requests late: an offset of less than five strides is too short.
         assert!(walk(1, 4) >= 5, "{}", walk(1, 4));
     }
 
     #[test]
-    fn it_stops_where_nothing_follows() {
+    fn best_offset_turns_off_without_a_pattern() {
         let config = Prefetch::BestOffset {
             pages: 1,
             largest: 16,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_where_chance_alone_lets_pages_follow() {
+    fn best_offset_turns_off_where_only_chance_scores() {
         // A small memory: a sixth of its pages are among the recent requests.
         for pages in [1_500, 6_000, 100_000] {
             let config = Prefetch::BestOffset {

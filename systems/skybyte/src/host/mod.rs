@@ -1,7 +1,7 @@
-//! The host of each design: a computer of `memsys` with the parts that the design has.
+//! The host of each design: a `memsys` computer with the design's mechanisms enabled.
 //!
-//! The machinery (exceptions, the promotion buffer, lists of pages) is every host's; what
-//! is SkyByte's is which of it is on, at which price, and what the drive is told.
+//! `memsys` implements the mechanisms (exceptions, the promotion buffer, page lists) for
+//! every host. This module chooses the enabled ones, their costs, and the hints to the drive.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
@@ -19,10 +19,10 @@ use memsys::{
 };
 use units::{Bytes, GIB, Ns};
 
-/// DRAM that holds everything: as much as the drive does.
+/// Host DRAM of a design without a drive: as large as the drive of the others.
 const UNLIMITED: Bytes = Bytes(128 * GIB);
 
-/// Threads on the eight cores of a design.
+/// Threads on the eight cores of a design: 24 if it switches on long accesses, else 8.
 //= skybyte 6.1
 #[must_use]
 pub fn threads(design: &Design) -> u32 {
@@ -33,7 +33,7 @@ pub fn threads(design: &Design) -> u32 {
     }
 }
 
-/// The computer of a design.
+/// Configuration of the host computer of a design, under the given profile.
 //= skybyte 6.1
 #[must_use]
 pub fn computer(profile: Profile, design: &Design) -> Config {
@@ -63,8 +63,8 @@ pub fn computer(profile: Profile, design: &Design) -> Config {
     config
 }
 
-/// Makes the host's memory for pages of the drive `by` times smaller, for programs and
-/// drives that are.
+/// Divides the host memory for pages of the drive by `by` (at least 1 MiB stays), to match
+/// scaled programs and drives.
 pub fn shrink(config: &mut Config, by: u64) {
     let smaller = |bytes: &mut Bytes| bytes.0 = (bytes.0 / by.max(1)).max(1 << 20);
     match &mut config.tiering {

@@ -1,35 +1,36 @@
-//! The index of a log: a hash table of pages, each with a hash table of its lines.
+//! The index of one half of a log: a hash table of pages, each with a hash table of its
+//! lines.
 //!
 //! # The layout in device DRAM
 //!
-//! - First level: entries of 16 bytes, 8 of the logical page and 8 that point to its
-//!   second level. A pointer that is NULL says that the page has nothing in the log.
-//! - Second level: entries of 4 bytes, 6 bits of line and 26 of the offset in the log. A
-//!   table begins with 4 entries and doubles as it gets more than three quarters full, up
-//!   to 64, where every line has its place.
+//! - First level: entries of 16 bytes, 8 for the logical page and 8 for the pointer to its
+//!   second level. A NULL pointer means that the page has no line in the log.
+//! - Second level: entries of 4 bytes, 6 bits for the line and 26 for its offset in the log.
+//!   A table begins with 4 entries and doubles when more than three quarters full, up to 64
+//!   entries: one for each line.
 //!
 //! # Invariants, defended by [`Index::check`]
 //!
-//! - A page has at most one entry, a line at most one in the table of its page.
-//! - Probing from the place of its hash finds an entry before a free one.
+//! - A page has at most one entry, and a line at most one in the table of its page.
+//! - Linear probing from its hash finds an entry before a free one.
 //!
 //! # What the source leaves open
 //!
-//! How large the first level is: it doubles too. Its entries in use are what the source
-//! counts, and [`Index::bytes`]. How many entries of a table are in use, which must be
-//! known to double it, is in the pointer, which needs less than its 8 bytes.
+//! The size of the first level: here it doubles too. Like the source, [`Index::bytes`] counts
+//! only its entries in use. The number of used entries of a second-level table, needed to
+//! double it, is packed into the pointer, which does not need all of its 8 bytes.
 
-/// Lines of a page.
+/// Lines of 64 bytes in a page.
 const LINES: u32 = 64;
 /// Entries that a table of lines begins with.
 const FIRST: u32 = 4;
 /// Sizes of tables of lines: 4, 8, 16, 32, 64.
 const SIZES: usize = 5;
-/// Bits of an offset.
+/// Bits of an entry's offset in the log.
 const OFFSET_BITS: u32 = 26;
 /// A free entry of a table of lines.
 const FREE: u32 = u32::MAX;
-/// A page that is none.
+/// Page number of a free first-level entry.
 const NO_PAGE: u64 = u64::MAX;
 /// Entries of the smallest first level.
 const LEAST_PAGES: usize = 64;
@@ -46,7 +47,7 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() as u64 == FIRST_BYTES);
 
-/// Which table: its size (3 bits), how many of its entries are in use (7), its number.
+/// Packed reference to a second-level table: size class (3 bits), used entries (7), number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Pointer(u64);
 
@@ -70,7 +71,7 @@ impl Pointer {
     }
 }
 
-/// Tables of one size.
+/// Arena of the tables of one size, with a free list of their numbers.
 #[derive(Default)]
 struct Tables {
     entries: Vec<u32>,
@@ -80,12 +81,12 @@ struct Tables {
 /// The index of one half of a log.
 pub(crate) struct Index {
     pages: Vec<Entry>,
-    /// Entries of the first level that are taken, NULL or not.
+    /// First-level entries that hold a page, NULL pointers included.
     taken: usize,
-    /// Those that are not NULL.
+    /// First-level entries whose pointer is not NULL: pages with lines.
     live: u64,
     tables: [Tables; SIZES],
-    /// Bytes of the tables in use.
+    /// Bytes of the second-level tables in use.
     table_bytes: u64,
 }
 
@@ -107,7 +108,7 @@ impl Index {
         lines: Pointer::NULL,
     };
 
-    /// Where the entry of a page is, or would be.
+    /// Position of the page's first-level entry, or of the free entry where it would go.
     #[inline]
     fn place(&self, page: u64) -> usize {
         // Fibonacci hashing: the high bits of the product are well mixed.
@@ -132,7 +133,7 @@ impl Index {
         &mut self.tables[pointer.size()].entries[first..first + entries as usize]
     }
 
-    /// The offset of a line of a page.
+    /// Offset in the log of a line, if the log has it.
     //= skybyte 3.2
     #[inline]
     pub(crate) fn find(&self, page: u32, line: u32) -> Option<u32> {
@@ -145,7 +146,7 @@ impl Index {
         (entry != FREE).then_some(entry & ((1 << OFFSET_BITS) - 1))
     }
 
-    /// A line of a page is at `offset` from now on.
+    /// Maps a line of a page to `offset`, in place of an older offset.
     //= skybyte 3.2
     pub(crate) fn lay(&mut self, page: u32, line: u32, offset: u32) {
         let page = u64::from(page);
@@ -225,7 +226,7 @@ impl Index {
         }
     }
 
-    /// The page has nothing in the log any more.
+    /// Removes all lines of a page; its first-level entry stays, with a NULL pointer.
     //= skybyte 3.3
     pub(crate) fn nullify(&mut self, page: u32) {
         let at = self.place(u64::from(page));
@@ -236,7 +237,7 @@ impl Index {
         }
     }
 
-    /// The lines of a page with their offsets, in the order of its table.
+    /// Lines of a page with their offsets, in table order.
     pub(crate) fn lines(&self, page: u32) -> impl Iterator<Item = (u32, u32)> {
         let pointer = self.pages[self.place(u64::from(page))].lines;
         let table = (pointer != Pointer::NULL).then(|| self.table(pointer));
@@ -245,20 +246,20 @@ impl Index {
         entries.filter(|&entry| entry != FREE).map(split)
     }
 
-    /// The lines of a page, a bit each.
+    /// Bit mask of the lines of a page.
     pub(crate) fn mask(&self, page: u32) -> u64 {
         self.lines(page).fold(0, |mask, (line, _)| mask | 1 << line)
     }
 
-    /// The first page at or behind place `from` of the first level, and the place behind
-    /// it. Stable while nothing is laid.
+    /// The first page with lines at or after position `from` of the first level, and the
+    /// position after it. Positions are stable while [`Index::lay`] is not called.
     pub(crate) fn next_page(&self, from: usize) -> Option<(u32, usize)> {
         let rest = self.pages.iter().enumerate().skip(from);
         let mut live = rest.filter(|(_, entry)| entry.lines != Pointer::NULL);
         live.next().map(|(at, entry)| (entry.page as u32, at + 1))
     }
 
-    /// Pages that have lines.
+    /// Number of pages that have lines.
     pub(crate) fn pages(&self) -> u64 {
         self.live
     }
@@ -288,7 +289,7 @@ impl Index {
     }
 }
 
-/// Where the entry of `line` is in a table, or the free one that it would get.
+/// Position of the entry of `line` in a table, or of the free entry where it would go.
 #[inline]
 fn probe(table: &[u32], line: u32) -> usize {
     let mask = table.len() - 1;
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_map_of_lines() {
+    fn index_behaves_as_a_map_of_lines() {
         let mut rng = sim::Seed(11).stream("index");
         let (mut index, mut model) = (Index::default(), BTreeMap::new());
         for step in 0..60_000 {

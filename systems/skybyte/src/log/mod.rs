@@ -1,26 +1,26 @@
-//! The log of lines: what was written and is not on flash.
+//! The write log: written lines that are not on flash yet.
 //!
-//! A circular buffer in two halves. Writes go to the end of one; when it is full the
-//! other takes over and the full one is compacted, page by page, and then free at once.
+//! The log is a circular buffer in two halves. Writes append to the active half. When it is
+//! full the other half becomes active, and the full one is compacted page by page and then
+//! freed as a whole.
 //!
 //! # Invariants
 //!
-//! - The half that takes writes has only newer lines than the one that is compacted. A
-//!   line is looked for in the newer one first, and laid over a page from the older one
-//!   first.
-//! - An entry that its index does not name has a newer one, or its page is on flash or
-//!   with the host.
-//! - The entries in their order, older half first, are what the battery keeps: laying
-//!   them again gives a log that holds at least as much and never an older line in place
-//!   of a newer one, since the older half is always free before the newer one.
+//! - Every line in the active half is newer than those in the half under compaction. A
+//!   look-up searches the active half first; a merge applies the older half first.
+//! - An entry that the index does not name is superseded: by a newer entry, by its page on
+//!   flash, or by the host's copy of the page.
+//! - The battery keeps the entries in order, older half first. Replaying them gives a log
+//!   that holds at least as much, and never an older line in place of a newer one, since the
+//!   older half is always freed before the newer one.
 //!
 //! # Its relation to the log of `ssd::wlog`
 //!
 //! That log has transactions, writes of several lines and an ordered index of chunks; its
-//! trait for indexes hands out sorted slices of chunks and walks pages in order, neither
-//! of which a hash table of packed lines has, and each append looks the older entry of the
-//! page up. Here an access is tens of nanoseconds of the simulating machine. What both
-//! share is the memory that lines lie in ([`ssd::wlog::Lines`]).
+//! trait for indexes hands out sorted slices of chunks and walks pages in order, which a hash
+//! table of packed lines cannot do, and each append looks up the older entry of the page.
+//! Here an access costs tens of nanoseconds of the simulating machine. The two logs share
+//! the memory of their lines ([`ssd::wlog::Lines`]).
 
 mod index;
 
@@ -28,15 +28,15 @@ use crate::config::LogConfig;
 use index::Index;
 use ssd::wlog::Lines;
 
-/// What the battery keeps of a half.
+/// Entries of one half, which the battery keeps.
 #[derive(Clone, Debug)]
 struct Kept {
-    /// The number of each line, in the order of writing: the tag of its entry.
+    /// Line number of each entry, in the order of writing.
     tags: Vec<u64>,
     data: Option<Lines>,
 }
 
-/// What the battery keeps of a log.
+/// Entries of both halves, which the battery keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptLog {
     halves: [Kept; 2],
@@ -50,18 +50,18 @@ struct Half {
     index: Index,
 }
 
-/// A log.
+/// The write log: two halves, each with an index.
 pub(crate) struct Log {
     halves: [Half; 2],
-    /// Which half takes writes.
+    /// Index of the half that takes writes.
     active: usize,
-    /// Whether the other one is being compacted; else it is empty.
+    /// Whether the other half is being compacted; otherwise it is empty.
     compacting: bool,
-    /// Entries of a half.
+    /// Capacity of a half, in entries.
     entries: u32,
-    /// Bytes of an entry.
+    /// Size of an entry in device DRAM, in bytes.
     entry_bytes: u32,
-    /// The most that the index has taken.
+    /// Largest size of the index so far, sampled when a half fills.
     most_index_bytes: u64,
 }
 
@@ -85,7 +85,7 @@ impl Log {
         }
     }
 
-    /// The log that the battery kept; none if that one has another size.
+    /// Rebuilds the log that the battery kept; `None` if its size differs from `config`.
     pub(crate) fn recovered(config: &LogConfig, kept: KeptLog) -> Option<Self> {
         if u64::from(kept.entries) != config.half_entries() {
             return None;
@@ -109,7 +109,7 @@ impl Log {
         Some(log)
     }
 
-    /// What the battery keeps.
+    /// A copy of the entries that the battery keeps.
     pub(crate) fn kept(&self) -> KeptLog {
         let [first, second] = &self.halves;
         KeptLog {
@@ -120,7 +120,7 @@ impl Log {
         }
     }
 
-    /// Whether a write finds room.
+    /// Whether the active half has room for an entry.
     pub(crate) fn has_room(&self) -> bool {
         self.halves[self.active].kept.tags.len() < self.entries as usize
     }
@@ -130,7 +130,8 @@ impl Log {
         self.compacting
     }
 
-    /// Appends a line, for which there is room. Whether compaction has to begin.
+    /// Appends a line; the caller has checked [`Log::has_room`]. Returns true if compaction of
+    /// the half has to begin.
     //= skybyte 3.2
     pub(crate) fn append(&mut self, page: u32, at: u32, data: Option<[u8; 64]>) -> bool {
         let half = &mut self.halves[self.active];
@@ -143,7 +144,8 @@ impl Log {
         self.switch()
     }
 
-    /// Goes on in the other half if this one is full and that one free; whether it did.
+    /// Switches halves if the active one is full and the other one free. Returns whether it
+    /// did.
     fn switch(&mut self) -> bool {
         let may = !self.has_room() && !self.compacting;
         if may {
@@ -154,7 +156,7 @@ impl Log {
         may
     }
 
-    /// Address of the entry that the next write gets, in bytes from the start of the log.
+    /// Byte address of the next entry to be written, from the start of the log.
     pub(crate) fn tail_address(&self) -> u64 {
         self.address(self.active, self.halves[self.active].kept.tags.len() as u32)
     }
@@ -163,7 +165,7 @@ impl Log {
         (half as u64 * u64::from(self.entries) + u64::from(offset)) * u64::from(self.entry_bytes)
     }
 
-    /// Where the newest version of a line is: half and offset.
+    /// Half and offset of the newest version of a line.
     #[inline]
     fn find(&self, page: u32, at: u32) -> Option<(usize, u32)> {
         let (new, old) = (self.active, 1 - self.active);
@@ -178,7 +180,7 @@ impl Log {
         Some((old, offset))
     }
 
-    /// The newest version of a line, and its address; none if the log has none.
+    /// Address and data of the newest version of a line; `None` if the log does not have it.
     //= skybyte 3.2
     #[inline]
     pub(crate) fn load(&self, page: u32, at: u32) -> Option<(u64, Option<[u8; 64]>)> {
@@ -188,7 +190,7 @@ impl Log {
         Some((self.address(half, offset), data))
     }
 
-    /// Calls `lay` with the lines of a page that the log has, older ones first.
+    /// Calls `lay` with each line of a page in the log, the older half first.
     //= skybyte 3.2
     pub(crate) fn merge(&self, page: u32, mut lay: impl FnMut(u32, [u8; 64])) {
         if self.compacting {
@@ -205,12 +207,12 @@ impl Log {
         }
     }
 
-    /// The lines of a page that the log has, a bit each.
+    /// Bit mask of the lines of a page in either half.
     pub(crate) fn mask(&self, page: u32) -> u64 {
         self.halves[0].index.mask(page) | self.halves[1].index.mask(page)
     }
 
-    /// Forgets a page. Which lines of it there were, a bit each.
+    /// Removes a page from both halves. Returns the bit mask of its lines.
     //= skybyte 3.3
     pub(crate) fn nullify(&mut self, page: u32) -> u64 {
         let mask = self.mask(page);
@@ -218,29 +220,29 @@ impl Log {
         mask
     }
 
-    /// The next page to compact from place `from` on, and the place behind it.
+    /// The next page to compact from index position `from` on, and the position after it.
     pub(crate) fn next_to_compact(&self, from: usize) -> Option<(u32, usize)> {
         self.halves[1 - self.active].index.next_page(from)
     }
 
-    /// The lines of a page that compaction writes, a bit each.
+    /// Bit mask of the lines of a page in the half under compaction.
     pub(crate) fn old_mask(&self, page: u32) -> u64 {
         self.halves[1 - self.active].index.mask(page)
     }
 
-    /// Calls `lay` with the lines of a page that compaction writes.
+    /// Calls `lay` with each line of a page in the half under compaction.
     pub(crate) fn merge_old(&self, page: u32, mut lay: impl FnMut(u32, [u8; 64])) {
         self.merge_half(1 - self.active, page, &mut lay);
     }
 
-    /// A page is on flash as far as compaction has to write it.
+    /// Removes a page from the half under compaction: the drive has accepted its lines.
     pub(crate) fn compacted(&mut self, page: u32) {
         let old = 1 - self.active;
         self.halves[old].index.nullify(page);
     }
 
-    /// Ends compaction: its index goes, and its half is free. Another one begins at once if
-    /// writes have filled the other half meanwhile.
+    /// Ends compaction and frees the half with its index. The next compaction begins at once
+    /// if writes have filled the active half meanwhile.
     //= skybyte 3.2
     pub(crate) fn finish(&mut self) {
         let half = &mut self.halves[1 - self.active];
@@ -251,17 +253,17 @@ impl Log {
         self.switch();
     }
 
-    /// Bytes of device DRAM that the index takes.
+    /// Bytes of device DRAM used by the indexes of both halves.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.halves.iter().map(|half| half.index.bytes()).sum()
     }
 
-    /// The most that it has taken, at the instants at which a half was full.
+    /// Largest [`Log::index_bytes`], sampled when a half fills and now.
     pub(crate) fn most_index_bytes(&self) -> u64 {
         self.most_index_bytes.max(self.index_bytes())
     }
 
-    /// Entries in use, and all of them.
+    /// Entries in use, and the capacity of both halves.
     pub(crate) fn fill(&self) -> (u64, u64) {
         let used = self.halves.iter().map(|half| half.kept.tags.len() as u64);
         (used.sum(), u64::from(self.entries) * 2)

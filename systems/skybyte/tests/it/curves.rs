@@ -47,7 +47,7 @@ fn bandwidth(profile: Profile) -> f64 {
 }
 
 #[test]
-fn flash_gives_what_its_narrowest_part_does() {
+fn flash_throughput_equals_that_of_its_bottleneck() {
     // 16 buses that take 200 ns and 3,414 for a page: dies are many and fast enough.
     let dies = bandwidth(Profile::Default);
     let bus = 16.0 * 4096.0 / 3_614.0;

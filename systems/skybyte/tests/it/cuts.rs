@@ -43,7 +43,7 @@ fn survives(config: &DeviceConfig, seed: u64, steps: u32, event: u64) -> bool {
 }
 
 #[test]
-fn what_was_accepted_is_there_after_a_cut_at_any_event() {
+fn accepted_write_survives_a_power_cut_at_any_event() {
     for design in ["base-cssd", "skybyte-cp", "skybyte-w", "skybyte-full"] {
         let config = small(design, Profile::Default);
         let events = (0..).take_while(|&event| survives(&config, 5, 350, event));
@@ -52,7 +52,7 @@ fn what_was_accepted_is_there_after_a_cut_at_any_event() {
 }
 
 #[test]
-fn what_was_accepted_is_there_after_cuts_of_long_runs() {
+fn accepted_write_survives_power_cuts_of_long_runs() {
     for (design, seed) in [("base-cssd", 1), ("skybyte-w", 2), ("skybyte-full", 3)] {
         for profile in Profile::ALL {
             let config = small(design, profile);

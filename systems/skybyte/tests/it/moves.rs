@@ -78,7 +78,7 @@ fn the_threshold_falls_where_most_accesses_are_to_pages_that_leave() {
 }
 
 #[test]
-fn who_copies_a_page_waits_for_flash_where_others_are_told_that_it_takes_long() {
+fn page_copy_blocks_on_flash_where_a_read_gets_a_delay_hint() {
     //= skybyte 3.3
     let config = small("skybyte-full", Profile::Default);
     let kernel = Kernel::new();

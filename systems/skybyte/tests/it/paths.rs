@@ -134,7 +134,7 @@ fn an_estimate_beyond_the_threshold_gives_a_hint_and_one_at_it_does_not() {
 }
 
 #[test]
-fn who_joins_a_fetch_waits_for_the_rest_of_it() {
+fn read_that_joins_a_fetch_waits_for_the_rest_of_it() {
     let mut config = config("skybyte-c", Profile::Paper);
     config.hints.threshold = Ns::us(2);
     let mut rig = Rig::new(&config, Precondition::Full);
@@ -155,7 +155,7 @@ fn who_joins_a_fetch_waits_for_the_rest_of_it() {
 }
 
 #[test]
-fn who_joins_a_page_that_waits_for_a_register_has_it_when_it_comes() {
+fn read_that_joins_a_page_queued_for_an_mshr_gets_no_hint() {
     //= skybyte 3.1
     let mut config = config("skybyte-c", Profile::Paper);
     config.hints.threshold = Ns::us(2);
@@ -475,7 +475,7 @@ fn garbage_collection_in_the_way_gives_a_hint_at_once() {
 }
 
 #[test]
-fn what_lies_beyond_the_end_is_refused_without_harm() {
+fn access_beyond_the_capacity_is_rejected_without_harm() {
     let mut rig = Rig::new(
         &config("skybyte-full", Profile::Default),
         Precondition::Fresh,
