@@ -1,4 +1,4 @@
-//! What a computer is made of, and where each number comes from.
+//! Configuration of a computer, with the source of each default.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
@@ -21,19 +21,18 @@ use crate::tiering::Tiering;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
-/// Longest time that something costs. The clock ends after days, and what costs is paid over
-/// and over.
+/// Longest accepted cost. Costs are paid many times, and the clock ends after days.
 pub(crate) const LONGEST: Ns = Ns::ms(10);
-/// Most bytes of a memory: what is noted of each of its pages takes memory as well.
+/// Most bytes of a memory: each of its pages needs bookkeeping in the simulating machine.
 pub(crate) const MOST_MEMORY: u64 = 1 << 40;
 
-/// A value that cannot be, in a sentence.
+/// Rejection of an impossible value, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub String);
 
 impl Invalid {
-    /// Refuses a zero for what `name` says.
+    /// Rejects a zero for the quantity `name`.
     ///
     /// # Errors
     /// If `value` is zero.
@@ -60,7 +59,7 @@ impl Invalid {
         Ok(())
     }
 
-    /// Refuses times after which the clock could run over.
+    /// Rejects times so long that the clock could overflow.
     pub(crate) fn long(times: &[(&str, Ns, Ns)]) -> Result<(), Self> {
         match times.iter().find(|(_, time, most)| time > most) {
             Some((name, time, most)) => {
@@ -71,17 +70,17 @@ impl Invalid {
     }
 }
 
-/// One cache.
+/// Geometry and latency of one cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheConfig {
-    /// What it holds.
+    /// Capacity in bytes.
     pub size: Bytes,
-    /// Lines of a set; at most 64.
+    /// Associativity: lines of a set, at most 64.
     pub ways: u64,
-    /// Cycles of a lookup, on top of those of the levels before.
+    /// Cycles of a lookup, on top of the lookups of the levels before it.
     pub cycles: u64,
-    /// Misses that may be under way (MSHRs).
+    /// MSHRs: misses that may be outstanding.
     pub misses: u64,
 }
 
@@ -109,11 +108,11 @@ impl CacheConfig {
     }
 }
 
-/// Which lines are fetched before anyone asks.
+/// Prefetcher of the second-level cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prefetch {
-    /// None: as the stride prefetcher is off in `skybyte`'s parameters.
+    /// No prefetching: the stride prefetcher is off in `skybyte`'s parameters.
     #[default]
     None,
     /// The line after one that missed the second level.
@@ -122,7 +121,7 @@ pub enum Prefetch {
     Stride,
 }
 
-/// What tells the set of a line in the last cache. In the others it is the end of its number.
+/// Set index of a line in the last cache. The other levels use the low bits of its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LastIndex {
@@ -130,11 +129,11 @@ pub enum LastIndex {
     /// et al., RAID 2015).
     #[default]
     Hashed,
-    /// The end of its number, as in MacSim.
+    /// The low bits of its number, as in MacSim.
     Plain,
 }
 
-/// What a store does whose line is in no cache.
+/// Policy for a store whose line is in no cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreMiss {
@@ -145,19 +144,19 @@ pub enum StoreMiss {
     Write,
 }
 
-/// Pages of the address space.
+/// Size of the pages of the address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageSize {
-    /// 4 KiB.
+    /// Pages of 4 KiB.
     #[default]
     Small,
-    /// 2 MiB.
+    /// Huge pages of 2 MiB, made of 512 chunks.
     Huge,
 }
 
 impl PageSize {
-    /// Pages of 4,096 bytes in a page.
+    /// Chunks of 4,096 bytes in a page: 1 or 512.
     #[must_use]
     pub const fn chunks(self) -> u64 {
         match self {
@@ -166,26 +165,26 @@ impl PageSize {
         }
     }
 
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.chunks() * 4_096
     }
 }
 
-/// Translation of addresses.
+/// Geometry of the two TLB levels of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlbConfig {
     /// Entries of the first TLB.
     pub first: u64,
-    /// Their ways.
+    /// Associativity of the first TLB.
     pub first_ways: u64,
     /// Entries of the second TLB.
     pub second: u64,
-    /// Their ways.
+    /// Associativity of the second TLB.
     pub second_ways: u64,
-    /// Cycles of a lookup in the second.
+    /// Cycles of a lookup in the second TLB.
     pub second_cycles: u64,
 }
 
@@ -201,56 +200,55 @@ impl Default for TlbConfig {
     }
 }
 
-/// A node of memory beside cores.
+/// A NUMA node with cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
-    /// Its DRAM. A run in local memory alone needs the program's footprint here.
+    /// Size of the node's DRAM. A run in local memory alone needs the program's footprint here.
     pub memory: Bytes,
 }
 
-/// Where pages are before they move.
+/// Initial placement of the program's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// All on the device, in order of their addresses.
+    /// All pages on the device, in order of their addresses.
     //= skybyte 6.1
     #[default]
     Far,
-    /// All in the host's DRAM.
+    /// All pages in the host's DRAM.
     Local,
 }
 
-/// Who runs next.
+/// Scheduling policy: which ready thread runs next.
 //= skybyte 3.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Who has waited longest.
+    /// The thread that has waited longest.
     RoundRobin,
-    /// Anyone, drawn from the stream "scheduler".
+    /// A random thread, drawn from the stream "scheduler".
     Random,
-    /// Who has received the least time.
+    /// The thread with the least core time so far.
     #[default]
     Cfs,
 }
 
-/// Threads on cores.
+/// Scheduling of threads on cores, and the costs of switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OsConfig {
-    /// Who runs next.
+    /// Scheduling policy.
     pub policy: Policy,
-    /// Time that a thread keeps a core while others wait.
+    /// Time slice: a thread keeps its core this long while others wait.
     pub slice: Ns,
-    /// Core time of a switch, paid when the next thread is switched in.
+    /// Core time of a kernel context switch, paid when the next thread is switched in.
     pub switch: Ns,
-    /// Core time of a switch between threads of the user, for page caches in hardware.
+    /// Core time of a user-level thread switch, used with hardware page caches.
     pub user_switch: Ns,
-    /// Whether registers of misses are freed when their instructions are squashed.
+    /// Whether MSHRs are freed when their instructions are squashed.
     pub free_on_squash: bool,
-    /// How long a store that has retired waits before it asks again for a line of
-    /// which the device said that it takes long.
+    /// Delay before a retired store retries a line for which the device sent a delay hint.
     pub ask_again: Ns,
 }
 
@@ -269,19 +267,19 @@ impl Default for OsConfig {
     }
 }
 
-/// A computer.
+/// A computer: cores, caches, memory, link, and operating system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Cores; at most 64.
+    /// Number of cores, at most 64.
     pub cores: u64,
-    /// Cycles a second.
+    /// Core clock, in cycles a second.
     pub hertz: u64,
-    /// Instructions that start and retire a cycle.
+    /// Instructions that start, and that retire, in a cycle.
     pub width: u64,
-    /// Instructions between the oldest that has not retired and the youngest.
+    /// Size of the instruction window, from the oldest unretired to the youngest instruction.
     pub window: u64,
-    /// Stores that have not reached the first cache.
+    /// Store buffer entries: stores that have not reached the first cache.
     pub store_buffer: u64,
     /// Data cache of a core.
     pub l1: CacheConfig,
@@ -289,37 +287,37 @@ pub struct Config {
     pub l2: CacheConfig,
     /// Last cache, of all cores; holds what the others hold.
     pub llc: CacheConfig,
-    /// What tells the set of a line in the last cache.
+    /// Set index of the last cache.
     pub llc_index: LastIndex,
-    /// What is fetched ahead, into the second cache.
+    /// Prefetcher that fills the second cache.
     pub prefetch: Prefetch,
-    /// What a store does that misses.
+    /// Policy for stores that miss all caches.
     pub store_miss: StoreMiss,
-    /// Translation.
+    /// TLBs of each core.
     pub tlb: TlbConfig,
-    /// Pages.
+    /// Page size of the address space.
     pub page: PageSize,
-    /// DRAM of each node.
+    /// Timing of the DRAM of each node.
     pub dram: DramConfig,
-    /// Nodes with cores, which are dealt out evenly. The device hangs on the first.
+    /// NUMA nodes; cores are spread evenly. The device is attached to the first node.
     pub nodes: Vec<NodeConfig>,
-    /// What a line of another node takes longer.
+    /// Extra latency of a line on another node.
     pub away: Ns,
-    /// The link to the device.
+    /// Bandwidth and latency of the link to the device.
     pub link: LinkConfig,
-    /// What the device holds.
+    /// Capacity of the device.
     pub far: Bytes,
-    /// Where pages are at first.
+    /// Initial placement of pages.
     pub place: Place,
-    /// Ranges of virtual bytes that never leave the device, first and one past the last.
+    /// Ranges of virtual addresses pinned to the device: first byte, and one past the last.
     pub pinned: Vec<(u64, u64)>,
-    /// Writes that the device refused and that the host still holds.
+    /// Most writes that the host holds after the device refused them.
     pub posted: u64,
-    /// Threads on cores.
+    /// Scheduling of threads.
     pub os: OsConfig,
-    /// How pages move between the device and the host.
+    /// Migration of pages between the device and the host.
     pub tiering: Tiering,
-    /// The seed of chance.
+    /// Seed of every random stream of the machine.
     pub seed: u64,
 }
 
@@ -366,10 +364,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether such a computer can exist.
+    /// Checks that every value is in range and that the parts fit together.
     ///
     /// # Errors
-    /// Says in a sentence which value cannot be.
+    /// Names the first impossible value, in a sentence.
     pub fn check(&self) -> Result<(), Invalid> {
         for (name, value, most) in [
             ("cores", self.cores, 64),
@@ -384,7 +382,7 @@ impl Config {
             Invalid::most(name, value, most)?;
         }
         Invalid::least("hertz", self.hertz, 1_000_000)?;
-        // Each core has the first two.
+        // Each core has its own L1 and L2.
         self.l1.check("l1", 16 * MIB)?;
         self.l2.check("l2", 16 * MIB)?;
         self.llc.check("llc", GIB)?;
@@ -414,7 +412,7 @@ impl Config {
         }
     }
 
-    /// Whether the host has room for a page where pages are to move.
+    /// Checks that the host has room for at least one page if pages are to move.
     fn check_limit(&self) -> Result<(), Invalid> {
         let page = Bytes(self.page.bytes());
         match self.tiering.moves() {

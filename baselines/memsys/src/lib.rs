@@ -1,41 +1,39 @@
-//! A computer's memory system: cores, caches, DRAM, an operating system, and the link
-//! to memory that lies on a drive.
+//! The memory system of a computer: cores, caches, DRAM, an operating system, and the link
+//! to memory on a drive.
 //!
-//! A [`Program`] says what its threads do; a [`Machine`] runs them on a computer made
-//! by a [`Config`], with a [`Far`] for what lies behind the link, and tells
-//! [`Metrics`].
+//! A [`Program`] supplies the operations of its threads. A [`Machine`] runs them on the
+//! computer of a [`Config`], with a [`Far`] device behind the link, and returns [`Metrics`].
 //!
 //! # How time is kept
 //!
-//! The machine is no task of the kernel. It takes what comes first: an event of the
-//! kernel, an action that it put down for later, or the core whose next step is due.
-//! A step of a core is one memory operation; the instructions between are arithmetic.
-//! What caches and DRAM answer is arithmetic too and schedules nothing. Before the
-//! device is called the kernel is run up to that moment, so that its state is exact.
+//! The machine is no task of the kernel. It processes the earliest of: an event of the
+//! kernel, a deferred action of its own, or the next step of a core. A step of a core is one
+//! memory operation; the instructions between are arithmetic. Answers of caches and DRAM are
+//! arithmetic too and schedule nothing. Before a call to the device the kernel runs up to
+//! that instant, so the device's state is exact.
 //!
-//! # What holds
+//! # Invariants
 //!
 //! - Steps of cores and actions happen in the order of their times; among equals,
 //!   actions first, then the core of the lower number.
-//! - A core retires in order. What has not retired can be given up and done again.
-//! - A load returns what its thread stored last, and what others stored before the
-//!   threads met; see [`Values`].
-//! - The time of a core is the sum of its instructions' slots and of what it waited
-//!   for, by [`Cause`].
+//! - A core retires in order. Unretired instructions can be squashed and executed again.
+//! - A load returns the last store of its own thread, and stores of other threads from
+//!   before the last barrier ([`Op::Meet`]); see [`Values`].
+//! - The time of a core is the sum of its instructions' slots and of its waits by [`Cause`].
 //!
-//! # What is chosen here
+//! # Modelling choices
 //!
-//! - Caches include those before them: so the last one is the directory of who has
-//!   what, and what leaves it leaves the machine.
-//! - The core is a window of instructions, not a pipeline: width, window, registers of
-//!   misses, dependences and in-order retirement are there; ports, latencies of
-//!   arithmetic and mispredicted branches are not.
-//! - A store asks for its line when its address is known, and is written once it has
-//!   retired. A hint that comes before makes the thread yield; later it cannot, as the
-//!   instruction is past its exception, and the buffer asks again.
+//! - Caches are inclusive: the last one is the directory of all lines, and a line evicted
+//!   from it leaves every cache.
+//! - The core is a window of instructions, not a pipeline: width, window, MSHRs, dependences
+//!   and in-order retirement are modelled; ports, latencies of arithmetic and mispredicted
+//!   branches are not.
+//! - A store requests its line when its address is known, and writes it after it has
+//!   retired. A delay hint before retirement makes the thread yield. After retirement the
+//!   instruction is past its exception, so the store buffer retries the line.
 //! - There is one queue of threads for all cores.
 //!
-//! It must not know what the device is made of, and what a program computes.
+//! This crate must not know how the device works inside, nor the purpose of a program.
 
 mod buddy;
 mod cache;

@@ -1,8 +1,8 @@
-//! What a run has counted.
+//! Counters and times of a run.
 //!
-//! Parts add up: the time of all cores is the slots of their instructions and what
-//! they waited for, cause by cause; the time of accesses to memory is that of the
-//! host's DRAM, of the link, and of the device.
+//! Invariants: the time of all cores is the sum of their instructions' slots and of their
+//! waits by cause; the time of memory accesses is the sum of the times in the host's DRAM,
+//! on the link, and in the device.
 
 use crate::dram::DramCounts;
 use crate::hierarchy::CacheCounts;
@@ -12,17 +12,16 @@ use crate::tick::Tick;
 use crate::window::{CAUSES, Cause};
 use units::Ns;
 
-/// Accesses to memory that data came for, and how long they took from the last cache
-/// and back.
+/// Completed memory accesses of one kind, with their times from the last cache and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
-    /// How many.
+    /// Number of accesses.
     pub count: u64,
-    /// Their time beyond the device: DRAM of the host, or the link.
+    /// Summed time outside the device: in the host's DRAM, or on the link.
     pub outside: Tick,
-    /// Their time within the device.
+    /// Summed time within the device.
     pub device: Tick,
-    /// How long each took.
+    /// Histogram of the total latency of each access.
     pub latencies: Latencies,
 }
 
@@ -46,7 +45,7 @@ impl Accesses {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened how often.
+        /// Event counts of a machine.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
@@ -61,111 +60,111 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Loads that retired or are under way.
+    /// Loads, retired or in flight.
     loads,
-    /// Stores, in the same sense.
+    /// Stores, retired or in flight.
     stores,
-    /// Loads that a store of the buffer answered.
+    /// Loads forwarded from an older store in the store buffer.
     forwarded,
-    /// Flushes of lines.
+    /// Line flushes ([`crate::Op::Flush`]).
     flushes,
-    /// Translations that the first TLB did not have.
+    /// Translations that missed the first TLB.
     first_tlb_misses,
-    /// Translations that had to be read from the tables.
+    /// Page walks: translations that missed both TLBs.
     walks,
-    /// And that no cache had; they are not among the misses of the last cache.
+    /// Page walks whose table line missed all caches; not counted as last-cache misses.
     walk_misses,
-    /// Rounds in which cores were told to forget translations.
+    /// TLB shootdowns, each of which may cover several pages.
     shootdowns,
-    /// Switches of threads, of all reasons.
+    /// Context switches, for any reason.
     switches,
-    /// Hints that an access takes long.
+    /// Delay hints received from the device.
     hints,
-    /// Exceptions that were taken because of them.
+    /// Long-delay exceptions taken because of a hint.
     long_delays,
-    /// Exceptions of an access that had raised one already.
+    /// Long-delay exceptions of an access that had already raised one.
     repeated_delays,
-    /// Slices of time that ended.
+    /// Preemptions at the end of a time slice.
     preemptions,
-    /// Operations that were squashed.
+    /// Memory operations squashed before they retired.
     squashed,
-    /// Reads sent to the device for caches.
+    /// Reads sent to the device to fill caches.
     far_reads,
-    /// Reads sent to copy pages.
+    /// Reads sent to the device to copy pages to the host.
     copy_reads,
-    /// Writes that the device accepted.
+    /// Line writes that the device accepted.
     far_writes,
-    /// Writes that it refused at first.
+    /// Line writes that the device refused at first.
     refused_writes,
-    /// Pages that the device offered.
+    /// Hot pages that the device offered to the host.
     offers,
-    /// Offers that found no room in the queue.
+    /// Offers dropped because the promotion queue was full.
     passed_over,
-    /// Pages that moved to the host.
+    /// Pages moved from the device to the host.
     promotions,
-    /// Pages that went back.
+    /// Pages moved back from the host to the device.
     demotions,
-    /// Lines that went back with them.
+    /// Lines written to the device by demotions.
     demoted_lines,
-    /// Writes that went to the host because their line had been copied.
+    /// Writes redirected to the host because their line was already copied there.
     redirected_writes,
-    /// Pages that the cache of pages had.
+    /// Hits of the hardware page cache.
     page_hits,
-    /// Pages that it had not.
+    /// Misses of the hardware page cache.
     page_misses,
-    /// Answers that came too late, for a page that had moved meanwhile.
+    /// Answers of the device for a page that had moved meanwhile.
     stale_answers,
 }
 
-/// What a run, from where measuring began, has shown.
+/// Results of a run, from the start of measuring ([`crate::Op::Begin`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     /// From the start of measuring to the end of the last thread.
     pub time: Ns,
-    /// Instructions, of memory and not.
+    /// Retired instructions, memory or not.
     pub instructions: u64,
-    /// Instructions of memory.
+    /// Loads and stores among the instructions.
     pub memory_instructions: u64,
-    /// Time of all cores together.
+    /// Time of all cores, summed.
     pub core_time: Tick,
-    /// Slots of the instructions that touch no memory.
+    /// Issue slots of instructions that touch no memory.
     pub compute: Tick,
-    /// Slots of those that do.
+    /// Issue slots of memory instructions.
     pub memory_slots: Tick,
-    /// What cores waited for or did besides, by [`Cause`].
+    /// Core time beyond issue slots, by [`Cause`].
     pub spent: [Tick; CAUSES],
-    /// Caches.
+    /// Hits and misses of the three cache levels.
     pub caches: CacheCounts,
-    /// Everything else that was counted.
+    /// All other event counts.
     pub counts: Counts,
-    /// Accesses that the host's DRAM answered.
+    /// Accesses served by the host's DRAM.
     pub host: Accesses,
-    /// Accesses that the device had at hand.
+    /// Accesses served by the device without reading flash.
     pub device: Accesses,
-    /// Accesses for which the device had to read flash.
+    /// Accesses for which the device read flash.
     pub flash: Accesses,
-    /// Accesses in vain: a hint was all that came, or they were squashed before their data
-    /// came. If they are asked again they are among the others then.
+    /// Accesses in vain: answered by a hint only, or squashed before their data arrived. A
+    /// retry that completes counts among the others.
     pub in_vain: Accesses,
-    /// The link.
+    /// Bytes carried by the link, by direction.
     pub link: LinkBytes,
-    /// The host's DRAM, of all nodes.
+    /// Row hits and conflicts of the host's DRAM, over all nodes.
     pub dram: DramCounts,
-    /// How many pages of 4,096 bytes had so many lines asked of memory, 0 to 64.
+    /// Histogram of pages of 4,096 bytes by their lines requested from memory, 0 to 64.
     pub touched: Vec<u64>,
-    /// Pages that the host's memory for moved pages holds at the end.
+    /// Moved pages in the host's memory at the end.
     pub held: u64,
 }
 
 impl Metrics {
-    /// Time spent on `cause`, of all cores.
+    /// Core time spent on `cause`, summed over all cores.
     #[must_use]
     pub fn spent_on(&self, cause: Cause) -> Tick {
         self.spent[cause as usize]
     }
 
-    /// The share of the time that threads had, in which nothing but memory kept them:
-    /// a cycle in which other instructions run is bounded by compute.
+    /// Share of the threads' time in which only memory stalled them; a cycle in which other
+    /// instructions run counts as bound by compute.
     //= skybyte 2.3
     #[must_use]
     pub fn memory_bound(&self) -> f64 {
@@ -183,8 +182,8 @@ impl Metrics {
         bound as f64 / (bound + self.compute.0).max(1) as f64
     }
 
-    /// Average time of an access to memory, from when it leaves the last cache: what it waited
-    /// before, for a register or for [`Cause::Room`], is no part of it.
+    /// Average latency of a memory access, from the instant it leaves the last cache. Earlier
+    /// waits for an MSHR or for [`Cause::Room`] are not included.
     //= skybyte 6.4
     #[must_use]
     pub fn amat(&self) -> f64 {
@@ -197,7 +196,7 @@ impl Metrics {
         time as f64 / Tick::PER_NS as f64 / count.max(1) as f64
     }
 
-    /// The same with the time of accesses in vain, which those that data came for bear.
+    /// [`Metrics::amat`] plus the time of accesses in vain, spread over the completed accesses.
     #[must_use]
     pub fn amat_with_vain(&self) -> f64 {
         let kinds = [&self.host, &self.device, &self.flash];
@@ -206,7 +205,7 @@ impl Metrics {
         self.amat() + vain.0 as f64 / Tick::PER_NS as f64 / count.max(1) as f64
     }
 
-    /// How long accesses to memory took that data came for, from when they left the last cache.
+    /// Latencies of completed memory accesses, from the instant they left the last cache.
     //= skybyte 2.3
     #[must_use]
     pub fn latencies(&self) -> Latencies {
@@ -214,13 +213,13 @@ impl Metrics {
         self.host.latencies.and(&far)
     }
 
-    /// Misses of the last cache in a thousand instructions.
+    /// Last-cache misses per thousand instructions.
     #[must_use]
     pub fn mpki(&self) -> f64 {
         self.caches.llc_misses as f64 * 1_000.0 / self.instructions.max(1) as f64
     }
 
-    /// Stores among loads and stores.
+    /// Share of stores among loads and stores, 0 to 1.
     #[must_use]
     pub fn write_share(&self) -> f64 {
         let counts = &self.counts;
@@ -228,7 +227,7 @@ impl Metrics {
     }
 }
 
-/// All that is counted, at one moment.
+/// Totals of all counters at one instant, to subtract from later ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) at: Tick,
@@ -249,7 +248,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// What came between `before` and now.
+    /// The metrics between the totals `before` and these.
     pub(crate) fn since(&self, before: &Self, touched: &[u64; 65], held: u64) -> Metrics {
         let (caches, past) = (&self.caches, &before.caches);
         let memory_slots = self.memory_slots - before.memory_slots;

@@ -1,15 +1,14 @@
-//! What a thread does, as the cores see it.
+//! Operations of threads, as cores execute them.
 
 use units::Bytes;
 
 /// One step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// So many instructions that touch no memory beyond what every core holds.
+    /// A number of instructions that touch no memory outside the core.
     Compute(u32),
-    /// A load of `size` bytes at the virtual address `at`. Its address is made from
-    /// what the load `after` memory operations earlier in this thread returned; 0
-    /// when it depends on none of them. One instruction.
+    /// A load of `size` bytes at the virtual address `at`, one instruction. The address
+    /// depends on the load `after` memory operations earlier in this thread; 0 for none.
     Load {
         /// Virtual address, in bytes.
         at: u64,
@@ -18,7 +17,7 @@ pub enum Op {
         /// How many loads and stores of this thread back; 0 for none.
         after: u16,
     },
-    /// A store, in the same terms. One instruction.
+    /// A store of `size` bytes at `at`, one instruction; `after` as for a load.
     Store {
         /// Virtual address, in bytes.
         at: u64,
@@ -27,22 +26,22 @@ pub enum Op {
         /// How many loads and stores of this thread back; 0 for none.
         after: u16,
     },
-    /// The line of `at` is written back and kept (`clwb`).
+    /// Writes the line of `at` back and keeps it cached (`clwb`).
     Flush {
         /// Virtual address, in bytes.
         at: u64,
     },
-    /// Earlier flushes of this thread are done before what follows (`sfence`).
+    /// Completes earlier flushes of this thread before later operations (`sfence`).
     Fence,
-    /// The thread waits here until all threads of the program have come here.
+    /// Barrier: the thread waits until all threads of the program have reached it.
     Meet,
-    /// What came before was preparation, and is done before what follows: once all threads have
-    /// passed this, measuring begins.
+    /// End of preparation: completes earlier operations before later ones. Measuring begins
+    /// once all threads have passed it.
     Begin,
 }
 
 impl Op {
-    /// Instructions of a program that it stands for; what only orders or marks counts as none.
+    /// Instructions that the operation stands for; 0 for flushes, fences, barriers and marks.
     #[must_use]
     pub const fn instructions(&self) -> u64 {
         match self {
@@ -55,21 +54,20 @@ impl Op {
 
 /// Threads that run in one address space.
 ///
-/// What a thread does must not depend on the time at which it is asked: a program is
-/// executed as far as its next [`Op::Meet`] without regard to the others.
+/// The operations of a thread must not depend on the time of the call: each thread is
+/// executed up to its next [`Op::Meet`] without regard to the others.
 pub trait Program {
-    /// Threads, numbered from 0.
+    /// Number of threads; they are numbered from 0.
     fn threads(&self) -> u32;
 
-    /// Highest virtual address that is used, plus one.
+    /// One past the highest virtual address that the program uses.
     fn footprint(&self) -> Bytes;
 
     /// Appends the next operations of `thread` to `ops`, some hundreds at a time.
     /// False once there are none left; the thread has ended then.
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool;
 
-    /// Why a thread has ended before all was done that it should do, if one has: a run
-    /// ends with that.
+    /// Reason why a thread ended early, if one has; the run then fails with this reason.
     fn failure(&self) -> Option<String> {
         None
     }
