@@ -1,15 +1,14 @@
-//! Frames of 4,096 bytes in blocks of powers of two, as Linux allocates them.
+//! Buddy allocator of frames of 4,096 bytes, in blocks of powers of two as in Linux.
 //!
-//! A block is free as a whole or its halves are looked at; two free halves are one
-//! block. Of the blocks of an order the lowest is taken, so what is allocated depends
-//! on what was allocated before and on nothing else.
+//! Invariants: two free halves of a block are always merged. The lowest free block of an order
+//! is allocated first, so an allocation depends only on those before it.
 
 use std::collections::BTreeSet;
 
 /// Largest order: 2^18 frames, a gibibyte.
 const ORDERS: usize = 19;
 
-/// The free frames of a memory.
+/// Free frames of a memory, as blocks by order.
 #[derive(Clone, Debug)]
 pub(crate) struct Buddy {
     free: [BTreeSet<u64>; ORDERS],
@@ -18,7 +17,7 @@ pub(crate) struct Buddy {
 }
 
 impl Buddy {
-    /// `frames` frames, all free.
+    /// A memory of `frames` frames, all free.
     pub(crate) fn new(frames: u64) -> Self {
         let mut buddy = Self {
             free: Default::default(),
@@ -37,12 +36,12 @@ impl Buddy {
         buddy
     }
 
-    /// Frames that are free.
+    /// Number of free frames.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Takes 2^`order` frames that lie together; the first of them.
+    /// Allocates 2^`order` contiguous frames. Returns the first.
     pub(crate) fn take(&mut self, order: usize) -> Option<u64> {
         let found = (order..ORDERS).find(|&larger| !self.free[larger].is_empty())?;
         let frame = self.free[found].pop_first()?;
@@ -53,7 +52,7 @@ impl Buddy {
         Some(frame)
     }
 
-    /// Gives 2^`order` frames back.
+    /// Frees 2^`order` frames from `frame` on.
     pub(crate) fn give(&mut self, frame: u64, order: usize) {
         self.left += 1 << order;
         let (mut frame, mut order) = (frame, order);

@@ -1,12 +1,10 @@
-//! DRAM by arithmetic: channels with a data bus, banks with a row buffer.
+//! DRAM timing by arithmetic: channels with a data bus, banks with a row buffer.
 //!
-//! Each bank knows from when on it is free; an access takes its place behind those that
-//! its bank was asked for before. A bank keeps its row open until another is wanted. A
-//! bus moves what is there first: a burst goes before those of banks with long queues.
-//! What moves in the background, such as pages to and from flash,
-//! yields: an access waits for no more of it than the burst that is under way. Left
-//! out: refresh, the window of four activations, and a
-//! controller that lets later requests overtake.
+//! Each bank serves its accesses in request order and keeps its row open until another row is
+//! accessed. A bus serves bursts in the order in which they are ready, so a burst can go
+//! before those of banks with long queues. Background transfers, such as pages to and from
+//! flash, yield: an access waits at most for the background burst in progress. Not modelled:
+//! refresh, the four-activation window, and a controller that reorders requests.
 //!
 //! Addresses go round the channels by 256 bytes, and fill a row of a bank before the
 //! next bank; the bank is scrambled by the row, so that strides spread.
@@ -25,18 +23,18 @@ use crate::tick::Tick;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ns};
 
-/// Bytes that follow each other in one channel.
+/// Interleaving unit of the channels, in lines: 256 bytes.
 const INTERLEAVE_LINES: u64 = 4;
 
-/// What a DRAM is made of.
+/// Geometry and timing of a DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DramConfig {
     /// Channels, each with a data bus.
     pub channels: u64,
-    /// Banks of a channel.
+    /// Banks in each channel.
     pub banks: u64,
-    /// What a bank's row buffer holds.
+    /// Size of a bank's row buffer.
     pub row: Bytes,
     /// Transfers a second, in millions; the clock is half of it.
     pub megatransfers: u64,
@@ -46,7 +44,7 @@ pub struct DramConfig {
     pub cl: u64,
     /// Clocks to open a row.
     pub rcd: u64,
-    /// Clocks to close one.
+    /// Clocks to close a row.
     pub rp: u64,
     /// Time in the controller, both ways together.
     pub controller: Ns,
@@ -81,16 +79,16 @@ impl DramConfig {
         controller: Ns(10),
     };
 
-    /// Bytes a second that the buses move together.
+    /// Peak bandwidth of all buses together, in bytes a second.
     #[must_use]
     pub const fn peak(&self) -> u64 {
         self.channels * self.megatransfers * 1_000_000 * self.bus_bytes
     }
 
-    /// Whether such a DRAM can exist.
+    /// Checks that every value is in range.
     ///
     /// # Errors
-    /// Says which value cannot be.
+    /// Names the impossible value.
     pub fn check(&self) -> Result<(), Invalid> {
         Invalid::zero("channels of a DRAM", self.channels)?;
         Invalid::zero("banks of a DRAM", self.banks)?;
@@ -120,18 +118,18 @@ impl DramConfig {
     }
 }
 
-/// Times without a burst that a bus remembers.
+/// Idle gaps that a bus remembers.
 const GAPS: usize = 16;
 
-/// A data bus: when it is free of accesses, and of what moves in the background; and when it
-/// is free before that, while banks open rows for bursts that have their place already.
+/// A data bus: when it is free of accesses and of background transfers, and its idle gaps
+/// before that, left while banks open rows for bursts already placed.
 #[derive(Clone, Copy, Debug)]
 struct Bus {
     free: Tick,
     background: Tick,
-    /// From when until when, in no order.
+    /// Start and end of each gap, in no order.
     gaps: [(Tick, Tick); GAPS],
-    /// Which of them is forgotten next.
+    /// Index of the gap that is overwritten next.
     oldest: usize,
 }
 
@@ -143,7 +141,7 @@ impl Bus {
         oldest: 0,
     };
 
-    /// Gives a burst that is there at `ready` its place. When it begins.
+    /// Places a burst that is ready at `ready`. Returns when it begins.
     #[inline]
     fn take(&mut self, ready: Tick, burst: Tick) -> Tick {
         if ready < self.free
@@ -157,7 +155,7 @@ impl Bus {
         begins
     }
 
-    /// The same where it is free between others.
+    /// Places a burst in an idle gap between others, if one is long enough.
     fn take_gap(&mut self, ready: Tick, burst: Tick) -> Option<Tick> {
         let gaps = self.gaps.iter().enumerate();
         let fits = gaps.filter(|(_, gap)| ready.max(gap.0) + burst <= gap.1);
@@ -182,38 +180,38 @@ struct Bank {
     free: Tick,
 }
 
-/// What a bank had open when it was asked.
+/// State of a bank's row buffer at an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
-    /// The row itself.
+    /// The accessed row was open.
     Hit,
-    /// Nothing.
+    /// No row was open.
     Closed,
-    /// Another row.
+    /// Another row was open.
     Conflict,
 }
 
-/// How an access went.
+/// Result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// When its last byte has left the controller.
+    /// Instant at which the last byte has left the controller.
     pub done: Tick,
-    /// What the bank had open.
+    /// State of the bank's row buffer before the access.
     pub row: Row,
 }
 
-/// Accesses since the start, by what the bank had open.
+/// Accesses since the start, by state of the bank's row buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DramCounts {
-    /// The row was open.
+    /// Accesses whose row was open.
     pub hits: u64,
-    /// No row was open.
+    /// Accesses to a bank without an open row.
     pub closed: u64,
-    /// Another row was open.
+    /// Accesses to a bank with another row open.
     pub conflicts: u64,
 }
 
-/// A number that others are divided by; powers of two are shifted by.
+/// A divisor known at run time; powers of two become shifts.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     by: u64,
@@ -237,7 +235,7 @@ impl Divisor {
     }
 }
 
-/// A DRAM whose state is when its parts are free.
+/// A DRAM; its state is when each bank and bus is free.
 #[derive(Clone, Debug)]
 pub struct Dram {
     banks: Vec<Bank>,
@@ -256,10 +254,10 @@ pub struct Dram {
 const NO_ROW: u64 = u64::MAX;
 
 impl Dram {
-    /// A DRAM at rest, with every bank closed.
+    /// An idle DRAM, with every bank closed.
     ///
     /// # Errors
-    /// Says which value of `config` cannot be.
+    /// Names the impossible value of `config`.
     pub fn new(config: &DramConfig) -> Result<Self, Invalid> {
         config.check()?;
         let clock = config.megatransfers * 500_000;
@@ -282,7 +280,7 @@ impl Dram {
         })
     }
 
-    /// Reads or writes the 64 bytes of `line` for a request that comes at `now`.
+    /// Reads or writes the 64 bytes of `line` for a request that arrives at `now`.
     #[inline]
     pub fn access(&mut self, now: Tick, line: u64) -> Served {
         let (unit, channel) = self.channels.split(line / INTERLEAVE_LINES);
@@ -314,8 +312,8 @@ impl Dram {
         Served { done, row: found }
     }
 
-    /// Moves `lines` lines in the background from `now` on, spread over the channels. When
-    /// they are through if no access comes between.
+    /// Moves `lines` lines in the background from `now` on, spread over the channels. Returns
+    /// when they are done if no access intervenes.
     pub fn move_lines(&mut self, now: Tick, lines: u64) -> Tick {
         let each = self.burst.times(lines.div_ceil(self.channels.by));
         let mut done = now;
@@ -337,7 +335,7 @@ impl Dram {
         self.controller + open + self.cl + self.burst
     }
 
-    /// What was counted.
+    /// Accesses counted so far.
     #[must_use]
     pub fn counts(&self) -> DramCounts {
         self.counts

@@ -1,4 +1,4 @@
-//! How long accesses took, counted by classes of time.
+//! Latency histogram of accesses, by classes of time.
 //!
 //! Each power of two of 12.5 ns has eight classes of the same width, and what is below
 //! 100 ns has classes of 12.5 ns; so 200 ns is the end of a class, and a class is an eighth
@@ -10,13 +10,13 @@ use crate::tick::Tick;
 
 /// The width of the first classes: 12.5 ns.
 const UNIT: u64 = 25 * Tick::PER_NS / 2;
-/// Classes of a power of two.
+/// Classes in each power of two.
 const PARTS: usize = 8;
-/// Powers of two, of which the last ends after 26 s. What takes longer is in its last class.
+/// Powers of two; the last one ends after 26 s, and its last class takes all longer times.
 const POWERS: usize = 28;
 const CLASSES: usize = PARTS * (POWERS + 1);
 
-/// How many accesses took how long.
+/// Counts of accesses by latency, and the longest latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latencies {
     classes: [u64; CLASSES],
@@ -32,7 +32,7 @@ impl Default for Latencies {
     }
 }
 
-/// The class of a time.
+/// The class that `time` belongs to.
 #[inline]
 fn class(time: Tick) -> usize {
     let units = time.0.saturating_sub(1) / UNIT;
@@ -41,7 +41,7 @@ fn class(time: Tick) -> usize {
     (power as usize * PARTS + class as usize).min(CLASSES - 1)
 }
 
-/// The end of a class, which is one of its times.
+/// The end of a class, inclusive.
 fn end(class: usize) -> Tick {
     let power = (class / PARTS).saturating_sub(1);
     let units = (class - power * PARTS + 1) as u64;
@@ -55,12 +55,12 @@ impl Latencies {
         self.longest = self.longest.max(time);
     }
 
-    /// Lets the longest be that of accesses from now on.
+    /// Resets the longest latency, so that it covers only later accesses.
     pub(crate) fn forget_longest(&mut self) {
         self.longest = Tick::ZERO;
     }
 
-    /// What came after `before`. The longest stays: it cannot be told apart afterwards.
+    /// Counts since `before`. The longest is kept as it is: subtraction cannot recover it.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             classes: std::array::from_fn(|class| self.classes[class] - before.classes[class]),
@@ -68,7 +68,7 @@ impl Latencies {
         }
     }
 
-    /// These and those.
+    /// The sum of both histograms.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -77,14 +77,14 @@ impl Latencies {
         }
     }
 
-    /// How many there are.
+    /// Number of accesses.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// The share of those that took no longer than `time`, which is the end of a class, as
-    /// 200 ns are; else of those in classes that end before it.
+    /// Share of accesses that took no longer than `time`, if `time` is the end of a class, as
+    /// 200 ns is; otherwise of those in classes that end before it.
     #[must_use]
     pub fn share_within(&self, time: Tick) -> f64 {
         let ended = (0..CLASSES).take_while(|&class| end(class) <= time);
@@ -92,8 +92,8 @@ impl Latencies {
         within as f64 / self.count().max(1) as f64
     }
 
-    /// The time within which `share` of them ended: the end of its class, or the longest if
-    /// that is in it; zero if there are none.
+    /// The latency within which `share` of the accesses completed: the end of its class, or the
+    /// longest if that is in the class; zero without accesses.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Tick {
         let wanted = (self.count() as f64 * share).ceil() as u64;
@@ -105,7 +105,7 @@ impl Latencies {
         reached.map_or(Tick::ZERO, |class| end(class).min(self.longest))
     }
 
-    /// The longest of them.
+    /// The longest latency; zero without accesses.
     #[must_use]
     pub const fn longest(&self) -> Tick {
         self.longest

@@ -1,8 +1,8 @@
-//! CXL.mem over PCI Express: what is sent, how many bytes it takes, when it arrives.
+//! CXL.mem over PCI Express: messages, their bytes on the wire, and their arrival times.
 //!
-//! Both directions move at once and each serialises what it carries. A direction is a
-//! calendar: of each slice of time it knows how much is taken, so that a message that
-//! is asked for late but leaves early does not wait for one that leaves far ahead.
+//! Both directions work in parallel, and each serialises its messages. A direction is a
+//! calendar of reserved time per slice, so a message requested late but sent early does not
+//! wait for one sent far ahead.
 //!
 //! A flit of 68 bytes carries four slots of 16 bytes; a request or a header takes a
 //! slot, data take four, and a response without data half a slot.
@@ -20,12 +20,12 @@ use crate::tick::Tick;
 use serde::{Deserialize, Serialize};
 use units::Ns;
 
-/// What the host asks of the device's memory, as coded in the header.
+/// Request of the host to the device's memory, as coded in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Asks for a line.
+    /// Reads a line.
     MemRd(Tag),
-    /// Brings a line.
+    /// Writes a line; carries its data.
     MemWr(Tag),
 }
 
@@ -35,9 +35,9 @@ pub enum Request {
 pub enum Ndr {
     /// A write, a read or an invalidation is done.
     Cmp = 0b000,
-    /// Done, and the line is shared.
+    /// Completion; the line is shared.
     CmpShared = 0b001,
-    /// Done, and the line is exclusive.
+    /// Completion; the line is exclusive.
     CmpExclusive = 0b010,
     /// Acknowledges a conflict.
     BiConflictAck = 0b100,
@@ -47,13 +47,13 @@ pub enum Ndr {
 }
 
 impl Ndr {
-    /// The opcode's three bits.
+    /// Encoding of the opcode, in three bits.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// What three bits mean; reserved ones mean nothing.
+    /// Decodes an opcode; `None` if it is reserved.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -67,24 +67,24 @@ impl Ndr {
     }
 }
 
-/// What the device sends.
+/// Message from the device to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// A line.
+    /// Data of a line, in answer to a read.
     MemData(Tag),
-    /// An answer without data.
+    /// A response without data.
     NoData(Ndr, Tag),
     /// An interrupt: a write of four bytes to the host (MSI-X).
     Interrupt,
 }
 
-/// The link.
+/// Bandwidth, latency and framing of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkConfig {
-    /// Bytes a second, in each direction.
+    /// Bandwidth of each direction, in bytes a second.
     pub bytes_per_second: u64,
-    /// What request and answer together need besides their bytes.
+    /// Protocol latency of a request and its response together, beyond their transfers.
     pub protocol: Ns,
     /// Whether headers and flits take bytes besides the 64 of a line.
     pub framing: bool,
@@ -100,7 +100,7 @@ impl Default for LinkConfig {
     }
 }
 
-/// Bytes of a slot.
+/// Bytes of a flit's slot.
 const SLOT: u64 = 16;
 /// Bytes of a line.
 const LINE: u64 = 64;
@@ -136,10 +136,10 @@ impl LinkConfig {
         }
     }
 
-    /// Whether such a link can exist.
+    /// Checks that every value is in range.
     ///
     /// # Errors
-    /// Says which value cannot be.
+    /// Names the impossible value.
     pub fn check(&self) -> Result<(), Invalid> {
         let rate = self.bytes_per_second;
         Invalid::zero("bytes_per_second of the link", rate)?;
@@ -151,11 +151,11 @@ impl LinkConfig {
 /// Slices that a calendar looks ahead: some hundred microseconds.
 const SLICES: usize = 4_096;
 
-/// One direction: of each slice of time, how much is taken.
+/// Calendar of one direction: reserved time of each slice.
 #[derive(Clone, Debug)]
 struct Calendar {
     width: u64,
-    /// Slice number and what is taken of it, by number modulo [`SLICES`].
+    /// Number and reserved time of each slice, by number modulo [`SLICES`].
     slices: Vec<(u64, u64)>,
 }
 
@@ -167,7 +167,7 @@ impl Calendar {
         }
     }
 
-    /// Takes `span` from `from` on. When it is over.
+    /// Reserves `span` from `from` on. Returns when it ends.
     fn take(&mut self, from: Tick, span: Tick) -> Tick {
         let mut number = from.0 / self.width;
         loop {
@@ -185,14 +185,14 @@ impl Calendar {
     }
 }
 
-/// Both directions of a link.
+/// State of a link: calendars of both directions, and bytes carried.
 #[derive(Clone, Debug)]
 pub struct Link {
     down: Calendar,
     up: Calendar,
     half: Tick,
     bytes: LinkBytes,
-    /// What each kind of message takes: bytes and time.
+    /// Bytes and wire time of each kind of message.
     read: Sent,
     write: Sent,
     data: Sent,
@@ -200,7 +200,7 @@ pub struct Link {
     interrupt: Sent,
 }
 
-/// What a message takes of a direction.
+/// Bytes and wire time of a message.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     bytes: u64,
@@ -217,14 +217,14 @@ pub struct LinkBytes {
 }
 
 impl Link {
-    /// A link at rest.
+    /// An idle link.
     ///
     /// # Errors
-    /// Says which value of `config` cannot be.
+    /// Names the impossible value of `config`.
     pub fn new(config: &LinkConfig) -> Result<Self, Invalid> {
         config.check()?;
         let longest = Tick::transfer(96, config.bytes_per_second);
-        // Sixteen messages at least, so that what does not fill a slice is little.
+        // At least sixteen messages a slice, so little of a slice is left unused.
         let width = longest.times(16).max(Tick::of(Ns(64)));
         let sent = |bytes| Sent {
             bytes,
@@ -244,7 +244,7 @@ impl Link {
         })
     }
 
-    /// Sends a request at `now`. When the device has it.
+    /// Sends a request at `now`. Returns when it reaches the device.
     pub fn down(&mut self, now: Tick, request: Request) -> Tick {
         let sent = match request {
             Request::MemRd(_) => self.read,
@@ -254,7 +254,7 @@ impl Link {
         self.down.take(now, sent.span) + self.half
     }
 
-    /// Sends a response at `now`. When the host has it.
+    /// Sends a response at `now`. Returns when it reaches the host.
     pub fn up(&mut self, now: Tick, response: Response) -> Tick {
         let sent = match response {
             Response::MemData(_) => self.data,
@@ -265,18 +265,18 @@ impl Link {
         self.up.take(now, sent.span) + self.half
     }
 
-    /// How long the wire is taken by a line on its way to the host.
+    /// Wire time of a line sent to the host.
     pub(crate) fn data_span(&self) -> Tick {
         self.data.span
     }
 
-    /// What a read adds on an idle link to the time within the device.
+    /// Latency that an idle link adds to a read, on top of the time within the device.
     #[must_use]
     pub fn at_rest(&self) -> Tick {
         self.half.times(2) + self.read.span + self.data.span
     }
 
-    /// What was carried.
+    /// Bytes carried so far, by direction.
     #[must_use]
     pub fn bytes(&self) -> LinkBytes {
         self.bytes

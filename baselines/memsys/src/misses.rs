@@ -1,20 +1,20 @@
-//! The registers that hold misses (MSHRs): how many, and when each is free again.
+//! Miss status holding registers (MSHRs) of a cache: their number, and when each is free.
 //!
-//! Those that have ended are forgotten when somebody finds no register free, and not before:
-//! a translation asks for a time that is a little ahead of what is asked next.
+//! Completed misses are removed only when no register is free. Removing them earlier would be
+//! wrong, as a translation asks for a time slightly ahead of the next request.
 
 use crate::tick::Tick;
 
-/// The registers of one cache.
+/// The MSHRs of one cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Misses {
     limit: usize,
-    /// When each ends, and for whom it is: the number of an operation plus one, or zero if
-    /// it stays whatever is squashed.
+    /// End of each miss, and its owner: the number of an operation plus one, or zero if no
+    /// squash frees it.
     until: Vec<(Tick, u64)>,
-    /// Until then there is none free; zero where that is not known.
+    /// No register is free before this time; zero if that is not known.
     full_until: Tick,
-    /// Those of which nobody knows yet when they end.
+    /// Registers of misses whose end is not known yet.
     held: usize,
 }
 
@@ -28,7 +28,7 @@ impl Misses {
         }
     }
 
-    /// From when on there is room; [`Tick::NEVER`] if nobody knows.
+    /// Time from which a register is free; [`Tick::NEVER`] if that is not known.
     #[inline]
     pub(crate) fn room(&mut self, now: Tick) -> Tick {
         if now < self.full_until {
@@ -45,7 +45,7 @@ impl Misses {
         first
     }
 
-    /// Forgets those that have ended at `now`; when the first of the others does.
+    /// Removes misses that have ended at `now`. Returns the earliest end of the others.
     fn forget(&mut self, now: Tick) -> Tick {
         let (mut at, mut first) = (0, Tick::NEVER);
         while let Some(&(until, _)) = self.until.get(at) {
@@ -75,8 +75,7 @@ impl Misses {
         self.full_until = Tick::ZERO;
     }
 
-    /// Frees what has a known end and is for an operation that is squashed, from `number`
-    /// on.
+    /// Frees registers with a known end whose operation is squashed: `number` and younger.
     pub(crate) fn squash(&mut self, number: u64) {
         self.until.retain(|&(_, asker)| asker <= number);
         self.full_until = Tick::ZERO;

@@ -1,27 +1,27 @@
-//! What machines are held against: programs that are lists of operations, memory that is an
-//! array, and a computer so small that everything is evicted all the time.
+//! Reference models for tests of machines: programs as lists of operations, memory as an
+//! array, and a computer so small that it evicts all the time.
 //!
-//! Invariant: nothing here knows anything of how a machine works.
+//! Invariant: no model here depends on how a machine works.
 
 use crate::config::{CacheConfig, Config, NodeConfig};
 use crate::machine::Values;
 use crate::op::{Op, Program};
 use units::{Bytes, MIB};
 
-/// Threads whose operations are listed.
+/// A program whose threads execute listed operations.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The operations of each.
+    /// Operations of each thread.
     pub threads: Vec<Vec<Op>>,
-    /// Bytes that they use.
+    /// One past the highest byte that the operations use.
     pub footprint: u64,
-    /// How many operations are given at once.
+    /// Operations returned by one call of [`Program::next`].
     pub batch: usize,
     given: Vec<usize>,
 }
 
 impl Listed {
-    /// Threads with these operations, on so many bytes.
+    /// A program of `threads` that uses `footprint` bytes.
     #[must_use]
     pub fn new(threads: Vec<Vec<Op>>, footprint: u64) -> Self {
         let given = vec![0; threads.len()];
@@ -54,16 +54,16 @@ impl Program for Listed {
     }
 }
 
-/// A flat array that all threads share, and that every load has to agree with.
+/// A flat array shared by all threads; every load is compared with it.
 #[derive(Clone, Debug)]
 pub struct Flat {
     bytes: Vec<u8>,
-    /// Loads that agreed.
+    /// Loads that returned the bytes of the array.
     pub loads: u64,
 }
 
 impl Flat {
-    /// So many zeros.
+    /// An array of `bytes` zeros.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self {

@@ -1,6 +1,5 @@
-//! A device that is DRAM behind the link, and nothing else.
-//!
-//! What a drive whose memory holds everything comes to; memory that only expands.
+//! A device of plain DRAM behind the link: a CXL memory expander, and the limit of a drive
+//! whose DRAM holds everything.
 
 use crate::config::Invalid;
 use crate::dram::{Dram, DramConfig};
@@ -9,20 +8,20 @@ use crate::tick::Tick;
 use std::collections::BTreeMap;
 use units::Ns;
 
-/// DRAM behind the link.
+/// A memory expander: DRAM behind the link.
 #[derive(Clone, Debug)]
 pub struct PlainDram {
     dram: Dram,
     index: Tick,
-    /// What was written, where contents are kept.
+    /// Written lines by number, where contents are kept.
     lines: BTreeMap<u64, [u8; 64]>,
 }
 
 impl PlainDram {
-    /// Such a device at rest, which needs `index` to find a line besides its DRAM.
+    /// An idle device; every access takes `index` on top of the DRAM.
     ///
     /// # Errors
-    /// Says which value of `dram` cannot be.
+    /// Names the impossible value of `dram`.
     pub fn new(dram: &DramConfig, index: Ns) -> Result<Self, Invalid> {
         Ok(Self {
             dram: Dram::new(dram)?,

@@ -1,4 +1,4 @@
-//! Time as cores count it: 4,096 ticks a nanosecond.
+//! Time of cores: 4,096 ticks a nanosecond.
 //!
 //! A slot of a core that starts four instructions a cycle at 4 GHz is 256 ticks, and
 //! a clock of DDR5-4800 is 1,707, a fiftieth of a percent off. A number holds 52 days. The
@@ -15,18 +15,18 @@ pub struct Tick(pub u64);
 impl Tick {
     /// Ticks in a nanosecond.
     pub const PER_NS: u64 = 4_096;
-    /// No time.
+    /// Zero ticks: the start of time, or an empty span.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that has a time.
+    /// Later than every other time: stands for "not known yet".
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// Where the clock of a machine of so many cores ends.
+    /// Last instant of the clock of a machine with `cores` cores.
     #[must_use]
     pub const fn last(cores: u64) -> Self {
         Self(u64::MAX / 2 / cores)
     }
 
-    /// `time` in ticks.
+    /// Converts `time` to ticks.
     #[inline]
     #[must_use]
     pub const fn of(time: Ns) -> Self {
@@ -40,35 +40,35 @@ impl Tick {
         Ns(self.0.div_ceil(Self::PER_NS))
     }
 
-    /// Whole nanoseconds.
+    /// Whole nanoseconds, rounded down.
     #[inline]
     #[must_use]
     pub const fn ns(self) -> Ns {
         Ns(self.0 / Self::PER_NS)
     }
 
-    /// The time since `earlier`, or none where `earlier` is later.
+    /// The time since `earlier`, or zero if `earlier` is later.
     #[inline]
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// This, `times` over.
+    /// The span multiplied by `times`.
     #[inline]
     #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self(self.0 * times)
     }
 
-    /// One of `count` periods at `hertz`, rounded to the nearest tick.
+    /// Duration of `count` periods at `hertz`, rounded to the nearest tick.
     #[must_use]
     pub const fn cycles(count: u64, hertz: u64) -> Self {
         let ticks = count as u128 * Self::PER_NS as u128 * 1_000_000_000;
         Self(((ticks + hertz as u128 / 2) / hertz as u128) as u64)
     }
 
-    /// How long `bytes` take at `bytes_per_second`, rounded to the nearest tick.
+    /// Duration of a transfer of `bytes` at `bytes_per_second`, rounded to the nearest tick.
     #[must_use]
     pub const fn transfer(bytes: u64, bytes_per_second: u64) -> Self {
         Self::cycles(bytes, bytes_per_second)

@@ -1,4 +1,4 @@
-//! How pages move between the device and the host: the choices, and what each costs.
+//! Tiering: policies that move pages between the device and the host, and their costs.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
@@ -18,56 +18,56 @@ use crate::config::{Invalid, LONGEST};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, Ns};
 
-/// Who decides which pages the host's DRAM holds.
+/// Policy that decides which pages the host's DRAM holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tiering {
-    /// Nobody: pages stay where they are.
+    /// No migration: pages stay where they are.
     #[default]
     None,
-    /// The device tells which pages are worth it.
+    /// The device reports hot pages, and the host moves them.
     Hinted(Moves),
     /// The kernel samples accesses (TPP).
     Sampled(Moves, Sampling),
-    /// No page moves: the host's DRAM is a cache of pages in hardware, and who misses
-    /// it yields to another thread (AstriFlash).
+    /// No page moves: the host's DRAM is a hardware cache of pages, and a thread that misses
+    /// it yields to another one (AstriFlash).
     Cached(PageCache),
 }
 
-/// How a page that goes back is written.
+/// Write-back of a page that returns to the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Demote {
-    /// By the lines that differ, to where it came from.
+    /// Writes the lines that differ, to the page's original place.
     #[default]
     DirtyLines,
-    /// By all its lines, to a page of the device that is allocated anew.
+    /// Writes all lines, to a newly allocated page of the device.
     WholePage,
 }
 
-/// What moving costs, and how much may be moved.
+/// Costs and limits of page moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Moves {
-    /// Host memory for moved pages.
+    /// Host memory for moved pages, in bytes.
     pub limit: Bytes,
-    /// Pages on their way at once: entries of the promotion look-aside buffer.
+    /// Entries of the promotion look-aside buffer: pages in flight to the host at once.
     pub entries: u64,
-    /// Pages that wait for an entry; more are passed over.
+    /// Hot pages that may wait for an entry; further offers are dropped.
     pub queue: u64,
     /// Core time of the interrupt and its handler.
     pub handler: Ns,
-    /// Core time of a shootdown for the core that asks for it.
+    /// Core time of a TLB shootdown on the core that initiates it.
     pub shootdown: Ns,
-    /// The same for every other core.
+    /// Core time of a TLB shootdown on every other core.
     pub interrupted: Ns,
     /// Core time of the command by which the device drops the chunks of a huge page; a small
     /// one is dropped by the acknowledgement alone.
     pub command: Ns,
-    /// How a page goes back.
+    /// Write-back policy of demoted pages.
     pub demote: Demote,
-    /// Pages that go back together where room is wanted, for one shootdown; at most half of
-    /// those that the host may hold.
+    /// Pages demoted together, with one shootdown, when room is needed; at most half of the
+    /// host's limit.
     pub batch: u64,
 }
 
@@ -88,7 +88,7 @@ impl Default for Moves {
     }
 }
 
-/// How the kernel samples.
+/// Sampling of accesses by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
@@ -96,7 +96,7 @@ pub struct Sampling {
     pub period: Ns,
     /// Pages of a sample, in order of their addresses.
     pub pages: u64,
-    /// What an access to a sampled page costs its thread.
+    /// Core time of the fault at the first access to a sampled page.
     pub fault: Ns,
 }
 
@@ -115,11 +115,11 @@ impl Default for Sampling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageCache {
-    /// What it holds.
+    /// Capacity in bytes.
     pub size: Bytes,
-    /// Pages of a set; at most 64.
+    /// Associativity: pages of a set, at most 64.
     pub ways: u64,
-    /// Pages on their way at once, to the cache or from it; who misses beyond that waits.
+    /// Pages in flight at once, into the cache or out of it; further misses wait.
     pub misses: u64,
 }
 
@@ -141,7 +141,7 @@ impl PageCache {
 }
 
 impl Tiering {
-    /// The costs of moves, where pages move.
+    /// Costs and limits of moves; `None` where pages do not move.
     #[must_use]
     pub const fn moves(&self) -> Option<Moves> {
         match self {
@@ -198,20 +198,20 @@ impl Tiering {
     }
 }
 
-/// What the host sees when the device calls a page hot.
+/// View of the host when the device offers a hot page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Pages that the host's memory for moved pages holds.
     pub held: u64,
-    /// Pages that it can hold.
+    /// Capacity of that memory, in pages.
     pub limit: u64,
-    /// How often the page was offered since it last came back, this time included.
+    /// Offers of the page since it last returned to the device, this one included.
     pub offers: u32,
 }
 
-/// Whether the host takes a page that the device offers.
+/// Policy of the host: accepts or declines an offered page.
 pub trait Promote {
-    /// True to move it.
+    /// Returns true to move the offered page to the host.
     fn take(&mut self, offer: &Offer) -> bool;
 }
 

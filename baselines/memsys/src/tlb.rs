@@ -1,14 +1,14 @@
-//! Translations that a core remembers: two levels of sets in order of use.
+//! TLBs of a core: two levels of sets in LRU order.
 //!
-//! A page has its place in them from the first access on, so that those that follow join
-//! its walk; they wait until that ends.
+//! A page gets its entry at its first access, so later accesses join its walk and wait until
+//! the walk ends.
 
 use crate::config::TlbConfig;
 use crate::tick::Tick;
 
 const EMPTY: u64 = u64::MAX;
 
-/// A page, and when its translation is there.
+/// Entry of a page, with the instant from which its translation is available.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     page: u64,
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// Where a translation was found, and when it is there.
+/// Level at which a translation was found, and when it is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Translated {
     First(Tick),
@@ -84,7 +84,7 @@ pub(crate) enum Translated {
     Nowhere,
 }
 
-/// The translations of one core.
+/// Both TLB levels of one core.
 #[derive(Clone, Debug)]
 pub(crate) struct Tlb {
     first: Table,
@@ -99,7 +99,7 @@ impl Tlb {
         }
     }
 
-    /// Looks a page up; it is in both tables afterwards.
+    /// Looks a page up, and inserts it into both levels if it is missing.
     #[inline]
     pub(crate) fn look(&mut self, page: u64) -> Translated {
         if let Some(ready) = self.first.hit(page) {
@@ -115,13 +115,13 @@ impl Tlb {
         Translated::Nowhere
     }
 
-    /// Notes that a walk for `page` ends at `ready`.
+    /// Records that the page walk for `page` ends at `ready`.
     pub(crate) fn walks(&mut self, page: u64, ready: Tick) {
         self.first.walks(page, ready);
         self.second.walks(page, ready);
     }
 
-    /// Forgets a page.
+    /// Invalidates the translation of a page in both levels.
     pub(crate) fn forget(&mut self, page: u64) {
         self.first.remove(page);
         self.second.remove(page);
