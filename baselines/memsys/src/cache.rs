@@ -26,9 +26,9 @@ pub(crate) type Block = [u8; 64];
 pub(crate) const DIRTY: u8 = 1;
 /// Its core may write it without asking.
 pub(crate) const OWNED: u8 = 2;
-/// Nobody has asked for it yet.
+/// The line was prefetched and has had no demand access.
 pub(crate) const AHEAD: u8 = 4;
-/// The name of no line.
+/// Name of an empty way.
 const EMPTY: u32 = u32::MAX;
 /// Bits of a name that tell the line in its node; the rest is the node.
 const WITHIN: u32 = 28;
@@ -48,7 +48,7 @@ pub(crate) const fn most_lines(sets: u64) -> u64 {
 pub(crate) struct Gone {
     pub(crate) line: u64,
     pub(crate) flags: u8,
-    /// Who held it, or the way of the next cache that has it.
+    /// Mask of the cores that held it, or its way in the next cache.
     pub(crate) note: u64,
 }
 
@@ -73,7 +73,7 @@ impl At {
     }
 }
 
-/// The byte of a name.
+/// Byte of a name that the set compares first.
 #[inline]
 const fn mark(name: u32) -> u8 {
     (name ^ name >> 8 ^ name >> 16 ^ name >> 24) as u8
@@ -86,7 +86,7 @@ struct Set<const W: usize> {
     /// A byte of each name.
     marks: [u8; W],
     names: [u32; W],
-    /// Of each way which was used next after it, and which before it.
+    /// For each way, the ways used next after it and before it.
     after: [u8; W],
     before: [u8; W],
     flags: [u8; W],
@@ -226,7 +226,7 @@ impl<const W: usize> Sets<W> {
     }
 }
 
-/// In which way something was put, and what had to go for it.
+/// Way of an inserted line, and the name and state of the line that it evicted.
 struct Put {
     way: u32,
     name: u32,
@@ -294,7 +294,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         }
     }
 
-    /// The same with a hash for the set.
+    /// This cache with a hash as its set index.
     pub(crate) fn hashed(self) -> Self {
         Self {
             hashed: HASHES && self.set_bits > 0,
@@ -308,7 +308,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         last ^ self.fold(self.name(line))
     }
 
-    /// What a name changes of the set: all its bits, folded to as many as tell a set. So
+    /// Contribution of a name to the set index: its bits folded to the width of the index. So
     /// each bit of the set is a sum of bits of the address, as in processors (Maurice et al.,
     /// Reverse Engineering Intel Last-Level Cache Complex Addressing Using Performance
     /// Counters, RAID 2015).
@@ -324,7 +324,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         folded & ((1 << self.set_bits) - 1)
     }
 
-    /// What a line is called within its set.
+    /// Name of a line within its set.
     #[inline]
     fn name(&self, line: u64) -> u32 {
         let within = (line & ((1 << NODE_SHIFT) - 1)) >> self.set_bits;
@@ -348,7 +348,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         with!(&self.ways, sets => sets.prefetch(set));
     }
 
-    /// Where `line` is, if it is the one of its set that was used last.
+    /// The way of `line`, if it is the most recently used of its set.
     #[inline(always)]
     pub(crate) fn find_last(&self, line: u64) -> Option<At> {
         let (set, name) = (self.set(line), self.name(line));
@@ -363,7 +363,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         Some(At { set, way })
     }
 
-    /// Where a line is of which it is known in which way of its set.
+    /// The place of a line whose way in its set is known.
     #[inline]
     pub(crate) fn at(&self, line: u64, way: u64) -> At {
         let at = At {
@@ -405,7 +405,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         (at, gone)
     }
 
-    /// What is told of a way whose line, called `name`, has left it.
+    /// State of a way for the line `name` that has just left it.
     #[inline]
     fn gone(&self, at: At, name: u32) -> Gone {
         Gone {
@@ -415,7 +415,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         }
     }
 
-    /// Takes a line out.
+    /// Removes a line, if it is cached.
     pub(crate) fn remove(&mut self, line: u64) -> Option<Gone> {
         let at = self.find(line)?;
         Some(self.take(at))
@@ -434,7 +434,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         self.line_of(at.set, name)
     }
 
-    /// From when on it is there.
+    /// Instant from which the line in a way is available.
     #[inline]
     pub(crate) fn ready(&self, at: At) -> Tick {
         with!(&self.ways, sets => sets.sets[at.set as usize].ready[at.way as usize])
@@ -461,14 +461,14 @@ impl<const HASHES: bool> Cache<HASHES> {
         *self.flags(at) &= !flag;
     }
 
-    /// What is noted of a way where notes are wider than a byte.
+    /// The note of a way, where notes are wider than a byte.
     #[inline]
     fn wide_note(&self, at: At) -> Option<u64> {
         let place = at.set as usize * MOST_WAYS as usize + at.way as usize;
         self.wide_notes.get(place).copied()
     }
 
-    /// What is noted of a way: the cores that hold it, or where the next cache has it.
+    /// The note of a way: mask of the cores that hold its line, or its way in the next cache.
     #[inline]
     pub(crate) fn note(&self, at: At) -> u64 {
         let set = at.set as usize;
@@ -502,7 +502,7 @@ impl<const HASHES: bool> Cache<HASHES> {
 mod tests {
     use super::*;
 
-    /// What has to go for a line.
+    /// Inserts a line. Returns the line that it evicts.
     fn put(cache: &mut Cache<true>, line: u64) -> Option<u64> {
         cache
             .insert(line, (0, 0), Tick::ZERO)

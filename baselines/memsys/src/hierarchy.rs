@@ -1,16 +1,15 @@
-//! Three levels of caches of all cores, as one.
+//! The three cache levels of all cores.
 //!
-//! Every level holds what those before it hold: so the last one, which all cores
-//! share, can be the directory of who has a line, and what leaves it leaves the
-//! machine. A line is owned by one core, which may write it, or held by many, which
-//! may not. What was written goes back when its line leaves a level.
+//! Invariants: caches are inclusive, so the shared last level is the directory of the cores
+//! that hold a line, and a line evicted from it leaves every cache. A line is owned by one
+//! core, which may write it, or shared by many, which may not. A dirty line is written back
+//! when it leaves a level.
 //!
-//! What a line contains is kept once, beside the ways: the core that owns it is the only
-//! one that may change it, so no two caches could differ but for what is to be written
-//! back, which flags tell. A run that asks for time alone keeps no contents.
+//! Contents of a line are kept once, beside the ways: only its owner may change them, so
+//! caches differ only in dirty flags. A timing-only run keeps no contents.
 //!
-//! Nothing here knows memory. A miss is told to the caller, who fills the line once it
-//! knows when it comes; dirty lines that left the last level wait in `out`.
+//! This module knows nothing of memory. A miss is returned to the caller, which fills the
+//! line once its arrival is known; dirty lines evicted from the last level queue in `out`.
 
 use crate::cache::{AHEAD, At, Block, Cache, DIRTY, OWNED};
 use crate::config::{Config, LastIndex};
@@ -18,7 +17,7 @@ use crate::misses::Misses;
 use crate::tick::Tick;
 use std::collections::BTreeMap;
 
-/// Where a line was found.
+/// Cache level at which a line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     First,
@@ -26,14 +25,14 @@ pub(crate) enum Level {
     Last,
 }
 
-/// What a lookup says.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// The data are there at this time.
+    /// A cache has the line; the data are available at this time.
     Hit(Tick, Level),
     /// No cache has it; the request leaves the last one at this time.
     Miss(Tick),
-    /// There is no register for another miss before this time.
+    /// No MSHR is free before this time.
     Full(Tick),
 }
 
@@ -55,21 +54,21 @@ struct Private {
 /// Lookups since the start, by where the line was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// In the core's first cache.
+    /// Hits in the core's first cache.
     pub l1_hits: u64,
-    /// In its second.
+    /// Hits in the core's second cache.
     pub l2_hits: u64,
-    /// In the last, or in that of another core.
+    /// Hits in the last cache, or in a cache of another core.
     pub llc_hits: u64,
-    /// Nowhere, and brought: what was asked for in vain is not among them.
+    /// Misses of all caches whose line arrived; accesses in vain are not included.
     pub llc_misses: u64,
-    /// Misses of stores among them.
+    /// Last-cache misses of stores.
     pub llc_store_misses: u64,
-    /// Dirty lines that left the last cache.
+    /// Dirty lines evicted from the last cache.
     pub written_back: u64,
-    /// Lines that were fetched ahead.
+    /// Lines prefetched into the second cache.
     pub fetched_ahead: u64,
-    /// And asked for later.
+    /// Prefetched lines with a later demand access.
     pub fetched_ahead_used: u64,
 }
 
@@ -77,12 +76,12 @@ pub(crate) struct Hierarchy {
     cores: Vec<Private>,
     llc: Cache<true>,
     llc_misses: Misses,
-    /// Of each line that the last cache holds, where contents are kept.
+    /// Contents of each line in the last cache, where contents are kept.
     contents: Option<BTreeMap<u64, Block>>,
     l1_time: Tick,
     l2_time: Tick,
     llc_time: Tick,
-    /// For whom lines are asked now, as [`Misses`] says it.
+    /// Owner of the current requests, in the encoding of [`Misses`].
     pub(crate) asker: u64,
     pub(crate) out: Vec<Out>,
     pub(crate) counts: CacheCounts,
@@ -150,8 +149,8 @@ impl Hierarchy {
         self.look_second(core, line, own, now)
     }
 
-    /// When there is a register for `line` to be asked for by `core`, if there is none now
-    /// and its first cache does not have it.
+    /// When `core` gets an MSHR to request `line`, if none is free now and its first cache
+    /// does not have the line.
     #[inline]
     pub(crate) fn full(
         &mut self,
@@ -211,7 +210,7 @@ impl Hierarchy {
         let mut done = self.llc.ready(at).max(now + self.llc_time);
         let others = self.llc.note(at) & !(1 << core);
         if others != 0 && (own || self.llc.has(at, OWNED)) {
-            // The directory sends the question on to who has the line.
+            // The directory forwards the request to the cores that hold the line.
             done += self.l2_time;
             self.recall(at, others, !own);
         }
@@ -230,13 +229,13 @@ impl Hierarchy {
         Look::Hit(done, Level::Last)
     }
 
-    /// Takes a miss back whose line has not come.
+    /// Uncounts a miss whose line has not arrived.
     pub(crate) fn uncount_miss(&mut self, own: bool) {
         self.counts.llc_misses -= 1;
         self.counts.llc_store_misses -= u64::from(own);
     }
 
-    /// Counts it when the line has.
+    /// Counts a miss again once its line has arrived.
     pub(crate) fn count_miss(&mut self, own: bool) {
         self.counts.llc_misses += 1;
         self.counts.llc_store_misses += u64::from(own);
@@ -369,7 +368,7 @@ impl Hierarchy {
         at
     }
 
-    /// What the caches held of a line that leaves them.
+    /// Removes and returns the contents of a line that leaves the caches.
     #[inline]
     fn forget(&mut self, line: u64) -> Block {
         let contents = self.contents.as_mut();
@@ -404,13 +403,13 @@ impl Hierarchy {
         self.cores[core].l2_misses.hold();
     }
 
-    /// Ends that.
+    /// Releases a register taken by [`Hierarchy::hold`].
     pub(crate) fn release(&mut self, core: usize) {
         self.cores[core].l1_misses.release();
         self.cores[core].l2_misses.release();
     }
 
-    /// The same for the registers of the last cache.
+    /// The MSHRs of the last cache.
     pub(crate) fn last_misses(&mut self) -> &mut Misses {
         &mut self.llc_misses
     }
@@ -443,7 +442,7 @@ impl Hierarchy {
         private.l1.set_flag(at, DIRTY);
     }
 
-    /// Cleans a line everywhere and keeps it. What was newer than memory.
+    /// Cleans a line in all caches and keeps it. Returns its contents if they were dirty.
     pub(crate) fn clean(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
         let holders = self.llc.note(at);
@@ -454,7 +453,7 @@ impl Hierarchy {
         dirty.then_some(data)
     }
 
-    /// Takes a line out everywhere. What was newer than memory.
+    /// Removes a line from all caches. Returns its contents if they were dirty.
     pub(crate) fn purge(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
         let holders = self.llc.note(at);
@@ -464,8 +463,8 @@ impl Hierarchy {
         dirty.then_some(data)
     }
 
-    /// Whether each level holds what those before it hold, each way knows where the next
-    /// level has its line, and the directory knows who holds it.
+    /// Checks that levels are inclusive, that each way knows the way of its line in the next
+    /// level, and that the directory knows the cores that hold it.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         for (core, private) in self.cores.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The address space: where each virtual page lies, and which pages the host moved.
+//! The address space: placement of each virtual page, and the pages moved to the host.
 //!
 //! A physical line is a number: its node above bit 40, and there the lines from the
 //! start of the node's memory; [`FAR`] is the device. Behind the memory of the first
@@ -46,7 +46,7 @@ struct Page {
     line: u64,
     /// Number among the moved pages.
     moved: u32,
-    /// How often the device offered it, as far as that can be counted.
+    /// Offers by the device, saturating.
     offers: u16,
     flags: u8,
 }
@@ -77,7 +77,7 @@ const EMPTY: List = List {
     length: 0,
 };
 
-/// What an access learns of its page.
+/// Sampling state of a page, as an access finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sampled {
     No,
@@ -260,7 +260,7 @@ impl Pages {
         self.touched[(at >> 12) as usize] |= 1 << (at / 64 % 64);
     }
 
-    /// How many pages of 4,096 bytes had so many lines asked of memory, 0 to 64.
+    /// Histogram of pages of 4,096 bytes by their lines requested from memory, 0 to 64.
     pub(crate) fn touched(&self) -> [u64; 65] {
         let mut histogram = [0; 65];
         for lines in &self.touched {
@@ -462,8 +462,8 @@ impl Pages {
         None
     }
 
-    /// Sends a moved page back: what is to be written where. `None` if the device has
-    /// no room for it.
+    /// Returns a moved page to the device, with the lines to write and their place. `None` if
+    /// the device has no room for the page.
     pub(crate) fn send_back(&mut self, page: u64) -> Option<Return> {
         let number = self.pages[page as usize].moved;
         let moved = self.moved[number as usize];

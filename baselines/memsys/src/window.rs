@@ -1,4 +1,4 @@
-//! What a core has under way: a window of instructions, a buffer of stores.
+//! Work in flight in a core: a window of instructions and a store buffer.
 //!
 //! Instructions start and retire in order, each at the core's width; those between
 //! touch nothing that others see. So instruction `i` starts at `lag + i · slot`, where
@@ -16,29 +16,29 @@ use crate::issues::Issues;
 use crate::tick::Tick;
 use std::collections::VecDeque;
 
-/// What a core waits for, or works on besides instructions.
+/// Cause of core time spent on anything but the slots of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Data from the caches.
+    /// Waiting for data from the caches.
     Cache,
-    /// Data from the host's DRAM.
+    /// Waiting for data from the host's DRAM.
     Host,
-    /// Data that the device had at hand.
+    /// Waiting for data that the device served without flash.
     Device,
-    /// Data that the device read from flash.
+    /// Waiting for data that the device read from flash.
     Flash,
-    /// Room in the store buffer.
+    /// Waiting for room in the store buffer.
     Stores,
-    /// That the device takes in writes, of which the host holds as many as it may, so that
-    /// a load may ask.
+    /// Waiting for the device to accept writes: the host holds its maximum of refused writes,
+    /// so a load cannot be issued.
     Room,
-    /// Fences, and threads that meet.
+    /// Fences, and barriers between threads.
     Order,
-    /// Switches of threads.
+    /// Context switches of threads.
     Switch,
     /// Interrupts: pages that move, translations that end.
     Kernel,
-    /// A thread to run.
+    /// Idle: no thread to run.
     Idle,
 }
 
@@ -48,16 +48,16 @@ pub const CAUSES: usize = 10;
 /// An operation of memory in the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemOp {
-    /// Which instruction it is.
+    /// Number of the instruction on its core.
     pub(crate) index: u64,
     pub(crate) at: u64,
-    /// Which operation of its thread it is.
+    /// Number of the operation in its thread.
     pub(crate) place: u64,
-    /// When its result is there; never while unknown.
+    /// When its result is available; [`Tick::NEVER`] while unknown.
     pub(crate) done: Tick,
     /// The latest result so far, of those that are in; `retired` once it has retired.
     pub(crate) so_far: Tick,
-    /// When the hint came that it takes long.
+    /// When its delay hint arrived.
     pub(crate) delayed: Tick,
     /// The first that waits for its result, and the next that waits with it.
     first_dependent: Short,
@@ -83,7 +83,7 @@ const _: () = assert!(size_of::<MemOp>() == 64, "a line of the simulating machin
 type Short = u16;
 const NOBODY: Short = Short::MAX;
 
-/// What a store or a flush is in the buffer.
+/// Entry of the store buffer: a store or a flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// The operation of the window, for stores.
@@ -131,7 +131,7 @@ impl Pending {
         }
     }
 
-    /// Where its first and its last line are looked for.
+    /// Buckets of its first and its last line.
     fn buckets(&self) -> (usize, usize) {
         let last = (self.at + u64::from(self.size) - 1) / 64;
         (filter(self.at / 64), filter(last))
@@ -278,7 +278,7 @@ impl Window {
         &mut self.ops[(number & self.mask) as usize]
     }
 
-    /// Where the value of an operation is kept, if values are.
+    /// Storage for the value of an operation, if values are kept.
     pub(crate) fn value(&mut self, number: u64) -> Option<&mut [u8; 64]> {
         self.values.get_mut((number & self.mask) as usize)
     }
@@ -321,7 +321,7 @@ impl Window {
         self.lag += span;
     }
 
-    /// When the next instruction can start, which is one of memory.
+    /// When the next instruction, a memory operation, can start.
     #[inline]
     pub(crate) fn start(&mut self, store: bool) -> Start {
         while self.popped < self.tail {
@@ -388,8 +388,8 @@ impl Window {
         number
     }
 
-    /// When what operation `back` before the last one gives is there: a time, or
-    /// never if `number` was noted to be told.
+    /// When the result of the operation `back` before the last one is available. If that is
+    /// unknown, registers `number` as a dependent and returns [`Tick::NEVER`].
     pub(crate) fn depend(&mut self, number: u64, back: u64) -> Tick {
         let Some(on) = number.checked_sub(back) else {
             return Tick::ZERO;
@@ -413,7 +413,7 @@ impl Window {
         Tick::NEVER
     }
 
-    /// Lets those go on at `ready` that wait for what `number` gives.
+    /// Wakes the operations that depend on `number`: its result is available at `ready`.
     #[inline]
     pub(crate) fn wake(&mut self, number: u64, ready: Tick) {
         let op = self.op_mut(number);
@@ -446,7 +446,7 @@ impl Window {
                 break;
             }
             if own < retired {
-                // Nobody waits for it, so nobody for what it waited for.
+                // No operation waits for it, so its cause delays none.
                 (op.cause, op.roomless) = (retired_cause, false);
             }
             op.so_far = own.max(retired);
@@ -477,7 +477,7 @@ impl Window {
         }
     }
 
-    /// When all that is under way has retired, if that is known.
+    /// When all operations in flight have retired, if that is known.
     pub(crate) fn all_retired(&self) -> Option<Tick> {
         let known = self.known == self.tail;
         known.then(|| self.time().max(self.retired + self.slot.times(self.index)))
@@ -562,11 +562,11 @@ impl Window {
         found
     }
 
-    /// The same among those of a bucket.
+    /// [`Self::older_store`] among the stores of one bucket.
     #[inline]
     fn older_in(&self, bucket: usize, number: u64, at: u64, size: u8) -> Option<usize> {
         let mut next = self.lines[bucket];
-        // What is not younger than the oldest has left the buffer.
+        // Stores older than the oldest entry have left the buffer.
         while next > self.oldest_store {
             let index = (next - self.oldest_store - 1) as usize;
             let entry = &self.stores[index];

@@ -1,4 +1,4 @@
-//! Loads and the way of a line from where it is to the core that asks.
+//! Loads, and the path of a line from memory to the requesting core.
 
 use super::device::Waiter;
 use super::{Machine, NO_THREAD};
@@ -12,13 +12,13 @@ use crate::tiering::{Promote, Tiering};
 use crate::tlb::Translated;
 use crate::window::Cause;
 
-/// Hears what loads return and what stores write, thread by thread in program order,
-/// as they retire.
+/// Observer of the values of loads and stores, thread by thread in program order, as they
+/// retire.
 ///
-/// Of one thread, a load returns what it stored last. Of several, it returns what was
-/// stored before they met, unless a thread has stored there since.
+/// A load returns the last store of its own thread to an address. Of other threads it
+/// returns stores from before their last barrier, unless a thread has stored there since.
 pub trait Values {
-    /// Whether contents are kept at all; without them a run asks for time alone.
+    /// Whether contents are kept; false for a timing-only run.
     const KEPT: bool;
     /// `thread` stored `bytes` at `at`.
     fn stored(&mut self, thread: u32, at: u64, bytes: &[u8]);
@@ -26,7 +26,7 @@ pub trait Values {
     fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]);
 }
 
-/// Keeps no contents.
+/// Observer of a timing-only run: no contents are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeOnly;
 
@@ -36,8 +36,8 @@ impl Values for TimeOnly {
     fn loaded(&mut self, _: u32, _: u64, _: &[u8]) {}
 }
 
-/// What operation number `place` of `thread` writes, if it is a store: of these bytes
-/// as many as it has.
+/// Bytes that operation number `place` of `thread` writes if it is a store, truncated to
+/// its size by the caller.
 #[must_use]
 pub fn stored_value(thread: u32, place: u64) -> [u8; 64] {
     let mut state = (place << 20 ^ u64::from(thread)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -49,12 +49,12 @@ pub fn stored_value(thread: u32, place: u64) -> [u8; 64] {
     bytes
 }
 
-/// What an access came to.
+/// Outcome of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// The data are there at this time.
     Known(Tick, Cause),
-    /// Nobody knows when they are.
+    /// The arrival of the data is not known yet.
     Waits,
     /// They take long, and that is known at this time.
     Delayed(Tick),
@@ -224,7 +224,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// An operation is done if it waits for nothing more: who depends on it goes on.
+    /// Completes an operation if it waits for nothing more, and wakes its dependents.
     pub(super) fn complete(&mut self, core: usize, number: u64, now: Tick) {
         let window = &mut self.cores[core].window;
         let op = window.op_mut(number);
@@ -277,7 +277,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// When the translation of `at` is known.
+    /// When the translation of `at` is available.
     #[inline]
     fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
         let page = self.pages.page_of(at);
@@ -411,7 +411,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.memory.get(&line).copied().unwrap_or([0; 64])
     }
 
-    /// Writes a line of the host's DRAM, which nobody waits for.
+    /// Writes a line of the host's DRAM; no operation waits for it.
     pub(super) fn host_write(&mut self, line: u64, data: &Block, now: Tick) {
         let (node, at) = split(line);
         self.drams[node as usize].access(now, at);

@@ -1,6 +1,6 @@
-//! Lines that are fetched before anyone asks, into the second cache.
+//! Prefetching of lines into the second cache.
 //!
-//! What is fetched ahead raises no exception: a hint ends it.
+//! A prefetch raises no exception: a delay hint ends it.
 
 use super::{Machine, Values};
 use crate::config::Prefetch;
@@ -49,7 +49,7 @@ impl Strides {
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
-    /// Fetches what comes after `line`, which missed the second cache of `core`.
+    /// Prefetches the successor of `line`, which missed the second cache of `core`.
     #[inline]
     pub(super) fn look_ahead(&mut self, core: usize, line: u64, now: Tick) {
         let next = match self.config.prefetch {

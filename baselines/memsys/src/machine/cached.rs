@@ -30,8 +30,8 @@ struct Kept {
 
 const NO_PAGE: u64 = u64::MAX;
 
-/// Which pages are in the cache: sets in order of use, the one used last first. None where
-/// there is no such cache.
+/// Tags of the page cache: sets in LRU order, the most recent page first; empty where there
+/// is no page cache.
 pub(super) struct PageTable {
     kept: Vec<Kept>,
     ways: usize,
@@ -75,7 +75,7 @@ impl PageTable {
         &mut self.kept[from..from + self.ways]
     }
 
-    /// Uses a page; whether it is there.
+    /// Makes a page the most recent of its set. Returns whether it is cached.
     fn uses(&mut self, page: u64) -> bool {
         let set = self.set(page);
         let found = set.iter().position(|kept| kept.page == page);

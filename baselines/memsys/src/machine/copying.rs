@@ -72,7 +72,7 @@ impl Copying {
     }
 }
 
-/// What follows a line that was asked for.
+/// Next step of a copy after a line was requested.
 enum Then {
     /// It comes at a known time, and the one after it can be asked for.
     Next,
@@ -128,7 +128,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Where it is counted how many copies there are near a line of the device.
+    /// Index of the counter of copies near a line of the device.
     #[inline]
     fn copy_bucket(&self, line: u64) -> usize {
         (line / 64 / self.pages.chunks()) as usize % NEAR
@@ -153,7 +153,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             && self.copying.iter().any(|copy| copy.0 == from)
     }
 
-    /// Where the host holds a newer copy of a line of the device.
+    /// Host line that holds a newer copy of a line of the device, if any.
     pub(super) fn newer_copy(&self, line: u64) -> Option<u64> {
         let (slot, index) = self.copy_of(line)?;
         let entry = self.copies[slot as usize].as_ref()?;
@@ -276,14 +276,14 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.later(there, Action::Copied(slot, index));
     }
 
-    /// It is there.
+    /// Completes a line of a copy whose time was known.
     pub(super) fn copy_is_there(&mut self, now: Tick, slot: u16, index: u64) {
         let place = self.copy_place(slot, index);
         let data = place.map_or([0; 64], |to| self.host_data(to));
         self.copy_arrived(now, slot, index, &data);
     }
 
-    /// Where the host keeps a line of a copy that no newer one was written for.
+    /// Host line for a line of a copy, unless a newer one was written there.
     fn copy_place(&self, slot: u16, index: u64) -> Option<u64> {
         let entry = self.copies[slot as usize].as_ref()?;
         (!entry.is_newer(index)).then_some(entry.to + index)

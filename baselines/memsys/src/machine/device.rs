@@ -1,8 +1,8 @@
-//! What passes the link: reads and their answers, writes and what was refused.
+//! Traffic over the link: reads with their answers, writes and refused writes.
 //!
-//! A read that waits has an entry by its tag, which names who waits for it; others that
-//! miss on the same line join. A write that the device refuses stays with the host,
-//! in order, and reads of its line find it there.
+//! A blocked read has an entry by its tag, with its waiters; other misses on its line join
+//! it. A write that the device refuses stays with the host, in order, and reads of its line
+//! find it there.
 
 use super::access::{Access, part_of};
 use super::posted::Posted;
@@ -17,7 +17,7 @@ use crate::tiering::Promote;
 use crate::window::Cause;
 use units::Ns;
 
-/// Who waits for a line.
+/// Waiter for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
     /// A part of a load.
@@ -26,7 +26,7 @@ pub(super) enum Waiter {
     Own(u64),
     /// The oldest store of the buffer.
     Drain,
-    /// Nobody: it is fetched ahead.
+    /// A prefetch: no operation waits.
     Ahead,
 }
 
@@ -555,7 +555,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         Access::Known(now + self.times.l1, Cause::Device)
     }
 
-    /// What the host holds of a line of the device, if it is newer.
+    /// The host's copy of a line of the device, if it is newer.
     pub(super) fn held_by_host(&self, line: u64) -> Option<Held> {
         if let Some(at) = self.newer_copy(line) {
             return Some(Held::Copied(at));
@@ -565,7 +565,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 }
 
-/// Where the host holds a line of the device.
+/// Place at which the host holds a line of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
     /// In its DRAM, on this line.

@@ -1,4 +1,4 @@
-//! The machine: what is due first goes first.
+//! The machine: processes events, deferred actions and core steps in order of time.
 
 mod access;
 mod ahead;
@@ -37,7 +37,7 @@ pub use access::{TimeOnly, Values, stored_value};
 const NO_THREAD: u32 = u32::MAX;
 const NO_CORE: usize = usize::MAX;
 
-/// Why a run ended before its program.
+/// Reason why a run ended before its program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// An address beyond the footprint, or a size that cannot be.
@@ -46,11 +46,11 @@ pub enum RunError {
          64 bytes are accessed at once"
     )]
     Address {
-        /// The thread.
+        /// Number of the thread.
         thread: u32,
-        /// Its address.
+        /// Virtual address of the access.
         at: u64,
-        /// Bytes.
+        /// Size of the access, in bytes.
         size: u8,
         /// The program's footprint.
         end: u64,
@@ -67,9 +67,9 @@ pub enum RunError {
         end.0 as f64 / 86.4e12
     )]
     Clock {
-        /// The thread.
+        /// Number of the thread.
         thread: u32,
-        /// When the clock ends.
+        /// Last instant of the clock.
         end: units::Ns,
         /// The cores of the machine.
         cores: u64,
@@ -79,7 +79,7 @@ pub enum RunError {
     Stuck(units::Ns),
 }
 
-/// What the machine put down to be done later.
+/// Deferred action of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Action {
     /// The data of this tag have come.
@@ -102,9 +102,9 @@ struct Core {
     window: Window,
     tlb: Tlb,
     plan: Plan,
-    /// When an exception is due.
+    /// Due time of the next exception.
     fault: Tick,
-    /// When the oldest store goes to the cache.
+    /// Due time of the oldest store's write to the cache.
     drain: Tick,
     /// When the first that waits for a register asks again.
     retry: Tick,
@@ -183,7 +183,7 @@ struct Times {
     second_tlb: Tick,
     cycle: Tick,
     away: Tick,
-    /// Where the clock ends.
+    /// Last instant of the clock.
     last: Tick,
 }
 
@@ -227,12 +227,12 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     /// The core whose steps are done now, and when something else is due.
     running: usize,
     until: Tick,
-    /// What the host's DRAM holds, where contents are kept.
+    /// Contents of the host's DRAM by line, where contents are kept.
     memory: BTreeMap<u64, [u8; 64]>,
     posted: posted::PostedWrites,
     copies: Vec<Option<Copying>>,
     copying: Vec<(u64, u16)>,
-    /// How many of them there are near a line, by its page.
+    /// Number of copies near a line, by its page.
     copies_near: Vec<u16>,
     wanted: VecDeque<u64>,
     page_cache: cached::PageTable,
@@ -385,12 +385,12 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         Ok(total.since(&base, &self.pages.touched(), self.pages.held().0))
     }
 
-    /// The device.
+    /// The device behind the link.
     pub fn far(&self) -> &F {
         &self.far
     }
 
-    /// What was told of loads and stores.
+    /// The observer of loads and stores.
     pub fn values(&self) -> &W {
         &self.values
     }
@@ -471,7 +471,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         self.until = self.until.min(self.kernel_next);
     }
 
-    /// Where a core's next step is due, from what it has.
+    /// Recomputes when a core's next step is due.
     fn refresh(&mut self, core: usize) {
         let one = &self.cores[core];
         self.next[core] = one

@@ -1,4 +1,4 @@
-//! What a core does next: one instruction of memory starts, or threads are ordered.
+//! Planning of a core's next step: start a memory operation, or order threads.
 
 use super::{Machine, NO_THREAD, RunError, Values};
 use crate::far::Far;
@@ -7,7 +7,7 @@ use crate::tick::Tick;
 use crate::tiering::Promote;
 use crate::window::{Cause, Pending, Start};
 
-/// How many operations ahead the place of a page is asked for.
+/// Distance, in operations, at which the entry of a page is prefetched.
 const LATER: usize = 6;
 
 /// The next thing that a core's thread does.
@@ -168,7 +168,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         Plan::Again(self.cores[core].window.time())
     }
 
-    /// When all that the core has under way is done, if that is known.
+    /// When all operations in flight of the core are done, if that is known.
     fn settled(&self, core: usize) -> Plan {
         let one = &self.cores[core];
         if one.flushes > 0 || !one.window.stores.is_empty() {

@@ -67,7 +67,7 @@ impl PostedWrites {
         Some(post)
     }
 
-    /// The last write of a line.
+    /// The last held write of a line.
     #[inline]
     pub(super) fn last_of(&self, line: u64) -> Option<&Posted> {
         self.position(line).map(|at| &self.queue[at].0)

@@ -1,4 +1,4 @@
-//! The buffer of stores: what has retired goes to the cache, in order.
+//! The store buffer: retired stores are written to the cache in order.
 
 use super::access::{Access, part_of};
 use super::device::Waiter;
@@ -80,7 +80,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         true
     }
 
-    /// When the oldest store goes to the cache.
+    /// Recomputes when the oldest store is written to the cache.
     pub(super) fn next_drain(&mut self, core: usize) {
         let one = &mut self.cores[core];
         one.drain = match one.window.stores.front() {

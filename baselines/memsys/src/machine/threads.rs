@@ -1,4 +1,4 @@
-//! Threads on cores: who runs, who waits, and what a switch costs.
+//! Threads on cores: scheduling, waiting, and the cost of switches.
 //!
 //! A thread waits in the queue, runs on a core, or meets others. One whose stores are
 //! still in a core's buffer is queued when the last of them has gone, so that it finds
@@ -13,9 +13,9 @@ use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::window::Cause;
 
-/// After how many exceptions in a row a thread waits for the line of its instruction, whatever
-/// the device says of it. A choice of ours, so that programs come to an end whose pages leave
-/// the device's cache before who asked for them is back.
+/// Exceptions in a row after which a thread blocks on the line of its instruction, whatever
+/// the hints of the device. A choice of ours, so that programs terminate even if their pages
+/// leave the device's cache before the requesting thread runs again.
 const PATIENCE: u32 = 1_000;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Thread {
     pub(super) cursor: usize,
     /// The program has no more.
     pub(super) ended: bool,
-    /// And all is done.
+    /// The thread has ended and all of its operations are done.
     pub(super) gone: bool,
     pub(super) begun: bool,
     pub(super) meets: bool,
@@ -96,8 +96,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         often.is_some_and(|thread| thread.delayed_at == one.window.op(number).place + 1)
     }
 
-    /// What a switch costs: threads of a cache of pages in hardware are the user's, all
-    /// others the kernel's.
+    /// Cost of a switch: user-level with a hardware page cache, otherwise of the kernel.
     //= skybyte 6.8
     pub(super) fn switch_cost(&self) -> Tick {
         Tick::of(match self.config.tiering {
@@ -106,7 +105,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         })
     }
 
-    /// Queues the thread that just left `core`, and gives the core to whoever is next.
+    /// Queues the thread that just left `core`, and gives the core to the next thread.
     pub(super) fn requeue(&mut self, core: usize, number: u32, now: Tick) {
         let thread = &mut self.os.threads[number as usize];
         if thread.stores > 0 {
@@ -132,8 +131,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.counts.flushes -= flushes.count() as u64;
     }
 
-    /// Notes the least time that any thread has received that runs or could: who is woken
-    /// counts from there.
+    /// Updates the least core time of all runnable threads: a woken thread counts from there.
     fn note_least(&mut self, now: Tick) {
         let received = |number: u32| self.os.threads[number as usize].received;
         let running = self.cores.iter().filter(|core| core.thread != NO_THREAD);
@@ -222,7 +220,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.refresh(core);
     }
 
-    /// Who runs next.
+    /// Picks the next thread by policy.
     //= skybyte 3.1
     fn pick(&mut self) -> Option<u32> {
         let at = match self.config.os.policy {
