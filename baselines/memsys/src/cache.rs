@@ -2,8 +2,8 @@
 //!
 //! A line's name is its number without what its set says, in 32 bits. Of each set a byte of
 //! every name lies side by side, which tells where to look; the whole name decides. Beside
-//! them are bytes of its ways: which was used after and before it, its flags, and who holds
-//! it or where the next cache has it. How many ways a set has is known when the program is
+//! them are bytes of its ways: its neighbours in order of use, its flags, and the cores that
+//! hold it or its way in the next cache. How many ways a set has is known when the program is
 //! compiled, for each width there is, so that places in it are not checked while it runs.
 //! A set is a ring in order of use, from the way used last to the one used longest ago and
 //! back; ways that are empty are used longest ago. So what comes takes the place of the

@@ -4,8 +4,8 @@
 //! Every access to the device goes through it, but for those to pinned pages: what is
 //! flushed there is to be where power cuts leave it. A page comes as a whole, by 64 reads
 //! of lines, for stores as for loads, and if any was written it goes as a whole. A register
-//! is taken by a page that comes, and by one that went until the device has taken it; who
-//! finds none waits in turn.
+//! is held by a page being fetched, and by an evicted one until the device has accepted it.
+//! A miss that finds no free register waits in turn.
 
 use super::access::Access;
 use super::device::Waiter;

@@ -266,7 +266,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// A line comes at a time that is known. Its contents are kept at once, as nobody reads
+    /// A line comes at a time that is known. Its contents are kept at once, as no access reads
     /// them before; the host's DRAM is written when it is there, as whatever asks until then
     /// comes before it.
     fn copy_comes(&mut self, there: Tick, slot: u16, index: u64, data: &Block) {

@@ -50,7 +50,7 @@ pub(super) enum Purpose {
     Line,
     /// This line of this copy.
     Copy(u16, u64),
-    /// Nobody wants it any more.
+    /// The request was squashed: no operation wants the line any more.
     Dead,
 }
 
@@ -272,7 +272,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.requests.active.iter().any(|active| active.0 == line)
     }
 
-    /// Reads a line of the device that nobody has asked for yet.
+    /// Prefetches a line of the device.
     pub(super) fn read_ahead(&mut self, core: usize, line: u64, now: Tick) {
         let Some(tag) = self.requests.take(Purpose::Line, line) else {
             return;

@@ -74,7 +74,7 @@ pub enum RunError {
         /// The cores of the machine.
         cores: u64,
     },
-    /// Everything waits for something that nobody does.
+    /// Deadlock: every core waits for the device, which has no work in flight.
     #[error("at {0} every core waits for the device, which has nothing under way")]
     Stuck(units::Ns),
 }
@@ -442,7 +442,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         }
     }
 
-    /// Whether all that is put down is the kernel's next sample, which moves nobody on.
+    /// Whether the only deferred action is the kernel's next sample, which unblocks no thread.
     fn only_samples(&self) -> bool {
         let sample = |item: &Reverse<(Tick, u64, Action)>| item.0.2 == Action::Sample;
         self.agenda.iter().all(sample)

@@ -160,7 +160,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             thread.queued_then = true;
             return;
         }
-        // Who slept has not saved up time.
+        // A thread that slept has not saved up core time.
         thread.received = thread.received.max(self.os.least);
         self.os.queue.push_back(number);
         self.wake(now);
