@@ -52,7 +52,7 @@ pub const PUBLISHED: [Published; 7] = [
 //= skybyte 6.1
 pub(crate) const SECTION: u64 = 800_000_000;
 
-/// What the paper says of the workload called `name`.
+/// Published numbers of the workload called `name`, if the paper has it.
 #[must_use]
 pub fn published(name: &str) -> Option<&'static Published> {
     PUBLISHED.iter().find(|row| row.name == name)

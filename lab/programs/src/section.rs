@@ -19,7 +19,7 @@
 use memsys::{Op, Program};
 use units::Bytes;
 
-/// What of a program is measured.
+/// Measured part of a program: number of pieces, and instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     /// Instructions of all threads together; of a program that has less than twice as many,

@@ -14,7 +14,7 @@ use units::Bytes;
 /// Operations that are given out at once.
 const BATCH: usize = 512;
 
-/// What each thread of a program does.
+/// Recorded operations of each thread of a program, to be played back.
 pub struct Tape {
     threads: Vec<Vec<Op>>,
     footprint: Bytes,

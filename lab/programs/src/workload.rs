@@ -28,7 +28,7 @@ pub struct Workload {
     given: Given<Unit>,
     /// Of traces, the paths.
     paths: Vec<PathBuf>,
-    /// What a first reading of them found, once there was one.
+    /// Results of the first reading of the traces; unset before it.
     recording: Arc<OnceLock<Recording>>,
 }
 
@@ -172,7 +172,8 @@ impl Workload {
         }
     }
 
-    /// What its scale divides the paper's sizes by, unless its bytes tell.
+    /// Factor by which the scale divides the paper's sizes; `None` if the footprint is given
+    /// in bytes.
     #[must_use]
     pub fn divisor(&self) -> Option<u64> {
         if self.has("footprint") && ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
@@ -186,7 +187,7 @@ impl Workload {
         }
     }
 
-    /// What the paper's simulator touched of its memory.
+    /// Memory that the paper's simulator touched, if its data say so.
     fn replayed(&self) -> Option<Bytes> {
         published(self.given.name())?.replayed
     }

@@ -29,7 +29,7 @@ const UNREACHED: u32 = u32::MAX;
 /// The winner of a vertex that its winner has come to.
 const TAKEN: u16 = u16::MAX;
 
-/// What the threads share.
+/// State of betweenness centrality, shared by its threads.
 pub struct Bc {
     graph: Graph,
     offsets: Array,
@@ -57,7 +57,7 @@ pub struct Bc {
 #[derive(Default)]
 struct Levels {
     queue: Vec<u32>,
-    /// Where each level begins; the last one ends with the queue.
+    /// Start of each level in the queue; the last level ends with the queue.
     starts: Vec<usize>,
     /// Of the newest level, where what each thread added begins.
     added: Vec<usize>,

@@ -25,10 +25,10 @@ use std::rc::Rc;
 const ENTRIES: u64 = 16;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// Of the footprint, what records take.
+/// Divisor of the footprint that gives the records' share.
 const SHARE: u64 = 8;
 
-/// What is asked for.
+/// Parameters of the durable workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Bytes of all structures, about.
@@ -43,7 +43,7 @@ pub struct Asked {
     pub threads: u32,
 }
 
-/// What the threads share.
+/// State of the durable workload, shared by its threads.
 pub struct Durable {
     asked: Asked,
     log: Array,

@@ -25,7 +25,7 @@ const DIGIT_BITS: u32 = 10;
 /// Most keys that are held.
 const HELD: u64 = 1 << 28;
 
-/// What the threads share.
+/// State of the radix sort, shared by its threads.
 pub struct Radix {
     keys: u64,
     arrays: [Array; 2],

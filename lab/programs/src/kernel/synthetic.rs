@@ -20,7 +20,7 @@ const LINES: u64 = 64;
 /// Visits of one turn.
 const TURN: u64 = 16;
 
-/// What is asked for.
+/// Parameters of the synthetic workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Pages that are visited.
@@ -37,7 +37,7 @@ pub struct Numbers {
     pub visits: u64,
 }
 
-/// What the threads share.
+/// State of the synthetic workload, shared by its threads.
 pub struct Synthetic {
     numbers: Numbers,
     zipf: Option<Zipf>,

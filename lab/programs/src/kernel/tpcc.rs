@@ -47,7 +47,7 @@ const NEW_ORDER_ROW: u64 = 8;
 /// Most lines of an order.
 const LINES: u64 = 15;
 
-/// How many of everything there are.
+/// Cardinalities of the TPC-C tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Warehouses of ten districts.
@@ -59,7 +59,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// What fills `footprint` bytes.
+    /// The size whose tables fill `footprint` bytes.
     #[must_use]
     pub fn of(footprint: u64) -> Self {
         let whole = Self::bytes_of_warehouse(ITEMS, CUSTOMERS);
@@ -85,7 +85,7 @@ impl Size {
     }
 }
 
-/// What the threads share.
+/// State of the TPC-C workload, shared by its threads.
 pub struct Tpcc {
     size: Size,
     transactions: u64,
@@ -96,7 +96,7 @@ pub struct Tpcc {
     /// By warehouse and by stock: what consistency is judged by.
     warehouse_ytd: Vec<Cell<u64>>,
     stock: Vec<Cell<Stock>>,
-    /// Of each customer, paid less owed.
+    /// Balance of each customer: paid less owed.
     balance: Vec<Cell<i64>>,
 }
 
@@ -128,7 +128,7 @@ struct District {
     /// Payments so far.
     payments: u64,
     ytd: u64,
-    /// Of each customer, the last order.
+    /// Last order of each customer.
     last_order: Vec<u32>,
     /// Items that were ordered since the start.
     ordered: u64,
@@ -152,7 +152,7 @@ pub struct Sums {
     pub ordered: u64,
     /// Customers' balances.
     pub balance: i64,
-    /// What was delivered less what was paid.
+    /// Amounts delivered less amounts paid.
     pub owed: i64,
     /// Transactions.
     pub done: u64,
@@ -201,7 +201,7 @@ impl Tpcc {
         })
     }
 
-    /// What must agree.
+    /// Sums that the consistency conditions compare.
     #[must_use]
     pub fn sums(&self) -> Sums {
         let mut sums = Sums {
@@ -341,7 +341,7 @@ impl Tpcc {
         }
     }
 
-    /// What the lines of an order come to, in cents.
+    /// Total of the lines of an order, in cents.
     fn amount(order: &Order) -> u64 {
         let price = |line: &Line| 100 + line.item * 7919 % 9901;
         order

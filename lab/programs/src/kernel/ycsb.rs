@@ -29,7 +29,7 @@ const COLUMNS: u64 = 1024 - HEADER;
 /// Operations of one turn.
 const TURN: u64 = 64;
 
-/// What is asked of the store.
+/// Mix of operations: a YCSB core workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letter {
     /// Half reads, half updates.
@@ -66,7 +66,7 @@ impl Letter {
     }
 }
 
-/// What the threads share.
+/// State of the YCSB store, shared by its threads.
 pub struct Ycsb {
     table: Table,
     buffers: Array,
@@ -113,7 +113,7 @@ impl Ycsb {
         })
     }
 
-    /// How often each record was updated.
+    /// Number of updates of each record.
     #[must_use]
     pub fn versions(&self) -> Vec<u32> {
         self.versions.iter().map(Cell::get).collect()

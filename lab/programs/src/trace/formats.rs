@@ -175,7 +175,7 @@ fn pin_access(line: &[u8]) -> Option<(bool, u64)> {
     }
 }
 
-/// What lackey's lines have said so far.
+/// Parser state between lines of lackey's output.
 #[derive(Default)]
 pub(super) struct Lackey {
     /// Whether an instruction was counted that has made no access yet.

@@ -28,10 +28,10 @@ use registers::Registers;
 use std::io::Read;
 use std::str::FromStr;
 
-/// What contents begin with that xz compressed.
+/// Magic bytes of a file compressed with xz.
 const XZ: [u8; 6] = *b"\xfd7zXZ\0";
 
-/// What is read.
+/// Format of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Our own.
@@ -93,7 +93,7 @@ impl Format {
         all.map_or("", |(_, name, _)| name)
     }
 
-    /// What the beginning of a file tells.
+    /// Detects the format from the first bytes of a file.
     fn of_contents(head: &[u8]) -> Option<Self> {
         if head.starts_with(&compact::MAGIC) {
             return Some(Self::Flm);
@@ -112,7 +112,7 @@ impl Format {
         told.next()
     }
 
-    /// What the name of a file tells whose bytes look like any others.
+    /// Detects a format without magic bytes from the file's name.
     fn of_name(name: &str) -> Option<Self> {
         let file = name.rsplit('/').next().unwrap_or(name);
         if file.ends_with(".raw") {

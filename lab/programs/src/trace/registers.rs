@@ -15,7 +15,7 @@ pub(super) struct Registers {
     count: u64,
 }
 
-/// What one instruction does.
+/// Register and memory operands of one instruction.
 pub(super) struct Instruction<'a> {
     pub(super) sources: &'a [u8],
     pub(super) results: &'a [u8],
