@@ -27,7 +27,7 @@ const PAGES_MAX: usize = 1 << 26;
 /// Entries of the table of pages found lately.
 const LATELY: usize = 1024;
 
-/// What a trace has to hold.
+/// Description of the expected contents, for error messages.
 const ACCESSES: &str = "accesses to memory";
 
 type Open = Box<dyn Fn() -> std::io::Result<Box<dyn Read + Send>> + Send + Sync>;
@@ -51,7 +51,7 @@ impl File {
         Self::new(&name, format, open)
     }
 
-    /// What `open` opens, called `name`.
+    /// A trace called `name` whose bytes `open` yields; it may be opened several times.
     pub fn new(
         name: &str,
         format: Option<Format>,
@@ -222,7 +222,7 @@ const fn is_access(op: &Op) -> bool {
     matches!(op, Op::Load { .. } | Op::Store { .. })
 }
 
-/// What a first reading finds.
+/// Results of the first reading of a trace.
 #[derive(Default)]
 struct Found {
     accesses: u64,
@@ -265,7 +265,7 @@ fn scan(file: &File, seen: &mut Seen) -> Result<Found, TraceError> {
 #[derive(Default)]
 struct Seen {
     pages: BTreeSet<u64>,
-    /// Those met lately, by the low bits.
+    /// Recently seen pages, by their low bits.
     lately: Vec<u64>,
 }
 
@@ -282,7 +282,7 @@ impl Seen {
     }
 }
 
-/// Where the pages of a recording lie.
+/// Mapping of recorded pages to places in the program's memory.
 struct Pages {
     sorted: Arc<Vec<u64>>,
     /// Pages found lately and their places, by the low bits.
@@ -290,7 +290,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Where a recorded address lies in the program's memory, if its page is known.
+    /// Address in the program's memory of a recorded address; `None` if its page is unknown.
     fn place(&mut self, at: u64) -> Option<u64> {
         let page = at / PAGE;
         let slot = &mut self.lately[page as usize % LATELY];
