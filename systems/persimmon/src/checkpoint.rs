@@ -1,9 +1,9 @@
-//! The two zones of checkpoints: a checkpoint is appended to one of them and ends with its
-//! footer, so that the write pointer leads to it.
+//! The two checkpoint zones: each checkpoint is appended to one of the zones and ends with
+//! its footer, so a mount finds the newest checkpoint just before the write pointer.
 //!
 //! Invariants: a checkpoint lies in one zone; a zone is reset only once a newer checkpoint
-//! is durable in the other one, so there is always a whole one. Once one of them has failed,
-//! the other one is filled to its end, and that is the last checkpoint.
+//! is durable in the other zone, so a whole checkpoint always exists. After one zone has
+//! failed, the other zone is filled to its end; no further checkpoint is possible then.
 //= dissertation 4.4
 
 use crate::format::{Footer, PER_DIRECTORY, Sums, ZONES_MAX, ZoneAt, encode_directory};
@@ -18,7 +18,8 @@ use std::cell::Cell;
 use units::{NoSpace, Origin, Placement};
 use vfs::Result;
 
-/// Where the next checkpoint goes.
+/// Appends checkpoints: `turn` indexes [`CHECKPOINTS`] and names the zone of the last
+/// checkpoint, `written` counts the blocks before each zone's write pointer.
 pub(crate) struct Checkpoints {
     layout: Layout,
     origin: Origin,
@@ -26,7 +27,7 @@ pub(crate) struct Checkpoints {
     written: Cell<[u32; 2]>,
 }
 
-/// What ends a checkpoint whose pack has so many blocks.
+/// Builds the footer of a checkpoint whose F2FS pack has `pack` blocks.
 pub(crate) fn footer(map: &Map, version: u64, pack: usize) -> Footer {
     let mut zones: Vec<ZoneAt> = map.zones.iter().map(|zone| zone.at).collect();
     zones.resize(ZONES_MAX, ZoneAt::default());
@@ -39,7 +40,7 @@ pub(crate) fn footer(map: &Map, version: u64, pack: usize) -> Footer {
     }
 }
 
-/// The blocks that end a checkpoint, whose pack has so many blocks.
+/// Encodes the blocks behind a pack of `pack` blocks: the page directory, then the footer.
 fn tail(map: &Map, version: u64, pack: usize, sums: Sums) -> Vec<Box<Block>> {
     let mut blocks = encode_directory(map.pages(), sums);
     blocks.push(footer(map, version, pack).encode(sums));
@@ -47,8 +48,8 @@ fn tail(map: &Map, version: u64, pack: usize, sums: Sums) -> Vec<Box<Block>> {
 }
 
 impl Checkpoints {
-    /// After the last checkpoint, which is in the zone of this number, 0 or 1, of which
-    /// so many blocks are written.
+    /// Continues behind the last checkpoint, which is in checkpoint zone `turn` (0 or 1);
+    /// `written` has the written blocks of both zones.
     pub(crate) const fn new(
         layout: Layout,
         origin: Origin,
@@ -63,7 +64,8 @@ impl Checkpoints {
         }
     }
 
-    /// Appends a checkpoint and makes it durable, with all that was written before.
+    /// Appends a checkpoint and makes it durable: a flush before the write makes everything
+    /// written earlier durable, and the write itself is forced.
     pub(crate) async fn append<Z: ZonedPort>(
         &self,
         log: &Log<Z>,
@@ -84,11 +86,11 @@ impl Checkpoints {
         let fits = written[old] + len <= self.layout.zone_blocks && !lost(old);
         let turn = if fits { old } else { 1 - old };
         if !fits && written[turn] > 0 {
-            // The last one is in the other zone.
+            // The last checkpoint is in the other zone.
             self.reset(log, turn).await?;
             written[turn] = 0;
         }
-        // It may have failed by its reset.
+        // The reset itself may have failed the zone.
         if lost(turn) {
             let failed = u64::from(lost(old)) + 1;
             let why = NoSpace::new("zones of checkpoints", 1, 0, 2);
@@ -119,7 +121,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Empties a zone; one that has failed stays as it is, with older checkpoints.
+    /// Resets a checkpoint zone; a failed zone keeps its (older) checkpoints.
     async fn reset<Z: ZonedPort>(&self, log: &Log<Z>, turn: usize) -> Result<()> {
         let zone = self.layout.blocks(CHECKPOINTS[turn]);
         let trim = log.linear().trim(extent(zone.start, zone.len()));

@@ -1,40 +1,39 @@
-//! What can be chosen, with where it comes from.
+//! Options of mount and mkfs, each with its source.
 
 use crate::format::Entries;
 use lfs::MountOptions;
 use units::Bytes;
 use vfs::Timestamp;
 
-/// How chunk pages follow the metadata that they lead to.
+/// Order of chunk pages relative to the metadata blocks that they map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
-    /// Those of a batch of metadata behind the batch, each once.
+    /// All pages of a batch of metadata follow the batch, each page once.
     //= dissertation 4.3.1
     #[default]
     Batched,
-    /// One behind each block, as "every other block" is read at a mount.
+    /// A page follows each block: the paper's mount reads "every other block".
     //= dissertation 4.3.5
     Paired,
 }
 
-/// How to mount.
+/// Mount options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Free zones of metadata that there have to be once a new one was opened; with fewer,
-    /// zones are cleaned. 2 in the paper.
+    /// Free metadata zones below which appending metadata cleans zones first; the paper has 2.
     //= dissertation 4.3.3
     pub clean_at: u32,
-    /// How chunk pages are written.
+    /// Order in which chunk pages are written.
     pub pages: Pages,
-    /// Most bytes of addresses of metadata in memory, or all of them if none.
+    /// Bytes of the map (MAT) kept in memory at most; `None` keeps the whole map there.
     //= dissertation 4.6.5
     pub memory: Option<Bytes>,
-    /// Of the body.
+    /// Options of the F2FS body ([`lfs`]).
     pub body: MountOptions,
 }
 
 impl Options {
-    /// Parts of the map in memory at most; none if all of them are.
+    /// Parts of the map kept in memory at most; `None` is no limit.
     pub(crate) fn parts(&self) -> Option<usize> {
         let most = self.memory?;
         Some(most.0 as usize / size_of::<Entries>())
@@ -52,25 +51,25 @@ impl Default for Options {
     }
 }
 
-/// What to make.
+/// Options of mkfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
-    /// Identity.
+    /// UUID of the file system; also seeds the checksums of Persimmon's own blocks.
     pub uuid: [u8; 16],
-    /// The present.
+    /// Creation time, stamped on the root directory.
     pub now: Timestamp,
-    /// Label, up to 512 units of UTF-16.
+    /// Volume label, up to 512 UTF-16 units.
     pub label: String,
-    /// Hundredths of a percent of the main area that files cannot fill: 10 % in the paper.
+    /// Over-provisioning of the main area in hundredths of a percent: 10 % in the paper.
     //= dissertation 4.6.3
     pub overprovision: u32,
-    /// Zones that are kept for cleaning beside that, a choice of ours: one for each log to
-    /// go on in while a zone is emptied, and two more.
+    /// Main zones reserved for cleaning in addition, our choice: one for each log to continue
+    /// in while a zone is cleaned, and two more.
     pub reserved_zones: u32,
-    /// Hundredths of the size of the metadata that are given to it: 120 in the paper.
+    /// Size of the metadata area in percent of the size of the metadata: 120 in the paper.
     //= dissertation 4.3.4
     pub metadata_percent: u32,
-    /// Free zones of metadata that cleaning is to keep; there are enough for it.
+    /// Free metadata zones that cleaning keeps; the layout reserves enough zones for that.
     pub clean_at: u32,
 }
 

@@ -1,26 +1,26 @@
-//! The bytes that are added to the format of F2FS.
+//! On-disk blocks that Persimmon adds to the format of F2FS.
 //!
-//! Invariant: each of the blocks here says what it is, and ends with a checksum that the
-//! identity of the file system seeds, so that it is told from any other block.
+//! Invariant: each block ends with a checksum seeded by the file system's UUID and the
+//! block's kind, so no other block is taken for one of that kind.
 
 use lfs::Block;
 use units::layout::Value;
 
-/// Addresses of a chunk page.
+/// Metadata block addresses in a chunk page.
 //= dissertation 4.3.1
 pub(crate) const PER_CHUNK: usize = 1010;
-/// Zones that the bitmap of a chunk page has bits for.
+/// Bits in the zone bitmap (ZB) of a chunk page: the most metadata zones of a drive.
 //= dissertation 4.3.2
 pub(crate) const ZONES_MAX: usize = 320;
-/// Addresses of a block of the directory.
+/// Chunk page addresses in a directory block.
 pub(crate) const PER_DIRECTORY: usize = 1023;
 
-/// A block of zeros.
+/// Allocates a block filled with zeros.
 pub(crate) fn blank() -> Box<Block> {
     Box::new([0; lfs::BLOCK])
 }
 
-/// The checksums of one file system.
+/// Checksums (CRC32C) of one file system; holds the seed made from its UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sums(u32);
 
@@ -33,13 +33,13 @@ impl Sums {
         crc32c::crc32c_append(self.0, bytes)
     }
 
-    /// The checksum of a block of this kind.
+    /// Checksum of a block's first [`SUM_AT`] bytes, seeded with its kind.
     fn of_block(self, block: &Block, kind: Kind) -> u32 {
         let seeded = crc32c::crc32c_append(self.0, &[kind as u8]);
         crc32c::crc32c_append(seeded, &block[..SUM_AT])
     }
 
-    /// Ends a block with its checksum.
+    /// Stores the checksum at the end of the block.
     fn seal(self, block: &mut Block, kind: Kind) {
         let sum = self.of_block(block, kind);
         sum.save(&mut block[SUM_AT..]);
@@ -51,7 +51,7 @@ impl Sums {
     }
 }
 
-/// What a block is: its checksum is of that too.
+/// Kind of a block; the checksum covers it.
 #[derive(Clone, Copy)]
 enum Kind {
     Page = 1,
@@ -59,30 +59,30 @@ enum Kind {
     Footer,
 }
 
-/// Where the checksum of a block lies.
+/// Byte offset of a block's checksum.
 const SUM_AT: usize = 4092;
 
-/// A chunk page: the addresses of a part of the metadata, all of them.
+/// Chunk page: all addresses of one part of the map.
 mod page {
     //= dissertation 4.3.1
     units::layout! { 4092:
         ENTRIES: [u8; 4040] = 0,
-        /// The zone that became less valid by the change that the page was written for,
-        /// and how many of its blocks are not valid.
+        /// The zone that lost a valid block by the change for which the page was written,
+        /// and the count of that zone's invalid blocks.
         ZONE: u32 = 4040,
         INVALID: u32 = 4044,
-        /// Zones of metadata that are in use.
+        /// Bitmap of the metadata zones in use.
         BITMAP: [u8; 40] = 4048,
-        /// Which part it is, and the lower half of the number of the zone's opening.
+        /// Number of the part, and the lower half of the epoch at which the zone was opened.
         INDEX: u16 = 4088,
         EPOCH: u16 = 4090,
     }
 }
 
-/// Addresses of metadata blocks; 0 for one that was never written.
+/// Addresses of the metadata blocks of one part; 0 for a block that was never written.
 pub(crate) type Entries = [u32; PER_CHUNK];
 
-/// What a chunk page says beside the addresses.
+/// Fields of a chunk page other than its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) index: u16,
@@ -92,7 +92,7 @@ pub(crate) struct About {
     pub(crate) bitmap: [u8; ZONES_MAX / 8],
 }
 
-/// Writes a chunk page.
+/// Encodes a chunk page with its checksum.
 pub(crate) fn encode_page(entries: &Entries, about: &About, sums: Sums) -> Box<Block> {
     let mut block = blank();
     for (entry, out) in entries.iter().zip(block.chunks_mut(4)) {
@@ -108,7 +108,7 @@ pub(crate) fn encode_page(entries: &Entries, about: &About, sums: Sums) -> Box<B
     block
 }
 
-/// Reads a chunk page; none if the block is something else.
+/// Decodes a chunk page; `None` if the block is not one of this file system.
 pub(crate) fn decode_page(block: &Block, sums: Sums) -> Option<(About, Box<Entries>)> {
     if !sums.is_sealed(block, Kind::Page) {
         return None;
@@ -127,7 +127,7 @@ pub(crate) fn decode_page(block: &Block, sums: Sums) -> Option<(About, Box<Entri
     Some((about, entries))
 }
 
-/// Writes the blocks of the directory, which says where the chunk pages are.
+/// Encodes the directory: the address of each part's chunk page, in the order of parts.
 pub(crate) fn encode_directory(pages: &[u32], sums: Sums) -> Vec<Box<Block>> {
     let block = |part: &[u32]| {
         let mut block = blank();
@@ -140,48 +140,48 @@ pub(crate) fn encode_directory(pages: &[u32], sums: Sums) -> Vec<Box<Block>> {
     pages.chunks(PER_DIRECTORY).map(block).collect()
 }
 
-/// Reads a block of the directory.
+/// Decodes a directory block; `None` if the checksum does not match.
 pub(crate) fn decode_directory(block: &Block, sums: Sums) -> Option<Vec<u32>> {
     let pages = block[..SUM_AT].chunks(4).map(Value::load);
     sums.is_sealed(block, Kind::Directory)
         .then(|| pages.collect())
 }
 
-/// The footer of a checkpoint.
+/// Footer: the last block of a checkpoint.
 mod footer {
     //= dissertation 4.4
     units::layout! { 4092:
         MAGIC: [u8; 8] = 0,
         VERSION: u64 = 8,
-        /// Blocks of the pack of F2FS, and of the directory behind it.
+        /// Blocks of the F2FS pack, and of the directory behind the pack.
         PACK: u32 = 16,
         DIRECTORY: u32 = 20,
-        /// Openings of zones of metadata so far.
+        /// Count of metadata zones opened since mkfs.
         EPOCH: u32 = 24,
-        /// Openings and written blocks of each zone of metadata.
+        /// Epoch and written blocks of each metadata zone, 4 bytes each.
         ZONES: [u8; 2560] = 64,
     }
 }
 
 const FOOTER: [u8; 8] = *b"prsmfoot";
 
-/// A zone of metadata, as a checkpoint has it.
+/// State of a metadata zone as a checkpoint records it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ZoneAt {
-    /// The number of its opening; 0 if it is free.
+    /// Epoch at which the zone was opened; 0 if the zone is free.
     pub(crate) epoch: u32,
-    /// Blocks that are written.
+    /// Blocks before the write pointer.
     pub(crate) written: u32,
 }
 
-/// What a footer says.
+/// Decoded footer of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) version: u64,
     pub(crate) pack: u32,
     pub(crate) directory: u32,
     pub(crate) epoch: u32,
-    /// As many as the bitmap has bits.
+    /// [`ZONES_MAX`] entries; those of zones that the drive does not have are zero.
     pub(crate) zones: Vec<ZoneAt>,
 }
 
@@ -225,11 +225,11 @@ impl Footer {
     }
 }
 
-/// What stands before the superblock of F2FS.
+/// Record in the unused bytes before the F2FS superblock.
 mod record {
     units::layout! { 24:
         MAGIC: [u8; 8] = 0,
-        /// Of this format.
+        /// Revision of Persimmon's format.
         REVISION: u32 = 8,
         ZONE_BLOCKS: u32 = 12,
         METADATA_ZONES: u32 = 16,
@@ -240,18 +240,18 @@ mod record {
 const RECORD: [u8; 8] = *b"persimmn";
 const REVISION: u32 = 1;
 
-/// What the superblock says beside that of F2FS.
+/// Persimmon's fields in the superblock block: the division of zones that mkfs chose.
 //= dissertation 4.3.4
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Blocks of a zone.
+    /// Usable blocks of a zone.
     pub(crate) zone_blocks: u32,
-    /// Zones for metadata.
+    /// Count of metadata zones.
     pub(crate) metadata_zones: u32,
 }
 
 impl Record {
-    /// Writes it into the superblock's block.
+    /// Writes the record, with its checksum, into the superblock's block.
     pub(crate) fn put(self, block: &mut Block, sums: Sums) {
         let bytes = &mut block[..];
         record::MAGIC.put(bytes, RECORD);

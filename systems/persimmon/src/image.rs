@@ -1,5 +1,5 @@
-//! A drive that is not mounted, shown as an image of F2FS: everything is where that format
-//! has it, so that its checkers can look.
+//! An unmounted drive presented as an F2FS image: tables and checkpoint appear at the
+//! addresses of that format, so the checkers of [`lfs`] can read it.
 
 use crate::format::blank;
 use crate::layout::Layout;
@@ -13,12 +13,12 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use vfs::{Errno, Result};
 
-/// The zones of a drive at rest, without gaps.
+/// Zones of a drive at rest; block addresses run through the zones without gaps.
 pub trait Zones: Image {
-    /// Their limits.
+    /// Zone count, size and capacity of the drive, and its open and active limits.
     fn limits(&self) -> ZoneLimits;
 
-    /// Blocks of a zone that are written.
+    /// Written blocks of `zone`, or more if the drive cannot tell: callers clamp the value.
     fn written(&self, zone: u32) -> u32;
 }
 
@@ -30,7 +30,7 @@ impl Zones for ZonesAtRest {
     fn written(&self, zone: u32) -> u32 {
         let zone = self.zones.get(zone as usize);
         zone.map_or(0, |zone| match zone.state {
-            // As a drive has it, which does not tell any more.
+            // A drive no longer reports the write pointer of a read-only zone.
             ZoneState::ReadOnly => u32::MAX,
             _ => zone.payloads.len() as u32,
         })
@@ -58,7 +58,8 @@ impl<I: Zones + ?Sized> Medium for AtRest<'_, I> {
     }
 }
 
-/// An image of F2FS.
+/// F2FS image of a drive at rest, in the state of its last checkpoint and the metadata
+/// appended since.
 pub struct Shown<'a, I: ?Sized> {
     zones: &'a I,
     geometry: Geometry,
@@ -68,14 +69,14 @@ pub struct Shown<'a, I: ?Sized> {
 }
 
 impl<'a, I: Zones + ?Sized> Shown<'a, I> {
-    /// What the last checkpoint of a drive leads to.
+    /// Finds the last state of a drive, as a mount does.
     ///
     /// # Errors
-    /// Why there is none.
+    /// [`OpenError`] if the drive has no whole checkpoint, or its map is damaged.
     pub fn new(zones: &'a I) -> std::result::Result<Self, OpenError> {
         let medium = AtRest(zones);
         let finding = pin!(find(&medium, None));
-        // Nothing in it waits, since a drive at rest answers at once.
+        // A drive at rest completes each read at once, so the future is ready at the first poll.
         let state = match finding.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(state) => state?,
             Poll::Pending => return Err(Errno::EIO.into()),
@@ -103,7 +104,7 @@ impl<I: Zones + ?Sized> Image for Shown<'_, I> {
         if at < 2 || at >= self.layout.main() {
             return self.zones.read(block, out);
         }
-        // F2FS has two of them; both places show the one that counts.
+        // F2FS has two checkpoint packs; both places show the newest one.
         let of_pack = at.checked_sub(self.geometry.checkpoints().start);
         let segment = self.geometry.checkpoints().len() as u32 / 2;
         let of_pack = of_pack
@@ -123,7 +124,7 @@ impl<I: Zones + ?Sized> Image for Shown<'_, I> {
     }
 }
 
-/// What is wrong with a file system that is not mounted; nothing if it is sound.
+/// Checks an unmounted file system. Returns one message a defect; empty if it is sound.
 pub fn check<I: Zones + ?Sized>(zones: &I) -> Vec<String> {
     match Shown::new(zones) {
         Ok(shown) => lfs::check(&shown).iter().map(ToString::to_string).collect(),

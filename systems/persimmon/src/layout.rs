@@ -1,13 +1,12 @@
-//! Which zones of a drive are for what.
+//! Division of a drive's zones.
 //!
 //! Zone 0 has the superblock, which is written once; zones 1 and 2 have checkpoints in
-//! turn; then come the zones of metadata, and then the main area, each of whose sections
-//! is a zone. Addresses are blocks of zones without gaps.
+//! turn; the metadata zones follow, and then the main area, in which each section is a
+//! zone. Addresses count blocks through the zones without gaps.
 //!
-//! The addresses that F2FS has for its checkpoints and tables lie within those of the
-//! zones before the main area, and are never used as they are: tables are where the map
-//! says, and checkpoints where the write pointers lead. So an image that is shown with
-//! everything at these addresses is one of F2FS.
+//! The F2FS addresses of checkpoints and tables lie within the zones before the main area
+//! and are virtual: the map locates tables, and write pointers locate checkpoints. An image
+//! that shows both at their virtual addresses is a valid F2FS image.
 
 use crate::config::MkfsOptions;
 use crate::format::{PER_CHUNK, Record, ZONES_MAX};
@@ -19,48 +18,49 @@ use units::SECTOR;
 
 /// Blocks of a segment of F2FS.
 const SEGMENT: u32 = 512;
-/// The zones of checkpoints.
+/// Drive zones of the two checkpoint zones.
 pub(crate) const CHECKPOINTS: [u32; 2] = [1, 2];
-/// The first zone of metadata.
+/// Drive zone of metadata zone 0.
 pub(crate) const METADATA: u32 = 3;
 
-/// Why a drive cannot be divided.
+/// A drive whose zones cannot hold a Persimmon file system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Conventional zones.
+    /// The drive has this many conventional zones; Persimmon supports none.
     #[error("{0} of the zones are conventional: Persimmon wants none, and would not use them")]
     Conventional(u32),
-    /// Zones that hold no segment.
+    /// A zone of this capacity in bytes holds no segment of 2 MiB.
     #[error("zones that hold {0} bytes are too small: a segment of 2 MiB has to fit")]
     Small(u64),
-    /// Too few of them.
+    /// The drive has too few zones for the main area behind the metadata.
     #[error("{zones} zones are too few: {wanted} are for superblock, checkpoints and metadata")]
     Few {
         /// Zones of the drive.
         zones: u32,
-        /// Those that files cannot have.
+        /// Zones that superblock, checkpoints and metadata take.
         wanted: u32,
     },
-    /// Too many for the bitmap of a chunk page.
+    /// The plan needs this many metadata zones: more than a chunk page's bitmap has bits for.
     #[error("{0} zones of metadata are too many: a chunk page has bits for 320")]
     Many(u32),
-    /// Too many for the format.
+    /// The drive has this many blocks of 4 KiB: more than a 32-bit address can name.
     #[error("a drive of {0} blocks of 4096 bytes is too large: up to 16 TiB are supported")]
     Large(u64),
-    /// Zones that a checkpoint may not fit, which has up to 512 blocks of F2FS and others.
+    /// A zone of this many blocks may not fit a checkpoint: up to 512 blocks of F2FS's pack,
+    /// the directory and the footer.
     #[error("zones of {0} blocks are too small for a checkpoint: 1024 are needed")]
     Checkpoint(u32),
 }
 
-/// How the zones of a drive are divided.
+/// Sizes from which the address of every area follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Blocks that are used of a zone.
+    /// Usable blocks of a zone.
     pub(crate) zone_blocks: u32,
     pub(crate) metadata_zones: u32,
 }
 
-/// Blocks of a zone, and zones, of a drive with such limits.
+/// Usable blocks of a zone, and the count of zones, of a drive with these limits.
 fn zones_of(limits: ZoneLimits) -> Result<(u32, u32), LayoutError> {
     let packing: Packing = lfs::packing(limits);
     let zone_blocks = packing.room() * SECTOR / BLOCK as u64;
@@ -74,10 +74,10 @@ fn zones_of(limits: ZoneLimits) -> Result<(u32, u32), LayoutError> {
 }
 
 impl Layout {
-    /// How a drive with such zones is divided.
+    /// Plans the division of a drive with these limits.
     ///
-    /// Metadata get the share of the paper, and at least so many zones that cleaning goes
-    /// on: what can be valid, the zones that are kept free, and the one that is written.
+    /// The metadata area has the paper's share, and at least enough zones for cleaning to make
+    /// progress: the zones that valid blocks can fill, the free reserve, and the write zone.
     //= dissertation 4.3.4
     pub(crate) fn plan(limits: ZoneLimits, options: &MkfsOptions) -> Result<Self, LayoutError> {
         let (zone_blocks, zones) = zones_of(limits)?;
@@ -96,7 +96,7 @@ impl Layout {
             return Err(LayoutError::Many(metadata_zones));
         }
         let before = METADATA + metadata_zones;
-        // Seven more, or F2FS has no room for its logs.
+        // F2FS needs seven main zones for its logs.
         if zones < before + 7 {
             return Err(LayoutError::Few {
                 zones,
@@ -109,7 +109,7 @@ impl Layout {
         })
     }
 
-    /// As a superblock says, on a drive with such zones; none if that cannot be.
+    /// Layout that a superblock records; `None` if it does not fit the drive's zones.
     pub(crate) fn of(record: Record, geometry: &Geometry, limits: ZoneLimits) -> Option<Self> {
         let (zone_blocks, zones) = zones_of(limits).ok()?;
         let layout = Self {
@@ -125,28 +125,28 @@ impl Layout {
         fits.then_some(layout)
     }
 
-    /// The first block of the main area.
+    /// First block of the main area.
     pub(crate) const fn main(&self) -> u32 {
         (METADATA + self.metadata_zones) * self.zone_blocks
     }
 
-    /// The blocks of a zone.
+    /// Blocks of drive zone `zone`.
     pub(crate) const fn blocks(&self, zone: u32) -> Range<u32> {
         zone * self.zone_blocks..(zone + 1) * self.zone_blocks
     }
 
-    /// The blocks of a zone of metadata, by its number among those.
+    /// Blocks of metadata zone `zone`, counted from the first metadata zone.
     pub(crate) const fn metadata(&self, zone: u32) -> Range<u32> {
         self.blocks(METADATA + zone)
     }
 
-    /// The zone of metadata that a block is in; none if it is elsewhere.
+    /// Metadata zone that contains block `addr`; `None` if the block lies elsewhere.
     pub(crate) fn metadata_zone(&self, addr: u32) -> Option<u32> {
         let zone = (addr / self.zone_blocks).checked_sub(METADATA)?;
         (zone < self.metadata_zones).then_some(zone)
     }
 
-    /// The plan of F2FS for it.
+    /// Mkfs options of the F2FS body on this layout.
     pub(crate) fn body(&self, limits: ZoneLimits, options: &MkfsOptions) -> lfs::MkfsOptions {
         let blocks = u64::from(limits.zones) * u64::from(self.zone_blocks);
         lfs::MkfsOptions {

@@ -1,13 +1,13 @@
-//! Zones of metadata: blocks are appended to one of them, with the pages that lead to
-//! them, and zones with little that is valid are emptied.
+//! Log of metadata: blocks are appended to one metadata zone, with the chunk pages that map
+//! them, and cleaning empties zones with few valid blocks.
 //!
 //! # Order
 //!
-//! A block lies before the page that leads to it, in the same zone, so whoever finds the
+//! A block lies before the page that maps it, in the same zone, so recovery that finds the
 //! page finds the block: a power cut between the two leaves the older version valid. The
-//! first block of a zone is a page, which tells the number of the zone's opening, and what
-//! is in the zone before is durable by then, since the page leads there. What is moved out of a
-//! zone is durable before the zone is reset.
+//! first block of a zone is a page, which records the zone's epoch. That page references the
+//! previous zone, so the previous zone is flushed first. Relocated blocks are durable before
+//! their old zone is reset.
 //!
 //! Invariant: one caller at a time writes.
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use units::{Extent, NoSpace, Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
-/// Most blocks of one batch with their pages: a command of 1 MiB.
+/// Blocks of one batch at most, pages included: a command of 1 MiB.
 const BATCH: usize = 256;
 
 pub(crate) fn errno(error: IoError) -> Errno {
@@ -37,7 +37,7 @@ pub(crate) fn errno(error: IoError) -> Errno {
     }
 }
 
-/// Where blocks are.
+/// Converts `blocks` blocks from block address `addr` on to sectors.
 pub(crate) fn extent(addr: u32, blocks: usize) -> Extent {
     let sectors = BLOCK as u64 / SECTOR;
     Extent::new(u64::from(addr) * sectors, (blocks as u64 * sectors) as u32)
@@ -47,7 +47,7 @@ pub(crate) fn payload(block: Box<Block>) -> Payload {
     Payload::Bytes(Arc::from(block))
 }
 
-/// Reads blocks.
+/// Reads `count` blocks from address `addr` on in one command.
 pub(crate) async fn read_blocks<Z: ZonedPort>(
     linear: &Linear<Z>,
     addr: u32,
@@ -61,21 +61,21 @@ pub(crate) async fn read_blocks<Z: ZonedPort>(
     Ok(payloads)
 }
 
-/// Blocks of metadata with their numbers, in the order of these.
+/// Metadata blocks with their indices in the map, sorted by index.
 type Blocks = Vec<(u32, Payload)>;
 
-/// The addresses of a part before a change and after it.
+/// Addresses of a part before a change and after it.
 type Change = (Box<Entries>, Box<Entries>);
 
-/// What is written next to each other.
+/// One block of a batch that is written contiguously.
 enum Slot {
-    /// A block of metadata.
+    /// A metadata block and its index in the map.
     Block(u32, Payload),
-    /// The page of a part, as it is by then.
+    /// The page of a part, which includes the changes of the slots before it.
     Page(u32),
 }
 
-/// The zones of metadata of a mounted file system.
+/// Metadata zones of a mounted file system.
 pub(crate) struct Log<Z> {
     linear: Linear<Z>,
     layout: Layout,
@@ -84,7 +84,7 @@ pub(crate) struct Log<Z> {
     origin: Origin,
     map: RefCell<Map>,
     metrics: Cell<Metrics>,
-    /// The limit that was met and that nobody was told of.
+    /// The limit behind the last `ENOSPC`, until [`Log::take_refusal`] reports it.
     refused: RefCell<Option<NoSpace>>,
 }
 
@@ -140,7 +140,7 @@ impl<Z: ZonedPort> Log<Z> {
         }
     }
 
-    /// The addresses of a part, from memory or from its page.
+    /// Addresses of a part, from memory or from its page; `EUCLEAN` if the page is damaged.
     async fn part(&self, part: u32) -> Result<Box<Entries>> {
         let known = self.map.borrow_mut().part(part).copied();
         if let Some(entries) = known {
@@ -178,7 +178,8 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(bytes)
     }
 
-    /// Appends blocks of F2FS.
+    /// Appends blocks, given with their virtual F2FS addresses, and their chunk pages; cleans
+    /// zones as needed. Does not flush.
     pub(crate) async fn append(
         &self,
         blocks: Vec<(u32, Box<Block>)>,
@@ -195,7 +196,7 @@ impl<Z: ZonedPort> Log<Z> {
         while waiting.peek().is_some() {
             self.ensure_zone().await?;
             self.clean_zones().await?;
-            // Cleaning may have filled the zone.
+            // Cleaning may have filled the current zone.
             self.ensure_zone().await?;
             let pages = self.options.pages;
             let slots = self.next_slots(&mut waiting, &mut parts, pages);
@@ -204,8 +205,8 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(())
     }
 
-    /// Sees to it that the current zone has room for a block, its page, and a page before
-    /// both where the zone begins.
+    /// Opens a new zone if the current zone lacks room for a block and its page. In a fresh
+    /// zone a leading page fits too.
     async fn ensure_zone(&self) -> Result<()> {
         self.look_for_lost();
         let room = self.map.borrow().room();
@@ -217,8 +218,8 @@ impl<Z: ZonedPort> Log<Z> {
             let finish = self.linear.port().manage(zone, ZoneAction::Finish);
             finish.await.map_err(|status| errno(status.into()))?;
         } else {
-            // The first page of the next zone leads into this one, whose end may still be
-            // on its way to the flash.
+            // The first page of the next zone references this zone, whose end may not be
+            // durable yet.
             self.linear.flush().await.map_err(errno)?;
         }
         loop {
@@ -235,24 +236,24 @@ impl<Z: ZonedPort> Log<Z> {
         }
     }
 
-    /// Notes which limit was met.
+    /// Records the exhausted limit for [`Self::take_refusal`] and returns `ENOSPC`.
     pub(crate) fn refuse(&self, why: NoSpace) -> Errno {
         self.refused.replace(Some(why));
         Errno::ENOSPC
     }
 
-    /// The limit that was met, if nobody was told.
+    /// Takes the limit of the last `ENOSPC` that was not reported yet.
     pub(crate) fn take_refusal(&self) -> Option<NoSpace> {
         self.refused.take()
     }
 
-    /// Whether nothing can be written to a zone of the drive any more.
+    /// Whether drive zone `zone` is read-only or offline.
     pub(crate) fn is_lost(&self, zone: u32) -> bool {
         let info = self.linear.port().zone(zone);
         info.is_some_and(|info| info.state.is_lost())
     }
 
-    /// Looks which zones of metadata can be written no more.
+    /// Updates which metadata zones are read-only or offline.
     fn look_for_lost(&self) {
         for zone in 0..self.layout.metadata_zones {
             let lost = self.is_lost(METADATA + zone);
@@ -260,7 +261,8 @@ impl<Z: ZonedPort> Log<Z> {
         }
     }
 
-    /// As many blocks as fit with their pages, and then the pages of `parts`.
+    /// Takes as many blocks as fit the current zone with their pages, and then pages of
+    /// `parts` while room is left.
     fn next_slots(
         &self,
         waiting: &mut std::iter::Peekable<impl Iterator<Item = (u32, Payload)>>,
@@ -301,7 +303,7 @@ impl<Z: ZonedPort> Log<Z> {
         slots
     }
 
-    /// The parts that slots are about, as they are and as they will be.
+    /// Loads the parts that the slots touch; "before" and "after" are equal at first.
     async fn parts_of(&self, slots: &[Slot]) -> Result<BTreeMap<u32, Change>> {
         let mut parts = BTreeMap::new();
         for slot in slots {
@@ -317,7 +319,7 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(parts)
     }
 
-    /// Writes slots to the current zone, and leads to them once they are there.
+    /// Writes slots to the current zone in one command, then updates the map.
     async fn write(&self, slots: Vec<Slot>, purpose: Purpose) -> Result<()> {
         let mut parts = self.parts_of(&slots).await?;
         let (current, written) = {
@@ -370,10 +372,10 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(())
     }
 
-    /// Empties zones while fewer than there have to be are free.
+    /// Cleans zones while fewer than [`Options::clean_at`] are free.
     //= dissertation 4.3.3
     async fn clean_zones(&self) -> Result<()> {
-        // Every zone once at most: what moving takes may be all that is gained.
+        // Each zone once at most: relocation may consume all the room that it gains.
         for _ in 0..self.layout.metadata_zones {
             let victim = {
                 let map = self.map.borrow();
@@ -386,7 +388,7 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(())
     }
 
-    /// Moves what is valid out of a zone, a batch at a time, and resets it.
+    /// Relocates a zone's valid blocks and pages, a batch at a time, and resets the zone.
     async fn empty(&self, zone: u32) -> Result<()> {
         let range = self.layout.metadata(zone);
         let all = self.map.borrow().pages().len() as u32;
@@ -403,7 +405,7 @@ impl<Z: ZonedPort> Log<Z> {
                     self.write_moved(&mut moved, &mut parts).await?;
                 }
             }
-            // Those of blocks that were moved have moved too.
+            // Pages of relocated blocks were rewritten along with the blocks.
             if range.contains(&self.map.borrow().pages()[part as usize]) {
                 parts.insert(part);
             }
@@ -414,8 +416,8 @@ impl<Z: ZonedPort> Log<Z> {
         self.reset(zone).await
     }
 
-    /// Resets a zone to which nothing leads any more, once what is led to instead is durable.
-    /// One that fails by that is not free: it still has what was in it.
+    /// Flushes, so that all relocated blocks are durable, and resets a zone without valid
+    /// blocks. A zone that fails at the reset keeps its contents and does not become free.
     async fn reset(&self, zone: u32) -> Result<()> {
         let range = self.layout.metadata(zone);
         self.linear.flush().await.map_err(errno)?;
@@ -429,8 +431,8 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(())
     }
 
-    /// Reads blocks with these numbers and addresses, those side by side in one command, and
-    /// all commands of the batch together.
+    /// Reads blocks, given as (index, address): one command for each contiguous run, all
+    /// commands concurrently. The result is sorted by index.
     async fn read_batch(&self, batch: &[(u32, u32)]) -> Result<Blocks> {
         let mut by_addr = batch.to_vec();
         by_addr.sort_by_key(|(_, addr)| *addr);
@@ -448,7 +450,7 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(blocks)
     }
 
-    /// Writes blocks that were moved, and pages while there is room beside them.
+    /// Appends relocated blocks, and pages of `parts` where room is left beside the blocks.
     async fn write_moved(&self, moved: &mut Blocks, parts: &mut BTreeSet<u32>) -> Result<()> {
         let mut waiting = std::mem::take(moved).into_iter().peekable();
         loop {

@@ -1,14 +1,12 @@
-//! The three structures in memory: where blocks of metadata are (MAT), how much of each of
-//! their zones is not valid (ZIT), and which zones are in use (ZB).
+//! The three structures in memory: addresses of metadata blocks (MAT), invalid blocks of
+//! each metadata zone (ZIT), and the zones in use (ZB).
 //!
 //! # Invariants
 //!
-//! - A block of metadata, and a chunk page, is valid where the map leads to it, and nowhere
-//!   else; both count (the paper's artifact leaves pages out).
-//! - A zone whose flash has failed is neither chosen to be written nor emptied, and is
-//!   read while it can be.
-//! - A part of the map that is in memory says what its newest page says, so it can be let
-//!   go at any time.
+//! - A metadata block or chunk page is valid only at the address that the map has for it;
+//!   both count as valid blocks (the paper's artifact leaves pages out).
+//! - A failed zone is neither opened nor cleaned; it is read while the drive still reads it.
+//! - A part of the map in memory equals its newest page, so it can be evicted at any time.
 
 use crate::format::{About, Entries, PER_CHUNK, ZONES_MAX, ZoneAt};
 use crate::layout::Layout;
@@ -16,34 +14,35 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use units::NoSpace;
 
-/// A zone of metadata.
+/// State of a metadata zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Zone {
     pub(crate) at: ZoneAt,
-    /// Blocks that the map leads to.
+    /// Valid blocks: those that the map references.
     pub(crate) valid: u32,
-    /// Whether nothing can be written to it any more.
+    /// Whether the drive reports the zone read-only or offline.
     pub(crate) lost: bool,
 }
 
 impl Zone {
-    /// Blocks that are written and not valid.
+    /// Written blocks that are not valid.
     pub(crate) const fn invalid(&self) -> u32 {
         self.at.written.saturating_sub(self.valid)
     }
 
-    /// Whether it can be opened.
+    /// Whether the zone can be opened.
     const fn is_free(&self) -> bool {
         self.at.epoch == 0 && !self.lost
     }
 
-    /// Whether blocks of it are led to, or may be.
+    /// Whether the zone was opened since its last reset, and may have valid blocks.
     const fn is_used(&self) -> bool {
         self.at.epoch != 0
     }
 }
 
-/// The zone with the most blocks that are not valid; none if nothing is gained anywhere.
+/// Cleaning victim: the zone with the most invalid blocks, the lowest number among equals;
+/// `None` if no zone has any.
 //= dissertation 4.3.3
 pub(crate) fn victim(zones: &[Zone], current: u32) -> Option<u32> {
     let zones = (0..).zip(zones);
@@ -53,7 +52,7 @@ pub(crate) fn victim(zones: &[Zone], current: u32) -> Option<u32> {
     most.map(|(zone, _)| zone)
 }
 
-/// A zone that is emptied by its reset alone.
+/// A zone without valid blocks: a reset empties it without relocation.
 pub(crate) fn of_no_use(zones: &[Zone], current: u32) -> Option<u32> {
     let mut zones = (0..).zip(zones);
     let found = zones.find(|(zone, state)| {
@@ -62,14 +61,14 @@ pub(crate) fn of_no_use(zones: &[Zone], current: u32) -> Option<u32> {
     found.map(|(zone, _)| zone)
 }
 
-/// The first zone that is free, by number.
+/// Lowest-numbered free zone.
 //= dissertation 4.3.2
 pub(crate) fn first_free(zones: &[Zone]) -> Option<u32> {
     let at = zones.iter().position(Zone::is_free)?;
     u32::try_from(at).ok()
 }
 
-/// Why there is no zone to open.
+/// Explains a lack of free metadata zones: counts zones by what holds them.
 pub(crate) fn no_zone(map: &Map) -> NoSpace {
     let kinds = [
         "zones that have failed",
@@ -93,33 +92,32 @@ pub(crate) fn no_zone(map: &Map) -> NoSpace {
     holders.fold(none, |why, (who, amount)| why.held(who, amount))
 }
 
-/// A part of the map in memory.
+/// A part of the map in memory; `used` is its last use, for LRU eviction.
 struct Part {
     entries: Box<Entries>,
     used: u64,
 }
 
-/// Where metadata are.
+/// Map of metadata blocks (MAT) with the states of their zones (ZIT and ZB).
 pub(crate) struct Map {
     layout: Layout,
-    /// Blocks of F2FS that are mapped.
+    /// Virtual F2FS addresses that the map covers.
     blocks: Range<u32>,
-    /// Where the page of each part is; 0 for one that was never written.
+    /// Address of each part's page; 0 for a page that was never written.
     pages: Vec<u32>,
     parts: BTreeMap<u32, Part>,
-    /// Parts in memory at most.
+    /// Parts kept in memory at most.
     most: usize,
     clock: u64,
     pub(crate) zones: Vec<Zone>,
-    /// The zone that is written.
+    /// The zone with the write point.
     pub(crate) current: u32,
-    /// Openings so far.
+    /// Count of zones opened since mkfs.
     pub(crate) epoch: u32,
 }
 
 impl Map {
-    /// A map of these blocks of F2FS, of which none was written, in zones of metadata that
-    /// are free.
+    /// An empty map of the virtual addresses `blocks`; all metadata zones are free.
     pub(crate) fn new(layout: Layout, blocks: Range<u32>) -> Self {
         Self {
             pages: vec![0; blocks.len().div_ceil(PER_CHUNK)],
@@ -134,7 +132,7 @@ impl Map {
         }
     }
 
-    /// Keeps so many parts in memory at most, but one at least.
+    /// Limits the parts in memory to `most`, at least one; `None` is no limit.
     pub(crate) fn limit(&mut self, most: Option<usize>) {
         self.most = most.map_or(usize::MAX, |most| most.max(1));
         self.shrink(self.most);
@@ -148,23 +146,23 @@ impl Map {
         }
     }
 
-    /// The number of a block of F2FS; none if it is not mapped.
+    /// Index of a virtual F2FS address; `None` if the map does not cover it.
     pub(crate) fn index(&self, block: u32) -> Option<u32> {
         let known = self.blocks.contains(&block);
         known.then(|| block - self.blocks.start)
     }
 
-    /// The part that a block is in.
+    /// Part that contains block `index`.
     pub(crate) const fn part_of(index: u32) -> u32 {
         index / PER_CHUNK as u32
     }
 
-    /// Where the pages of the parts are.
+    /// Address of each part's page; 0 for a page that was never written.
     pub(crate) fn pages(&self) -> &[u32] {
         &self.pages
     }
 
-    /// The addresses of a part, if it is in memory.
+    /// Addresses of a part if it is in memory; counts as a use.
     pub(crate) fn part(&mut self, part: u32) -> Option<&Entries> {
         self.clock += 1;
         let found = self.parts.get_mut(&part)?;
@@ -172,7 +170,7 @@ impl Map {
         Some(&found.entries)
     }
 
-    /// Brings a part to memory; those that were used longest ago go.
+    /// Inserts a part into memory; evicts the least recently used parts.
     pub(crate) fn keep(&mut self, part: u32, entries: Box<Entries>) {
         self.shrink(self.most - 1);
         self.clock += 1;
@@ -180,7 +178,7 @@ impl Map {
         self.parts.insert(part, Part { entries, used });
     }
 
-    /// Counts a block that is led to from now on instead of `old`.
+    /// Moves one valid block from the zone of `old` to that of `new`; 0 is no address.
     fn move_valid(&mut self, old: u32, new: u32) {
         if let Some(zone) = self.layout.metadata_zone(old).filter(|_| old != 0) {
             self.zones[zone as usize].valid -= 1;
@@ -190,12 +188,12 @@ impl Map {
         }
     }
 
-    /// How zones are divided.
+    /// Division of the drive's zones.
     pub(crate) const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Whether a block of a zone of metadata is written.
+    /// Whether `addr` lies in a metadata zone, before its write pointer.
     pub(crate) fn is_written(&self, addr: u32) -> bool {
         let zone = self.layout.metadata_zone(addr);
         zone.is_some_and(|zone| {
@@ -204,13 +202,14 @@ impl Map {
         })
     }
 
-    /// The page of a part was found at `addr`; nothing is counted yet.
+    /// Records, at recovery, that the page of a part was found at `addr`; leaves the counts of
+    /// valid blocks to [`Self::count`].
     pub(crate) fn set_found(&mut self, part: u32, addr: u32) {
         self.pages[part as usize] = addr;
     }
 
-    /// Counts what a part of which the page is at `page` leads to, and the page; none if
-    /// something leads where nothing is.
+    /// Counts the valid blocks of a part and its page at `page`; `None` if an address is not
+    /// a written block of a metadata zone.
     pub(crate) fn count(&mut self, page: u32, entries: &Entries) -> Option<()> {
         let all = entries.iter().copied().chain([page]);
         for addr in all.filter(|addr| *addr != 0) {
@@ -222,7 +221,7 @@ impl Map {
         Some(())
     }
 
-    /// A new page of a part was written to `addr`, with these addresses.
+    /// Replaces a part's addresses after its new page was written to `addr`.
     pub(crate) fn set_part(&mut self, part: u32, before: &Entries, after: Box<Entries>, addr: u32) {
         for (&old, &new) in before.iter().zip(after.iter()) {
             if old != new {
@@ -233,13 +232,13 @@ impl Map {
         self.keep(part, after);
     }
 
-    /// The page of a part is at `addr` from now on.
+    /// Sets the address of a part's page and counts the page as valid there.
     pub(crate) fn set_page(&mut self, part: u32, addr: u32) {
         let old = std::mem::replace(&mut self.pages[part as usize], addr);
         self.move_valid(old, addr);
     }
 
-    /// Opens the first free zone; none if there is none.
+    /// Opens the first free zone and makes it current; `None` if no zone is free.
     pub(crate) fn open(&mut self) -> Option<()> {
         self.current = first_free(&self.zones)?;
         self.epoch += 1;
@@ -250,12 +249,12 @@ impl Map {
         Some(())
     }
 
-    /// A zone was reset.
+    /// Marks a zone free after its reset.
     pub(crate) fn release(&mut self, zone: u32) {
         self.zones[zone as usize].at = ZoneAt::default();
     }
 
-    /// Blocks that can still be written to the current zone.
+    /// Unwritten blocks of the current zone; 0 if it has failed.
     pub(crate) fn room(&self) -> u32 {
         let zone = self.zones.get(self.current as usize);
         let zone = zone.filter(|zone| zone.is_used() && !zone.lost);
@@ -264,12 +263,12 @@ impl Map {
         })
     }
 
-    /// Zones that are free.
+    /// Count of free zones.
     pub(crate) fn free_zones(&self) -> u32 {
         self.zones.iter().filter(|zone| zone.is_free()).count() as u32
     }
 
-    /// What a page says beside the addresses, where a block at `old` is superseded.
+    /// Fields of a part's next page, written as the block at `old` is superseded.
     pub(crate) fn about(&self, part: u32, old: u32) -> About {
         let mut bitmap = [0; ZONES_MAX / 8];
         for (zone, state) in self.zones.iter().enumerate() {
@@ -281,19 +280,19 @@ impl Map {
             index: part as u16,
             epoch: self.epoch as u16,
             zone: zone.unwrap_or(u32::MAX),
-            // The block that is superseded counts already.
+            // The superseded block counts as invalid already.
             invalid: state.map_or(0, |state| state.invalid() + 1),
             bitmap,
         }
     }
 
-    /// Bytes of it in memory.
+    /// Bytes that the three structures take in memory.
     pub(crate) fn memory(&self) -> usize {
         let parts = self.parts.len() * size_of::<Entries>();
         parts + self.pages.len() * 4 + self.zones.len() * size_of::<Zone>()
     }
 
-    /// Holds the invariants against the parts in memory, which have to be all.
+    /// Asserts the counts of valid blocks; all parts must be in memory.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let mut valid = vec![0; self.zones.len()];

@@ -1,24 +1,24 @@
-//! What is counted.
+//! Counters of a mounted file system.
 
 /// Counts since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Blocks of metadata that the body wrote.
+    /// Metadata blocks that the F2FS body wrote.
     pub blocks: u64,
-    /// Blocks that were written for them, with chunk pages and what cleaning moved.
+    /// Blocks appended to metadata zones: the body's, chunk pages, and relocations by cleaning.
     pub written: u64,
-    /// Chunk pages that were read because their part was not in memory.
+    /// Chunk pages read because their part of the map was not in memory.
     pub pages_read: u64,
-    /// Zones of metadata that were emptied, and blocks that were moved out of them.
+    /// Metadata zones that cleaning has emptied and reset.
     pub zones_cleaned: u64,
-    /// Blocks of metadata that cleaning moved.
+    /// Metadata blocks that cleaning relocated.
     pub blocks_moved: u64,
-    /// Checkpoints.
+    /// Checkpoints made durable.
     pub checkpoints: u64,
-    /// Blocks of checkpoints.
+    /// Blocks of those checkpoints, footers and directories included.
     pub checkpoint_blocks: u64,
-    /// Changes to the other zone of checkpoints.
+    /// Checkpoints that went to the other checkpoint zone because the first was full or failed.
     pub switches: u64,
-    /// Bytes of the structures in memory.
+    /// Bytes that the map and the zone table take in memory now.
     pub memory: u64,
 }

@@ -1,4 +1,4 @@
-//! Making and mounting.
+//! Mkfs and mount on a zoned port.
 
 use crate::checkpoint::Checkpoints;
 use crate::config::{MkfsOptions, Options};
@@ -16,35 +16,35 @@ use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneStatus};
 use units::{Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
-/// Why no file system can be made.
+/// Error of [`format`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
-    /// The zones.
+    /// The drive's zones cannot hold the areas of Persimmon.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// What F2FS is to be made of them.
+    /// The F2FS body rejects the options or the size.
     #[error(transparent)]
     Body(#[from] lfs::MkfsError),
-    /// The drive failed.
+    /// A command to the drive failed.
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
-    /// The drive failed.
+    /// Writing the metadata or the first checkpoint failed.
     #[error("the drive failed: {0}")]
     Errno(#[from] Errno),
 }
 
-/// Why there is no file system to work with.
+/// Error of [`mount`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MountError {
-    /// There is no state to begin with.
+    /// The drive has no Persimmon state that can be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The body cannot be mounted from it.
+    /// The F2FS body cannot be mounted or recovered from that state.
     #[error(transparent)]
     Body(#[from] lfs::MountError),
 }
 
-/// Zones under power.
+/// Zones of a powered drive, for recovery.
 pub(crate) struct Powered<'a, Z> {
     pub(crate) linear: &'a Linear<Z>,
     pub(crate) origin: Origin,
@@ -77,11 +77,11 @@ impl<Z: ZonedPort> Medium for Powered<'_, Z> {
     }
 }
 
-/// Makes a file system on the zones of `port`, all of which are emptied first: those
-/// that can only be read are set offline.
+/// Makes a file system on the zones of `port`. All zones are reset first; read-only zones
+/// are set offline.
 ///
 /// # Errors
-/// What cannot be made of them, or why the drive failed.
+/// [`MkfsError`] if the zones or options do not fit, or the drive fails.
 pub async fn format<Z: ZonedPort>(
     sim: &Sim,
     port: &Z,
@@ -107,7 +107,8 @@ pub async fn format<Z: ZonedPort>(
     write_all(&linear, layout, sums, &geometry, blocks).await
 }
 
-/// Writes the blocks that F2FS is made of to where they belong here.
+/// Writes the blocks of a new F2FS image: tables to the log, the first pack as a checkpoint,
+/// everything else in place.
 async fn write_all<Z: ZonedPort>(
     linear: &Linear<Z>,
     layout: Layout,
@@ -120,12 +121,12 @@ async fn write_all<Z: ZonedPort>(
         let at = u32::try_from(at).map_err(|_| Errno::EIO)?;
         let checkpoints = geometry.checkpoints();
         if checkpoints.contains(&at) {
-            // The first one; the other place has none that counts.
+            // The first pack; the second place has no valid pack.
             if at < checkpoints.start + checkpoints.len() as u32 / 2 {
                 pack.push(block);
             }
         } else if geometry.tables().contains(&at) {
-            // What was never written reads as zeros.
+            // A block that was never written reads as zeros.
             if *block != *blank() {
                 tables.push((at, block));
             }
@@ -150,10 +151,10 @@ async fn write_all<Z: ZonedPort>(
     Ok(checkpoints.append(&log, version, pack).await?)
 }
 
-/// Mounts Persimmon from the zones of `port`, and recovers what has to be.
+/// Mounts Persimmon from the zones of `port`, and recovers after an unclean shutdown.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// [`MountError`] if no state is found, the body cannot recover, or the drive fails.
 pub async fn mount<Z: ZonedPort>(
     sim: &Sim,
     port: &Z,

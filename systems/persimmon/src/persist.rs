@@ -1,4 +1,4 @@
-//! The strategy: what F2FS asks for, on zones that are only appended to.
+//! Strategy of [`lfs::Persist`] on zones that are only appended to.
 
 use crate::checkpoint::Checkpoints;
 use crate::log::Log;
@@ -18,12 +18,12 @@ pub struct Appended<Z: ZonedPort> {
 }
 
 impl<Z: ZonedPort> Appended<Z> {
-    /// The zones.
+    /// The zoned port that the file system is mounted on.
     pub const fn port(&self) -> &Z {
         self.main.linear().port()
     }
 
-    /// What was counted since the mount.
+    /// Counters since the mount.
     pub fn metrics(&self) -> Metrics {
         self.log.metrics()
     }

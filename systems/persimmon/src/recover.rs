@@ -1,18 +1,17 @@
-//! Finding the last state: the superblock, the newest footer before a write pointer, and
-//! what was appended to zones of metadata since.
+//! Recovery of the last state: the superblock, the newest footer before a write pointer, and
+//! the metadata appended since.
 //!
 //! # Order
 //!
-//! The checkpoint says where the pages of the map were. Zones of metadata that have grown
-//! since, or were opened since, are read on from there, in the order of their openings,
-//! and each page that is found replaces the one before: pages are whole states, so it does
-//! not matter how often that happens. The paper reads only the zone that was written
-//! last; then what cleaning has moved through the one before would be lost. Of the other
-//! pages those are read that the checkpoint leads to.
+//! The checkpoint has the addresses of the map's pages. Metadata zones that were written or
+//! opened since the checkpoint are read from there on, in the order of their epochs, and
+//! each page found replaces the previous page of its part: a page is a whole state, so the
+//! replay is idempotent. The paper reads only the zone that was written last, which would
+//! lose blocks that cleaning relocated through the zone before it. Parts without a newer
+//! page use the page that the checkpoint references.
 //!
-//! Invariant: nothing is written here, and no bytes, however wrong, are taken for more
-//! than they are: what the map leads to lies in zones of metadata before their write
-//! pointers.
+//! Invariant: recovery writes nothing, and damaged bytes cannot mislead it: every address
+//! in the map lies in a metadata zone before its write pointer.
 
 use crate::format::{
     Footer, PER_CHUNK, PER_DIRECTORY, Record, Sums, ZoneAt, blank, decode_directory, decode_page,
@@ -23,61 +22,61 @@ use lfs::{Block, Found, Geometry, Pack, SuperError};
 use ssd::ZoneLimits;
 use vfs::{Errno, Result};
 
-/// Blocks that are read at once where many are.
+/// Blocks of one read while a grown zone is scanned.
 const AT_ONCE: u32 = 256;
 
-/// Blocks of a pack of F2FS at most.
+/// Blocks of an F2FS pack at most.
 const PACK_MOST: u32 = 512;
-/// Footers of a zone that are followed although what is before them is damaged. A power cut
-/// leaves none such, since a footer is written last.
+/// Footers of a zone that are tried at most, if the checkpoints before them are damaged. A
+/// power cut leaves no such footer, since a footer is written last.
 const TRIES: u32 = 16;
-/// Openings of zones at most, of which no drive lives to see a part.
+/// Highest epoch of a valid footer; no drive lives to reach a fraction of it.
 const EPOCH_MOST: u32 = u32::MAX / 2;
 
-/// A drive to look at.
+/// A drive that recovery reads, powered or at rest.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub(crate) trait Medium {
-    /// Its zones.
+    /// Zone count, size and capacity of the drive.
     fn limits(&self) -> ZoneLimits;
 
-    /// Blocks of a zone that are written; all of them for one that is full.
+    /// Written blocks of a zone, `zone_blocks` at most; all of them for a full zone.
     fn written(&self, zone: u32, zone_blocks: u32) -> u32;
 
-    /// Reads blocks.
+    /// Reads `count` blocks from address `addr` on.
     async fn read(&self, addr: u32, count: u32) -> Result<Vec<Box<Block>>>;
 }
 
-/// Why there is no state to begin with.
+/// A drive without a Persimmon state that can be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OpenError {
-    /// The superblock of F2FS.
+    /// Both superblocks are damaged, or none is of F2FS.
     #[error(transparent)]
     Super(#[from] SuperError),
-    /// What is beside it.
+    /// The record beside the superblock is missing, damaged, or of other zones.
     #[error("the superblock is not one of Persimmon on the zones of this drive")]
     Record,
-    /// No footer that leads to a whole checkpoint.
+    /// No footer in either checkpoint zone ends a whole checkpoint.
     #[error("neither zone of checkpoints has a whole one")]
     Checkpoint,
-    /// What a checkpoint leads to.
+    /// A page or address of the map is damaged or missing.
     #[error("the checkpoint leads to a damaged map of the metadata")]
     Map,
-    /// The drive failed.
+    /// A read of the drive failed.
     #[error("the drive could not be read: {0}")]
     Errno(#[from] Errno),
 }
 
-/// The last state.
+/// Last state of a file system, from which a mount starts.
 pub(crate) struct State {
     pub(crate) found: Found,
     pub(crate) layout: Layout,
     pub(crate) sums: Sums,
     pub(crate) map: Map,
-    /// Which zone of checkpoints it is in, 0 or 1.
+    /// Checkpoint zone of the last checkpoint, 0 or 1.
     pub(crate) turn: usize,
-    /// Blocks that are written of both.
+    /// Written blocks of both checkpoint zones.
     pub(crate) written: [u32; 2],
-    /// The blocks of the pack, as F2FS has them.
+    /// Encoded blocks of the F2FS pack.
     pub(crate) pack: Vec<Box<Block>>,
 }
 
@@ -86,7 +85,7 @@ async fn one<M: Medium>(medium: &M, addr: u32) -> Result<Box<Block>> {
     blocks.pop().ok_or(Errno::EIO)
 }
 
-/// A checkpoint that was found.
+/// A whole checkpoint, decoded from a checkpoint zone.
 struct Checkpoint {
     footer: Footer,
     blocks: Vec<Box<Block>>,
@@ -95,8 +94,8 @@ struct Checkpoint {
     stamp: u64,
 }
 
-/// The newest whole checkpoint of a zone. The block before the write pointer is its
-/// footer, unless the power went while one was written.
+/// Finds the newest whole checkpoint of a zone. Its footer is the block before the write
+/// pointer, unless a power cut interrupted a later checkpoint.
 //= dissertation 4.4
 async fn newest<M: Medium>(
     medium: &M,
@@ -111,7 +110,7 @@ async fn newest<M: Medium>(
         if tries == TRIES {
             break;
         }
-        // What cannot be read is no footer.
+        // An unreadable block is no footer.
         let Ok(block) = one(medium, start + at).await else {
             continue;
         };
@@ -119,7 +118,8 @@ async fn newest<M: Medium>(
             continue;
         };
         tries += 1;
-        // Of these lengths, so that no footer asks for more than a checkpoint has.
+        // Bound the lengths, so that a footer cannot make recovery read more than a
+        // checkpoint has.
         let fits =
             footer.pack <= PACK_MOST && footer.directory == directory && footer.epoch <= EPOCH_MOST;
         let before = fits.then(|| footer.pack + footer.directory);
@@ -149,7 +149,7 @@ async fn newest<M: Medium>(
     None
 }
 
-/// Reads the superblock; the second one, if the first is damaged.
+/// Reads the superblock, or its second copy if the first is damaged.
 async fn superblock<M: Medium>(
     medium: &M,
 ) -> std::result::Result<(Geometry, Layout, Sums), OpenError> {
@@ -172,7 +172,7 @@ async fn copy<M: Medium>(
     Ok((geometry, layout.ok_or(OpenError::Record)?, sums))
 }
 
-/// The last state on a drive, with so many parts of the map in memory at most.
+/// Finds the last state of a drive; keeps at most `parts` parts of the map in memory.
 pub(crate) async fn find<M: Medium>(
     medium: &M,
     parts: Option<usize>,
@@ -213,7 +213,7 @@ pub(crate) async fn find<M: Medium>(
     })
 }
 
-/// An empty map becomes what a checkpoint has, with what was appended since.
+/// Fills an empty map from a checkpoint and the pages appended since.
 pub(crate) async fn map<M: Medium>(
     medium: &M,
     sums: Sums,
@@ -256,7 +256,7 @@ pub(crate) async fn map<M: Medium>(
     Ok(map)
 }
 
-/// Reads blocks; zeros for those that cannot be read, which are no pages then.
+/// Reads blocks; an unreadable block becomes zeros, which are no valid page.
 async fn read_all<M: Medium>(medium: &M, addr: u32, count: u32) -> Vec<Box<Block>> {
     if let Ok(blocks) = medium.read(addr, count).await {
         return blocks;
@@ -268,7 +268,7 @@ async fn read_all<M: Medium>(medium: &M, addr: u32, count: u32) -> Vec<Box<Block
     blocks
 }
 
-/// Counts what a part leads to, which is read if it is not in memory.
+/// Counts the valid blocks of a part; reads its page if the part is not in memory.
 async fn count<M: Medium>(
     medium: &M,
     sums: Sums,
@@ -295,20 +295,21 @@ async fn count<M: Medium>(
     Ok(())
 }
 
-/// A zone of metadata that has blocks which the checkpoint does not know.
+/// A metadata zone with blocks, from `from` on, that the checkpoint does not cover.
 struct Grown {
     zone: u32,
     epoch: u32,
     from: u32,
 }
 
-/// The number nearest to `epoch` whose lower half is `low`; none if there is none.
+/// Epoch nearest to `epoch` whose lower half is `low`; `None` if it overflows.
 const fn since(epoch: u32, low: u16) -> Option<u32> {
     let step = low.wrapping_sub(epoch as u16).cast_signed();
     epoch.checked_add_signed(step as i32)
 }
 
-/// Looks at each zone of metadata: the page at its start tells the number of its opening.
+/// Restores the state of each metadata zone, whose first page has its epoch, and returns
+/// the zones that have grown since the checkpoint.
 async fn zones<M: Medium>(
     medium: &M,
     sums: Sums,
@@ -327,7 +328,8 @@ async fn zones<M: Medium>(
         let known = footer.zones[zone as usize];
         let first = one(medium, range.start).await.unwrap_or_else(|_| blank());
         let epoch = decode_page(&first, sums).map(|(about, _)| about.epoch);
-        // Its lower half is in the page. A zone without one was cut off at its start.
+        // The page has the lower half of the epoch. A power cut at the first block of a
+        // zone leaves the zone without a page.
         let epoch = match epoch {
             Some(low) if known.epoch != 0 && low == known.epoch as u16 => known.epoch,
             Some(low) => since(footer.epoch, low).ok_or(OpenError::Map)?,
@@ -339,7 +341,7 @@ async fn zones<M: Medium>(
             _ => (0, epoch > footer.epoch),
         };
         map.zones[zone as usize].at = ZoneAt {
-            // What is of no use is reset before the zone is written again.
+            // A zone without use is free; it is reset before it is written again.
             epoch: if is_of_use { epoch } else { 0 },
             written: if is_of_use { written } else { 0 },
         };

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, MIB, Origin};
 
-/// A drive that loses what was not flushed.
+/// A zoned drive without power loss protection: a cut loses unflushed writes.
 fn config() -> DriveConfig {
     let preset = Preset::named("zns").expect("a preset");
     let mut config = (preset.config)().resized(Bytes(128 * MIB));
@@ -40,7 +40,7 @@ fn attached(sim: &Sim, drive: Drive) -> ZonedDevice {
     ZonedDevice::new(&device).expect("a zoned drive")
 }
 
-/// The first block of F2FS that is mapped, and how many are.
+/// First virtual address of the map, and the count of addresses.
 const FIRST: u32 = 5_000;
 const COUNT: u32 = 3 * PER_CHUNK as u32 - 7;
 
@@ -70,7 +70,7 @@ fn stamped(block: u32, version: u64) -> Box<Block> {
     bytes
 }
 
-/// Batches of few or of many blocks, mostly of the same ones.
+/// Draws a batch of few or many block addresses, mostly among the first 200.
 fn batch(rng: &mut Rng) -> Vec<u32> {
     let count = if rng.below(20) == 0 {
         900
@@ -131,7 +131,7 @@ fn with(options: Options, seed: u64) {
 }
 
 #[test]
-fn what_is_appended_is_read_back_through_cleaning() {
+fn appended_blocks_survive_cleaning_and_read_back() {
     with(Options::default(), 1);
     with(
         Options {
@@ -143,7 +143,7 @@ fn what_is_appended_is_read_back_through_cleaning() {
 }
 
 #[test]
-fn a_page_behind_each_block_is_as_good() {
+fn paired_pages_read_back_like_batched_pages() {
     let pages = Pages::Paired;
     with(
         Options {
@@ -228,7 +228,8 @@ fn a_new_file_system_is_one_of_f2fs_and_writes_at_pointers_only() {
     });
 }
 
-/// What a run has made durable, what may be, and the last checkpoint.
+/// Versions of blocks that a run has flushed (`forced`) and written (`begun`), and the
+/// footer and page addresses that its last checkpoint would have.
 #[derive(Default)]
 struct Known {
     forced: BTreeMap<u32, u64>,
@@ -237,7 +238,7 @@ struct Known {
     metrics: Metrics,
 }
 
-/// Appends; flushes now and then, and remembers where a checkpoint would lead.
+/// Appends batches, flushes now and then, and records what a checkpoint would reference.
 async fn append_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc<RefCell<Known>>) {
     let log = log(&sim, &port, options);
     let remember = |known: &mut Known| {
@@ -269,7 +270,7 @@ async fn append_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc
     }
 }
 
-/// Finds the map after a power cut, and reads all there is through it.
+/// Recovers the map after a power cut and reads every block through it.
 async fn find_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc<RefCell<Known>>) {
     let (linear, layout) = (lfs::linear(&sim, &port), layout(&port, options));
     let powered = Powered {
@@ -293,7 +294,7 @@ async fn find_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc<R
             "{block}: {version} of {least}..={most}"
         );
     }
-    // It goes on where it was.
+    // The log accepts appends after recovery.
     let next = vec![(FIRST, stamped(FIRST, 1_000))];
     log.append(next, Purpose::Pointer).await.unwrap();
     log.map().check();
@@ -337,23 +338,24 @@ fn find_wherever(pages: Pages, (first, step): (u64, u64)) {
 }
 
 #[test]
-fn what_was_durable_is_found_wherever_zones_are_changed_or_cleaned() {
+fn durable_blocks_are_recovered_at_every_cut_with_batched_pages() {
     find_wherever(Pages::Batched, (1, 41));
 }
 
 // Two tests, as this takes long, and they may run side by side.
 
 #[test]
-fn what_was_durable_is_found_where_each_block_has_its_page() {
+fn durable_blocks_are_recovered_at_even_cuts_with_paired_pages() {
     find_wherever(Pages::Paired, (1, 82));
 }
 
 #[test]
-fn what_was_durable_is_found_between_these_cuts() {
+fn durable_blocks_are_recovered_at_odd_cuts_with_paired_pages() {
     find_wherever(Pages::Paired, (42, 82));
 }
 
-/// Zones of one segment, of which each loses what it has not made durable by itself.
+/// Zones of one segment each, in memory; a cut loses unflushed blocks of each zone
+/// independently.
 fn in_memory() -> ZonesAtRest {
     let segment = 512 * 8;
     ZonesAtRest::new(ZoneLimits {
@@ -365,7 +367,7 @@ fn in_memory() -> ZonesAtRest {
     })
 }
 
-/// Finds in what a cut has left what has to be there.
+/// Recovers from the zones that a cut has left and checks every block against `known`.
 fn find_in(left: ZonesAtRest, options: Options, known: &Rc<RefCell<Known>>) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -377,7 +379,7 @@ fn find_in(left: ZonesAtRest, options: Options, known: &Rc<RefCell<Known>>) {
 }
 
 #[test]
-fn what_was_durable_is_found_whatever_part_of_each_zone_is_kept() {
+fn durable_blocks_are_recovered_from_any_kept_part_of_each_zone() {
     let options = Options::default();
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -395,7 +397,7 @@ fn what_was_durable_is_found_whatever_part_of_each_zone_is_kept() {
     assert!(metrics.zones_cleaned > 1, "{metrics:?}");
 }
 
-/// Fills a zone to its last block and begins the next one, which leads into it.
+/// Fills a zone to its last block and opens the next one, whose first page references it.
 async fn begin_a_zone(sim: Sim, port: RamZones, known: Rc<RefCell<Known>>) {
     let log = log(&sim, &port, Options::default());
     let map = (footer(&log.map(), 1, 0), log.map().pages().to_vec());
@@ -410,7 +412,8 @@ async fn begin_a_zone(sim: Sim, port: RamZones, known: Rc<RefCell<Known>>) {
             .await
             .unwrap();
     };
-    // A page begins the zone, and one is behind each batch: 3 blocks twice, then 2 each.
+    // The zone begins with a page, and a page follows each batch: 3 blocks twice, then 2
+    // a batch.
     append(FIRST..FIRST + 1).await;
     append(FIRST..FIRST + 2).await;
     while log.map().room() > 0 {
@@ -421,9 +424,9 @@ async fn begin_a_zone(sim: Sim, port: RamZones, known: Rc<RefCell<Known>>) {
     assert_eq!((full, log.map().current), (0, 1));
 }
 
-/// The flash has got the zone that was begun last before the end of the one before.
+/// The cut keeps all of the last zone, and of every other zone only the flushed part.
 #[test]
-fn a_zone_that_has_reached_the_flash_leads_to_what_has_too() {
+fn first_page_of_a_durable_zone_references_durable_blocks() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let known = Rc::new(RefCell::new(Known::default()));
@@ -439,9 +442,9 @@ fn a_zone_that_has_reached_the_flash_leads_to_what_has_too() {
     find_in(left, Options::default(), &known);
 }
 
-/// The zones that are free fail while one is of no use any more and waits to be emptied.
+/// All free zones fail while another zone has no valid block and waits for its reset.
 #[test]
-fn a_zone_that_nothing_is_in_is_written_anew_when_no_other_one_is_left() {
+fn zone_without_valid_blocks_is_reused_when_all_free_zones_failed() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -466,7 +469,7 @@ fn a_zone_that_nothing_is_in_is_written_anew_when_no_other_one_is_left() {
     });
 }
 
-/// A zone fails while it is emptied: it is not free afterwards.
+/// The cleaning victim turns read-only while cleaning relocates its blocks.
 #[test]
 fn a_zone_that_fails_while_it_is_emptied_is_not_released() {
     let kernel = Kernel::new();

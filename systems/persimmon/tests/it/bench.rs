@@ -1,4 +1,4 @@
-//! What the tests set up again and again.
+//! Set-up shared by the tests: a small zoned drive, mkfs, mount, and a view for the checker.
 
 use host::{BlockDevice, HostConfig, ZonedDevice, ZonedPort};
 use persimmon::{Appended, MkfsOptions, Options, Zones};
@@ -9,7 +9,7 @@ use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
 
 pub(crate) type Fs = lfs::LfsFs<Appended<ZonedDevice>>;
 
-/// A drive of zones that loses what was not flushed.
+/// A zoned drive without power loss protection: a cut loses unflushed writes.
 pub(crate) fn config() -> DriveConfig {
     let preset = Preset::named("zns").expect("a preset");
     let mut config = (preset.config)().resized(Bytes(128 * MIB));
@@ -24,7 +24,7 @@ pub(crate) fn attached(sim: &Sim, drive: &Drive) -> ZonedDevice {
     ZonedDevice::new(&device).expect("a zoned drive")
 }
 
-/// A drive with an empty file system.
+/// Media of a drive with an empty file system, shut down cleanly.
 pub(crate) fn made() -> DriveMedia {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -59,7 +59,7 @@ pub(crate) fn root(vfs: &Vfs<Fs>) -> Process<Fs> {
     Process::new(vfs, Access::root())
 }
 
-/// A drive at rest.
+/// View of an idle drive for [`persimmon::check`].
 pub(crate) struct AtRest(pub(crate) ZonedDevice, pub(crate) Drive);
 
 impl host::Image for AtRest {

@@ -1,6 +1,5 @@
-//! The power is cut before every event of a run: each force that returned is kept, each
-//! that did not leaves what was there before or what it was to bring, and the medium is
-//! sound.
+//! Power cuts before every event of a run: data of each fsync that returned survive, an
+//! fsync that did not return leaves old or new data, and the checker finds no defect.
 
 use crate::bench::{AtRest, Fs, attached, config, made, mounted, root};
 use host::ZonedDevice;
@@ -14,8 +13,7 @@ const FILES: usize = 12;
 const ROUNDS: u64 = 40;
 const MOST: u64 = 1 << 20;
 
-/// What was forced of a file, and what is being forced: its length, and the byte that each
-/// of its pages begins with.
+/// Bytes of a file at its last fsync that returned (`forced`), and at the one in progress.
 #[derive(Clone, Default)]
 struct Expected {
     forced: Option<Vec<u8>>,
@@ -28,7 +26,7 @@ fn name(file: usize) -> Vec<u8> {
     format!("/file {file}").into_bytes()
 }
 
-/// Files are made, written over from the start, and longer each time.
+/// Creates files and overwrites them from the start, longer each round, with an fsync each.
 async fn work(sim: Sim, port: ZonedDevice, model: Model) {
     let vfs = mounted(&sim, &port).await;
     let process = root(&vfs);
@@ -49,8 +47,8 @@ async fn work(sim: Sim, port: ZonedDevice, model: Model) {
     }
 }
 
-/// Whether a file shows what it may: for each page what was forced, or what was to be, or
-/// if that made it longer, its end.
+/// Whether a file is legal after a cut: its length lies between the old and the new one, and
+/// each byte is the old or the new one.
 fn fits(shown: Option<&[u8]>, expected: &Expected) -> bool {
     let Some(shown) = shown else {
         return expected.forced.is_none();
@@ -66,10 +64,10 @@ fn fits(shown: Option<&[u8]>, expected: &Expected) -> bool {
         && shown.iter().enumerate().all(|(at, &byte)| known(at, byte))
 }
 
-/// The file that is made after recovery.
+/// Path of the file created after recovery.
 const LATER: &[u8] = b"/later";
 
-/// Makes and forces a file after recovery.
+/// Creates, writes and fsyncs a file after recovery.
 async fn go_on(process: &Process<Fs>) {
     let flags = OpenFlags::CREATE | OpenFlags::BOTH;
     let fd = process.open(LATER, flags, 0o644).await.unwrap();
@@ -82,8 +80,8 @@ async fn go_on(process: &Process<Fs>) {
     process.close(fd).await.unwrap();
 }
 
-/// Powers on, mounts, looks, and forces a file; and once more after `again` events of that.
-/// `later` is whether that file was forced before.
+/// Powers on, mounts, checks all files, and fsyncs [`LATER`]. With `again`, cuts the power
+/// after that many events and judges once more. `later` tells whether [`LATER`] must exist.
 fn judge(media: DriveMedia, model: &[Expected], later: bool, again: Option<u64>) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -134,7 +132,7 @@ fn judge(media: DriveMedia, model: &[Expected], later: bool, again: Option<u64>)
 }
 
 #[test]
-fn a_force_is_kept_wherever_the_power_is_cut() {
+fn fsynced_file_survives_a_cut_at_every_event() {
     let base = made();
     let (mut cut, mut rng) = (1, Seed(3).stream("recoveries"));
     loop {

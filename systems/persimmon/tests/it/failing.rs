@@ -1,4 +1,4 @@
-//! Zones whose flash fails: those of files, of metadata, and of checkpoints.
+//! Failed zones: in the main area, among metadata zones, and among checkpoint zones.
 
 use crate::bench::{attached, config, made, mounted, root};
 use crate::memory::{Fs, limits, on, ram_made, ram_mounted, served};
@@ -11,10 +11,10 @@ use std::rc::Rc;
 use units::NoSpace;
 use vfs::{Access, Body, Errno, OpenFlags, Process, Result, Source, Vfs};
 
-/// Zones of checkpoints.
+/// The two checkpoint zones.
 const CHECKPOINTS: std::ops::Range<u32> = 1..3;
 
-/// Zones of metadata, behind which those of files lie.
+/// Metadata zones; the main area follows them.
 fn metadata() -> std::ops::Range<u32> {
     let made = ram_made();
     let mut block = [0; lfs::BLOCK];
@@ -32,7 +32,7 @@ fn in_state(
     zones.filter(|&zone| wanted(state(zone))).collect()
 }
 
-/// Makes so many files anew, more than a checkpoint has entries for, and forces all.
+/// Recreates 60 files, more than the journals of a checkpoint have entries for, and syncs.
 async fn round(process: &Process<Fs>, number: u64) -> Result<()> {
     for file in 0..60 {
         let path = format!("/{file}");
@@ -46,7 +46,7 @@ async fn round(process: &Process<Fs>, number: u64) -> Result<()> {
     process.sync().await
 }
 
-/// Whether all files are those of a round.
+/// Whether all files have the contents of round `number`.
 async fn is_of(process: &Process<Fs>, number: u64) -> bool {
     for file in 0..60 {
         let path = format!("/{file}");
@@ -81,7 +81,7 @@ fn zones_of_metadata_that_fail_are_left_until_none_is_left() {
                     break last_refusal(&vfs).await;
                 }
             }
-            // The one that is written fails, or one that is empty.
+            // Fail the zone that is written and an empty zone in turn.
             if number % 100 == 0 && failed < all - 1 {
                 let open = in_state(&port, metadata(), ZoneState::is_active);
                 let empty = in_state(&port, metadata(), |state| state == ZoneState::Empty);
@@ -148,8 +148,8 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
     can_be_read_only(port.at_rest(), last.get());
 }
 
-/// What was forced can be read where no mount could write what it recovers, and nothing is
-/// written.
+/// A read-write mount is refused for want of room; a read-only mount reads all synced files
+/// and writes nothing.
 fn can_be_read_only(zones: ZonesAtRest, newest: u64) {
     let port = on(zones, |sim, port| async move {
         let refused = persimmon::mount(&sim, &port, crate::bench::options()).await;
@@ -175,8 +175,8 @@ fn can_be_read_only(zones: ZonesAtRest, newest: u64) {
     });
 }
 
-/// What is in zones that can only be read is of a file system that was here before, with the
-/// same identity: nothing of it is found.
+/// Read-only zones keep blocks of the previous file system, which had the same UUID; the new
+/// file system must not find them.
 #[test]
 fn zones_that_can_only_be_read_show_nothing_after_a_format() {
     on(ram_made(), |sim, port| async move {
@@ -229,7 +229,7 @@ fn zones_of_files_that_fail_are_not_chosen() {
     assert_eq!(persimmon::check(&port.at_rest()), [""; 0]);
 }
 
-/// Removes one of a few files, and makes and forces it again.
+/// Removes one of seven files, and creates and fsyncs it again.
 async fn write_anew(process: &Process<crate::bench::Fs>, number: u64) -> Result<()> {
     let path = format!("/{}", number % 7);
     let _ = process.unlink(path.as_bytes()).await;
@@ -242,7 +242,7 @@ async fn write_anew(process: &Process<crate::bench::Fs>, number: u64) -> Result<
     written.and(forced)
 }
 
-/// Erases of a drive fail, until zones have no blocks any more.
+/// Erase failures of the drive take zones offline for lack of spare blocks.
 #[test]
 fn zones_that_a_drive_has_no_blocks_for_are_not_chosen() {
     let mut config = config();

@@ -1,5 +1,5 @@
-//! Zones in which somebody has changed fields who knows the format: sums are made to fit
-//! again, and numbers lead to places that there are.
+//! Format-aware fuzzing of zones: edits change fields of known structures, mostly with
+//! matching checksums, and addresses point to existing blocks.
 
 use crate::memory::{ZONE_BLOCKS, limits, on, ram_made, ram_mounted, served};
 use bolero::TypeGenerator;
@@ -15,10 +15,10 @@ use std::sync::{Arc, OnceLock};
 use units::{Bytes, Ns};
 use vfs::{Access, OpenFlags, Process, Source, XattrFlags};
 
-/// A block: its zone, and where it is in it.
+/// A block: its zone, and its index in the zone.
 type Place = (usize, usize);
 
-/// What a block ends with: the kinds of sums of the format.
+/// Kind of a block that ends with a checksum.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sum {
     Page = 1,
@@ -26,20 +26,20 @@ enum Sum {
     Footer,
 }
 
-/// Zones by what is in their blocks.
+/// Zones, and their blocks by kind.
 struct Image {
     zones: ZonesAtRest,
-    /// What the identity seeds sums with.
+    /// Checksum seed, made from the UUID.
     seed: u32,
     footers: Vec<Place>,
     directories: Vec<Place>,
-    /// Heads of packs of F2FS, which are there twice, and blocks between them.
+    /// First and last block of each F2FS pack, which are equal, and the blocks between.
     heads: Vec<(Place, Place)>,
     between: Vec<Place>,
     pages: Vec<Place>,
-    /// Blocks of tables of F2FS.
+    /// F2FS table blocks.
     tables: Vec<Place>,
-    /// Nodes, and blocks of entries and contents.
+    /// Node blocks, and blocks of directory entries and file contents.
     nodes: Vec<Place>,
     contents: Vec<Place>,
 }
@@ -118,8 +118,8 @@ impl Image {
     }
 }
 
-/// An image that was left, and one whose power was cut while files were forced and
-/// metadata had gone on behind the checkpoint.
+/// A cleanly unmounted image, and one after a power cut between fsyncs, with metadata
+/// appended behind the checkpoint.
 fn images() -> &'static [Image; 2] {
     static IMAGES: OnceLock<[Image; 2]> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -168,7 +168,7 @@ fn images() -> &'static [Image; 2] {
                 p.close(fd).await.unwrap();
             }
         });
-        // Whatever is under way then.
+        // Cut at an arbitrary event.
         for _ in 0..4_000 {
             kernel.step();
         }
@@ -176,7 +176,7 @@ fn images() -> &'static [Image; 2] {
     })
 }
 
-/// A change of a field.
+/// A change of one field; [`Edit::apply`] maps the random numbers to a place and a value.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 struct Edit {
     what: u8,
@@ -189,7 +189,7 @@ struct Edit {
 
 impl Edit {
     fn of<T: Copy>(self, from: &[T]) -> Option<T> {
-        // The newest ones are the last.
+        // The newest blocks are last.
         let back = match self.how & 0x80 {
             0 => usize::from(self.block) % from.len().max(1),
             _ => usize::from(self.block) % 3,
@@ -197,7 +197,7 @@ impl Edit {
         from.len().checked_sub(1 + back).map(|at| from[at])
     }
 
-    /// What the field becomes.
+    /// New value of a field: random, a boundary, near the old value, or a block's address.
     fn number(self, image: &Image, old: u32) -> u32 {
         let somewhere = |places: &[Place]| {
             let place = places.get(self.value as usize % places.len().max(1));
@@ -228,7 +228,7 @@ impl Edit {
         block[at..at + width].copy_from_slice(&new[..width]);
     }
 
-    /// Changes a block at `at`, and makes its sum fit, most of the time.
+    /// Changes a block at byte `at`, and mostly updates its checksum.
     fn sealed(self, image: &Image, zones: &mut ZonesAtRest, places: &[Place], at: usize, sum: Sum) {
         let Some(place) = self.of(places) else { return };
         change(zones, place, |block| {
@@ -248,11 +248,11 @@ impl Edit {
 
     fn apply(self, image: &Image, zones: &mut ZonesAtRest) {
         let field = usize::from(self.field);
-        // Tables have entries of these sizes.
+        // Sizes of table entries in bytes.
         let entry = [9, 74, 7][field % 3];
         let in_entry = field % (BLOCK / entry) * entry + [0, 1, 2, 5][field % 4];
         match self.what % 20 {
-            // Most of what a superblock can say ends a mount at once.
+            // Rarely: most changes of a superblock fail the mount at once.
             0 if self.width < 64 => self.superblock(image, zones, field % 2 == 0),
             1 | 2 => {
                 let places = [8, 16, 20, 24, 64 + field % 40 * 4];
@@ -282,7 +282,7 @@ impl Edit {
         }
     }
 
-    /// Both superblocks: F2FS's fields, or what stands before them.
+    /// Changes both superblocks: fields of F2FS, or the record before them.
     fn superblock(self, image: &Image, zones: &mut ZonesAtRest, record: bool) {
         let field = usize::from(self.field) / 2;
         for copy in 0..2 {
@@ -299,7 +299,7 @@ impl Edit {
         }
     }
 
-    /// The head of a pack, with its sum, in both places.
+    /// Changes the head of a pack, with its checksum, in both places.
     fn head(self, image: &Image, zones: &mut ZonesAtRest, at: usize) {
         let Some((first, last)) = self.of(&image.heads) else {
             return;
@@ -319,7 +319,7 @@ impl Edit {
         }
     }
 
-    /// A block of some kind in the place of another one.
+    /// Overwrites a block with a copy of another one.
     fn swap(self, image: &Image, zones: &mut ZonesAtRest) {
         let kinds = [
             &image.pages,
@@ -336,7 +336,7 @@ impl Edit {
         }
     }
 
-    /// A write pointer or a state.
+    /// Changes a zone's write pointer or state.
     fn zone(self, zones: &mut ZonesAtRest) {
         let at = usize::from(self.block) % zones.zones.len().min(16);
         let zone = &mut zones.zones[at];
@@ -367,7 +367,7 @@ fn change(zones: &mut ZonesAtRest, (zone, at): Place, edit: impl FnOnce(&mut Blo
     }
 }
 
-/// Steps of all that is done to an image, at most; some thousands are usual.
+/// Bound on the events of one run; some thousands are usual.
 const STEPS: u64 = 3_000_000;
 
 fn survive(zones: ZonesAtRest, options: Options) {
@@ -382,7 +382,7 @@ fn survive(zones: ZonesAtRest, options: Options) {
             let vfs = served(&sim, body);
             let process = Process::new(&vfs, Access::root());
             vfs::model::endure(&process).await;
-            // Long enough for cleaning in the background.
+            // Long enough for background cleaning to run.
             sim.sleep(Ns(30_000)).await;
             vfs::model::endure(&process).await;
             process.exit().await;

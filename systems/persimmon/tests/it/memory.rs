@@ -24,7 +24,7 @@ pub(crate) fn limits() -> ZoneLimits {
     }
 }
 
-/// Runs `work` on these zones, and gives them.
+/// Runs `work` on zones in memory and returns them.
 pub(crate) fn on<W: Future<Output = ()>>(
     at_rest: ZonesAtRest,
     work: impl FnOnce(Sim, RamZones) -> W + 'static,
@@ -37,7 +37,7 @@ pub(crate) fn on<W: Future<Output = ()>>(
     kept
 }
 
-/// Zones with an empty file system.
+/// Zones in memory with an empty file system.
 pub(crate) fn ram_made() -> ZonesAtRest {
     let port = on(ZonesAtRest::new(limits()), async |sim, port| {
         let made = persimmon::format(&sim, &port, &MkfsOptions::default()).await;
