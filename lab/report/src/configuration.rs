@@ -307,6 +307,7 @@ pub const FIELDS: &[Field] = &{
         interface("drive.interface"),
         interface("drive.placement.handles"),
         interface("drive.placement.reclaim_groups"),
+        interface("drive.placement.spare"),
         interface("drive.placement.persistently_isolated"),
         field("host.link.generation", "generation of PCI Express", None),
         field("host.link.lanes", "lanes", None),
