@@ -97,7 +97,7 @@ fn knobs_and_drives_change_the_run() {
         (&run["drive"]["nand"], &run["drive"]["name"]),
         (&"qlc".into(), &"mine".into())
     );
-    assert_eq!(run["precondition"], "full");
+    assert_eq!(run["precondition"], "aged");
     let faster = bench.json(&format!("{line} --set flash.part=slc"), SCHEMA);
     assert_eq!(faster["drive"]["nand"], "slc");
     let p50 = |run| number(run, "/latency_ns/p50");

@@ -83,22 +83,22 @@ fn too_large(run: &Run) -> Option<String> {
     if run.steady.is_none() || run.gc.lines > 0 {
         return None;
     }
-    let (raw, capacity) = (run.drive.raw_bytes as f64, run.drive.capacity_bytes as f64);
-    // Writes that the drive takes before it has to collect, per byte of its capacity.
-    let (taken, aged) = match run.precondition.as_str() {
-        "fresh" => (raw / capacity, ", or with --precondition aged"),
-        "full" => (raw / capacity - 1.0, ", or with --precondition aged"),
-        _ => (1.0, ""),
-    };
-    let tells = (run.host.write_bytes as f64 / taken / MIB as f64) as u64;
-    let instead = match (1..run.drive.capacity_bytes / MIB).contains(&tells) {
-        true => format!("run it on a drive of at most {tells} MiB (--size {tells}MiB){aged}"),
-        false => format!("run a workload that writes more{aged}"),
+    let (raw, capacity) = (run.drive.raw_bytes, run.drive.capacity_bytes);
+    // Writes that the drive takes before it has to collect.
+    let (needed, aged) = match run.precondition.as_str() {
+        "fresh" => (raw, ", or with --precondition aged"),
+        "full" => (
+            raw.saturating_sub(capacity),
+            ", or with --precondition aged",
+        ),
+        _ => (capacity, ""),
     };
     Some(format!(
         "nothing was ever collected, so that amplification and life tell nothing about garbage \
-         collection: the drive is too large for the {} written to it; {instead}",
-        human::bytes(run.host.write_bytes as f64)
+         collection: the drive is too large for the {} written to it; run a workload that writes \
+         more than {}{aged}",
+        human::bytes(run.host.write_bytes as f64),
+        human::bytes(needed as f64)
     ))
 }
 

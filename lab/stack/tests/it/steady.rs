@@ -4,7 +4,7 @@ use crate::{done, plan};
 use report::record::Run;
 use sim::Seed;
 use ssd::Precondition;
-use stack::{Plan, Until};
+use stack::{Plan, StackError, Until};
 
 fn until_steady(plan: Plan) -> Run {
     done(&Plan {
@@ -37,7 +37,12 @@ fn rated_writes_of_random_runs_stay_within_the_cells_over_amplification() {
         let workload = format!("{kind}:ops={}", 1 + among(400));
         let mut plan = plan(stack, 32, past, &workload);
         plan.seed = seed;
-        let run = done(&plan);
+        let run = match stack::run(&plan, &mut |_| ()) {
+            Ok(run) => run,
+            // So small a drive can come to rest without room to collect.
+            Err(StackError::Stuck { .. }) => continue,
+            Err(error) => panic!("{stack} {workload}: {error}"),
+        };
         let Some(life) = run.wear.life_host_bytes else {
             continue;
         };
@@ -127,14 +132,14 @@ fn workload_that_writes_nothing_is_not_repeated() {
 }
 
 #[test]
-fn drive_on_which_nothing_is_collected_is_named_with_a_size_that_collects() {
-    let workload = "randwrite:ops=3000";
-    let run = done(&plan("raw@block", 256, Precondition::Full, workload));
-    assert_eq!(run.gc.lines, 0);
-    let told = run.cautions.iter().find(|c| c.contains("ever collected"));
-    let (_, size) = told.and_then(|c| c.split_once("--size ")).expect("a size");
-    let digits: String = size.chars().take_while(char::is_ascii_digit).collect();
-    let size = digits.parse().expect("mebibytes");
-    let smaller = done(&plan("raw@block", size, Precondition::Full, workload));
-    assert!(smaller.gc.lines > 0, "{size} MiB");
+fn drive_on_which_nothing_is_collected_is_named_with_a_past_that_collects() {
+    let at = |past| done(&plan("raw@block", 256, past, "randwrite:ops=3000"));
+    let full = at(Precondition::Full);
+    assert_eq!(full.gc.lines, 0);
+    let told = full.cautions.iter().find(|c| c.contains("ever collected"));
+    let told = told.expect("a caution");
+    assert!(told.contains("--precondition aged"), "{told}");
+    let aged = at(Precondition::Aged);
+    assert!(aged.gc.lines > 0);
+    assert!(!aged.cautions.iter().any(|c| c.contains("ever collected")));
 }
