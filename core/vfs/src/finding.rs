@@ -22,7 +22,7 @@ impl fmt::Display for Finding {
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds a finding, unless [`MOST`] are kept already.
+    /// Adds a finding, unless `MOST` are kept already.
     pub fn say(&mut self, what: String) {
         if self.0.len() < MOST {
             self.0.push(Finding(what));

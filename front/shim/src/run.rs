@@ -64,7 +64,7 @@ impl Spool {
     }
 
     /// Has a program note what it asks of the system and of libraries that are preloaded into
-    /// it, and be run to its end by [`Ends::run`].
+    /// it, and be run to its end by `Ends::run`.
     pub fn watch(&self, command: &mut Command) {
         preload(command, self.library());
         let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();

@@ -16,7 +16,7 @@ use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneStatus};
 use units::{Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
-/// Error of [`format`].
+/// Error of `format()`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
     /// The drive's zones cannot hold the areas of Persimmon.

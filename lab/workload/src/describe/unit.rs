@@ -31,7 +31,7 @@ pub enum Unit {
     Records,
     /// How many threads.
     Threads,
-    /// How many requests or calls, from 1 to [`OPS_MAX`].
+    /// How many requests or calls, from 1 to `OPS_MAX`.
     Count,
     /// The same, or 0 for no limit.
     Limit,
