@@ -101,7 +101,7 @@ def test_plans_are_values(tmp_path):
     assert pickle.loads(pickle.dumps(plan)) == plan
     assert plan.fields["host"]["cpu"]["cores"] == 2
     assert plan != fl.Plan.make("raw@fdp", "zipfwrite:ops=100", size=SIZE)
-    assert repr(plan) == "Plan(raw@fdp zipfwrite:ops=100, full, seed 1)"
+    assert repr(plan) == "Plan(raw@fdp zipfwrite:ops=100, aged, seed 1)"
 
 
 def test_a_listener_hears_and_stops_a_run():
