@@ -38,7 +38,7 @@ impl<S: Persist> Core<S> {
             let pinned = space.pinned(Use::Data);
             none.held("pages that have no place yet", promised.min(free))
                 .held("extents that the next commit frees", pinned)
-                .rest("extents of files")
+                .rest("extents of files, each whole while a part of it is in use")
         })
     }
 

@@ -18,12 +18,9 @@ fn calls(count: u32) -> String {
     text + &format!("end events={count}\n")
 }
 
-/// The program with the words of `line` in the folder of `bench`; it heeds signals that these
-/// tests may ignore, as `nohup` has it.
+/// The program with the words of `line` in the folder of `bench`.
 fn heeding(bench: &Bench, line: &str) -> Guarded {
-    let child = Command::new("env")
-        .arg("--default-signal=HUP,INT,TERM")
-        .arg(env!("CARGO_BIN_EXE_flashloom"))
+    let child = crate::heeding()
         .args(line.split_whitespace())
         .current_dir(bench.folder.path())
         .env_remove("FLASHLOOM_DB")

@@ -49,12 +49,9 @@ impl Running {
         Self::begin(Command::new(env!("CARGO_BIN_EXE_flashloom")), line)
     }
 
-    /// The same with `signal` as it is in a terminal, also where these tests ignore it.
-    fn start_heeding(signal: &str, line: &str) -> Self {
-        let mut env = Command::new("env");
-        env.arg(format!("--default-signal={signal}"));
-        env.arg(env!("CARGO_BIN_EXE_flashloom"));
-        Self::begin(env, line)
+    /// The same with signals as they are in a terminal, also where these tests ignore some.
+    fn start_heeding(line: &str) -> Self {
+        Self::begin(crate::heeding(), line)
     }
 
     /// The same by a shell that ignores `signals`, as `nohup` and the background of scripts do.
@@ -184,7 +181,7 @@ fn a_run_has_a_page_that_stays_and_changes_nothing() {
 #[test]
 fn a_run_outlives_its_terminal_if_it_is_told_to() {
     let line = "raw@block --workload zipfwrite:ops=1000000000 --size 64MiB";
-    let mut running = Running::start_heeding("HUP", line);
+    let mut running = Running::start_heeding(line);
     assert_eq!(running.signal("-HUP"), Some(129));
     let mut running = Running::start_ignoring("HUP INT", line);
     running.child.signal("-HUP");

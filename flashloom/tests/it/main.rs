@@ -42,6 +42,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest that a process may take to end: its drive has to get to a disk that others use too.
 const END: Duration = Duration::from_secs(300);
 
+/// The program with HUP, INT and TERM at their defaults: `nohup` and shells in the background start
+/// these tests with some of them ignored, which every child inherits.
+fn heeding() -> Command {
+    let mut env = Command::new("env");
+    env.arg("--default-signal=HUP,INT,TERM");
+    env.arg(env!("CARGO_BIN_EXE_flashloom"));
+    env
+}
+
 /// A process that ends with its test, also if that fails.
 struct Guarded(Child);
 
@@ -141,7 +150,7 @@ impl Bench {
             let file = fs::File::create(streams.path().join(name));
             Stdio::from(file.expect("it can be written"))
         };
-        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = heeding()
             .args(words)
             .current_dir(self.folder.path())
             .env_remove("FLASHLOOM_DB")

@@ -222,14 +222,15 @@ fn placing_that_is_asked_to_end_ends_with_its_program() {
         let words = [
             "shim", "--rules", "rules", "--zones", "zones", "--", "sh", "-c", script,
         ];
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = crate::heeding()
             .args(words)
             .current_dir(bench.path(""))
             .spawn()
             .expect("it starts");
+        let mut child = crate::Guarded(child);
         until("it does not begin", || bench.path("started").exists());
-        must("kill", &[signal, &child.id().to_string()]);
-        assert_eq!(child.wait().expect("it ends").code(), Some(code));
+        child.signal(signal);
+        assert_eq!(child.ended().code(), Some(code));
         let process = Path::new("/proc").join(bench.text("pid").trim());
         assert!(!process.exists(), "the program goes on");
         assert_eq!(placed(&bench, "cat a.log").out, "kept\n");

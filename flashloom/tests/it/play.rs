@@ -4,7 +4,7 @@ use crate::{Bench, Guarded};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// The calls of each kind by name.
@@ -105,7 +105,7 @@ fn playing_ended_by_a_signal_answers_with_what_was_played() {
         fs::create_dir(bench.path("dir")).expect("it can be made");
         let line = "play varmail:files=20,threads=4,ops=1000000000 --on dir --json";
         let out = fs::File::create(bench.path("out")).expect("made");
-        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = crate::heeding()
             .args(line.split_whitespace())
             .current_dir(bench.folder.path())
             .stdin(Stdio::null())

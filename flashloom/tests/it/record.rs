@@ -124,20 +124,21 @@ fn a_trace_of_calls_is_not_taken_for_one_of_blocks() {
 
 /// Starts `words` in the background, sends a signal to this once `started` is there, and waits.
 fn interrupted(bench: &Bench, words: &[&str], signal: &str) -> std::process::ExitStatus {
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_flashloom"))
+    let child = crate::heeding()
         .args(words)
         .current_dir(bench.path(""))
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
+    let mut child = crate::Guarded(child);
     for _ in 0..3_000 {
         if bench.path("started").exists() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    crate::serve::must("kill", &[signal, &child.id().to_string()]);
-    child.wait().unwrap()
+    child.signal(signal);
+    child.ended()
 }
 
 #[test]

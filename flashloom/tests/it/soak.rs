@@ -2,7 +2,7 @@
 
 use crate::{Bench, Guarded, PATIENCE};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ pub(crate) fn await_handler(pid: &str) {
 fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
     let bench = Bench::new();
     let stream = |name: &str| std::fs::File::create(bench.path(name)).expect("made");
-    let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+    let child = crate::heeding()
         .args(["soak", "--jobs", "1", "--points", "1000000", "--json"])
         .stdin(Stdio::null())
         .stdout(stream("out"))

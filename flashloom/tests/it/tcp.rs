@@ -3,7 +3,7 @@
 use crate::{Bench, Guarded};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A process that serves a drive, ended with its test.
@@ -15,7 +15,7 @@ struct Serving {
 
 impl Serving {
     fn new(bench: &Bench, options: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+        let child = crate::heeding()
             .args(["serve", "d.flash", "--nvme-tcp", "0"])
             .args(options)
             .current_dir(bench.path(""))

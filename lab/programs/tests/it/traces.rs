@@ -309,6 +309,7 @@ fn threads_share_dense_pages_and_begin_after_their_warming() {
         [
             load(second + 0x40, 8, 0),
             Op::Begin,
+            Op::Meet,
             load(base, 8, 0),
             Op::Compute(3),
             store(base + 8, 8, 0)
@@ -318,6 +319,7 @@ fn threads_share_dense_pages_and_begin_after_their_warming() {
         ops[1],
         [
             Op::Begin,
+            Op::Meet,
             load(second + 0x80, 8, 0),
             store(base + 4096, 8, 0)
         ]
