@@ -12,14 +12,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use units::Bytes;
 
-/// Show the chunks of an open-channel drive: shape, states, write pointers, wear
+/// Show the chunks of an open-channel drive: geometry, states, write pointers, wear
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
     of: OfFile,
 }
 
-/// Chunks of a drive in numbers. Blocks are of 4 KiB.
+/// Counts and sizes of a drive's chunks. Blocks have 4 KiB.
 #[derive(Serialize)]
 pub(super) struct Facts {
     groups: u32,
@@ -37,7 +37,7 @@ pub(super) struct Facts {
     pub(super) written_bytes: u64,
 }
 
-/// The document of `drive chunks`.
+/// JSON document of `drive chunks`.
 #[derive(Serialize)]
 struct Found {
     file: String,
@@ -52,11 +52,11 @@ struct Entry {
     group: u32,
     unit: u32,
     state: &'static str,
-    /// The address of its first block.
+    /// Address of the chunk's first block.
     start: u64,
     blocks: u32,
     write_pointer: u32,
-    /// 255 at the rated cycles.
+    /// Wear index; 255 means the rated cycles.
     wear: u8,
 }
 

@@ -25,29 +25,29 @@ use workload::shipped;
 /// The page that is written where none is named.
 const PAGE: &str = "report.html";
 
-/// Run one workload on several stacks over the same flash and set them side by side
+/// Run one workload on several stacks over the same flash and compare them
 ///
-/// Without arguments it replays the recording of a program that comes along, on
-/// ext4 over a conventional drive, one with streams and one with flexible data
-/// placement, each once full and once aged.
+/// Without arguments, replay the recording of RocksDB that ships with Flashloom on ext4 over a
+/// conventional drive, a drive with streams and a drive with FDP; each drive once full and once
+/// aged.
 ///
-/// A program for memory, such as bfs, is compared on designs of memory with a CXL-SSD, all
-/// of them unless --stacks names some; `flashloom memory` says which there are.
+/// A memory workload, such as bfs, is compared on the designs of CXL-SSD memory: all of them, or
+/// those of --stacks. `flashloom memory` lists them.
 #[derive(Args)]
 pub(crate) struct Compare {
-    /// A trace, a recording, a preset with parameters (see `flashloom workloads`), a
-    /// fio job, or a plan (.toml), which says itself what varies
+    /// Trace, recording, preset with parameters (see `flashloom workloads`), fio job, or plan
+    /// (.toml), which names its own stacks
     #[arg(default_value = shipped::RECORDING.name)]
     workload: String,
-    /// The same as the first argument, as `run` takes it
+    /// Same as the first argument, as `run` takes it
     #[arg(
         long = "workload",
         value_name = "WORKLOAD",
         conflicts_with = "workload"
     )]
     named: Option<String>,
-    /// Stacks, or designs of memory, separated by commas [default: ext4@block,ext4@streams,
-    /// ext4@fdp; for requests to a drive raw@block,raw@streams,raw@fdp; for memory all designs]
+    /// Stacks or memory designs, separated by commas [default: ext4@block,ext4@streams,ext4@fdp;
+    /// raw@block,raw@streams,raw@fdp for block requests; all designs for memory]
     #[arg(
         long,
         value_delimiter = ',',
@@ -55,31 +55,31 @@ pub(crate) struct Compare {
         conflicts_with = "all"
     )]
     stacks: Option<Vec<System>>,
-    /// The reading of SkyByte's paper: default, paper or artifact; for designs of memory
+    /// Reading of SkyByte's paper for memory designs: default, paper or artifact
     #[arg(long)]
     profile: Option<String>,
-    /// What the drives have been through: fresh, full or aged [default: full,aged; aged
-    /// under raw; full where one of them has zones]
+    /// Preconditions of the drives: fresh, full or aged [default: full,aged; aged for raw stacks;
+    /// full if a stack has zones]
     #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = stack::past)]
     preconditions: Option<Vec<Precondition>>,
     #[command(flatten)]
     ranked: Ranked,
     #[command(flatten)]
     choices: Choices,
-    /// Runs at a time [default: one a core]
+    /// Parallel runs [default: one per core]
     #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
-    /// Where the page goes [default: report.html]
+    /// Write the HTML page to this file [default: report.html]
     #[arg(long, value_name = "FILE", conflicts_with = "all")]
     report: Option<PathBuf>,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// What a workload runs on.
+/// Stack or memory design that a workload runs on.
 #[derive(Clone)]
 enum System {
-    /// A design of memory, by its name.
+    /// Name of a memory design.
     Design(&'static str),
     Drive(StackName),
 }

@@ -22,64 +22,59 @@ use units::{Bytes, MIB};
 use vfs::CacheConfig;
 use workload::shipped::Asked;
 
-/// Cut the power of a stack at every event, recover, and check
+/// Cut the power of a stack at every event, recover, and check its promises
 ///
-/// The workload runs once for each seed. Before each chosen event the drive is
-/// forked as a power cut would leave it, powered on, recovered and read: what was
-/// made durable must be there, everything else must be a state that the calls
-/// explain, and checkers of the format must be content. Of blocks each unit of 4 KiB
-/// is judged: what was flushed or forced is there, or something newer. One recovery in four is
-/// cut as well. The status is 1 if a promise was broken.
+/// The workload runs once per seed. At each chosen event a copy of the drive loses power, is
+/// powered on, recovered and read. Durable data must be present, all other state must be explained
+/// by the calls, and the checkers of the format must pass. On raw stacks each unit of 4 KiB is
+/// judged: flushed or forced data, or something newer, must be there. One recovery in four is cut
+/// as well. The exit status is 1 if a promise is broken.
 #[derive(Args)]
 pub(crate) struct Crash {
-    /// The stack, such as ext4@block
+    /// Stack, such as ext4@block (see `flashloom stacks`)
     #[arg(value_name = "STACK")]
     stack: StackName,
-    /// What runs: a workload of files, or on raw one of blocks, whose requests are as wide
-    /// as the units of 4 KiB that they touch
+    /// File workload, or block workload on raw stacks; block requests widen to units of 4 KiB
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
-    /// Before how many events of a run the power is cut: a number, or all. A run with fewer
-    /// events has its power cut before each of them and after the last, and says so
+    /// Number of events of a run at which power is cut, or all. A run with fewer events is cut at
+    /// each of them and after the last, and the output says so
     #[arg(long, default_value = "1000", value_parser = points)]
     points: Points,
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds are run, one after the other
+    /// Number of consecutive seeds to run
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Only this cut: the EVENT, or EVENT:EVENT-OF-RECOVERY, that a failure names
+    /// Repeat one cut, as a failure names it: EVENT or EVENT:EVENT-OF-RECOVERY
     #[arg(long, value_name = "CUT", conflicts_with_all = ["points", "seeds"])]
     at: Option<Cut>,
-    /// Show the cuts before one in so many events to the format's own checker, and use
-    /// what has recovered again; 0 for neither
+    /// Every N-th cut, run the format's own checker and use the recovered file system again; 0 for
+    /// never
     #[arg(long, value_name = "N", default_value_t = 50)]
     outside: u64,
-    /// Bytes that the host may use: 128 MiB if not given; 512 MiB on zones, some of which
-    /// a file system may need for itself
+    /// Usable capacity [default: 128MiB; 512MiB on zoned drives]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Memory of the page cache: little of it evicts what was just written
+    /// Size of the page cache; a small one evicts recent writes
     #[arg(long, default_value = "1GiB")]
     page_cache: Bytes,
-    /// Let the drive lie: while the workload runs it answers flushes at once and
-    /// does nothing. What is lost then shows that the checks can fail
+    /// Make the drive acknowledge flushes that it does not perform, to show that the checks can
+    /// fail
     #[arg(long)]
     lie: bool,
-    /// Skip the fences of persistent memory while the workload runs, so that what is stored
-    /// there lasts by chance alone: the judges must find it out, on hyfim
+    /// Omit persistent-memory fences (hyfim only), to show that the checks can fail
     #[arg(long)]
     skip_fences: bool,
-    /// Keep the tree that the workload begins with as a snapshot, which has to stay what it
-    /// is: of btrfs, btrfs-nocow and hyfim
+    /// Snapshot the initial tree, which has to stay unchanged (btrfs, btrfs-nocow and hyfim only)
     #[arg(long)]
     snapshot: bool,
-    /// Change a knob of the drive; it has no power-loss protection unless it has a
-    /// battery or controller.power_loss_protection=true says so
+    /// Set a knob of the drive. It has no power-loss protection unless it has a battery or
+    /// controller.power_loss_protection=true is set
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
-    /// What the drive has been through: fresh, full or aged
+    /// Precondition of the drive: fresh, full or aged
     #[arg(long, default_value = "fresh", value_parser = stack::past)]
     precondition: Precondition,
     #[command(flatten)]
@@ -108,7 +103,7 @@ fn check_reach(cut: Cut, found: &Exploration) -> Result<(), Failure> {
     )))
 }
 
-/// The document of `crash`.
+/// JSON document of `crash`.
 #[derive(Serialize)]
 struct Found {
     stack: String,
@@ -125,7 +120,7 @@ struct Found {
     failures: Vec<Failed>,
 }
 
-/// A promise that was broken.
+/// Broken promise, with the cut that shows it.
 #[derive(Serialize)]
 pub(crate) struct Failed {
     seed: u64,

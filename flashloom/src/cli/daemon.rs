@@ -14,27 +14,27 @@ use std::process::{Command, Stdio};
 /// What a process in the background says when its work has begun.
 const READY: &str = "ready\n";
 
-/// How to run.
+/// Options of processes that serve a drive.
 #[derive(Args)]
 pub(crate) struct Run {
-    /// Whether requests take the time that the model says
+    /// Timing of requests
     #[arg(long, value_enum, default_value_t = Latency::Off)]
     latency: Latency,
-    /// Return as soon as the drive can be used
+    /// Run in the background; return as soon as the drive is ready
     #[arg(long)]
     background: bool,
-    /// Started by another process, which waits to be told
+    /// Internal: started by a parent process that waits for readiness
     #[arg(long, hide = true)]
     told: bool,
 }
 
-/// How long requests take.
+/// Timing of served requests.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Latency {
-    /// As short as this machine can
+    /// Complete requests as fast as this machine can
     Off,
-    /// As the model of the drive says: a thread sleeps until 90 µs before an answer is due, and
-    /// looks at the clock from there on
+    /// Complete requests at the time of the model: a thread sleeps until 90 µs before a completion
+    /// is due, then polls the clock
     Model,
 }
 

@@ -31,7 +31,7 @@ const CHUNK: u64 = MIB;
 /// Bytes that are left out of a sparse file, or of a drive, if they are zeros.
 const HOLE: usize = 4096;
 
-/// Keep drives in files: create them, look into them, move contents in and out
+/// Create, inspect, import and export emulated drives kept in files
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Create(Create),
@@ -65,29 +65,29 @@ impl Command {
     }
 }
 
-/// Make a drive file
+/// Create a drive file
 #[derive(Args)]
 pub(crate) struct Create {
-    /// The file to make
+    /// Path of the new drive file
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// A preset (see `flashloom drives`) or a drive's TOML file
+    /// Drive model: a preset (see `flashloom drives`) or a TOML file
     #[arg(long, default_value = "block", value_name = "PRESET|TOML")]
     preset: String,
-    /// Bytes that the host may use, such as 256MiB [default: as the preset says]
+    /// Usable capacity, such as 256MiB [default: that of the preset]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Zones that are written anywhere, on a drive of zones; they take their flash from the
-    /// others [default: as the preset says]
+    /// Number of conventional zones of a zoned drive; they take their flash from the sequential
+    /// zones [default: that of the preset]
     #[arg(long, value_name = "ZONES")]
     conventional: Option<u32>,
-    /// What the drive has been through: fresh, full or aged
+    /// Precondition of the drive: fresh, full or aged
     #[arg(long, default_value = "fresh", value_parser = stack::past)]
     precondition: Precondition,
-    /// Seed of whatever is random in its past
+    /// Seed of the precondition's random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Replace a file that is there already
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -119,14 +119,14 @@ impl Create {
     }
 }
 
-/// Show what a drive file holds
+/// Show the model, capacity and contents of a drive file
 #[derive(Args)]
 pub(crate) struct Info {
     #[command(flatten)]
     of: OfFile,
 }
 
-/// The document of `drive info`.
+/// JSON document of `drive info`.
 #[derive(Serialize)]
 struct Found {
     file: String,
@@ -140,23 +140,23 @@ struct Found {
     lines: u64,
     free_lines: u64,
     line_bytes: u64,
-    /// Of a zoned drive.
+    /// Zones; zoned drives only.
     #[serde(skip_serializing_if = "Option::is_none")]
     zones: Option<zones::Facts>,
-    /// Of an open-channel drive.
+    /// Chunks; open-channel drives only.
     #[serde(skip_serializing_if = "Option::is_none")]
     chunks: Option<chunks::Facts>,
-    /// Of memory that lasts beside an open-channel drive.
+    /// Persistent memory beside an open-channel drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
     config: DriveConfig,
 }
 
-/// Memory that lasts beside a drive, in numbers.
+/// Size and use of the persistent memory beside a drive.
 #[derive(Serialize)]
 struct Memory {
     bytes: u64,
-    /// Bytes of pages of 4 KiB that hold anything.
+    /// Bytes in use, in pages of 4 KiB.
     used_bytes: u64,
 }
 
@@ -281,14 +281,14 @@ impl Found {
     }
 }
 
-/// Show the counters of a drive over its life, and its wear, also while it is served
+/// Show a drive's lifetime counters and wear; works while it is served or mounted
 #[derive(Args)]
 pub(crate) struct Health {
     #[command(flatten)]
     of: OfFile,
 }
 
-/// The document of `drive smart`.
+/// JSON document of `drive smart`.
 #[derive(Serialize)]
 struct Counters {
     file: String,
@@ -365,26 +365,26 @@ impl Counters {
     }
 }
 
-/// Write the logical contents of a drive to a raw, sparse file
+/// Export a drive's logical contents to a sparse raw image
 #[derive(Args)]
 pub(crate) struct Export {
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Where to write the contents
+    /// Path of the raw image
     #[arg(value_name = "OUT")]
     out: PathBuf,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// The document of `drive export` and `drive import`.
+/// JSON document of `drive export` and `drive import`.
 #[derive(Serialize)]
 struct Moved {
     file: String,
     image: String,
     capacity_bytes: u64,
-    /// Bytes that are not zeros, in pieces of 4 KiB.
+    /// Bytes in 4 KiB pieces that are not all zeros.
     data_bytes: u64,
 }
 
@@ -468,13 +468,13 @@ pub(super) fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
         .map(|(index, piece)| ((index * HOLE) as u64, piece))
 }
 
-/// Make the logical contents of a drive those of a raw file
+/// Replace a drive's logical contents by a raw image
 #[derive(Args)]
 pub(crate) struct Import {
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// The contents; what it is shorter than the drive reads as zeros
+    /// Raw image; the rest of a larger drive reads as zeros
     #[arg(value_name = "IN")]
     input: PathBuf,
     #[command(flatten)]

@@ -28,37 +28,36 @@ use workload::trace::Format;
 /// Longest time to count the requests of a workload ahead, for the bar.
 const COUNTING: Duration = Duration::from_millis(500);
 
-/// What both commands let the user choose.
+/// Options that `run` and `compare` share.
 #[derive(Args)]
 pub(crate) struct Choices {
-    /// Whose flash and firmware: a preset, a drive's TOML file or, for `run`, a
-    /// drive file; the stack says with which interface [default: the preset of the stack]
+    /// Drive model: a preset, a TOML file or, for `run`, a drive file; the stack sets its interface
+    /// [default: the preset of the stack]
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
-    /// Bytes that the host may use, such as 1GiB; the flash shrinks or grows with it
-    /// [default: as the drive has them; 1408 MiB for the recording that comes with the program]
+    /// Usable capacity, such as 1GiB; the flash scales with it [default: that of the drive; 1408
+    /// MiB for the shipped recording of RocksDB]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Change a knob of the drive, as `flashloom drives block` names it, or of the
-    /// host or its page cache, as `flashloom stacks` does
+    /// Set a knob of the drive (see `flashloom drives block`), the host or its page cache (see
+    /// `flashloom stacks`)
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
-    /// On a host that places files, such as shimmer: the rules that say where, a file or the
-    /// name of a set that comes along [default: those of the stack's switches, or rocksdb]
+    /// Placement rules for hosts such as shimmer: a file or the name of a shipped set [default:
+    /// those of the stack's switches, or rocksdb]
     #[arg(long, value_name = "RULES")]
     rules: Option<String>,
     // Its help is made of the list of formats.
-    #[arg(long, help = format!("Format of a trace whose contents do not tell: {}", Format::list()))]
+    #[arg(long, help = format!("Format of a trace whose contents are ambiguous: {}", Format::list()))]
     format: Option<Format>,
-    /// On a raw stack: `steady` repeats the workload until the write amplification of two
-    /// windows in a row, each of at least the drive's capacity in writes, agrees within 2 %, or
-    /// 32 such windows are written
+    /// On raw stacks, `steady` repeats the workload until two consecutive windows agree in write
+    /// amplification within 2 %, up to 32 windows; a window writes at least the capacity
     #[arg(long, value_name = "STATE")]
     until: Option<Until>,
-    /// Seed of everything that is random [default: 1]
+    /// Seed of all random choices [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Keep series over time: a sample each 100 ms of virtual time, or each TIME
+    /// Sample metrics over virtual time, every 100 ms or every TIME
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "100ms", value_parser = interval)]
     timeline: Option<Ns>,
     #[command(flatten)]
@@ -120,7 +119,7 @@ pub(super) fn is_plan(workload: &str) -> bool {
     path.extension().is_some_and(|e| e == "toml")
 }
 
-/// A workload, as it was asked for and as the library reads it.
+/// Workload as named on the command line and as `stack` parses it.
 pub(crate) struct Source(Asked);
 
 impl Source {
@@ -154,7 +153,7 @@ impl Source {
     }
 }
 
-/// Plans, and the workloads that they name.
+/// Plans and the workloads that they name.
 pub(crate) struct Experiment {
     pub(crate) plans: Vec<Plan>,
     pub(crate) sources: Vec<Source>,
@@ -435,7 +434,7 @@ impl Experiment {
     }
 }
 
-/// Notes about runs that are repeated until they are steady, a line a window.
+/// Notes of runs repeated by `--until steady`, one line per window.
 struct WindowNotes<'a> {
     plans: &'a [Plan],
     noted: Vec<AtomicU32>,

@@ -12,26 +12,26 @@ use ssd::Drive;
 use std::fmt::Write as _;
 use units::{Bytes, Placement};
 
-/// Show the placement handles of an FDP drive: reclaim units, their room, what was written
+/// Show the placement handles of an FDP drive: reclaim units, room, bytes written
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
     of: OfFile,
 }
 
-/// The document of `drive fdp`. Bytes are those of the drive's life.
+/// JSON document of `drive fdp`. Bytes count over the drive's life.
 #[derive(Serialize)]
 struct Found {
     file: String,
     reclaim_groups: u16,
     handles_per_group: u16,
-    /// Whether data of handles stay apart when they are moved, too.
+    /// Whether garbage collection keeps the data of handles apart.
     persistently_isolated: bool,
     unit_bytes: u64,
     host_written_bytes: u64,
     media_written_bytes: u64,
     media_erased_bytes: u64,
-    /// None of a drive that nobody has written to.
+    /// Device WAF; `None` before the first write.
     write_amplification: Option<f64>,
     list: Vec<Entry>,
 }
@@ -41,7 +41,7 @@ struct Entry {
     placement: u16,
     group: u16,
     handle: u16,
-    /// What its reclaim unit still takes.
+    /// Free bytes in the handle's open reclaim unit.
     room_bytes: u64,
 }
 

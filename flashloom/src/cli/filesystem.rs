@@ -27,36 +27,35 @@ use std::time::SystemTime;
 use units::Bytes;
 use vfs::Timestamp;
 
-/// File systems that can be made and mounted.
+/// File systems that `mkfs`, `mount`, `fsck` and `inspect` support.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// ext4 with its block journal
     Ext4,
-    /// ByteFS, on a drive that is read and written by bytes; the format is that of ext4
+    /// ByteFS, on a byte-addressable drive; ext4 format
     #[value(name = "bytefs")]
     ByteFs,
-    /// ByteFS without what it needs of the firmware; the format is that of ext4
+    /// ByteFS without its firmware support; ext4 format
     #[value(name = "bytefs-dual")]
     ByteFsDual,
-    /// Btrfs, the copy-on-write file system of trees
+    /// Btrfs (copy-on-write B-trees)
     Btrfs,
-    /// The same where contents are written in their place, and have no checksums
+    /// Btrfs with nodatacow: in-place data without checksums
     #[value(name = "btrfs-nocow")]
     BtrfsNocow,
     /// F2FS, the log-structured file system
     F2fs,
-    /// HyFiM, Btrfs whose overwrites are made in the mapping of an open-channel drive, which
-    /// is in memory that lasts
+    /// HyFiM: Btrfs that overwrites by remapping in the FTL of an open-channel drive, whose mapping
+    /// is in persistent memory
     #[value(name = "hyfim")]
     HyFim,
-    /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
+    /// NOVA, on a byte-addressable drive; Flashloom's own format
     Nova,
-    /// Persimmon, F2FS that appends its tables and checkpoints too, on a zoned drive
+    /// Persimmon: F2FS with append-only metadata, on a zoned drive
     Persimmon,
-    /// PMFS, in place on a drive that is read and written by bytes; the format is that
-    /// of ext4
+    /// PMFS, on a byte-addressable drive; ext4 format
     Pmfs,
-    /// zonefs, on a zoned drive: each zone as a file, by the rules of Linux
+    /// zonefs, on a zoned drive: each zone is a file, as in Linux
     #[value(name = "zonefs")]
     ZoneFs,
 }
@@ -150,49 +149,47 @@ impl Kind {
     }
 }
 
-/// Make a file system on a drive
+/// Create a file system on a drive
 ///
-/// What the drive holds is lost. The format is the one of Linux: an export of the
-/// drive can be mounted and checked by others.
+/// All contents of the drive are lost. Formats are Linux', but for nova: an exported image can be
+/// mounted by Linux and checked by the usual tools.
 #[derive(Args)]
 pub(crate) struct Mkfs {
-    /// The file system
+    /// File system to create
     #[arg(value_enum, value_name = "FILESYSTEM")]
     kind: Kind,
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// How its files are, for zonefs: aggr_cnv, uid=N, gid=N, perm=MODE
+    /// zonefs options: aggr_cnv, uid=N, gid=N, perm=MODE
     #[arg(short, long, value_name = "LIST")]
     options: Option<zonefs::Format>,
-    /// A name for it, up to 16 bytes; 32 for zonefs
+    /// Volume label, up to 16 bytes; 32 for zonefs
     #[arg(long, default_value = "")]
     label: String,
-    /// Size of the journal; chosen by the size of the drive if not given, and none for
-    /// bytefs, which needs one for `mount --data journal`
+    /// Journal size [default: by the size of the drive; none for bytefs, which needs one for `mount
+    /// --data journal`]
     #[arg(long, value_name = "SIZE")]
     journal: Option<Bytes>,
-    /// Bytes of an inode: 128 or 256; 256 for ext4, 128 for the others if not given
+    /// Inode size in bytes, 128 or 256 [default: 256 for ext4, 128 for others]
     #[arg(long, value_name = "BYTES")]
     inode_size: Option<u16>,
-    /// Bytes of the drive for each inode: 16 KiB if not given; nova makes inodes as they
-    /// are needed
+    /// Bytes of capacity per inode [default: 16KiB; nova allocates inodes on demand]
     #[arg(long, value_name = "SIZE")]
     bytes_per_inode: Option<Bytes>,
-    /// Seed of its identity and of the hashes of its names: 1 if not given; nova has
-    /// neither
+    /// Seed of the UUID and of the name hashes [default: 1; nova has neither]
     #[arg(long)]
     seed: Option<u64>,
-    /// When it says it was made: seconds since 1970, or `now`
+    /// Creation time in seconds since 1970, or `now`
     ///
-    /// By default always the same, so that the same command makes the same bytes.
+    /// The default is constant, so that equal commands write equal bytes.
     #[arg(long, value_name = "TIME", default_value = MADE, value_parser = moment)]
     time: Timestamp,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// The document of `mkfs`.
+/// JSON document of `mkfs`.
 #[derive(Serialize)]
 struct Made {
     file: String,
@@ -395,33 +392,32 @@ impl Made {
     }
 }
 
-/// Check a file system on a drive, without changing it
+/// Check a file system on a drive without changing it
 ///
-/// A journal that has to be replayed is replayed in memory first. The status is 1
-/// if anything is wrong.
+/// A journal is replayed in memory first if necessary. The exit status is 1 if an error is found.
 #[derive(Args)]
 #[command(override_usage = "flashloom fsck [OPTIONS] [FILESYSTEM] <DRIVE>")]
 pub(crate) struct Fsck {
-    /// The file system; if it is not named, it is found by its superblock
+    /// File system; if omitted, it is detected by its superblock
     #[arg(value_enum, value_name = "FILESYSTEM")]
     kind: Named,
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// The document of `fsck`.
+/// JSON document of `fsck`.
 #[derive(Serialize)]
 struct Checked {
     file: String,
     filesystem: &'static str,
-    /// Whether the user named it.
+    /// Whether the file system was named on the command line.
     #[serde(skip)]
     named: bool,
     sound: bool,
-    /// Transactions that were replayed in memory.
+    /// Journal transactions replayed in memory.
     replayed: u64,
     findings: Vec<String>,
 }

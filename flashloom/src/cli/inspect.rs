@@ -13,35 +13,35 @@ use stack::DriveImage;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Print what a file system has written on a drive
+/// Print a file system's on-disk structures
 #[derive(Args)]
 #[command(override_usage = "flashloom inspect [FILESYSTEM] <DRIVE> [WHAT] [INODE]")]
 pub(crate) struct Inspect {
-    /// The file system; if it is not named, it is found by its superblock
+    /// File system; if omitted, it is detected by its superblock
     #[arg(value_enum, value_name = "FILESYSTEM")]
     kind: Named,
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// What to print
+    /// Structure to print
     #[arg(value_enum, default_value = "superblock")]
     what: What,
-    /// The number of the inode [default: the root directory]
+    /// Inode number [default: the root directory]
     inode: Option<u64>,
 }
 
-/// What can be printed.
+/// Structures that `inspect` prints.
 #[derive(Clone, Copy, ValueEnum)]
 enum What {
-    /// The superblock, field by field
+    /// Fields of the superblock
     Superblock,
-    /// A line for each block group, or each chunk
+    /// Block groups or chunks, one per line
     Groups,
-    /// An inode, field by field
+    /// Fields of an inode
     Inode,
-    /// Where the contents of a file are
+    /// Extents of a file
     Extents,
-    /// The entries of a directory, with the blocks that they are in
+    /// Directory entries and their blocks
     Directory,
 }
 

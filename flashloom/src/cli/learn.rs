@@ -21,29 +21,29 @@ use workload::files::placed;
 use workload::files::trace::{FileTrace, LoadedFiles};
 use workload::shipped::Asked;
 
-/// Learn from a recorded run which files live how long, as rules for their placement
+/// Learn placement rules from the file lifetimes of a recorded run
 ///
-/// Beside what is learned stands what the dissertation on Parakeet clusters: files by flags and
-/// modes of their opens, with DBSCAN.
+/// The answer also shows the clustering of Parakeet's dissertation: DBSCAN over the flags and modes
+/// of opens.
 #[derive(Args)]
 pub(crate) struct Learn {
-    /// The recording of file calls, or the name of one that comes along
+    /// Recording of file calls, or the name of a shipped one
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The file that the rules are written to
+    /// Output file of the rules
     #[arg(short, long, value_name = "RULES")]
     out: PathBuf,
-    /// How many streams there may be: 7 are what eight placement handles leave
+    /// Maximum number of streams: eight placement handles leave 7
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=255))]
     streams: u16,
-    /// Try the rules on this recording, which was not learned from
+    /// Test the rules on this other recording
     #[arg(long, value_name = "TRACE")]
     on: Option<PathBuf>,
-    /// Set rules beside what is learned: a file, or the name of a set that comes along
+    /// Compare with these rules: a file, or the name of a shipped set
     #[arg(long, value_name = "RULES")]
     against: Vec<String>,
-    /// What DBSCAN takes the printed binary digits of flags and modes for: a decimal number, or
-    /// the integer that was printed
+    /// How DBSCAN reads the binary digits of flags and modes: decimal (as a decimal number) or the
+    /// integer that was printed
     #[arg(long, value_name = "READING", default_value = "decimal", value_parser = reading)]
     reading: Reading,
     #[command(flatten)]
@@ -58,7 +58,7 @@ fn reading(text: &str) -> Result<Reading, String> {
     }
 }
 
-/// The document of `learn`.
+/// JSON document of `learn`.
 #[derive(Serialize)]
 struct Found {
     trace: String,
@@ -67,17 +67,17 @@ struct Found {
     unnamed_files: usize,
     rule_count: usize,
     streams: Vec<Stream>,
-    /// What the dissertation finds: the kinds of files of each cluster of flags and modes.
+    /// File kinds per DBSCAN cluster of flags and modes, as in the dissertation.
     clusters: Vec<Vec<String>>,
     tried_on: String,
-    /// On small models of drives: what they write over what they are given.
+    /// Write amplification on small models of drives.
     write_amplification: Vec<Tried>,
     lifetimes: Lifetimes,
-    /// What is lost of the rules when each interface is told, in sentences.
+    /// Parts of the rules that an interface cannot express, one sentence each.
     lost: Vec<Lost>,
 }
 
-/// An interface that is told of the streams, and what of them it cannot be told.
+/// Interface and the parts of the streams that it cannot express.
 #[derive(Serialize)]
 struct Lost {
     interface: &'static str,
@@ -129,7 +129,7 @@ impl Tried {
     }
 }
 
-/// How far expected lifetimes are from those found.
+/// Error of expected against observed lifetimes.
 #[derive(Serialize)]
 struct Lifetimes {
     files: u64,

@@ -13,21 +13,21 @@ use stack::knobs;
 use std::collections::BTreeSet;
 use workload::shipped::{self, Shipped};
 
-/// List the stacks that can be run
+/// List all stacks, layers and host knobs
 #[derive(Args)]
 pub(crate) struct Stacks {
     #[command(flatten)]
     shown: Shown,
 }
 
-/// A name and what it stands for.
+/// Name and description of a list entry.
 #[derive(Serialize)]
 struct Named {
     name: &'static str,
     help: &'static str,
 }
 
-/// The document of `stacks`.
+/// JSON document of `stacks`.
 #[derive(Serialize)]
 struct StackList {
     stacks: Vec<Named>,
@@ -70,17 +70,17 @@ fn layers(style: Style) -> String {
     )
 }
 
-/// List the drives that can be named, or show all knobs of one
+/// List drive presets, or print all knobs of one
 #[derive(Args)]
 pub(crate) struct Drives {
-    /// Show this one as a drive file
+    /// Preset to print as a TOML drive description
     #[arg(value_parser = PossibleValuesParser::new(ssd::PRESETS.iter().map(|p| p.name)), hide_possible_values = true)]
     name: Option<String>,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// A drive and its knobs.
+/// Drive preset and its knobs.
 #[derive(Serialize)]
 struct DriveEntry {
     name: &'static str,
@@ -88,7 +88,7 @@ struct DriveEntry {
     config: DriveConfig,
 }
 
-/// The document of `drives`.
+/// JSON document of `drives`.
 #[derive(Serialize)]
 struct DriveList {
     drives: Vec<DriveEntry>,
@@ -160,17 +160,17 @@ fn drive_table(drives: &[DriveEntry], style: Style) -> String {
            flashloom drives block > mine.toml\n"
 }
 
-/// List the workloads that can be named, or show the parameters of one
+/// List workload presets, or print the parameters of one
 #[derive(Args)]
 pub(crate) struct Workloads {
-    /// Show the parameters of this one
+    /// Preset whose parameters to print
     #[arg(value_parser = PossibleValuesParser::new(workload_names()), hide_possible_values = true)]
     name: Option<String>,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// A workload and its parameters.
+/// Workload preset and its parameters.
 #[derive(Serialize)]
 struct WorkloadEntry {
     name: &'static str,
@@ -178,7 +178,7 @@ struct WorkloadEntry {
     params: Vec<ParamEntry>,
 }
 
-/// A parameter.
+/// Parameter of a workload preset.
 #[derive(Serialize)]
 struct ParamEntry {
     name: &'static str,
@@ -187,7 +187,7 @@ struct ParamEntry {
     help: &'static str,
 }
 
-/// The document of `workloads`.
+/// JSON document of `workloads`.
 #[derive(Serialize)]
 struct WorkloadList {
     workloads: Vec<WorkloadEntry>,

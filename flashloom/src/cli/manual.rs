@@ -7,12 +7,12 @@ use clap_complete::Shell;
 use std::fs;
 use std::path::PathBuf;
 
-/// Print what completes the commands in a shell
+/// Print shell completions
 ///
 /// For bash: flashloom completions bash > ~/.local/share/bash-completion/completions/flashloom
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// Which shell
+    /// Shell to print completions for
     shell: Shell,
 }
 
@@ -25,12 +25,12 @@ impl Completions {
     }
 }
 
-/// Write the manual pages, one a command
+/// Write the manual pages, one per command
 ///
-/// For a user: flashloom man ~/.local/share/man/man1, and then man flashloom-compare
+/// For one user: flashloom man ~/.local/share/man/man1, then man flashloom-compare
 #[derive(Args)]
 pub(crate) struct Man {
-    /// Folder that they go to; it is made if it is not there
+    /// Output directory; created if missing
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -39,7 +39,7 @@ impl Man {
     pub(crate) fn run(&self) -> Answer {
         let at = |error: std::io::Error| Failure::at(&self.dir, &error);
         fs::create_dir_all(&self.dir).map_err(at)?;
-        clap_mangen::generate_to(Cli::command(), &self.dir).map_err(at)?;
+        clap_mangen::generate_to(super::declared(), &self.dir).map_err(at)?;
         let dir = self.dir.display();
         Ok(format!("the pages are in {dir}, from flashloom.1 on\n"))
     }

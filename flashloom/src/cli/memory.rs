@@ -15,48 +15,47 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Run a program on a memory system with a CXL-SSD
+/// Run a program on a memory system with a CXL-SSD, such as SkyByte's
 ///
-/// One design prints where its time went; several are set beside each other, and beside
-/// base-cssd if it is among them, else the first. The designs are base-cssd, skybyte-c, -p,
-/// -w, -cp, -wp, -full, -ct, -wct, astriflash-cxl and dram-only; all share the workload,
-/// the flash and all sizes, which shrink with the workload's memory.
+/// One design prints its time by cause; several are compared with each other, and with base-cssd,
+/// or else the first, as the reference. Designs: base-cssd, skybyte-c, -p, -w, -cp, -wp, -full,
+/// -ct, -wct, astriflash-cxl and dram-only. All share the workload, the flash and all sizes, which
+/// scale with the workload's memory.
 ///
-/// The workloads are bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with scale (small,
-/// medium, paper) or footprint, and threads, which are 24 where a design switches
-/// between them and 8 elsewhere; durable, whose log and records stay on the drive;
-/// synthetic, made to numbers (writes, mpki, lines); and traces of memory accesses by their
-/// paths, files or folders, joined by + for one a thread, with the computer that the pages
-/// that they touch ask for, or that of a scale (t.flm:scale=paper for the full size).
-/// `flashloom workloads bfs` has the parameters of one, `flashloom workloads TRACE` of traces.
+/// Workloads: bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with scale (small, medium, paper) or
+/// footprint, and threads (default 24 for designs that switch threads, 8 for others); durable,
+/// whose log and records stay on the drive; synthetic, by numbers (writes, mpki, lines); and traces
+/// of memory accesses, files or directories joined by +, one per thread, on a machine sized for the
+/// pages they touch or by a scale (t.flm:scale=paper for the full size). `flashloom workloads bfs`
+/// prints the parameters of one, `flashloom workloads TRACE` those of traces.
 #[derive(Args)]
 pub(crate) struct Memory {
-    /// The design, or several: skybyte-full,base-cssd
+    /// Designs, separated by commas, such as skybyte-full,base-cssd
     #[arg(
         value_name = "DESIGN",
         required_unless_present = "all",
         value_delimiter = ','
     )]
     designs: Vec<String>,
-    /// All designs
+    /// Run all designs
     #[arg(long, conflicts_with = "designs")]
     all: bool,
-    /// What runs: bfs:scale=small,threads=24 or a path to a trace of memory accesses
+    /// Workload, such as bfs:scale=small,threads=24, or path of a trace of memory accesses
     #[arg(long, value_name = "WORKLOAD")]
     workload: String,
-    /// The reading of the paper: default, paper or artifact
+    /// Reading of the paper: default, paper or artifact
     #[arg(long, default_value = "default")]
     profile: String,
-    /// Change a knob: machine.os.switch=1300ns, device.log.bytes=1MiB, precondition=aged
+    /// Set a knob, such as machine.os.switch=1300ns, device.log.bytes=1MiB or precondition=aged
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     changes: Vec<String>,
-    /// Seed of everything that is random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs at a time [default: one a core]
+    /// Parallel runs [default: one per core]
     #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
-    /// Write a page about the runs
+    /// Write an HTML page about the runs to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]

@@ -10,6 +10,7 @@ mod daemon;
 mod designs;
 mod designs_page;
 mod drive;
+mod examples;
 mod experiment;
 mod failure;
 mod fdp;
@@ -57,10 +58,10 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-/// Try an idea for a flash drive on a simulated one, and see what it costs.
+/// SSD simulator: run file systems, traces and programs on every interface that flash has.
 ///
-/// Start with `flashloom compare`: it replays a recorded program on ext4 over three
-/// kinds of drive, prints a table and writes report.html.
+/// Start with `flashloom compare`: it replays a recording of RocksDB on ext4 over three kinds of
+/// SSD, prints a table and writes report.html.
 #[derive(Parser)]
 #[command(name = "flashloom", version, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
@@ -69,7 +70,7 @@ struct Cli {
     command: Command,
 }
 
-/// What can be asked for.
+/// The subcommands, in the order of the help.
 #[derive(Subcommand)]
 enum Command {
     Compare(compare::Compare),
@@ -102,7 +103,7 @@ enum Command {
     Man(manual::Man),
 }
 
-/// What a command answers with: text for standard output.
+/// Answer of a command: text for standard output.
 type Answer = Result<String, Failure>;
 
 impl Command {
@@ -122,8 +123,8 @@ impl Command {
         }
     }
 
-    /// What a command that only answers says; nothing for those that have a
-    /// status of their own.
+    /// Answer of a command whose status is 0 on success; empty for commands with a status of their
+    /// own.
     fn answer(&self) -> Answer {
         match self {
             Self::Record(_)
@@ -156,12 +157,12 @@ impl Command {
     }
 }
 
-/// So many, but not none.
+/// Parses a count of at least 1.
 fn some(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a number from 1")
 }
 
-/// Runs at a time: what was asked for, else one a core.
+/// Number of parallel runs: `asked`, or one per core.
 fn jobs(asked: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     asked.map_or_else(cores, usize::from)
@@ -170,14 +171,10 @@ fn jobs(asked: Option<NonZeroUsize>) -> usize {
 /// Parses the command line, runs what it asks for and prints the answer.
 pub(crate) fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
-        return output::emit(&Cli::command().render_help().to_string());
+        return output::emit(&declared().render_help().to_string());
     }
     let words: Vec<OsString> = std::env::args_os().collect();
-    let cli = parse(&words).or_else(|error| match found::with_found(&words, &error) {
-        Some(words) => parse(&words).map_err(|again| found::told(error, again)),
-        None => Err(error),
-    });
-    let cli = match cli {
+    let cli = match read(&words) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return output::emit(&help(&error)),
         Err(error) => return Failure::usage(&error).report(),
@@ -185,13 +182,26 @@ pub(crate) fn main() -> ExitCode {
     cli.command.run().unwrap_or_else(|failure| failure.report())
 }
 
+/// The commands with the examples of their help.
+fn declared() -> clap::Command {
+    examples::with_examples(Cli::command(), "")
+}
+
+/// The command of a line. A file system that is not named is left to be found on its drive.
+fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
+    parse(words).or_else(|error| match found::with_found(words, &error) {
+        Some(words) => parse(&words).map_err(|again| found::told(error, again)),
+        None => Err(error),
+    })
+}
+
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words);
+    let matches = with_negative_numbers(declared()).try_get_matches_from(words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Lets `-1` be a value, and a wrong one where that is so: the hint for an unknown option would make
-/// it something else that is asked for.
+/// Parses `-1` as a value, not as an unknown option, so that the error names the option whose value
+/// is out of range.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| match arg.get_action().takes_values() {

@@ -27,45 +27,44 @@ use vfs::{CacheConfig, Clock, Compute, Vfs};
 /// Memory of the file system's own cache. The kernel has another one above it.
 const CACHE: Bytes = Bytes(256 * MIB);
 
-/// Mount a file system on a drive
+/// Mount a file system of an emulated drive through FUSE
 ///
-/// It is Flashloom's own implementation that runs, on the emulated drive.
+/// The file system is Flashloom's own implementation, running on the emulated drive.
 ///
-/// An interrupt, SIGTERM or SIGHUP unmounts it and writes the drive to its file; the status is 0
-/// then. `flashloom drive stats` and `smart` show meanwhile what the drive does.
+/// SIGINT, SIGTERM or SIGHUP unmounts it, writes the drive to its file and exits with status 0.
+/// `flashloom drive stats` and `smart` work while it is mounted.
 #[derive(Args)]
 #[command(override_usage = "flashloom mount [OPTIONS] [FILESYSTEM] <DRIVE> <DIR>")]
 pub(crate) struct Mount {
-    /// The file system; if it is not named, it is found by its superblock
+    /// File system; if omitted, it is detected by its superblock
     #[arg(value_enum, value_name = "FILESYSTEM")]
     kind: Named,
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "DRIVE")]
     pub(super) path: PathBuf,
-    /// The directory to mount on, until it is unmounted
+    /// Mount point
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
-    /// How to mount it, as `mount` takes it: ro (which f2fs and persimmon take as writing
-    /// nothing at all, not even what they recover), nosuid, nodev, noexec, noatime,
-    /// strictatime, nodiratime and their opposites; for zonefs also explicit-open and
-    /// errors=remount-ro, zone-ro, zone-offline or repair
+    /// Mount options: ro, nosuid, nodev, noexec, noatime, strictatime, nodiratime and their
+    /// opposites; for zonefs also explicit-open and errors=remount-ro, zone-ro, zone-offline or
+    /// repair. With ro, f2fs and persimmon write nothing at all, not even recovery
     #[arg(short, long, value_name = "LIST", default_value = "rw")]
     pub(super) options: Words,
-    /// What becomes of the contents of files when the power is cut
+    /// Durability of file contents relative to metadata
     #[arg(long, value_enum, default_value = "ordered")]
     data: Data,
     #[command(flatten)]
     pub(super) run: Run,
 }
 
-/// How a file system is mounted.
+/// Mount options, parsed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
     /// What any of them takes.
     pub(super) all: MountOptions,
-    /// What zonefs takes.
+    /// Options of zonefs.
     zones: ::zonefs::Options,
-    /// The first word for that.
+    /// First option that only zonefs takes, for the error message.
     alone: Option<String>,
 }
 
@@ -92,18 +91,18 @@ impl FromStr for Words {
     }
 }
 
-/// How contents of files go to a drive.
+/// Data modes of ext4 and ByteFS.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Data {
-    /// They are there before what leads to them
+    /// Write contents before the metadata that refer to them
     Ordered,
-    /// They are not waited for: ext4 alone
+    /// Do not order contents and metadata (ext4 only)
     Writeback,
-    /// They become durable together with what leads to them: ext4 and bytefs
+    /// Journal contents with their metadata (ext4 and bytefs only)
     Journal,
 }
 
-/// Why a file system could not be mounted.
+/// Errors of mounting.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MountError {
     #[error(transparent)]

@@ -16,25 +16,25 @@ const WIDTHS: (usize, usize) = (60, 200);
 /// Status where not all that was asked for is there.
 const PARTLY: u8 = 1;
 
-/// How the answer is shown.
+/// Options for the form of the answer.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Shown {
-    /// Print one JSON document and nothing else on standard output
+    /// Print one JSON document to standard output and nothing else
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a command takes that looks at a drive in a file.
+/// Options of commands that read one drive file.
 #[derive(Args)]
 pub(crate) struct OfFile {
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "FILE")]
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
 
-/// A JSON document that names its schema.
+/// JSON document with the name of its schema.
 #[derive(Serialize)]
 struct Document<'a, T> {
     schema: &'a str,

@@ -22,10 +22,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The database that is used where none is named.
 const HERE: &str = "flashloom.db";
 
-/// Where past runs are kept.
+/// Options that name the database of past runs.
 #[derive(Args, Clone)]
 pub(crate) struct Database {
-    /// Database of past runs [default: $FLASHLOOM_DB, or flashloom.db here]
+    /// Database of past runs [default: $FLASHLOOM_DB, or flashloom.db in the working directory]
     #[arg(long, value_name = "FILE")]
     db: Option<PathBuf>,
 }
@@ -103,10 +103,10 @@ fn number(which: &str) -> Result<i64, Failure> {
     })
 }
 
-/// How runs are kept.
+/// Options for storing runs in the database.
 #[derive(Args, Clone)]
 pub(crate) struct Keeping {
-    /// A name for these runs in the history
+    /// Label of these runs in the history
     #[arg(long, default_value = "", hide_default_value = true)]
     label: String,
     #[command(flatten)]
@@ -166,7 +166,7 @@ impl Keeping {
     }
 }
 
-/// What has become of runs in the database.
+/// Outcome of storing runs in the database.
 #[must_use = "a user has to be told of runs that are not kept"]
 pub(crate) struct Lasting {
     failure: Option<Failure>,
@@ -188,12 +188,12 @@ fn not_kept(failure: &Failure) -> String {
     format!("flashloom: these runs are not kept: {failure}")
 }
 
-/// Show who caused what a run programmed, and what garbage collection moved
+/// Show which origins caused a run's page programs, and what garbage collection relocated
 ///
-/// Of a drive that is served right now this is what it did since it has power.
+/// For a drive file that is being served, show its activity since power-on.
 #[derive(Args)]
 pub(crate) struct Why {
-    /// Number of a past run as in `flashloom history`, or `latest`, or a drive file
+    /// Number of a past run (see `flashloom history`), `latest`, or a drive file
     #[arg(default_value = "latest")]
     run: String,
     #[command(flatten)]
@@ -202,7 +202,7 @@ pub(crate) struct Why {
     shown: Shown,
 }
 
-/// The document of `why`.
+/// JSON document of `why`.
 #[derive(Serialize)]
 struct Attribution<'a> {
     run: i64,
@@ -247,19 +247,19 @@ fn attribution(id: i64, run: &Run) -> Attribution<'_> {
     }
 }
 
-/// List past runs, the newest first
+/// List past runs, newest first
 #[derive(Args)]
 pub(crate) struct History {
-    /// Only runs of this stack, or of this design of memory
+    /// Filter by stack or memory design
     #[arg(long)]
     stack: Option<String>,
-    /// Only runs of this workload, as it was written
+    /// Filter by workload, exactly as written
     #[arg(long)]
     workload: Option<String>,
-    /// Only runs with this label
+    /// Filter by label
     #[arg(long)]
     label: Option<String>,
-    /// At most this many
+    /// Maximum number of runs to list
     #[arg(long, short = 'n', default_value = "30", value_name = "N", value_parser = super::some)]
     limit: NonZeroUsize,
     #[command(flatten)]
@@ -268,7 +268,7 @@ pub(crate) struct History {
     shown: Shown,
 }
 
-/// A past run in the document of `history`.
+/// Past run in the JSON document of `history`.
 #[derive(Serialize)]
 struct Line<'a> {
     run: i64,
@@ -286,12 +286,12 @@ struct Line<'a> {
     plan_hash: &'a str,
 }
 
-/// The document of `history`.
+/// JSON document of `history`.
 #[derive(Serialize)]
 struct Lines<'a> {
-    /// Of stacks.
+    /// Runs of storage stacks.
     runs: Vec<Line<'a>>,
-    /// Of memory: `stack` is the design, `ops_per_s` are instructions.
+    /// Runs of memory designs: `stack` is the design, `ops_per_s` counts instructions.
     memory_runs: Vec<Line<'a>>,
 }
 
@@ -360,7 +360,7 @@ fn line(entry: &Entry) -> Line<'_> {
     }
 }
 
-/// Set two past runs side by side
+/// Compare two past runs, metric by metric
 #[derive(Args)]
 pub(crate) struct Diff {
     /// Number of the first run, or `latest`
@@ -373,16 +373,16 @@ pub(crate) struct Diff {
     shown: Shown,
 }
 
-/// The document of `diff`.
+/// JSON document of `diff`.
 #[derive(Serialize)]
 struct Difference {
     a: i64,
     b: i64,
-    /// By JSON pointer into a run.
+    /// Metrics by their JSON pointer into a run's record.
     metrics: BTreeMap<String, Compared>,
 }
 
-/// A metric of two runs.
+/// Values of one metric in both runs.
 #[derive(Serialize)]
 struct Compared {
     a: Option<f64>,

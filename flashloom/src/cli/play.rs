@@ -17,46 +17,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use workload::files::{FileWorkload, Source};
 
-/// Play a workload of files as real system calls in a directory
+/// Run a file workload as real system calls in a directory
 ///
-/// The directory may be on any file system, so the same program runs on the
-/// kernel's and on a simulated one (see `flashloom run`). Nothing outside it is
-/// touched.
+/// The directory may be on any file system, so that one workload runs on the kernel's file systems
+/// and on simulated ones (see `flashloom run`). Nothing outside the directory is touched.
 ///
-/// On an interrupt, SIGTERM or SIGHUP each thread finishes its call, the answer covers what was
-/// played, and the status is 128 and the number of the signal; a second signal does not wait.
+/// On SIGINT, SIGTERM or SIGHUP each thread finishes its call, the answer covers the calls made so
+/// far, and the exit status is 128 plus the signal number. A second signal ends at once.
 #[derive(Args)]
 pub(crate) struct Play {
-    /// A preset of files with parameters (see `flashloom workloads`), a filebench
-    /// script or a recorded trace
+    /// File preset with parameters (see `flashloom workloads`), filebench script or recorded trace
     workload: String,
-    /// The directory, in which nothing is yet
+    /// Directory to run in; it must be empty
     #[arg(long, value_name = "DIR")]
     on: PathBuf,
-    /// Draws what is random in the workload
+    /// Seed of the workload's random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Let threads think as long as the workload says, instead of going on at once
+    /// Keep the think times of the workload instead of skipping them
     #[arg(long)]
     think: bool,
-    /// Make the files that must be there and end
+    /// Create the initial files and exit
     #[arg(long, conflicts_with = "no_setup")]
     setup_only: bool,
-    /// Use the files that --setup-only made, with the same workload and seed
+    /// Use the files that --setup-only created with the same workload and seed
     #[arg(long)]
     no_setup: bool,
-    /// Make files in DIR even if something is in it
+    /// Create files in DIR even if it is not empty
     #[arg(long, conflicts_with = "no_setup")]
     force: bool,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// The end of playing by a signal.
+/// Signal state of a run of `play`.
 #[derive(Clone, Default)]
 struct End {
     stop: Arc<AtomicBool>,
-    /// That of the process; 0 if no signal came.
+    /// Exit status of the process; 0 before any signal.
     status: Arc<AtomicU8>,
 }
 
@@ -78,7 +76,7 @@ impl End {
     }
 }
 
-/// The document of `play`.
+/// JSON document of `play`.
 #[derive(Serialize)]
 struct Played<'a> {
     workload: &'a str,
@@ -87,7 +85,7 @@ struct Played<'a> {
     outcome: &'a Outcome,
 }
 
-/// The document of `play --setup-only`.
+/// JSON document of `play --setup-only`.
 #[derive(Serialize)]
 struct Prepared<'a> {
     workload: &'a str,

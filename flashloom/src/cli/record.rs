@@ -16,46 +16,42 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// Run a program and record its file calls, or its memory accesses
+/// Run a program and record its file calls or memory accesses
 ///
-/// The program runs as usual, with a library in front of the C library that
-/// notes what it and its children do with regular files and directories: which
-/// thread did what, when, how long it took and what it answered. When the
-/// program has ended, a trace is made of the notes, and a summary goes to
-/// standard error. The exit status is that of the program; 128 and the number
-/// of the signal if one ended it; 2 if nothing could be recorded. SIGTERM and SIGHUP
-/// go on to the program, and the trace is written once it has ended.
+/// The unmodified program runs with a preloaded library that logs its calls, and those of its
+/// children, on regular files and directories: thread, time, duration and result. When the program
+/// has ended, the log becomes a trace and a summary goes to standard error. The exit status is that
+/// of the program; 128 plus the signal number if a signal ended it; 2 if nothing could be recorded.
+/// SIGTERM and SIGHUP are passed to the program, and the trace is written once it has ended.
 ///
-/// The trace keeps what happened under the working directory and under every
-/// directory in which the program changed something. What it only read
-/// elsewhere is left out, as are the directories of the system (/usr, /etc and
-/// the like) unless something was changed there. Think times include what was
-/// left out. Data are not recorded. Files that were there before are part of
-/// the trace by name, size and kind.
+/// The trace covers the working directory and every directory in which the program changed a file.
+/// Files that were only read elsewhere, and system directories (/usr, /etc and the like) without
+/// changes, are left out; the time they took counts as think time. File contents are not recorded.
+/// Files that existed before are in the trace by name, size and kind.
 ///
-/// Not seen: programs that are linked statically or that gain rights when they
-/// start (sudo), requests through io_uring and libaio, direct system calls, and
-/// what the program's children do after it has ended. Loads and stores through
-/// mappings are known by the page, once the range is written back or unmapped.
+/// Not recorded: statically linked programs and programs that gain rights when they start (sudo),
+/// requests through io_uring and libaio, direct system calls, and calls of children after the
+/// program has ended. Loads and stores through mappings are recorded by page when the range is
+/// written back or unmapped.
 ///
-/// With --memory the program runs under Valgrind's lackey instead, some hundred times
-/// slower, and each load, store and instruction goes to the trace as it happens. Threads
-/// become one stream; children are not followed.
+/// With --memory, the program runs under Valgrind's lackey instead, some hundred times slower, and
+/// the trace holds each load, store and instruction. Threads become one stream; children are not
+/// followed.
 #[derive(Args)]
 pub(crate) struct Record {
-    /// Where to write the trace
+    /// Path of the trace
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// Keep only what happens under this directory; paths are relative to it
+    /// Keep only calls under this directory; paths become relative to it
     #[arg(long, value_name = "DIR")]
     under: Option<PathBuf>,
-    /// Record loads and stores, through Valgrind
+    /// Record loads and stores under Valgrind
     #[arg(long, conflicts_with_all = ["under", "all"])]
     memory: bool,
-    /// Keep everything, files of the system too
+    /// Keep all calls, also on system files
     #[arg(long, conflicts_with = "under")]
     all: bool,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

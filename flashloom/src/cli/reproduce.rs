@@ -22,49 +22,48 @@ use std::time::Instant;
 /// Status where a claim that was measured does not hold.
 const MISSED: u8 = 1;
 
-/// Run the plans of the papers and set what they measure beside what they claim
+/// Run the papers' experiments and judge each claim by the measured value
 ///
-/// With a paper or a figure it prints each claim. Without one it runs all papers and
-/// writes report.md, report.html and report.json into a folder, where it also keeps each
-/// run: what was interrupted goes on from there. Each claim has a verdict. A ratio held that is
-/// within a third of the paper's and has between half and twice its effect in the same
-/// direction; what the paper calls similar is within a tenth, an absolute value within a third,
-/// and a trend ends at the bound that its plan declares. A claim whose experiment differs from the
-/// paper's by more than a factor of two in a number that its figure declares is of another
-/// regime. Headline counts are of the primary set-up of each figure. Claims about what is not
-/// built, or whose runs fail, are listed with the reason. The status is 1 if a claim that was
-/// measured did not hold.
+/// With a paper or figure, print each of its claims. Without one, run all papers and write
+/// report.md, report.html and report.json to a directory that also keeps each run, so that an
+/// interrupted reproduction resumes.
+///
+/// A ratio holds if it is within a third of the paper's and shows between half and twice its effect
+/// in the same direction; "similar" allows a tenth, an absolute value a third, and a trend ends at
+/// the bound of its plan. A claim is of another regime if the experiment differs from the paper's by
+/// more than a factor of two in a number that the figure declares. Headline counts cover the primary
+/// set-up of each figure. Claims about parts that are not built, or whose runs fail, are listed with
+/// the reason. The exit status is 1 if a measured claim does not hold.
 #[derive(Args)]
 pub(crate) struct Reproduce {
-    /// The paper, or one figure of it: bytefs, bytefs/fig6 [default: all papers]
+    /// Paper or figure, such as bytefs or bytefs/fig6 [default: all papers]
     #[arg(value_name = "PAPER[/FIGURE]")]
     what: Option<String>,
-    /// List what can be reproduced
+    /// List papers and figures
     #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier", "judge", "seeds"])]
     list: bool,
-    /// How large: small, or paper for the sizes of the paper, which take hours
+    /// Scale: small, or paper for the paper's sizes, which take hours
     #[arg(long, default_value = "small")]
     scale: String,
-    /// Seed of everything that is random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs at a time [default: one a core]
+    /// Parallel runs [default: one per core]
     #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
-    /// Folder of the report and of the runs, which are not made again [default:
-    /// reproduction for all papers, none for one]
+    /// Directory of the report and of finished runs, which are reused [default: reproduction for
+    /// all papers, none for one]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Take runs that earlier builds of this program have kept in the folder, too; the report
-    /// says how many
+    /// Reuse runs of earlier builds as well; the report counts them
     #[arg(long)]
     earlier: bool,
-    /// Run this many seeds, from --seed on: each claim has the spread of its values over them, and
-    /// no verdict where the seeds disagree
+    /// Run this many seeds from --seed on: each claim gets the spread of its values, and no verdict
+    /// where seeds disagree
     #[arg(long, value_name = "N", default_value = "1", value_parser = super::some)]
     seeds: NonZeroUsize,
-    /// Run nothing, and judge the values of this report.json of an earlier time by the plans of
-    /// today; claims that it does not have are not measured
+    /// Run nothing: judge the values of this earlier report.json by the current plans; claims
+    /// without a value are not measured
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["jobs", "earlier", "seeds"])]
     judge: Option<PathBuf>,
     #[command(flatten)]
@@ -74,13 +73,13 @@ pub(crate) struct Reproduce {
 /// Where the report of all papers goes.
 const FOLDER: &str = "reproduction";
 
-/// The document of the list.
+/// JSON document of `reproduce --list`.
 #[derive(Serialize)]
 struct List {
     papers: Vec<PaperEntry>,
 }
 
-/// A paper and its figures.
+/// Paper and its figures.
 #[derive(Serialize)]
 struct PaperEntry {
     name: &'static str,
@@ -120,13 +119,13 @@ fn judged(prepared: &Prepared, earlier: &Papers) -> (Reproduction<Document>, Run
     (prepared.again(&values), Runs { names, kept })
 }
 
-/// Runs of a paper: the name that each has, and how many were kept from before.
+/// Runs of a paper by name, and the number reused from earlier.
 struct Runs {
     names: Vec<String>,
     kept: usize,
 }
 
-/// A paper that is ready to be measured, of whichever kind its systems are.
+/// Paper ready to be measured, on storage stacks or memory designs.
 enum Prepared {
     Stacks(Box<stack::reproduce::Prepared>, Experiment),
     Memory(Box<memories::Prepared>),
@@ -201,11 +200,11 @@ impl Prepared {
     }
 }
 
-/// Where values come from.
+/// Source of the values that claims are judged by.
 enum Values {
-    /// From runs, some of which are kept.
+    /// Runs of this process, some reused from the directory.
     Runs(Kept, Instant),
-    /// From an earlier report.
+    /// Values of an earlier report.
     Report(Box<Papers>),
 }
 

@@ -18,36 +18,35 @@ use std::process::ExitCode;
 /// The past of a drive that came from a file, in records.
 const KEPT: &str = "kept";
 
-/// Run one workload on one stack and say what it cost
+/// Run one workload on one stack and print speed, latency, write amplification and wear
 ///
-/// With --ui a page shows the drive and the run, live. When the run is done its answer is
-/// printed, and the page stays, with the report of the run, until ctrl-c or another signal ends
-/// it. What comes out is the same with and without.
+/// With --ui, a page shows the drive and the run live, and stays with the final report until Ctrl-C
+/// or another signal. Results are the same with and without --ui.
 #[derive(Args)]
 pub(crate) struct Run {
-    /// HOST@DRIVE, as `flashloom stacks` lists them
+    /// Stack as HOST@DRIVE (see `flashloom stacks`)
     stack: StackName,
-    /// A trace, a recording, a preset with parameters (see `flashloom workloads`) or a
-    /// fio job [default: rocksdb; on a raw drive postgres-ext4]
+    /// Trace, recording, preset with parameters (see `flashloom workloads`) or fio job [default:
+    /// rocksdb; postgres-ext4 on raw stacks]
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
-    /// The same as --workload, for a trace
+    /// Same as --workload, for a trace file
     #[arg(long, conflicts_with = "workload", value_name = "FILE")]
     trace: Option<String>,
-    /// What the drive has been through: fresh, full or aged [default: aged under raw; full
-    /// under a file system and with zones; fresh where its host holds the mapping]
+    /// Precondition of the drive: fresh, full or aged [default: aged for raw stacks; full for file
+    /// systems and zones; fresh if the host holds the mapping]
     #[arg(long, value_name = "PAST", value_parser = stack::past)]
     precondition: Option<Precondition>,
     #[command(flatten)]
     choices: Choices,
-    /// Write what the drive holds afterwards back to its file, if --drive names one
+    /// Save the drive's final contents to the drive file that --drive names
     #[arg(long, requires = "drive")]
     save: bool,
-    /// Write a page about the run
+    /// Write an HTML page about the run to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Show a page with what the run does, live, at this address, until this is interrupted; a
-    /// port alone is one of this computer only
+    /// Serve a live page of the run at this address until interrupted; a port alone listens on
+    /// localhost
     #[arg(long, value_name = "ADDR", value_parser = serve::address)]
     ui: Option<SocketAddr>,
     #[command(flatten)]

@@ -21,77 +21,74 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use units::Bytes;
 
-/// Put a drive under power and let real clients use it
+/// Serve an emulated drive to real clients: NVMe/TCP, NBD, vhost-user, vfio-user or a file
 ///
-/// --file shows it as the file `drive` in a directory; a loop device over that
-/// file (losetup --direct-io=on -b 4096) takes any file system of the kernel.
+/// --file exposes the drive as the file `drive` in a directory; a loop device over it (losetup
+/// --direct-io=on -b 4096) takes any file system of the kernel.
 ///
-/// --nvme-tcp lets other computers, or virtual machines, use it as an NVMe drive:
-/// nvme connect -t tcp -a HOST -s PORT -n NQN. Whoever reaches the address may use the
-/// drive, unless --allow names hosts, or --secrets has them prove who they are: nvme connect
-/// --dhchap-secret SECRET. What goes over the line is not encrypted.
+/// --nvme-tcp serves it as an NVMe drive to other computers or virtual machines: nvme connect -t
+/// tcp -a HOST -s PORT -n NQN. Every host that reaches the address may connect, unless --allow
+/// lists hosts or --secrets requires authentication (nvme connect --dhchap-secret SECRET). Traffic
+/// is not encrypted.
 ///
-/// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
-/// may be given several times; --vhost-user for a virtual machine. With --nbd-tls clients of the
-/// network block device have to speak TLS, and what goes over their lines is encrypted.
+/// --nbd serves network block device clients at unix:PATH or HOST:PORT and may be repeated;
+/// --nbd-tls requires TLS. --vhost-user serves a virtual machine as vhost-user-blk.
 ///
-/// --vfio-user makes it a PCIe drive of virtual machines: QEMU 10.1 and later, with memory
-/// that is shared (memory-backend-memfd, share=on) and
-/// -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"}}'.
+/// --vfio-user makes it a PCIe NVMe drive of a virtual machine (QEMU 10.1 or later) with shared
+/// memory (memory-backend-memfd, share=on): -device
+/// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"}}'.
 ///
-/// Several of these fronts may show one drive.
+/// Several fronts may serve one drive at the same time.
 ///
-/// While it is served, `flashloom drive stats|smart|cut|fault` and `flashloom why` with the
-/// name of the drive file ask it and tell it what to do.
+/// While a drive is served, `flashloom drive stats|smart|cut|fault DRIVE` and `flashloom why DRIVE`
+/// talk to it.
 #[derive(Args)]
 #[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// Show the drive as a file in this directory, until that is unmounted
+    /// Expose the drive as a file in this directory until it is unmounted
     #[arg(long, value_name = "DIR", group = "front")]
     file: Option<PathBuf>,
-    /// Serve NVMe over TCP at this address; a port alone is one of this computer only
+    /// Serve NVMe/TCP at this address; a port alone listens on localhost
     #[arg(long, value_name = "ADDR", group = "front", value_parser = address)]
     nvme_tcp: Option<SocketAddr>,
-    /// Serve the network block device at a socket (unix:PATH) or an address
+    /// Serve NBD at a socket (unix:PATH) or an address
     #[arg(long, value_name = "ADDR", group = "front")]
     nbd: Vec<nbd::Address>,
-    /// Serve the network block device over TLS alone, with the certificates of this folder
+    /// Require TLS for NBD, with the certificates in this directory
     ///
-    /// server-cert.pem and server-key.pem, and, if clients have to show a certificate,
-    /// ca-cert.pem of who signs those, all in PEM: the names that nbdkit and QEMU have for them.
+    /// PEM files with the names that nbdkit and QEMU use: server-cert.pem and server-key.pem, and
+    /// ca-cert.pem if clients have to present a certificate.
     #[arg(long, value_name = "DIR", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
-    /// Be a PCIe drive of virtual machines, by this socket
+    /// Serve a PCIe NVMe drive to a virtual machine at this socket
     #[arg(long, value_name = "SOCKET", group = "front")]
     vfio_user: Option<PathBuf>,
-    /// Serve a virtual machine at this socket, as vhost-user-blk
+    /// Serve vhost-user-blk to a virtual machine at this socket
     ///
     /// In QEMU: -chardev socket,id=c,path=PATH -device vhost-user-blk-pci,chardev=c,num-queues=4
-    /// and memory that is shared (memory-backend-memfd,share=on).
+    /// with shared memory (memory-backend-memfd,share=on).
     #[arg(long, value_name = "PATH", group = "front")]
     vhost_user: Option<PathBuf>,
-    /// Show what the drive does to Prometheus at this address; a port alone is one of this
-    /// computer only
+    /// Serve Prometheus metrics at this address; a port alone listens on localhost
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
-    /// Show a page with what the drive does, live, at this address; a port alone is one of
-    /// this computer only
+    /// Serve a live page of the drive at this address; a port alone listens on localhost
     #[arg(long, value_name = "ADDR", value_parser = address)]
     ui: Option<SocketAddr>,
-    /// Say each second on standard error what the drive does
+    /// Print the drive's activity every second to standard error
     #[arg(long)]
     watch: bool,
-    /// Let only hosts of these qualified names in
+    /// Accept only hosts with these qualified names
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     allow: Vec<String>,
-    /// Let only hosts of this file in, once they have proved that they have their secret
+    /// Accept only hosts of this file, after DH-HMAC-CHAP authentication
     ///
-    /// A line has the qualified name of a host, its secret (DHHC-1:…, as nvme
-    /// gen-dhchap-key makes it) and, if the drive is to prove itself too, that of the drive
-    /// (nvme connect --dhchap-ctrl-secret).
+    /// Each line holds a host's qualified name, its secret (DHHC-1:…, as made by nvme
+    /// gen-dhchap-key) and, for mutual authentication, the drive's secret (nvme connect
+    /// --dhchap-ctrl-secret).
     #[arg(
         long,
         value_name = "FILE",
@@ -99,13 +96,13 @@ pub(crate) struct Serve {
         conflicts_with = "allow"
     )]
     secrets: Option<PathBuf>,
-    /// Qualified name of the drive [default: nqn.2026-11.local.flashloom: and its name]
+    /// Qualified name of the drive [default: nqn.2026-11.local.flashloom: plus its name]
     #[arg(long, value_name = "NQN", requires = "nvme_tcp", value_parser = qualified)]
     nqn: Option<String>,
-    /// Remap addresses, so that all writes reach the drive in sequence
+    /// Insert the address-remapping layer, which turns all writes into sequential ones
     ///
-    /// The layer is made on a drive that holds nothing. What is written is durable once a
-    /// flush is answered, on a drive with power-loss protection too.
+    /// An empty drive gets a new layer. Writes are durable once a flush completes, also on a drive
+    /// with power-loss protection.
     #[arg(
         long,
         value_enum,
@@ -119,16 +116,16 @@ pub(crate) struct Serve {
     run: Run,
 }
 
-/// How a layer that remaps addresses is opened.
+/// How `serve` opens an existing remapping layer.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layer {
-    /// If it is whole
+    /// Open a sound layer; refuse a damaged one
     Open,
-    /// As far as it is left, to be read; what is damaged is said
+    /// Open a damaged layer read-only, and report the damage
     Salvage,
 }
 
-/// What clients are listened for with.
+/// Sockets on which `serve` accepts clients.
 struct Listeners {
     target: Option<Target>,
     slot: Option<nvme::pci::Server>,

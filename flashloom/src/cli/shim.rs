@@ -14,48 +14,45 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Run a program with its files placed in zones, or with hints
+/// Run a program with its files placed in zones or with lifetime hints
 ///
-/// The program is not changed: a library in front of the C library answers its calls on
-/// files that the rules name. With --zones their bytes go to the zones, and an ordinary
-/// file of the same name stands for each, so that folders, names and permissions are as
-/// ever. What a zone cannot hold, such as a write to the past, moves a file to the ordinary
-/// file system. Without --zones files get the kernel's hints of lifetimes. Files that no
-/// rule names are left alone. The exit status is that of the program; 128 and the number of
-/// the signal if one ended it.
+/// A preloaded library answers the unmodified program's calls on files that the rules name. With
+/// --zones, the contents of such a file go to zones, and an ordinary file of the same name
+/// represents it, so that directories, names and permissions work as before. A write that a zone
+/// cannot take, such as an overwrite, moves the file to the ordinary file system. Without --zones,
+/// files get the kernel's lifetime hints (F_SET_RW_HINT). Files that no rule names are left alone.
+/// The exit status is that of the program; 128 plus the signal number if a signal ended it.
 ///
-/// A daemon has the zones, for all programs that use them. It is started if there is none,
-/// and again if it dies; it ends with the last who uses it. What was forced is there after
-/// the program, the daemon or the drive has been killed, and what was written after the
-/// program has. When the daemon is killed, calls wait up to 5 s for the next one and go on.
-/// One file answers EIO then, until all have closed it: that of which something was written
-/// and not yet forced, since its end is lost. Room that is asked for (fallocate) is granted
-/// and changes nothing, not the length either.
+/// One daemon manages the zones for all programs that use them. It is started on demand, restarted
+/// if it dies, and exits with its last client. Forced data survive a kill of the program, the
+/// daemon or the drive; unforced writes survive a kill of the program. When the daemon is killed,
+/// calls wait up to 5 s for its successor. A file with unforced writes then answers EIO until every
+/// process has closed it, since its end is lost. fallocate on a placed file succeeds and changes
+/// nothing, not even the length.
 ///
-/// Programs without the library find a sentence and zeros in place of a placed file's bytes;
-/// so they do in a copy of that (cp -a), which is refused with EIO under the library. They
-/// read placed files by `shim view`. A placed file's length is theirs to see once it was
-/// closed or forced, or the last program that has it open has ended.
-/// Programs that are linked statically, written in Go, or gain rights when they start are not
-/// seen, nor what the libraries of a program do before its own code runs. What is placed stays
-/// so under other rules, which say only where new files go.
+/// A program without the library, and `cp -a`, read a sentence and zeros in place of a placed
+/// file's contents; under the library such a copy answers EIO. `shim view` shows the contents. The
+/// length of a placed file is visible to others once the file is closed or forced, or its last
+/// process has ended. Programs that are statically linked, written in Go, or gain rights when they
+/// start bypass the library, as do calls before main. Placed files stay placed under other rules:
+/// rules choose the place of new files only.
 ///
-/// SIGTERM and SIGHUP go on to the program, and this ends as that does.
+/// SIGTERM and SIGHUP are passed to the program; `shim` exits as the program does.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Shim {
     #[command(subcommand)]
     part: Option<Part>,
-    /// The rules: a file, or ready ones (rocksdb, wiredtiger, cachelib, kafka, …)
+    /// Placement rules: a file, or a shipped set (rocksdb, wiredtiger, cachelib, kafka, …)
     #[arg(long, required = true, value_name = "RULES")]
     rules: Option<PathBuf>,
-    /// A mounted zonefs, or a folder that does as one
+    /// Mounted zonefs, or a directory that emulates one
     #[arg(long, value_name = "DIR")]
     zones: Option<PathBuf>,
-    /// Write a trace of its file calls, placed or not, as `flashloom record` does
+    /// Record the program's file calls to this trace, as `flashloom record` does
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -66,30 +63,30 @@ enum Part {
     View(Shown),
 }
 
-/// Be the daemon of zones
+/// Run the daemon that manages the zones
 ///
-/// Programs that run by `flashloom shim` find it, or start one. Who serves by hand can stop
-/// it while nobody uses it: what was not forced would be lost to those who do.
+/// Programs under `flashloom shim` find this daemon, or start one. Stop a daemon started by hand
+/// only while no program uses it: unforced writes would be lost.
 #[derive(Args)]
 struct Serve {
-    /// A mounted zonefs, or a folder that does as one
+    /// Mounted zonefs, or a directory that emulates one
     #[arg(value_name = "ZONES")]
     zones: PathBuf,
-    /// End with the last who uses it
+    /// Exit with the last client
     #[arg(long)]
     while_used: bool,
 }
 
-/// Show placed files to programs without the library, to be read
+/// Mount the placed files read-only, for programs without the library
 ///
-/// Each is at its whole path beneath the directory, with the rights of the file that stands
-/// for it.
+/// Each placed file appears at its full path below the mount point, with the permissions of the
+/// file that represents it.
 #[derive(Args)]
 struct Shown {
-    /// The zones
+    /// Zones of the daemon, as --zones of `flashloom shim`
     #[arg(value_name = "ZONES")]
     zones: PathBuf,
-    /// The directory to mount on, until it is unmounted
+    /// Mount point
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -171,7 +168,7 @@ impl Serve {
     }
 }
 
-/// Placed files, as the front that mounts them asks for them.
+/// Placed files, as the FUSE front reads them.
 struct Files(View);
 
 impl fuse::Tree for Files {

@@ -15,29 +15,29 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 use vfs::Body;
 
-/// Take a snapshot of the Btrfs on a drive, or drop one
+/// Take or drop a Btrfs snapshot on an unmounted drive
 ///
-/// It is a directory in the root directory, with all files as they are now; what is written
-/// afterwards, there or in the files, changes nothing of the other.
+/// The snapshot is a directory in the root directory with the current state of all files. Later
+/// changes to the files do not change the snapshot, nor the reverse.
 #[derive(Args)]
 pub(crate) struct Snapshot {
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// The name of the snapshot
+    /// Name of the snapshot
     #[arg(value_name = "NAME")]
     name: String,
-    /// Nothing can be changed in it
+    /// Make the snapshot read-only
     #[arg(long, conflicts_with = "drop")]
     read_only: bool,
-    /// Drop the snapshot of this name, with all that it alone has
+    /// Drop this snapshot and free the space that only it uses
     #[arg(long)]
     drop: bool,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// The document of `snapshot`.
+/// JSON document of `snapshot`.
 #[derive(Serialize)]
 struct Done {
     file: String,

@@ -29,54 +29,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Cases between two looks at whether there were enough cuts.
 const BATCH: u64 = 16;
 
-/// Cut the power of random stacks under random workloads, until told to stop
+/// Cut the power of random stacks under random workloads until interrupted
 ///
-/// Each case is drawn from the seed and its number: a stack with some of its switches, a
-/// workload with some parameters, a drive with some knobs, failures of flash and a past.
-/// It is cut and judged as `flashloom crash` does it. What fails is made as small as it can
-/// be, and shown as the command that repeats it. Without --cuts it goes on until it is
-/// interrupted, and says then what was covered. The status is 1 if a promise was broken.
+/// Each case is a function of the seed and its number: a stack with switches, a workload with
+/// parameters, a drive with knobs, flash failures and a precondition. It is cut and judged as by
+/// `flashloom crash`. A failing case is reduced and printed as a command that repeats it. The exit
+/// status is 1 if a promise is broken.
 #[derive(Args)]
 pub(crate) struct Soak {
-    /// What cases are drawn from
+    /// Seed of the cases
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of the first case: where an earlier run with this seed has stopped
+    /// Number of the first case, to resume an earlier run with this seed
     #[arg(long, default_value_t = 0, value_name = "CASE")]
     from: u64,
-    /// Stop after so many power cuts [default: never]
+    /// Stop after this many power cuts [default: never]
     #[arg(long, value_name = "N")]
     cuts: Option<u64>,
-    /// Before how many events of each case the power is cut
+    /// Number of events of each case at which power is cut
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     points: u64,
-    /// Show the cuts before one in so many events to other people's checkers; 0 for none
+    /// Run external checkers at every N-th cut; 0 for never
     #[arg(long, value_name = "N", default_value_t = 0)]
     outside: u64,
-    /// Cases at a time [default: one a core]
+    /// Parallel cases [default: one per core]
     #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// A case as a command line.
+/// Case, parsed from its command line.
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     crash: Crash,
 }
 
-/// What became of a case.
+/// Outcome of a case.
 enum Tried {
     Explored(Exploration, Vec<Failed>),
-    /// It is not done, and may not have begun.
+    /// Interrupted before its end.
     Stopped(Exploration, Vec<Failed>),
-    /// It cannot be run, with the reason.
+    /// Refused by the stack, with the reason.
     Refused(String),
 }
 
-/// Who looks at the cases, and may stop them.
+/// Progress display and stop flag of the soak.
 struct Watch<'a> {
     bar: Cases,
     stop: &'a AtomicBool,
@@ -96,12 +95,12 @@ impl Watch<'_> {
     }
 }
 
-/// The document of `soak`.
+/// JSON document of `soak`.
 #[derive(Default, Serialize)]
 struct Covered {
     seed: u64,
     from: u64,
-    /// The number of the first case that is not done.
+    /// Number of the first unfinished case, for --from.
     next: u64,
     cases: u64,
     points: u64,
@@ -109,24 +108,24 @@ struct Covered {
     outside: u64,
     lost: u64,
     corrupt: u64,
-    /// Power cuts by what their case had.
+    /// Power cuts by feature of their case.
     features: BTreeMap<String, u64>,
-    /// Power cuts by what they met.
+    /// Power cuts by drive activity at the cut.
     met: BTreeMap<&'static str, u64>,
-    /// Cases that could not be run, by the reason.
+    /// Refused cases by reason.
     refused: BTreeMap<String, u64>,
     failures: Vec<Shrunk>,
 }
 
-/// A case that failed.
+/// Failed case.
 #[derive(Serialize)]
 struct Shrunk {
     case: u64,
-    /// The command as it was drawn.
+    /// Command as drawn.
     drawn: String,
-    /// The smallest one that fails as well.
+    /// Reduced command that still fails.
     smallest: String,
-    /// Its first failure.
+    /// First failure of the reduced command.
     fault: String,
     what: String,
     repeat: String,

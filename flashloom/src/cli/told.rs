@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use units::{Bytes, Ns};
 
-/// Show what a drive does that is served or mounted right now
+/// Show the current activity of a served or mounted drive
 #[derive(Args)]
 pub(crate) struct Stats {
     #[command(flatten)]
@@ -26,12 +26,11 @@ impl Stats {
     }
 }
 
-/// Cut the power of a drive that is served right now, and give it back
+/// Cut the power of a served drive and restore it
 ///
-/// What was promised is there afterwards; what was not is there in its old or its new form.
-/// Clients lose their connections, as if the server had been killed, and may connect again. A
-/// drive that is mounted, or shown as a file, loses its power with its process alone: this names
-/// the command that kills it.
+/// Durable data survive; data in flight are old or new. Clients lose their connections, as if the
+/// server had been killed, and may reconnect. A mounted drive, or one exposed as a file, loses
+/// power only with its process: the command to kill it is printed.
 #[derive(Args)]
 pub(crate) struct Cut {
     #[command(flatten)]
@@ -48,29 +47,29 @@ impl Cut {
     }
 }
 
-/// Let requests to a drive fail that is served right now
+/// Inject request failures into a served drive
 ///
-/// The faults lie over what the drive holds, which does not change; they hit all clients,
-/// whichever way they come, and end with --heal, with a power cut and with the server.
+/// Faults overlay the drive's contents without changing them. They apply to all clients and fronts,
+/// and end with --heal, a power cut or the server.
 #[derive(Args)]
 #[command(group(ArgGroup::new("fault").required(true)))]
 pub(crate) struct Fault {
-    /// The drive file
+    /// Drive file, as `flashloom drive create` makes it
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Fail to read any of these bytes: the first and how many, as 1MiB+4KiB
+    /// Fail reads of this byte range, given as offset and length, such as 1MiB+4KiB
     #[arg(long, group = "fault", value_name = "OFFSET+LENGTH", value_parser = range)]
     unreadable: Option<(u64, u64)>,
-    /// Fail to write any of them
+    /// Fail writes of this byte range
     #[arg(long, group = "fault", value_name = "OFFSET+LENGTH", value_parser = range)]
     unwritable: Option<(u64, u64)>,
-    /// Fail each N-th read
+    /// Fail every N-th read
     #[arg(long, group = "fault", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     fail_reads: Option<u64>,
-    /// Turn a bit of what each N-th read gives
+    /// Flip one bit in every N-th read
     #[arg(long, group = "fault", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     flip_reads: Option<u64>,
-    /// Take all faults away
+    /// Remove all faults
     #[arg(long, group = "fault")]
     heal: bool,
     #[command(flatten)]

@@ -20,7 +20,7 @@ use workload::shipped::Asked;
 use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
 use workload::{Labels, Request};
 
-/// Look into traces of block requests, file calls or memory accesses, or convert them
+/// Inspect or convert traces of block requests, file calls and memory accesses
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Info(Info),
@@ -38,17 +38,17 @@ impl Command {
     }
 }
 
-/// A trace to read.
+/// Options that name a trace.
 #[derive(Args)]
 struct Input {
-    /// The trace, plain or compressed by gzip or zstd, or the name of one that comes along
+    /// Trace, plain or compressed by gzip or zstd, or the name of a shipped one
     #[arg(value_name = "TRACE")]
     path: PathBuf,
     // Its help is made of the list of formats.
     #[arg(long, help = format_help())]
     format: Option<Format>,
-    /// Which devices: together as they stand, packed behind each other, one (3 or 8,0), or
-    /// apart:64GiB; auto packs volumes of clouds
+    /// Devices of the trace to use: together (shared addresses), packed (behind each other), one (3
+    /// or 8,0), or apart:64GiB; auto packs cloud volumes
     #[arg(long, default_value = "auto")]
     devices: Devices,
 }
@@ -56,8 +56,8 @@ struct Input {
 fn format_help() -> String {
     let list = Format::list();
     format!(
-        "Its format, if the contents do not tell: {list}; traces of file calls and of memory \
-         accesses are always told"
+        "Format, if the contents are ambiguous: {list}; traces of file calls and of memory \
+         accesses are always detected"
     )
 }
 
@@ -96,7 +96,7 @@ impl Input {
     }
 }
 
-/// Sum up a trace: requests, sizes, footprint, who asked
+/// Summarise a trace: requests, sizes, footprint, origins
 #[derive(Args)]
 pub(crate) struct Info {
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub(crate) struct Info {
     shown: Shown,
 }
 
-/// The document of `trace info`.
+/// JSON document of `trace info`.
 #[derive(Serialize)]
 struct Facts {
     file: String,
@@ -246,19 +246,19 @@ fn origins(summary: &Summary, style: Style) -> String {
     listing(&columns, &rows, style)
 }
 
-/// Show the first requests of a trace
+/// Print the first requests of a trace
 #[derive(Args)]
 pub(crate) struct Head {
     #[command(flatten)]
     input: Input,
-    /// How many
+    /// Number of requests
     #[arg(short = 'n', long = "lines", default_value_t = 10, value_name = "N")]
     count: usize,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// A request in the document of `trace head`.
+/// Request in the JSON document of `trace head`.
 #[derive(Serialize)]
 struct Line {
     at_ns: u64,
@@ -269,7 +269,7 @@ struct Line {
     origin: String,
 }
 
-/// The document of `trace head`.
+/// JSON document of `trace head`.
 #[derive(Serialize)]
 struct Lines {
     format: &'static str,
@@ -327,22 +327,22 @@ fn head_table(lines: &Lines, style: Style) -> String {
     listing(&columns, &rows, style)
 }
 
-/// Write a trace in another format
+/// Convert a trace to another format
 #[derive(Args)]
 pub(crate) struct Convert {
     #[command(flatten)]
     input: Input,
-    /// Where to write it; a name that ends in .gz or .zst is compressed
+    /// Output path; names ending in .gz or .zst are compressed
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// The format to write: csv, msr, mqsim, fio or blkparse; of file calls flt or flt-text
+    /// Output format: csv, msr, mqsim, fio or blkparse; flt or flt-text for file calls
     #[arg(long, value_name = "FORMAT")]
     to: To,
     #[command(flatten)]
     shown: Shown,
 }
 
-/// The document of `trace convert`.
+/// JSON document of `trace convert`.
 #[derive(Serialize)]
 struct Converted {
     from: &'static str,
@@ -352,7 +352,7 @@ struct Converted {
     left_out: u64,
 }
 
-/// A format that can be written.
+/// Output format of `trace convert`.
 #[derive(Clone, Copy)]
 enum To {
     Blocks(Format),
@@ -438,7 +438,7 @@ fn told(done: &Converted) -> String {
     out
 }
 
-/// What compresses on the way to a file, as its name says.
+/// Writer to a file, compressed according to the file's name.
 enum Sink<W: Write> {
     Plain(W),
     Gzip(GzEncoder<W>),

@@ -24,7 +24,7 @@ pub(crate) struct Show {
     of: OfFile,
 }
 
-/// Zones of a drive in numbers.
+/// Counts and sizes of a drive's zones.
 #[derive(Serialize)]
 pub(super) struct Facts {
     zones: u32,
@@ -39,13 +39,13 @@ pub(super) struct Facts {
     full: u32,
     read_only: u32,
     offline: u32,
-    /// Zones that hold one of the active ones that there may be.
+    /// Numbers of the zones that use an active-zone resource.
     active_zones: Vec<u32>,
     /// Bytes before the write pointers, all zones together.
     pub(super) written_bytes: u64,
 }
 
-/// The document of `drive zones`.
+/// JSON document of `drive zones`.
 #[derive(Serialize)]
 struct Found {
     file: String,
@@ -61,11 +61,11 @@ struct Entry {
     state: &'static str,
     start_byte: u64,
     capacity_bytes: u64,
-    /// None where there is no valid one.
+    /// Write pointer in bytes; `None` if the zone has no valid one.
     write_pointer_byte: Option<u64>,
     written_bytes: u64,
     random_write_area: bool,
-    /// Most erases of any of its blocks; none if it has none at the moment.
+    /// Highest erase count of the zone's blocks; `None` if no blocks are attached.
     erases: Option<u32>,
 }
 

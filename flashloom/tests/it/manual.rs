@@ -52,3 +52,72 @@ fn shells_complete_each_command() {
     }
     bench.refuses("completions csh", &["csh"]);
 }
+
+/// Examples that need a client, a tool or a served drive, or take longer than a test may.
+const NOT_RUN: &[&str] = &[
+    "drive cut",
+    "drive fault",
+    "drive stats",
+    "man ~",
+    "memory",
+    "mount",
+    "record --memory",
+    "reproduce bytefs",
+    "serve",
+    "shim",
+    "soak",
+];
+
+/// The examples below the help of `command` and of its subcommands, in the order of the help.
+fn examples(bench: &Bench, command: &str) -> Vec<String> {
+    let help = bench.done(&format!("{command} --help"));
+    let Some((_, shown)) = help.split_once("\nExamples:\n") else {
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let named = listed.take_while(|line| line.starts_with("  "));
+        let first = named.filter_map(|line| line.split_whitespace().next());
+        let parts: Vec<_> = first.map(|word| format!("{command} {word}")).collect();
+        assert!(!parts.is_empty(), "{command} has no examples");
+        return parts
+            .iter()
+            .flat_map(|part| examples(bench, part))
+            .collect();
+    };
+    let lines = shown.lines().filter(|line| !line.is_empty());
+    let found: Vec<_> = lines
+        .map(|line| {
+            line.strip_prefix("  flashloom ")
+                .expect("a command")
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(found.len(), 2, "{help}");
+    found
+}
+
+#[test]
+fn examples_of_the_help_run_in_their_order() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("play")).expect("it can be made");
+    for line in [
+        "drive create o.flash --preset ocssd --size 512MiB",
+        "drive create f.flash --preset fdp --size 64MiB",
+        "drive create b.flash --size 256MiB",
+        "mkfs btrfs b.flash",
+    ] {
+        bench.done(line);
+    }
+    let all = commands(&bench);
+    let all: Vec<_> = all
+        .iter()
+        .flat_map(|command| examples(&bench, command))
+        .collect();
+    for line in &all {
+        let is_left_out = NOT_RUN.iter().any(|words| line.starts_with(words));
+        if is_left_out || line == "compare" {
+            continue;
+        }
+        let start = std::time::Instant::now();
+        bench.done(line);
+        println!("{line}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+}
