@@ -1,7 +1,7 @@
 //! Configuration of a drive, in the form of drive files.
 //!
 //! Every knob has its unit in its type and its default from a preset; a drive file starts from a
-//! preset and overrides what it names.
+//! preset and overrides some of its knobs.
 
 use crate::front::{self, FrontConfig};
 use crate::raw::RawConfig;
@@ -28,7 +28,7 @@ pub struct DriveConfig {
     pub controller: Controller,
     /// Placement handles and reclaim groups.
     pub placement: Placements,
-    /// The logical-to-physical map.
+    /// Granularity and cache of the logical-to-physical map.
     pub mapping: Mapping,
     /// Policy and pace of garbage collection.
     pub collection: Collection,

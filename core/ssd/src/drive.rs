@@ -300,7 +300,7 @@ impl Drive {
         &self.core.layout
     }
 
-    /// Counters since power-on.
+    /// Traffic and work counted since power-on.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.core.state.borrow().ledger.clone()

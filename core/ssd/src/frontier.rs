@@ -13,9 +13,9 @@ pub(crate) enum Kind {
     Host(u32),
     /// Relocated data of one handle, or of all handles.
     Moved(u32),
-    /// New translation pages.
+    /// New translation pages of a paged map.
     Map,
-    /// Relocated translation pages.
+    /// Relocated translation pages of a paged map.
     MovedMap,
     Journal,
 }

@@ -23,7 +23,7 @@ pub struct Health {
     pub power_cycles: u64,
     /// Power cycles of those in which the power was lost without a shutdown.
     pub unsafe_shutdowns: u64,
-    /// Reads that failed.
+    /// Reads that failed for unreadable flash.
     pub media_errors: u64,
     /// Mean erases in hundredths of the rated cycles; may exceed 100.
     pub percentage_used: f64,

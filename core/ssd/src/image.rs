@@ -75,8 +75,8 @@
 //! - counters: length u32, JSON
 //! - blocks: count u32, then for each by ascending index: first page of the lists u32 (0 if the
 //!   block was erased since), *block* with the lists from that page on
-//! - saved buffer: 0 u8 unchanged; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count
-//!   u32, *slot*s that entered it, 0 u8 or 1 u8, count u64, all *trim*s
+//! - blocks: count u32, then for each by ascending index: first page of the lists u32 (0 if the
+//!   record replaces the whole block), *block* with the lists from that page on
 //! - front, if the drive has one: count u32, *step*s of the log, count u32, pages u32 that are no
 //!   longer dirty, count u32, *slot*s of dirty ones that changed
 //! - zones, if the drive has any: *zones* that changed, without sectors if nothing of them is saved
@@ -125,7 +125,7 @@ const STAMP_MAX: u64 = 1 << 62;
 /// Reason why an input is not a readable drive file.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The input failed.
+    /// Reading from the input failed.
     #[error("the drive file cannot be read at byte {offset}: {source}")]
     Io {
         /// Bytes read before the failure.
@@ -164,7 +164,7 @@ pub enum ImageError {
         what: &'static str,
         /// Value of the number.
         found: u64,
-        /// Accepted values.
+        /// Range or kind of value that is accepted.
         expected: String,
     },
     /// A JSON text cannot be parsed.

@@ -301,7 +301,7 @@ impl Layout {
     /// need a new line of its own frontier. But no frontier is ever more than one line behind: n
     /// victims and a part of another give n lines back and take fewer than n + 1 lines of copies,
     /// because none of them is full, and units are not padded while there are victims. Where
-    /// programs may fail, one more line covers what failures waste.
+    /// programs may fail, one more line covers the pages that failures waste.
     #[must_use]
     pub(crate) fn mover_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
         let failing = config.faults.program_failures > 0;

@@ -77,7 +77,7 @@ pub enum ReadCause {
     Host,
     /// Sectors of a mapped page that a partial write of the host does not cover.
     Rmw,
-    /// Valid pages that garbage collection or wear levelling relocates.
+    /// Pages that garbage collection, wear levelling or a copy command moves.
     Gc,
     /// Pages that log cleaning merges cache lines into.
     LogCleaning,
@@ -124,7 +124,7 @@ pub struct HandleStats {
     /// Pages programmed for the handle. Relocated pages are included where the drive knows their
     /// handle: with one handle, or with persistently isolated ones.
     pub media_pages: u64,
-    /// Pages relocated out of lines that hold only data of the handle.
+    /// Valid pages of collected lines that hold only data of the handle, counted when chosen.
     pub moved_pages: u64,
 }
 
@@ -217,7 +217,7 @@ pub struct Ledger {
     /// Map look-ups that found their translation page in DRAM or already being loaded. Always 0
     /// without a paged map.
     pub map_hits: u64,
-    /// Map look-ups that had to load their translation page.
+    /// Map look-ups whose translation page was not in DRAM.
     pub map_misses: u64,
     /// Sectors of 512 bytes that the host read.
     pub host_read_sectors: u64,
@@ -350,6 +350,6 @@ pub struct Smart {
     pub power_cycles: u64,
     /// Power cycles of those in which the power was lost without a shutdown.
     pub unsafe_shutdowns: u64,
-    /// Reads that failed.
+    /// Reads that failed for unreadable flash.
     pub media_errors: u64,
 }

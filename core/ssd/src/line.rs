@@ -43,7 +43,7 @@ impl LineState {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     pub(crate) state: LineState,
-    /// Pages of it that the map refers to.
+    /// Pages with the newest issued version of a mapped page.
     pub(crate) valid: u32,
     /// Units issued since its last erase.
     pub(crate) issued: u32,
@@ -72,9 +72,9 @@ pub(crate) struct Line {
 /// State of a line, for reports and test oracles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineReport {
-    /// Where the line is in its life cycle.
+    /// State of the line in its life cycle.
     pub state: LineState,
-    /// Pages of it that the map refers to.
+    /// Pages with the newest issued version of a mapped page.
     pub valid: u32,
     /// Data pages that it can hold, summary excluded.
     pub pages: u32,
@@ -95,7 +95,7 @@ pub struct LineReport {
 pub struct LineView {
     /// Index of the line.
     pub line: u32,
-    /// Pages of it that the map refers to.
+    /// Pages with the newest issued version of a mapped page.
     pub valid: u32,
     /// Data pages that it can hold, summary excluded.
     pub pages: u32,
@@ -109,7 +109,7 @@ pub(crate) struct Lines {
     pub(crate) lines: Vec<Line>,
     /// Free lines of each group, in the order in which they became free.
     free: Vec<Vec<u32>>,
-    /// One bit for each flash page of all lines: set while the map refers to it.
+    /// One bit for each flash page: set while it has the newest issued version of a mapped page.
     valid: Vec<u64>,
     lines_per_group: u32,
 }

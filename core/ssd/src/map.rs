@@ -73,7 +73,7 @@ impl Map {
         watch
     }
 
-    /// Removes `watch`.
+    /// Removes `watch` from the receivers of changes.
     pub(crate) fn unwatch(&mut self, watch: &Touched) {
         self.watches.retain(|other| !Rc::ptr_eq(other, watch));
     }

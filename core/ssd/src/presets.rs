@@ -17,7 +17,7 @@ pub struct Preset {
     pub name: &'static str,
     /// Description in one line.
     pub help: &'static str,
-    /// Builds the configuration.
+    /// Builds the configuration of the drive.
     pub config: fn() -> DriveConfig,
 }
 

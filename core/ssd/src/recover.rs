@@ -31,11 +31,11 @@ use std::collections::VecDeque;
 pub(crate) mod word {
     use super::Layout;
 
-    /// Marks padding.
+    /// Word of a padding sector.
     pub(crate) const PADDING: u32 = u32::MAX;
-    /// Marks a part of a line's summary.
+    /// Word of a sector of a line's summary.
     pub(crate) const SUMMARY: u32 = u32::MAX - 1;
-    /// Marks a page of the journal.
+    /// Word of a page of the journal.
     pub(crate) const JOURNAL: u32 = u32::MAX - 2;
 
     /// The word of `page` with origin `tag`.
@@ -105,7 +105,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
     all
 }
 
-/// A readable unit.
+/// A unit whose pages are all readable.
 #[derive(Clone, Copy)]
 struct Unit {
     stamp: u64,

@@ -387,10 +387,11 @@ impl State {
         movers.max(1)
     }
 
-    /// Updates the fill level of a group. The level is recomputed whenever a line is opened: until
-    /// the next time, the group takes no more than its open lines and the buffer hold. So it never
-    /// holds more than [`Layout::most_valid`] allows. Some group always has room, because
-    /// `Layout::new` checks that the groups hold the host's data with that much to spare in each.
+    /// Updates the fill level of a group. The level is recomputed whenever one of its lines is
+    /// opened: until the next time, the group takes no more than its open lines and the buffer
+    /// hold. So it never holds more than [`Layout::most_valid`] allows. Some group always has room,
+    /// because `Layout::new` checks that the groups hold the host's data with that much to spare in
+    /// each.
     pub(crate) fn weigh(&mut self, layout: &Layout, config: &DriveConfig, group: u32) {
         if layout.groups == 1 {
             return;

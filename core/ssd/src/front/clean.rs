@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Ns, Origin};
 
-/// Result of RECOVER.
+/// Result of a recovery after a power cut (RECOVER).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Pages written from the log to flash.

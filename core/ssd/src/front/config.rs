@@ -17,7 +17,7 @@ const IN_WORK_MAX: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FrontConfig {
-    /// The device's DRAM.
+    /// Latency and rate of the device's DRAM.
     pub dram: DramConfig,
     /// The write log; absent if its size is 0.
     pub log: LogConfig,

@@ -208,7 +208,7 @@ impl Drive {
         }
     }
 
-    /// Commits transaction `tx`.
+    /// Commits the lines stored for transaction `tx`.
     //= bytefs 4.3
     ///
     /// # Errors
@@ -372,7 +372,7 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until cleaning has freed space, for a store (`who` 0) or a commit (`who` 1).
+    /// Waits until cleaning has freed space, for a store (index 0) or a commit (index 1).
     async fn wait_for_space(&self, front: &Front, who: usize) -> Result<(), IoError> {
         if self.read_only.get() {
             return Err(IoError::ReadOnly);

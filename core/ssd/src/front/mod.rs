@@ -62,7 +62,7 @@
 //! - Cleaning costs a look-up for each page and the transfer of its lines through the DRAM,
 //!   concurrently for as many pages as it works on. It reads the rest of the page first, then
 //!   copies committed lines to the write buffer and open ones to the end of the log. If a commit or
-//!   a block changes what is to be read while cleaning waits for the buffer, it reads again.
+//!   a block changes the pages to be read while cleaning waits for the buffer, it reads again.
 //! - RECOVER costs a look-up and the transfer of the descriptor for each entry of the log, then the
 //!   costs of cleaning. After it, everything is on flash.
 //! - Lines that were in transit as the power went and arrived are in the log, behind its other
@@ -250,7 +250,7 @@ impl Front {
         (log, cache)
     }
 
-    /// Removes the watches.
+    /// Removes the watches from log and cache.
     pub(crate) fn unwatch(&self, (log, cache): &(Option<Changes>, Option<Touched>)) {
         if let (Some(of), Some(watch)) = (&self.log, log) {
             of.borrow_mut().unwatch(watch);

@@ -293,7 +293,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Applies a change.
+    /// Applies a change read by [`Replay::take_change`].
     pub(super) fn apply(
         &mut self,
         change: FrontChange,

@@ -57,7 +57,7 @@ pub struct Ppa(pub u64);
 /// A physical address, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Group, below [`RawGeometry::groups`].
+    /// Group of the drive, below [`RawGeometry::groups`].
     pub group: u32,
     /// Parallel unit in the group.
     pub unit: u32,

@@ -37,7 +37,7 @@ pub(crate) enum Change {
     Append(SavedEntry),
     /// The lines `mask` of `page` in the first `slots` slots became invalid.
     Kill { page: u32, mask: u64, slots: u32 },
-    /// A transaction committed.
+    /// A transaction committed; its number.
     Commit(u32),
     /// The first slots were freed; their number.
     Free(u32),

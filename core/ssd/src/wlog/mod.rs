@@ -150,7 +150,7 @@ pub struct Log<I> {
 }
 
 impl<I: Index> Log<I> {
-    /// An empty log.
+    /// An empty log of the given sizes.
     #[must_use]
     pub fn new(sizes: LogSizes) -> Self {
         Self::over(Kept::new(sizes))
@@ -201,7 +201,7 @@ impl<I: Index> Log<I> {
         watch
     }
 
-    /// Removes `watch`.
+    /// Removes `watch` from the receivers of changes.
     pub(crate) fn unwatch(&mut self, watch: &Changes) {
         self.watches.retain(|other| !Rc::ptr_eq(other, watch));
     }

@@ -56,7 +56,7 @@ impl Replay {
         kept.committed().try_for_each(|tx| self.commit(tx))
     }
 
-    /// Applies a change.
+    /// Applies a change that a log reported.
     pub(crate) fn apply(&mut self, change: Change) -> Result<(), Excess> {
         match change {
             Change::Append(entry) => self.append(entry),

@@ -147,7 +147,7 @@ struct Firmware<I> {
     next_tx: u32,
     /// A page that was resolved and is on its way to flash.
     under_way: Option<(u32, Vec<u8>)>,
-    /// Events that occurred.
+    /// Events that occurred in this run.
     seen: BTreeSet<&'static str>,
 }
 

@@ -17,11 +17,11 @@ use units::{Extent, Lba, Origin, Placement, SECTOR};
 
 /// Words of the spare area in zones. One word for each sector: its place in the zone, or a mark.
 pub(super) mod word {
-    /// Marks padding.
+    /// Word of a padding sector.
     pub(in crate::zoned) const PADDING: u32 = u32::MAX;
-    /// Marks padding at the end of a finished zone.
+    /// Word of a padding sector at the end of a finished zone.
     pub(in crate::zoned) const FINISH: u32 = u32::MAX - 1;
-    /// Marks padding in a backup: its zone is reset.
+    /// Word of a padding sector in a backup: its zone is reset.
     pub(in crate::zoned) const RESET: u32 = u32::MAX - 2;
 
     /// Whether `word` is the place of a sector.
