@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A test program.
+/// A program of tests that Cargo has built.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Program {
     /// Crate and target, in readable form.

@@ -223,7 +223,7 @@ fn install(missing: &[&'static Tool]) {
         println!("apt-get {}", arguments.join(" "));
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-        // What could not be installed is reported as missing.
+        // Packages that apt-get could not install are reported as missing.
         let _ = apt.stdout(Stdio::null()).stdin(Stdio::null()).status();
     }
 }

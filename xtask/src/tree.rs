@@ -19,7 +19,7 @@ pub enum Error {
         /// Error of the operating system.
         error: io::Error,
     },
-    /// `cargo metadata` failed.
+    /// `cargo metadata` failed; its message.
     #[error("`cargo metadata` should describe the workspace, but: {0}")]
     Metadata(String),
 }

@@ -17,7 +17,7 @@ const PREFIX: &str = "//=";
 pub struct Citation {
     /// Key of the source.
     pub key: String,
-    /// Section as written.
+    /// Section of the source, as written.
     pub section: String,
     /// Path of the citing file.
     pub path: String,

@@ -54,7 +54,7 @@ struct Document {
     prose: Counts,
 }
 
-/// Counts over `sources`.
+/// Counts each habit over `sources`.
 #[must_use]
 pub fn measure(sources: &[Source]) -> Counts {
     let mut counts = Counts::default();

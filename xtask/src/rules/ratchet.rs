@@ -18,7 +18,7 @@ const CEILING: Lengths = Lengths {
     median_function: 12,
 };
 
-/// Lengths in lines.
+/// Lengths of code in lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Lengths {
     /// Lines of a Rust file.
