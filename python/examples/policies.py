@@ -1,14 +1,13 @@
-"""Two policies of one's own: which line is reclaimed next, and which handle a write goes
-through.
+"""Two custom policies: the choice of the next line to reclaim, and of the handle of a write.
 
-Both are pure functions of what they are shown. A call of Python for each choice takes its
-time, above all for a long list of lines: the same in Rust, which is in
-flashloom/examples/policies.rs, gives the same numbers sooner.
+Both are pure functions of their views. Calling Python for each choice is slow, above all for a
+long list of lines: the Rust version in flashloom/examples/policies.rs gives the same numbers
+sooner.
 """
 
 import flashloom as fl
 
-# Programs of a drive after which data are not young any more.
+# Age in programs of the drive from which data no longer count as young.
 YOUNG = 128
 
 WORKLOAD = "zipfwrite:ops=60000"
@@ -16,14 +15,14 @@ CHOICES = {"precondition": "aged", "size": "256MiB"}
 
 
 def windowed(lines: list[fl.Line]) -> fl.Line:
-    """The emptiest of the older half: what was written just now may still empty itself."""
+    """The emptiest line of the older half: pages of young lines may still become invalid."""
     oldest = sorted(lines, key=lambda view: (-view.age, view.line))
     window = oldest[: (len(lines) + 1) // 2]
     return min(window, key=lambda view: (view.valid, view.line))
 
 
 def by_age(write: fl.Write) -> int:
-    """What replaces young data will be replaced soon, and keeps apart from all else."""
+    """A handle of its own for writes that replace young data: they will be replaced soon."""
     return int(write.age is None or write.age >= YOUNG)
 
 

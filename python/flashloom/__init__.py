@@ -6,7 +6,7 @@
     runs.to_pandas()
 
 A run is a function of its plan: the same plan gives the same record on every machine,
-and on the command line. Plans and records are values that can be kept and sent.
+and on the command line. Plans and records are values that can be stored and sent.
 """
 
 from ._native import Error, Line, Write

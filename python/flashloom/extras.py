@@ -1,4 +1,4 @@
-"""Packages that only some of what is here needs."""
+"""Optional packages, imported by the functions that need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._native import Error
 
 
 def extra(package: str, name: str, purpose: str) -> Any:
-    """The module of ``package``, or one sentence that says how to get it."""
+    """Imports ``package``; if it is missing, raises an error with the command to install it."""
     try:
         return importlib.import_module(package)
     except ImportError as missing:

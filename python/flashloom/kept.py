@@ -1,4 +1,4 @@
-"""Runs that are kept in files as they are made, so that what was interrupted goes on."""
+"""Runs stored in files as they finish, so that an interrupted sweep can continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .workers import AnyPlan
 
 
 class Kept:
-    """Where runs are kept; nowhere without a folder."""
+    """Store of runs in a folder; without a folder it stores nothing."""
 
     def __init__(self, folder: Union[str, os.PathLike[str], None]):
         self.folder = None if folder is None else Path(folder)
@@ -29,11 +29,11 @@ class Kept:
                 raise Error(f"{self.folder}: {problem.strerror}") from problem
 
     def path(self, plan: AnyPlan) -> Optional[Path]:
-        """The file of ``plan``'s run."""
+        """Path of the file of ``plan``'s run; None without a folder."""
         return None if self.folder is None else self.folder / f"{digest(plan)}.json"
 
     def find(self, plan: AnyPlan) -> Union[Run, MemoryRun, None]:
-        """The run of ``plan``, if it is there as a whole."""
+        """The stored run of ``plan``; None if it is missing or damaged."""
         path = self.path(plan)
         if path is None or not path.exists():
             return None
@@ -44,15 +44,15 @@ class Kept:
             return None
 
     def keep(self, plan: AnyPlan, run: Union[Run, MemoryRun]) -> None:
-        """Keeps ``run``: under its name it is there as a whole or not at all."""
+        """Stores ``run`` atomically: its file is complete or absent."""
         path = self.path(plan)
         if path is not None:
             _native.write(str(path), run.to_json())
 
 
 def digest(plan: AnyPlan) -> str:
-    """A fingerprint of all that determines a run: the program, the plan, the contents of
-    the trace that it replays, and the source of policies that are its own."""
+    """A fingerprint of everything that determines a run: the program, the plan, the contents of
+    the trace that it replays, and the source of custom policies."""
     parts = [program(), plan.document, trace(plan.fields["workload"])]
     parts += [source(policy) for policy in (plan.victim, plan.placement)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -60,12 +60,12 @@ def digest(plan: AnyPlan) -> str:
 
 @lru_cache(maxsize=None)
 def program() -> str:
-    """A checksum of the compiled half."""
+    """A checksum of the package's compiled half."""
     return checksum(Path(_native.__file__))
 
 
 def trace(workload: str) -> str:
-    """A checksum of the file that a workload names, with parameters after a colon."""
+    """A checksum of the trace file that a workload names before its parameters; empty if none."""
     name = workload
     while name:
         if os.path.isfile(name):
@@ -75,7 +75,7 @@ def trace(workload: str) -> str:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of what is in a file."""
+    """SHA-256 of the contents of a file, in hexadecimal."""
     sha = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
@@ -84,7 +84,7 @@ def checksum(path: Path) -> str:
 
 
 def source(policy: Any) -> str:
-    """The text of a policy. What it calls is not in it."""
+    """The source text of a policy, without the functions that it calls."""
     if policy is None:
         return ""
     try:

@@ -24,7 +24,7 @@ class MemoryPlan:
     """
 
     RECORD: ClassVar[type[MemoryRun]] = MemoryRun
-    # It has no policies of its own.
+    # Memory plans have no custom policies.
     victim: ClassVar[None] = None
     placement: ClassVar[None] = None
 
@@ -35,7 +35,7 @@ class MemoryPlan:
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # What `designs` and `programs` list stands wherever its name does.
+        # Entries of `designs` and `programs` are accepted in place of their names.
         for name in ("workload", "design"):
             object.__setattr__(self, name, str(getattr(self, name)))
 
@@ -46,11 +46,11 @@ class MemoryPlan:
 
     @property
     def document(self) -> str:
-        """The same as a document, by which a run is kept."""
+        """The plan as a JSON document, which identifies a stored run."""
         return json.dumps(self.fields, sort_keys=True)
 
     def run(self, heard: Optional[Callable[[int], object]] = None) -> MemoryRun:
-        """Runs it here and now, beside no other."""
+        """Runs the plan in the calling thread, without a design to compare with."""
         asked = {"profile": self.profile, "seed": self.seed, "knobs": self.knobs}
         return memory(self.workload, self.design, jobs=1, heard=heard, **asked)[0]
 
@@ -65,14 +65,14 @@ def memory(
     jobs: Optional[int] = None,
     heard: Optional[Callable[[int], object]] = None,
 ) -> MemoryRuns:
-    """What ``flashloom memory`` measures: one program on one design, on several, or on all.
+    """Runs one program on one design, on several, or on all, as ``flashloom memory`` does.
 
     ``profile`` is the reading of the paper, and ``knobs`` change all designs, such as
-    ``{"device.hints.threshold": "4us"}``. ``jobs`` runs are made at a time, one a core if
-    nothing is said. ``heard`` is called from time to time, by the threads of the runs, with the
-    instructions that all of them have executed, those that warm up among them; what it raises
-    ends them all. The wall time of a run has in it what its program does before its section, if
-    no other run has done that.
+    ``{"device.hints.threshold": "4us"}``. ``jobs`` limits the runs at a time, by default one a
+    core. ``heard`` is called from time to time, by the threads of the runs, with the number of
+    instructions that all runs have executed, warm-up included; an exception in it ends all runs.
+    The wall time of a run includes the part of the program before its section, if no other run
+    had executed that part.
     """
     if designs is None:
         designs = [design.name for design in all_designs()]

@@ -1,4 +1,4 @@
-"""What can be named: stacks, drives, designs of memory, workloads and programs, metrics."""
+"""Lists of names: stacks, drives, designs of memory, workloads and programs, metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _native
 
 @dataclass(frozen=True)
 class Named:
-    """A name that plans understand, and what it stands for."""
+    """A name that plans accept, and its help text."""
 
     name: str
     help: str
@@ -21,7 +21,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a workload takes: its default, and what a value looks like."""
+    """A parameter of a workload: its name, default, form of a value, and help."""
 
     name: str
     default: str
@@ -38,7 +38,7 @@ class WorkloadEntry(Named):
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a record: the column that has it, and what it counts."""
+    """A number of a record: its column in frames, label, unit and help."""
 
     column: str
     label: str
@@ -72,7 +72,7 @@ def programs() -> list[WorkloadEntry]:
 
 
 def entries(told: Any) -> list[WorkloadEntry]:
-    """Workloads of which the compiled half has ``told``."""
+    """Workload entries from the tuples ``told`` by the compiled half."""
     return [
         WorkloadEntry(name, help, tuple(Parameter(*param) for param in params))
         for name, help, params in told

@@ -1,7 +1,7 @@
-"""Drives, stacks, workloads and plans: what a run is a function of.
+"""Drives, stacks, workloads and plans: the inputs of a run.
 
 Invariant: all of these are values. They can be compared, sent to other processes and
-kept, and a plan that is read again is the same plan.
+stored, and a plan read back is the same plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Placement = Callable[[Write], int]
 
 
 class Drive:
-    """A drive: a preset or a drive's TOML file, and what differs from it.
+    """A drive: a preset or a drive's TOML file, with changed knobs.
 
     Knobs are those of ``flashloom drives block``:
     ``Drive("fdp", size="1GiB", **{"collection.victim": "greedy"})``.
@@ -53,11 +53,11 @@ class Workload(str):
 
 
 class Stack:
-    """A stack: a host on a drive, and the knobs that differ from what is usual.
+    """A stack: a host on a drive, with the knobs that differ from their defaults.
 
     ``Stack("ext4+writeback@fdp", size="1GiB", **{"page_cache.memory": "64MiB"})`` takes the
-    knobs of ``flashloom drives`` and of ``flashloom stacks``. It stands wherever the name
-    of a stack does; what is chosen there comes before what it has of its own.
+    knobs of ``flashloom drives`` and of ``flashloom stacks``. It is accepted wherever the name
+    of a stack is; choices made there override those of the stack.
     """
 
     def __init__(
@@ -70,40 +70,40 @@ class Stack:
         if isinstance(name, Stack):
             raise TypeError(f"expected the name of a stack, found {name!r}; see Stack.setting")
         self.name, self.drive, self.size, self._own = str(name), drive, words(size), knobs
-        # What it takes is found out now, whatever the workload will be.
+        # The knobs are resolved now; they do not depend on the workload.
         told = self.plan("randread").fields
-        # A drive has its name from its file.
+        # The name of a drive comes from its file, and is no knob.
         del told["drive"]["name"]
         self._knobs: dict[str, Any] = flat(told["drive"])
         self._knobs |= flat(told["host"], "host.") | flat(told["page_cache"], "page_cache.")
 
     @property
     def own(self) -> dict[str, Any]:
-        """The knobs that were chosen for it."""
+        """Knobs chosen for this stack, by name."""
         return dict(self._own)
 
     @property
     def knobs(self) -> dict[str, Any]:
-        """All its knobs with their values."""
+        """All knobs of the stack with their values."""
         return dict(self._knobs)
 
     @property
     def host(self) -> str:
-        """What asks the drive: ``raw`` for requests as they are, or a file system."""
+        """The host on the drive: ``raw`` for plain requests, or a file system."""
         return self.name.split("@")[0].split("+")[0]
 
     @property
     def switches(self) -> list[str]:
-        """What differs of the host."""
+        """Variants of the host, such as ``writeback``."""
         return self.name.split("@")[0].split("+")[1:]
 
     @property
     def interface(self) -> str:
-        """How the drive is spoken to, such as ``fdp``."""
+        """The interface of the drive, such as ``fdp``."""
         return self.name.split("@")[1]
 
     def setting(self, **knobs: Any) -> Stack:
-        """The same stack with other values of these knobs."""
+        """A copy of the stack with other values of these knobs."""
         return Stack(self.name, self.drive, self.size, **(self.own | knobs))
 
     def plan(self, workload: Optional[str] = None, **choices: Any) -> Plan:
@@ -132,10 +132,10 @@ class Stack:
 
 @dataclass(frozen=True)
 class Choices:
-    """What all plans of a call have in common, as the compiled half takes it.
+    """Choices common to all plans of a call, in the form of the compiled half.
 
-    A function of each policy may stand in for the firmware's own. It must be a pure
-    function of what it is given, or runs are no longer functions of their plans.
+    Functions may replace the firmware's policies. Each must be a pure function of its
+    arguments, or runs are no longer functions of their plans.
     """
 
     drive: Union[Drive, str, None] = None
@@ -148,7 +148,7 @@ class Choices:
     until: str = "end"
 
     def on(self, stack: Union[Stack, str]) -> Choices:
-        """The same with what ``stack`` has of its own."""
+        """These choices, completed by those of ``stack``; the former take precedence."""
         if not isinstance(stack, Stack):
             return self
         drive, size, knobs = stack.drive, stack.size, stack.own
@@ -176,7 +176,7 @@ class Choices:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """One run: a stack, a workload, a drive with its past, a seed.
+    """One run: a stack, a workload, a preconditioned drive, a seed.
 
     ``Plan.make("ext4@fdp", "varmail:files=1000", size="1GiB")`` is what
     ``flashloom run ext4@fdp --workload varmail:files=1000 --size 1GiB`` runs.
@@ -197,7 +197,7 @@ class Plan:
         precondition: Optional[str] = None,
         **choices: Any,
     ) -> Plan:
-        """A plan from what is chosen; all else is as on the command line.
+        """A plan with these choices; all others have the command line's defaults.
 
         ``choices`` are ``drive``, ``size``, ``seed``, ``timeline`` (such as ``"10ms"``),
         ``knobs``, ``victim``, ``placement`` and ``until``: ``"end"``, or ``"steady"``, which
@@ -215,7 +215,7 @@ class Plan:
         preconditions: Optional[list[str]] = None,
         **choices: Any,
     ) -> list[Plan]:
-        """The plans of ``flashloom compare``, each with what its stack has of its own."""
+        """The plans of ``flashloom compare``, each completed by the choices of its stack."""
         chosen = Choices(**choices)
         names = None if stacks is None else [str(stack) for stack in stacks]
         documents = _native.compared(str(workload), names, preconditions, chosen.chosen())
@@ -230,7 +230,7 @@ class Plan:
 
     @classmethod
     def from_file(cls, path: Union[str, os.PathLike[str]]) -> list[Plan]:
-        """The plans that a plan file makes."""
+        """The plans of a plan file."""
         return [cls(document) for document in _native.plan_file(os.fspath(path))]
 
     @property
@@ -249,17 +249,17 @@ class Plan:
 
 
 def assignments(knobs: Mapping[str, Any]) -> list[str]:
-    """Knobs as the command line takes them."""
+    """Knobs as ``knob=value`` of the command line."""
     return [f"{knob}={word(value)}" for knob, value in knobs.items()]
 
 
 def word(value: Any) -> str:
-    """A value as the command line takes it."""
+    """A value in the form of the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
 def words(value: Any) -> Optional[str]:
-    """The same, of what need not be there."""
+    """An optional value in the form of the command line."""
     return None if value is None else word(value)

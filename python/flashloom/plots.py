@@ -11,7 +11,7 @@ from .names import Metric, metrics
 if TYPE_CHECKING:
     from .records import Runs, Table
 
-# Nanoseconds in a second of an axis.
+# Nanoseconds in a second.
 SECOND = 1e9
 
 
@@ -70,7 +70,7 @@ def timeline(runs: Runs, column: str, ax: Any = None) -> Any:
 
 
 def axes(ax: Any) -> Any:
-    """``ax``, or new ones."""
+    """``ax``, or new axes if it is None."""
     if ax is not None:
         return ax
     pyplot = extra("matplotlib.pyplot", "plot", "a plot")
@@ -78,7 +78,7 @@ def axes(ax: Any) -> Any:
 
 
 def named(name: str) -> Metric:
-    """The metric of this column, label or last word of a column."""
+    """The metric whose column, label or last part of a column is ``name``."""
     known = metrics()
     for of in (
         lambda metric: metric.column,

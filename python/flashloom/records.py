@@ -1,8 +1,8 @@
 """Records of runs, and the frames and plots made of them.
 
 Invariant: a record is the document ``flashloom.run/1`` or ``flashloom.memory/1``, field by
-field as the command line prints it with ``--json``; a frame holds what is in it and computes
-nothing.
+field as the command line prints it with ``--json``; a frame holds numbers of records and
+computes none.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ COMPARISON = "flashloom.compare/1"
 MEMORY = "flashloom.memory/1"
 MEMORY_RUNS = "flashloom.memory-runs/1"
 
-# What tells runs apart, as the first columns of a frame.
+# Fields that identify runs: the first columns of a frame.
 HEAD = ("stack", "workload", "label", "precondition", "seed")
 MEMORY_HEAD = ("design", "workload", "profile", "threads", "seed")
 
 
 def flat(fields: Mapping[str, Any], part: str = "") -> dict[str, Any]:
-    """What is there of a tree by names that say where, all after ``part``."""
+    """The leaves of a tree that are not None, by dotted path after the prefix ``part``."""
     leaves: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ class Record(Mapping[str, Any]):
         return value
 
     def to_json(self) -> str:
-        """The document."""
+        """The record as a JSON document."""
         return json.dumps(self.record, indent=2)
 
 
@@ -80,16 +80,16 @@ class Run(Record):
 
     @property
     def name(self) -> str:
-        """Its stack and past, and what else sets it apart."""
+        """Stack, precondition and label, which identify the run in plots."""
         return " ".join(filter(None, (self["stack"], self["precondition"], self["label"])))
 
     def row(self) -> dict[str, Any]:
-        """What tells it apart, and all its metrics."""
+        """The identifying fields and all metrics of the run."""
         head = {name: self[name] for name in HEAD}
         return head | {m.column: self.value(m.column) for m in metrics()}
 
     def timeline(self) -> Any:
-        """Its series over virtual time as a frame; empty unless it was asked for."""
+        """Series over virtual time as a frame; empty without ``timeline`` in the plan."""
         pandas = extra("pandas", "pandas", "a frame")
         return pandas.json_normalize(self["timeline"])
 
@@ -104,11 +104,11 @@ class MemoryRun(Record):
 
     @property
     def name(self) -> str:
-        """Its design."""
+        """Design of the memory system."""
         return self["design"]
 
     def row(self) -> dict[str, Any]:
-        """What tells it apart, and all its numbers, but for the classes of a distribution."""
+        """The identifying fields and all numbers, except the classes of distributions."""
         head = {name: self[name] for name in MEMORY_HEAD}
         return head | {
             column: value
@@ -121,7 +121,7 @@ Some = TypeVar("Some", bound=Record)
 
 
 class Table(Sequence[Some]):
-    """Records in an order."""
+    """A sequence of records, which converts to frames."""
 
     HEAD: tuple[str, ...]
 
@@ -144,7 +144,7 @@ class Table(Sequence[Some]):
         return f"{type(self).__name__}({self.runs!r})"
 
     def columns(self) -> dict[str, list[Any]]:
-        """All rows, column by column, without numbers that none of them has."""
+        """All rows, column by column, without columns that are None in every row."""
         rows = [run.row() for run in self.runs]
         names = dict.fromkeys(name for row in rows for name in row) or self.HEAD
         table = {name: [row.get(name) for row in rows] for name in names}
@@ -156,7 +156,7 @@ class Table(Sequence[Some]):
         return extra("pandas", "pandas", "a frame").DataFrame(self.columns())
 
     def to_arrow(self) -> Any:
-        """The same as an Arrow table."""
+        """An Arrow table with a row for each run and a column for each number."""
         return extra("pyarrow", "arrow", "an Arrow table").table(self.columns())
 
 
@@ -166,8 +166,8 @@ class Runs(Table[Run]):
     HEAD = HEAD
 
     def differences(self) -> list[dict[str, Any]]:
-        """What the runs differ in besides the interface of their drives: for each field of the
-        drives and hosts its name, and its values with the stacks that have them."""
+        """Differences of the runs besides the interfaces of their drives: for each differing field
+        of drives and hosts, its name, and its values with the stacks that have them."""
         records = json.dumps([run.record for run in self.runs])
         return json.loads(_native.differences(records))
 
@@ -203,8 +203,8 @@ class Runs(Table[Run]):
 
 
 class MemoryRuns(Table[MemoryRun]):
-    """Records of programs for memory in their order. Those of one call of ``memory`` are each beside
-    the first of them, or ``base-cssd`` if it is there; those of a sweep beside none."""
+    """Records of programs for memory in their order. Records of one call of ``memory`` have ratios
+    to ``base-cssd`` if it is among them, else to the first; records of a sweep have none."""
 
     HEAD = MEMORY_HEAD
 
@@ -221,8 +221,8 @@ class MemoryRuns(Table[MemoryRun]):
 
 
 def load(path: Union[str, os.PathLike[str]]) -> Union[Runs, MemoryRuns]:
-    """The records of a document that a run, a comparison, a sweep or programs for memory have
-    written."""
+    """Reads the records of a document written by a run, a comparison, a sweep, or programs for
+    memory."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

@@ -1,4 +1,4 @@
-"""One run, and runs side by side in this process."""
+"""One run, and parallel runs in this process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def run(
     heard: Optional[Heard] = None,
     **choices: Any,
 ) -> Run:
-    """What ``flashloom run`` measures: one workload on one stack.
+    """Runs one workload on one stack, as ``flashloom run`` does.
 
     ``choices`` are those of :meth:`Plan.make`. ``heard`` is called from time to time
-    with the requests completed and the virtual time in ns; what it raises ends the run.
+    with the requests completed and the virtual time in ns; an exception in it ends the run.
     """
     return carry_out(Plan.make(stack, workload, precondition=precondition, **choices), heard)
 
@@ -42,15 +42,15 @@ def compare(
     jobs: Optional[int] = None,
     **choices: Any,
 ) -> Runs:
-    """What ``flashloom compare`` measures: one workload on several stacks.
+    """Runs one workload on several stacks, as ``flashloom compare`` does.
 
-    A policy that is written in Python runs on one thread at a time.
+    A policy written in Python runs on one thread at a time.
     """
     return side_by_side(Plan.compared(workload, stacks, preconditions, **choices), jobs)
 
 
 def side_by_side(plans: list[Plan], jobs: Optional[int] = None) -> Runs:
-    """Runs ``plans`` on threads of this process, one a core if nothing is said."""
+    """Runs ``plans`` on threads of this process, ``jobs`` at a time, by default one a core."""
     return Runs(on_threads(plans, carry_out, jobs))
 
 
@@ -60,8 +60,8 @@ def on_threads(
     jobs: Optional[int] = None,
     heard: Optional[Callable[..., object]] = None,
 ) -> list[Made]:
-    """What ``work`` makes of each piece and of a listener, which passes what it hears on to
-    ``heard``; what that raises ends them all."""
+    """Results of ``work`` on each piece. ``work`` also receives a listener, which forwards its
+    arguments to ``heard``; an exception in ``heard`` ends all runs."""
     stopped: list[BaseException] = []
 
     def listener(*told: int) -> None:
@@ -80,20 +80,20 @@ def on_threads(
         try:
             return results(runs)
         except BaseException as why:
-            # Those under way end at the next call of their listener, the others never begin.
+            # Active runs end at the next call of their listener; waiting ones never start.
             stopped.append(why)
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
 def results(runs: list[Future[Made]]) -> list[Made]:
-    """What came out of each, or what the first that failed has raised."""
+    """The results of all runs; raises the exception of the first run to fail."""
     failed = next((run for run in as_completed(runs) if run.exception() is not None), None)
     return [run.result() for run in ([failed] if failed else runs)]
 
 
 def carry_out(plan: Plan, heard: Optional[Heard] = None) -> Run:
-    """Runs ``plan`` here and now."""
+    """Runs ``plan`` in the calling thread."""
     begin = time.perf_counter()
     record = json.loads(_native.run(plan.document, plan.victim, plan.placement, heard))
     record["wall_time_s"] = time.perf_counter() - begin
@@ -102,11 +102,11 @@ def carry_out(plan: Plan, heard: Optional[Heard] = None) -> Run:
 
 
 def peak_rss_bytes() -> int:
-    """The most memory that this process has held; 0 where nobody tells."""
+    """Peak resident memory of this process in bytes; 0 if the platform does not report it."""
     try:
         import resource
     except ImportError:
         return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # In KiB, and on macOS in bytes.
+    # `ru_maxrss` is in KiB, except on macOS, where it is in bytes.
     return most if sys.platform == "darwin" else most * 1024

@@ -1,8 +1,8 @@
-"""Many runs, over the processes of one machine or over a Ray cluster.
+"""Sweeps: many runs, over the processes of one machine or over a Ray cluster.
 
-Invariants: records come in the order of the plans, whoever made them; a run that is
-kept is there as a whole or not at all, and is found again only by the same program for
-the same plan; a run that fails costs no other.
+Invariants: records are in the order of the plans, in whatever process they ran. A stored run
+is complete or absent, and is reused only by the same program for the same plan. A run that
+fails does not affect other runs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def sweep(
     out: Union[str, os.PathLike[str], None] = None,
     progress: Optional[bool] = None,
 ) -> Union[Runs, MemoryRuns]:
-    """Runs all ``plans``, or those of a plan file; all of drives, or all of memory.
+    """Runs all ``plans``, or those of a plan file: all of drives, or all of memory.
 
-    ``workers`` run at a time: as many as there are cores, if nothing is said. With
-    ``ray`` they are tasks of a Ray cluster: the one that this process is connected to,
-    or the one at the address that ``ray`` is, or a new one on this machine. Finished
-    runs are kept in the folder ``out``, and the same call goes on from there.
-    ``progress`` shows a bar; without it there is one where somebody looks.
+    ``workers`` limits the runs at a time; by default there is one for each core. With ``ray``
+    the runs are tasks of a Ray cluster: the one that this process is connected to, or the one
+    at the address in ``ray``, or a new one on this machine. Finished runs are stored in the
+    folder ``out``, and a repeated call continues from there. ``progress`` turns the progress
+    bar on or off; by default it is shown on a terminal.
     """
     wanted = planned(plans)
     kept = Kept(out)
@@ -59,7 +59,7 @@ def sweep(
 
 
 def planned(plans: Any) -> list[AnyPlan]:
-    """The plans that are meant."""
+    """``plans`` as a list; checks that all are of one kind."""
     if isinstance(plans, (Plan, MemoryPlan)):
         return [plans]
     if isinstance(plans, (str, os.PathLike)):
@@ -71,12 +71,12 @@ def planned(plans: Any) -> list[AnyPlan]:
 
 
 def any_of_memory(plans: list[AnyPlan]) -> bool:
-    """Whether plans are of memory, which all are or none."""
+    """Whether there is a plan of memory among ``plans``."""
     return any(isinstance(plan, MemoryPlan) for plan in plans)
 
 
 def made(plans: list[AnyPlan], count: Optional[int], ray: Union[bool, str]) -> Any:
-    """Outcomes with the numbers of their plans, as they come."""
+    """Outcomes with the indices of their plans, in order of completion."""
     if not plans:
         return iter(())
     if ray:
@@ -85,7 +85,7 @@ def made(plans: list[AnyPlan], count: Optional[int], ray: Union[bool, str]) -> A
 
 
 class bar:
-    """A bar of tqdm, or nothing at all."""
+    """A progress bar of tqdm, or none."""
 
     def __init__(self, total: int, done: int, progress: Optional[bool]):
         self.shown = None
@@ -103,7 +103,7 @@ class bar:
         return self
 
     def update(self) -> None:
-        """One more run is done."""
+        """Advances the bar by one finished run."""
         if self.shown is not None:
             self.shown.update()
 

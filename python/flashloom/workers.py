@@ -1,6 +1,6 @@
-"""Who carries out the plans of a sweep: processes of this machine, or tasks of Ray.
+"""Workers of a sweep: processes of this machine, or tasks of Ray.
 
-Invariant: an outcome is the record of a plan, or the sentence that says why there is none.
+Invariant: an outcome is the record of a plan, or an error message of one sentence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .running import carry_out
 AnyPlan = Union[Plan, MemoryPlan]
 Outcome = Union[Run, MemoryRun, str]
 
-# Set once the sweep is over, in the processes of a pool.
+# Event of the processes of a pool, set once the sweep is over; None in other processes.
 stopped: Any = None
 
 
@@ -41,10 +41,10 @@ def heard(*_told: int) -> None:
 
 
 def over_processes(plans: list[AnyPlan], count: Optional[int]) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes as they come, from up to ``count`` processes.
+    """Outcomes in order of completion, from up to ``count`` processes.
 
-    They begin anew, as a process with threads must not be forked: a program that sweeps
-    needs ``if __name__ == "__main__":``.
+    The processes are spawned, because a process with threads must not be forked. A program
+    that sweeps therefore needs ``if __name__ == "__main__":``.
     """
     context = multiprocessing.get_context("spawn")
     over = context.Event()
@@ -61,7 +61,7 @@ def over_processes(plans: list[AnyPlan], count: Optional[int]) -> Iterator[tuple
 
 
 def joins(over: Any) -> None:
-    """What a process of the pool begins with: an interrupt is for who started it."""
+    """Initializes a process of the pool: it ignores interrupts, which its parent handles."""
     global stopped
     stopped = over
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -70,10 +70,10 @@ def joins(over: Any) -> None:
 def over_ray(
     plans: list[AnyPlan], count: Optional[int], address: Union[bool, str]
 ) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes as they come, from tasks of a Ray cluster, up to ``count`` at a time.
+    """Outcomes in order of completion, from tasks of a Ray cluster, up to ``count`` at a time.
 
-    The package must be installed on its machines, and files must have the same names
-    there.
+    The package must be installed on the machines of the cluster, and files must have the same
+    names there.
     """
     ray = extra("ray", "ray", "a sweep over a cluster")
     if not ray.is_initialized():

@@ -1,11 +1,10 @@
 //! The compiled half of the Python package `flashloom`.
 //!
-//! Invariants: plans and records cross as the JSON documents that they are everywhere
-//! else, so that Python holds nothing that the command line does not know; what goes
-//! wrong is one exception with one sentence; other threads of Python run while a
-//! simulation does, and a signal ends it.
+//! Invariants: plans and records cross the boundary as JSON documents, as everywhere else, so that
+//! Python has no state that the command line lacks. Every failure is one exception with one
+//! sentence. Other Python threads run during a simulation, and a signal ends it.
 //!
-//! What Python programs see is in `flashloom/`, which is written in Python.
+//! The Python programs' interface is in `flashloom/`, which is written in Python.
 
 mod files;
 mod lists;
@@ -25,14 +24,14 @@ create_exception!(
     "What cannot be carried out as asked, in one sentence."
 );
 
-/// The sentence of `error` as Python's exception.
+/// `error` as a Python exception of one line.
 fn refused(error: impl std::fmt::Display) -> PyErr {
     let sentence = error.to_string();
     let words: Vec<&str> = sentence.split_whitespace().collect();
     Error::new_err(words.join(" "))
 }
 
-/// The module `flashloom._native`.
+/// The module `flashloom._native`, the compiled half.
 #[pymodule]
 mod _native {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! What can be named, as tuples of words.
+//! Lists of names, as tuples of strings: stacks, drives, workloads, designs, programs, metrics.
 
 use crate::refused;
 use input::named::{self, Preset};
@@ -8,29 +8,29 @@ use report::metric::{self, Unit};
 use report::record::Run;
 use workload::shipped;
 
-/// A name and what it stands for.
+/// A name and its help text.
 type Named = (&'static str, &'static str);
 
-/// A workload with its parameters: name, default, what a value looks like, help.
+/// A workload: name, help, and parameters as (name, default, form of a value, help).
 type Workload = (
     &'static str,
     &'static str,
     Vec<(&'static str, &'static str, String, &'static str)>,
 );
 
-/// Stacks with their help.
+/// All stacks, with their help.
 #[pyfunction]
 pub(crate) fn stacks() -> Vec<Named> {
     stack::STACKS.iter().map(|s| (s.name, s.help)).collect()
 }
 
-/// Presets of drives with their help.
+/// All presets of drives, with their help.
 #[pyfunction]
 pub(crate) fn drives() -> Vec<Named> {
     ssd::PRESETS.iter().map(|p| (p.name, p.help)).collect()
 }
 
-/// Workloads of requests and of files, with what each takes.
+/// Workloads of requests and of files, with their parameters.
 #[pyfunction]
 pub(crate) fn workloads() -> Vec<Workload> {
     let come_along = shipped::ALL.into_iter();
@@ -39,13 +39,13 @@ pub(crate) fn workloads() -> Vec<Workload> {
     come_along.chain(presets).collect()
 }
 
-/// Designs of memory with their help.
+/// All designs of memory, with their help.
 #[pyfunction]
 pub(crate) fn designs() -> Vec<Named> {
     skybyte::DESIGNS.iter().map(|d| (d.name, d.help)).collect()
 }
 
-/// Programs for memory, with what each takes.
+/// Programs for memory, with their parameters.
 #[pyfunction]
 pub(crate) fn programs() -> Vec<Workload> {
     let told = ::programs::PRESETS.iter();
@@ -60,15 +60,15 @@ fn params<U: named::Unit>(
     told.collect()
 }
 
-/// The numbers of a record that are compared: JSON pointer, label, unit, help.
+/// Numbers of a record that comparisons use: JSON pointer, label, unit, help.
 #[pyfunction]
 pub(crate) fn metrics() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let told = |m: &'static metric::Metric| (m.path, m.label, unit(m.unit), m.help);
     metric::all().map(told).collect()
 }
 
-/// What runs differ in besides the interface of their drives: a document of their records, and one
-/// of the differences.
+/// Differences of runs besides the interfaces of their drives. `runs` is a JSON list of records;
+/// the result is a JSON document.
 #[pyfunction]
 pub(crate) fn differences(runs: &str) -> PyResult<String> {
     let runs: Vec<Run> = serde_json::from_str(runs).map_err(refused)?;

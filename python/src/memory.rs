@@ -1,7 +1,7 @@
 //! Programs on memory systems with a CXL-SSD.
 //!
-//! Invariant: records cross as the documents of the command line; what a listener raises, and
-//! a signal, ends a run.
+//! Invariants: records cross the boundary as the documents of the command line. An exception of a
+//! listener ends a run, and so does a signal.
 
 use crate::policies::Failure;
 use crate::refused;
@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One program on several designs, each of which is run once. What the program does before its
-/// section they share.
+/// One program on several designs, each run once. The designs share the execution of the program
+/// before its section.
 #[pyclass(frozen, module = "flashloom._native")]
 pub(crate) struct Designs {
     sweep: Sweep,
-    /// What has been executed.
+    /// Instructions that all runs have executed so far.
     executed: AtomicU64,
-    /// What came out, by the places of the designs.
+    /// Outcomes of finished runs, by the index of the design.
     outcomes: Mutex<BTreeMap<usize, Outcome>>,
 }
 
 #[pymethods]
 impl Designs {
-    /// Of a reading of the paper, with changes of knobs, `key=value`.
+    /// Prepares the runs of `designs` with a reading of the paper and changed knobs, `key=value`.
     #[new]
     #[allow(
         clippy::needless_pass_by_value,
@@ -58,8 +58,8 @@ impl Designs {
         self.sweep.setups().len()
     }
 
-    /// Makes run number `turn`, each once, and gives the place of its design. `heard` is called
-    /// from time to time with the instructions that all runs have executed.
+    /// Performs run number `turn`, and returns the index of its design. Each turn may be run once.
+    /// `heard` is called from time to time with the instructions that all runs have executed.
     #[pyo3(signature = (turn, heard=None))]
     #[allow(
         clippy::needless_pass_by_value,
@@ -90,7 +90,7 @@ impl Designs {
         Ok(index)
     }
 
-    /// The document of all that were run, beside each other, without wall times.
+    /// The document of all finished runs with their ratios, without wall times.
     fn document(&self) -> PyResult<String> {
         let mut runs: Vec<Outcome> = self.held().values().cloned().collect();
         beside(&mut runs);

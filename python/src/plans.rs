@@ -1,7 +1,7 @@
 //! Plans as documents.
 //!
-//! Invariant: the workload of a document is as it was asked for, so that it means the
-//! same on any machine that has the package.
+//! Invariant: a document contains the workload as the caller wrote it, so that it means the same on
+//! any machine that has the package.
 
 use crate::refused;
 use pyo3::prelude::*;
@@ -11,8 +11,8 @@ use std::str::FromStr;
 use units::{Bytes, Ns};
 use workload::shipped::Asked;
 
-/// What all plans of a call have in common: drive, size, assignments to knobs, seed,
-/// interval of the timeline, when the run ends.
+/// Choices common to all plans of a call: drive, size, assignments to knobs, seed, interval of the
+/// timeline, end of the run.
 type Chosen = (
     Option<String>,
     Option<String>,
@@ -22,7 +22,7 @@ type Chosen = (
     String,
 );
 
-/// One plan.
+/// The plan of one run, as a document.
 #[pyfunction]
 pub(crate) fn plan(
     stack: &str,
@@ -37,8 +37,8 @@ pub(crate) fn plan(
     plan.map(|plan| document(plan, &asked)).map_err(refused)
 }
 
-/// The plans of a comparison, in the order of the command line's; what is not named is
-/// what is usual.
+/// The plans of a comparison, as documents in the order of the command line. Missing stacks or
+/// preconditions take the command line's defaults.
 #[pyfunction]
 pub(crate) fn compared(
     workload: &str,
@@ -72,7 +72,7 @@ pub(crate) fn compared(
     Ok(documents)
 }
 
-/// The plans that a file makes.
+/// The plans of a plan file, as documents.
 #[pyfunction]
 pub(crate) fn plan_file(path: &str) -> PyResult<Vec<String>> {
     let plans = stack::plan_file(path).map_err(refused)?;
@@ -95,12 +95,12 @@ pub(crate) fn drive(name: &str, size: Option<&str>, set: Vec<String>) -> PyResul
     serde_json::to_string(&config).map_err(refused)
 }
 
-/// A workload as the library reads it.
+/// Parses a workload as the library does.
 pub(crate) fn asked(told: &str) -> PyResult<Asked> {
     Asked::new(told).map_err(refused)
 }
 
-/// The plan of a document.
+/// Parses the document of a plan.
 pub(crate) fn read(document: &str) -> PyResult<Plan> {
     serde_json::from_str(document).map_err(|e| refused(format!("expected a plan: {e}")))
 }

@@ -1,7 +1,7 @@
-//! Policies that are written in Python.
+//! Policies written in Python.
 //!
-//! Invariant: a function that raises, or that chooses what is not there, ends its run
-//! with that exception. Until the run notices, the first choice there is stands in.
+//! Invariant: a function that raises, or whose choice does not exist, ends its run with that
+//! exception. Until the run notices, a default choice is used.
 
 use crate::refused;
 use pyo3::prelude::*;
@@ -9,22 +9,22 @@ use ssd::{LineView, Policies, WriteView};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What records and messages call a policy of a Python program.
+/// Name of Python policies in records and messages.
 const NAME: &str = "python";
 
 /// A line of flash that can be reclaimed.
 #[pyclass(frozen, get_all, module = "flashloom")]
 #[derive(Clone, Copy)]
 pub(crate) struct Line {
-    /// Its number.
+    /// Index of the line.
     line: u32,
-    /// Valid pages, which have to be moved.
+    /// Valid pages, which must be relocated.
     valid: u32,
-    /// Pages that it could hold.
+    /// Data pages that the line can hold.
     pages: u32,
-    /// Programs issued since it was closed.
+    /// Programs issued since the line was closed.
     age: u64,
-    /// Erases so far.
+    /// Erase cycles so far.
     erases: u32,
 }
 
@@ -32,30 +32,30 @@ pub(crate) struct Line {
 #[pyclass(frozen, get_all, module = "flashloom")]
 #[derive(Clone, Copy)]
 pub(crate) struct Write {
-    /// The first mapped page that it touches.
+    /// First mapped page that the write touches.
     page: u32,
-    /// How many it touches.
+    /// Mapped pages that the write touches.
     pages: u32,
-    /// The handle that it would go through otherwise.
+    /// Handle that the host named.
     handle: u16,
-    /// Handles that there are.
+    /// Handles of the drive, over all reclaim groups.
     handles: u16,
-    /// Programs issued since the line was closed that holds what it replaces; 0 while
-    /// that is open or in the buffer, None if there is nothing.
+    /// Programs issued since the line that holds the page's current version was closed; 0 while
+    /// that line is open or the version is in the buffer, None if the page is unmapped.
     age: Option<u64>,
 }
 
-/// The first exception of a run.
+/// First exception of a run's Python functions.
 #[derive(Clone, Default)]
 pub(crate) struct Failure(Arc<Mutex<Option<PyErr>>>);
 
 impl Failure {
-    /// Whether there is one.
+    /// Whether a function has raised.
     pub(crate) fn is_there(&self) -> bool {
         self.held().is_some()
     }
 
-    /// Keeps what `outcome` has raised, if it is the first, and says whether to go on.
+    /// Keeps the exception of `outcome` if it is the first; breaks if there was one.
     pub(crate) fn keep<T>(&self, outcome: PyResult<T>) -> ControlFlow<(), T> {
         outcome.map_or_else(
             |error| {
@@ -66,7 +66,7 @@ impl Failure {
         )
     }
 
-    /// Raises it.
+    /// Raises the kept exception, if there is one.
     pub(crate) fn raised(&self) -> PyResult<()> {
         self.held().take().map_or(Ok(()), Err)
     }
@@ -75,7 +75,7 @@ impl Failure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `choose` chooses; `else_` if it raises, or has raised.
+    /// The choice of `choose`; `else_` if it raises, or a function has raised before.
     fn choice<T>(&self, else_: T, choose: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
         if self.is_there() {
             return else_;
@@ -87,7 +87,7 @@ impl Failure {
     }
 }
 
-/// `policies` with the victim that `function` chooses of a list of lines.
+/// Adds a victim policy to `policies`: `function` chooses one of a list of lines.
 pub(crate) fn victim(policies: Policies, function: Py<PyAny>, failure: Failure) -> Policies {
     policies.victim(NAME, move |lines| {
         let index = failure.choice(0, |py| {
@@ -103,7 +103,7 @@ pub(crate) fn victim(policies: Policies, function: Py<PyAny>, failure: Failure) 
     })
 }
 
-/// `policies` with the handle that `function` chooses for a write.
+/// Adds a placement policy to `policies`: `function` chooses the handle of a write.
 pub(crate) fn placement(policies: Policies, function: Py<PyAny>, failure: Failure) -> Policies {
     policies.placement(NAME, move |view| {
         failure.choice(view.handle, |py| {

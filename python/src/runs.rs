@@ -1,4 +1,4 @@
-//! Runs, while other threads of Python go on.
+//! Runs of plans; other Python threads continue meanwhile.
 
 use crate::plans::{asked, read};
 use crate::policies::{self, Failure};
@@ -8,12 +8,12 @@ use ssd::Policies;
 use stack::Progress;
 use std::ops::ControlFlow;
 
-/// Runs the plan of a document and gives its record as a document, but for its wall time
-/// and its memory, which the caller measures.
+/// Runs the plan of a document and returns its record as a document, without wall time and memory,
+/// which the caller measures.
 ///
-/// `victim` and `placement` take the place of the firmware's policies; `heard` is called
-/// from time to time with the requests completed and the virtual time in ns. What any of
-/// them raises ends the run, and so does a signal.
+/// `victim` and `placement` replace the firmware's policies; `heard` is called from time to time
+/// with the requests completed and the virtual time in ns. An exception in any of them ends the
+/// run, and so does a signal.
 #[pyfunction]
 #[allow(
     clippy::needless_pass_by_value,
@@ -55,7 +55,7 @@ fn chosen(victim: Option<Py<PyAny>>, placement: Option<Py<PyAny>>, failure: &Fai
     chosen
 }
 
-/// Signals have their say, then whoever listens.
+/// Checks for signals, then calls the listener.
 fn told(py: Python<'_>, heard: Option<&Py<PyAny>>, progress: Progress) -> PyResult<()> {
     py.check_signals()?;
     if let Some(heard) = heard {

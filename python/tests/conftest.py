@@ -1,4 +1,4 @@
-"""What the tests share: the command line, and runs that take well under a second."""
+"""Shared fixtures of the tests: the command line, and runs that take well under a second."""
 
 import contextlib
 import json
@@ -28,13 +28,13 @@ seeds = [1, 2]
 "collection.victim" = ["greedy", "fifo"]
 """
 
-# What differs from one run to the next.
+# Fields of a record that differ from one run to the next.
 UNSTEADY = ("wall_time_s", "peak_rss_bytes")
 
 
 @pytest.fixture
 def command_line(tmp_path):
-    """Runs the program in a folder of its own; gives its status, answer and notes."""
+    """Runs the program in a folder of its own; returns exit status, output and error output."""
     program = os.environ.get("FLASHLOOM")
     assert program, "expected the environment to name the program in FLASHLOOM"
 
@@ -46,16 +46,16 @@ def command_line(tmp_path):
 
 
 def heed_interrupts():
-    """Handles SIGINT in a new process by default, also where these tests ignore it.
+    """Restores the default action of SIGINT in a new process, even if these tests ignore it.
 
-    A shell starts a job in the background of a script so, and what it starts inherits that.
+    Background jobs of a shell script ignore it, and their children inherit that.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
 def start():
-    """Starts programs that heed interrupts, and kills with their children those that still run."""
+    """Starts programs that heed interrupts; afterwards kills those still running, with children."""
     children = []
 
     def begin(words, **streams):
@@ -81,7 +81,7 @@ def sweep_file(tmp_path):
 
 
 def steady(record):
-    """A record without what differs from one run to the next."""
+    """A record without the fields that differ from one run to the next."""
     return {key: value for key, value in record.items() if key not in UNSTEADY}
 
 

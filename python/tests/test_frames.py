@@ -1,4 +1,4 @@
-"""Frames and plots hold what is in the records."""
+"""Frames and plots hold the numbers of the records."""
 
 import sys
 
@@ -38,7 +38,7 @@ def test_a_timeline_is_a_frame():
     assert frame["ops"].sum() == run["ops"] and "programmed_bytes.host" in frame
 
 
-def test_bars_are_the_metric(runs):
+def test_bar_widths_are_the_metric(runs):
     p99 = [run["latency_ns"]["p99"] for run in runs]
     for name in ("latency_ns.p99", "p99"):
         axes = runs.plot(name)
@@ -57,7 +57,7 @@ def test_lines_are_distributions_and_series(runs):
     assert list(axes.lines[0].get_ydata()) == samples
 
 
-def test_what_cannot_be_drawn_is_said(runs):
+def test_impossible_plots_raise_an_error(runs):
     with pytest.raises(fl.Error, match="nonsense: no metric is called so"):
         runs.plot("nonsense")
     with pytest.raises(fl.Error, match="remap.log_bytes: no run has this number"):
@@ -75,7 +75,7 @@ def test_what_cannot_be_drawn_is_said(runs):
         ("tqdm", "progress", lambda runs: fl.sweep([], progress=True)),
     ],
 )
-def test_a_package_that_is_missing_is_named(monkeypatch, runs, package, name, call):
+def test_missing_package_is_named_with_its_remedy(monkeypatch, runs, package, name, call):
     for module in [module for module in sys.modules if module.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)

@@ -1,4 +1,4 @@
-"""Programs on memory systems give what the command line gives."""
+"""Programs on memory systems give the results of the command line."""
 
 import json
 
@@ -20,7 +20,7 @@ def runs():
     return fl.memory(WORKLOAD, DESIGNS, seed=3, knobs=KNOBS, jobs=2)
 
 
-def test_designs_are_those_of_the_command_line(command_line, runs):
+def test_memory_runs_match_the_command_line(command_line, runs):
     knobs = [word for knob in KNOBS.items() for word in ("--set", "=".join(knob))]
     line = ["memory", ",".join(DESIGNS), "--workload", WORKLOAD, "--seed", "3", *knobs]
     assert [steady(run) for run in runs] == records(command_line(*line, "--json"))
@@ -29,7 +29,7 @@ def test_designs_are_those_of_the_command_line(command_line, runs):
     assert runs[0]["wall_time_s"] > 0
 
 
-def test_one_alone_and_all_are_those_of_the_command_line(command_line):
+def test_single_and_all_designs_match_the_command_line(command_line):
     line = ["--workload", WORKLOAD, "--profile", "artifact", "--json"]
     alone = fl.memory(WORKLOAD, "skybyte-w", profile="artifact")
     assert [steady(alone[0])] == records(command_line("memory", "skybyte-w", *line))
@@ -38,7 +38,7 @@ def test_one_alone_and_all_are_those_of_the_command_line(command_line):
     assert [run.name for run in everything] == [design.name for design in fl.designs()]
 
 
-def test_frames_and_plots_hold_what_is_in_the_records(runs):
+def test_memory_frames_and_plots_match_the_records(runs):
     frame = runs.to_pandas()
     assert list(frame.columns[:5]) == ["design", "workload", "profile", "threads", "seed"]
     assert list(frame["amat.mean_ns"]) == [run["amat"]["mean_ns"] for run in runs]
@@ -61,7 +61,7 @@ def test_documents_are_read_again(tmp_path, command_line, runs):
     assert fl.load(path)[0]["design"] == "dram-only"
 
 
-def test_what_cannot_be_is_the_sentence_of_the_command_line(command_line):
+def test_memory_errors_match_the_command_line(command_line):
     for design, workload, more, ours in [
         ("skybyte-ful", WORKLOAD, [], {}),
         ("dram-only", "bsf", [], {}),
@@ -75,11 +75,11 @@ def test_what_cannot_be_is_the_sentence_of_the_command_line(command_line):
         assert str(refused.value) in notes
 
 
-def test_a_listener_hears_and_stops_runs():
+def test_listener_is_called_and_can_stop_runs():
     long = "bfs:footprint=4MiB,section=3000000,threads=2"
     heard = []
     run = fl.memory(long, "dram-only", heard=heard.append)[0]
-    # It hears of all but the last million, and of what warms up too.
+    # The calls cover all but the last million instructions, warm-up included.
     assert len(heard) > 1 and heard == sorted(heard)
     assert heard[-1] + (1 << 20) > run["instructions"] > heard[0] > 0
 
@@ -105,7 +105,7 @@ def test_programs_can_be_named():
     assert json.loads(fl.memory(WORKLOAD, "dram-only").to_json())["runs"]
 
 
-def test_plans_are_swept_over_processes_and_go_on(tmp_path, command_line):
+def test_memory_sweep_runs_in_processes_and_continues(tmp_path, command_line):
     plans = [fl.MemoryPlan(WORKLOAD, design, seed=3, knobs=KNOBS) for design in DESIGNS]
     out = tmp_path / "out"
     swept = fl.sweep(plans, workers=2, out=out)

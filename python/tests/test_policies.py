@@ -1,4 +1,4 @@
-"""Policies in Python choose, and what they get wrong ends their run."""
+"""Policies in Python make the choices, and their mistakes end their run."""
 
 import runpy
 from pathlib import Path
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 WRITES = {"precondition": "aged", "size": SIZE}
 
 
-def test_a_policy_that_copies_the_firmwares_changes_nothing():
+def test_policy_equal_to_the_firmware_changes_nothing():
     def fifo(lines):
         return max(lines, key=lambda view: (view.age, -view.line))
 
@@ -27,7 +27,7 @@ def test_a_policy_that_copies_the_firmwares_changes_nothing():
     assert different <= {"wall_time_s", "peak_rss_bytes"}
 
 
-def test_a_placement_decides_which_handle_is_written():
+def test_placement_decides_the_handle():
     run = fl.run(
         "raw@fdp",
         "randwrite:ops=2000",
@@ -49,7 +49,7 @@ def test_a_placement_decides_which_handle_is_written():
         ({"placement": lambda write: 1 // 0}, ZeroDivisionError, "division"),
     ],
 )
-def test_what_a_policy_raises_ends_its_run(policies, error, said):
+def test_policy_exception_ends_its_run(policies, error, said):
     with pytest.raises(error, match=said):
         fl.run("raw@fdp", "randwrite:ops=20000", **policies, **WRITES)
 

@@ -1,4 +1,4 @@
-"""Runs and comparisons give what the command line gives."""
+"""Runs and comparisons give the results of the command line."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from conftest import SIZE, STACKS, WORKLOAD, records, steady
 import flashloom as fl
 
 
-def test_a_run_is_that_of_the_command_line(command_line):
+def test_run_matches_the_command_line(command_line):
     line = ["run", "ext4@fdp", "--workload", WORKLOAD, "--size", SIZE, "--seed", "7"]
     theirs = records(command_line(*line, "--set", "collection.victim=fifo", "--json"))
     drive = fl.Drive("fdp", size=SIZE, **{"collection.victim": "fifo"})
@@ -25,7 +25,7 @@ def test_a_run_is_that_of_the_command_line(command_line):
     assert ours["wall_time_s"] > 0 and ours["peak_rss_bytes"] > 1 << 20
 
 
-def test_a_comparison_is_that_of_the_command_line(command_line):
+def test_comparison_matches_the_command_line(command_line):
     line = ["compare", WORKLOAD, "--stacks", ",".join(STACKS), "--size", SIZE, "--json"]
     theirs = records(command_line(*line))
     ours = fl.compare(WORKLOAD, STACKS, size=SIZE, jobs=2)
@@ -33,7 +33,7 @@ def test_a_comparison_is_that_of_the_command_line(command_line):
     assert len(ours) == 4 and ours[3].name == "ext4@fdp aged"
 
 
-def test_runs_say_what_they_differ_in_besides_the_interface():
+def test_differences_exclude_the_interface():
     runs = fl.compare(WORKLOAD, ["ext4@block", "ext4@byte"], ["full"], size=SIZE)
     told = {d["field"]: [held["stacks"] for held in d["values"]] for d in runs.differences()}
     assert told["dram-kept"] == [["ext4@block"], ["ext4@byte"]]
@@ -46,7 +46,7 @@ def test_a_record_names_its_placement():
     assert fl.run("raw@block", "hotcold:ops=500", size=SIZE)["placement"] is None
 
 
-def test_what_comes_along_is_called_by_its_name(command_line):
+def test_shipped_workload_keeps_its_name(command_line):
     line = ["run", "ext4@block", "--workload", "sqlite:ops=300", "--json"]
     ours = fl.run("ext4@block", "sqlite:ops=300")
     assert [steady(ours)] == records(command_line(*line))
@@ -76,7 +76,7 @@ def test_what_comes_along_is_called_by_its_name(command_line):
         ),
     ],
 )
-def test_an_error_is_the_sentence_of_the_command_line(command_line, words, call):
+def test_error_matches_the_command_line(command_line, words, call):
     status, _, notes = command_line("run", *words)
     assert status == 2
     with pytest.raises(fl.Error) as ours:
@@ -85,7 +85,7 @@ def test_an_error_is_the_sentence_of_the_command_line(command_line, words, call)
     assert len(str(ours.value).splitlines()) == 1
 
 
-def test_knobs_that_are_not_there_are_refused():
+def test_unknown_knobs_are_rejected():
     with pytest.raises(fl.Error, match="collection.victim=best: unknown variant"):
         fl.Drive("fdp", **{"collection.victim": "best"})
     with pytest.raises(fl.Error, match="host.cpu.cores=2: expected a knob of the drive"):
@@ -104,7 +104,7 @@ def test_plans_are_values(tmp_path):
     assert repr(plan) == "Plan(raw@fdp zipfwrite:ops=100, aged, seed 1)"
 
 
-def test_a_listener_hears_and_stops_a_run():
+def test_listener_is_called_and_can_stop_a_run():
     heard = []
     fl.run("raw@block", "randread:ops=200000", size=SIZE, heard=lambda *so: heard.append(so))
     assert heard == sorted(heard) and heard[0] == (0, 0)
@@ -154,7 +154,7 @@ def test_an_interrupt_ends_a_run(call, start):
     assert child.returncode != 0 and "KeyboardInterrupt" in notes
 
 
-def test_what_can_be_named_can_be_run():
+def test_lists_contain_known_names():
     assert "ext4@fdp" in [str(stack) for stack in fl.stacks()]
     assert "fdp" in [drive.name for drive in fl.drives()]
     named = {workload.name: workload for workload in fl.workloads()}

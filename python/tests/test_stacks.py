@@ -1,4 +1,4 @@
-"""Stacks are values with knobs, and stand wherever their names do."""
+"""Stacks are values with knobs, and are accepted in place of their names."""
 
 import pickle
 
@@ -22,7 +22,7 @@ def test_a_stack_knows_its_parts_and_its_knobs():
     assert repr(stack).startswith("Stack('ext4+writeback@fdp', size='128MiB', collection.victim=")
 
 
-def test_every_stack_that_is_listed_is_one():
+def test_every_listed_stack_exists():
     for named in fl.stacks():
         assert str(fl.Stack(named)) == named.name
 
@@ -39,14 +39,14 @@ def test_knobs_of_a_stack_can_be_set():
         fl.Stack("ext4@nothing")
 
 
-def test_every_knob_that_is_told_can_be_set():
+def test_every_listed_knob_can_be_set():
     for name in ("raw@zns", "ext4+remap@block", "bytefs@byte", "hyfim@ocssd"):
         stack = fl.Stack(name)
         for knob, value in stack.knobs.items():
             assert stack.setting(**{knob: value}) == stack, knob
 
 
-def test_a_run_of_a_stack_is_that_of_the_command_line(command_line):
+def test_stack_run_matches_the_command_line(command_line):
     line = ["run", "ext4@fdp", "--workload", WORKLOAD, "--size", SIZE, "--json"]
     sets = [word for knob, value in OWN.items() for word in ("--set", f"{knob}={value}")]
     theirs = records(command_line(*line, *sets))
@@ -56,7 +56,7 @@ def test_a_run_of_a_stack_is_that_of_the_command_line(command_line):
     assert stack.plan(WORKLOAD) == fl.Plan.make("ext4@fdp", WORKLOAD, size=SIZE, knobs=OWN)
 
 
-def test_what_is_chosen_of_a_run_comes_before_what_a_stack_has():
+def test_run_choices_override_those_of_the_stack():
     stack = fl.Stack("raw@fdp", drive=fl.Drive("fdp", size="256MiB"), **{"host.cpu.cores": 2})
     plan = stack.plan("randwrite:ops=10", size=SIZE, knobs={"host.cpu.cores": 4})
     drive = fl.Drive("fdp", size=SIZE)
@@ -64,7 +64,7 @@ def test_what_is_chosen_of_a_run_comes_before_what_a_stack_has():
     assert plan == fl.Plan.make("raw@fdp", "randwrite:ops=10", drive=drive, knobs=knobs)
 
 
-def test_the_drive_of_a_run_comes_before_what_a_stack_has():
+def test_drive_of_a_run_overrides_the_stack():
     own = {"collection.victim": "fifo", "host.cpu.cores": 2}
     stack = fl.Stack("raw@fdp", size="256MiB", **own)
     drive = fl.Drive("fdp", size=SIZE, **{"collection.victim": "greedy"})

@@ -1,4 +1,4 @@
-"""Sweeps give what the command line gives, wherever they run, and go on."""
+"""Sweeps give the results of the command line, wherever they run, and can be continued."""
 
 import json
 import os
@@ -20,13 +20,13 @@ def cluster():
     """A Ray cluster of two workers on this machine."""
     import ray
 
-    # The policy below is a function of this module, which the workers have to find.
+    # The workers import this module for the policy below.
     here = {"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}}
     start = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False}
     try:
         ray.init(**start, runtime_env=here)
     except Exception:
-        # Ray gives its processes half a minute, which a busy machine may take.
+        # Ray allows its processes half a minute to start, which a busy machine may exceed.
         ray.shutdown()
         ray.init(**start, runtime_env=here)
     yield ray
@@ -48,7 +48,7 @@ def test_ray_gives_the_numbers_of_the_command_line(command_line, sweep_file, clu
 
 
 def test_tasks_of_ray_run_in_several_workers(cluster):
-    """The cluster that the sweep above ran on is one of several processes."""
+    """The cluster of the sweep above has several worker processes."""
 
     @cluster.remote(num_cpus=1)
     def process():
@@ -69,7 +69,7 @@ def test_plans_of_memory_run_on_ray(cluster):
     assert [run["design"] for run in over_tasks] == ["skybyte-full", "dram-only"]
 
 
-def test_a_policy_goes_along(cluster):
+def test_policy_is_sent_to_the_workers(cluster):
     plans = [
         fl.Plan.make(
             "raw@block", "randwrite:ops=3000", precondition="aged", size=SIZE, victim=choice
@@ -85,7 +85,7 @@ def emptiest(lines):
     return min(lines, key=lambda view: (view.valid, view.line))
 
 
-def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path, sweep_file):
+def test_sweep_continues_after_an_interruption(tmp_path, sweep_file):
     plans = fl.Plan.from_file(sweep_file)
     out = tmp_path / "out"
     first = fl.sweep(plans[:3], workers=1, out=out)
@@ -97,7 +97,7 @@ def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path, sweep_file):
     assert fl.sweep(plans, out=out).runs == whole.runs
 
 
-def test_a_file_that_is_cut_short_costs_its_run_alone(tmp_path, sweep_file, capsys):
+def test_damaged_file_repeats_only_its_run(tmp_path, sweep_file, capsys):
     plans = fl.Plan.from_file(sweep_file)[:2]
     first = fl.sweep(plans, workers=1, out=tmp_path / "out")
     path = tmp_path / "out" / f"{digest(plans[1])}.json"
@@ -108,7 +108,7 @@ def test_a_file_that_is_cut_short_costs_its_run_alone(tmp_path, sweep_file, caps
         assert "it is run again" in capsys.readouterr().err
 
 
-def test_what_determines_a_run_names_its_file(tmp_path):
+def test_digest_covers_everything_that_determines_a_run(tmp_path):
     trace = tmp_path / "a.csv"
     trace.write_text("0,W,0,8\n")
     make = lambda **more: fl.Plan.make("raw@block", str(trace), size=SIZE, **more)
@@ -119,7 +119,7 @@ def test_what_determines_a_run_names_its_file(tmp_path):
     assert digest(make()) != digests[0]
 
 
-def test_a_run_that_fails_costs_no_other(tmp_path):
+def test_failed_run_does_not_affect_others(tmp_path):
     good = fl.Plan.make("raw@block", "randread:ops=100", size=SIZE)
     bad = fl.Plan.make("raw@block", "randread:bs=x")
     with pytest.raises(fl.Error, match=r"1 of 2 runs failed; the first is Plan\(raw@block"):
@@ -127,7 +127,7 @@ def test_a_run_that_fails_costs_no_other(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_bar_is_shown_where_it_is_asked_for(capsys, sweep_file):
+def test_progress_bar_is_shown_on_request(capsys, sweep_file):
     fl.sweep(fl.Plan.from_file(sweep_file)[:1], workers=1, progress=True)
     assert "1/1" in capsys.readouterr().err
     fl.sweep(fl.Plan.from_file(sweep_file)[:1], workers=1)
@@ -144,7 +144,7 @@ if __name__ == "__main__":
 """
 
 
-def test_an_interrupt_ends_a_sweep_and_leaves_what_is_done(tmp_path, sweep_file, start):
+def test_interrupt_ends_a_sweep_and_keeps_finished_runs(tmp_path, sweep_file, start):
     script, out = tmp_path / "script.py", tmp_path / "out"
     script.write_text(INTERRUPTED)
     words = [sys.executable, str(script), str(sweep_file), str(out)]

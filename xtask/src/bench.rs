@@ -1,8 +1,8 @@
-//! Benchmarks, kept under a name and set beside others that were.
+//! Benchmarks, saved under a name and compared with earlier runs.
 //!
-//! Criterion keeps what it measures under `target/criterion`, in a folder for each benchmark and
-//! in that one for each name. Invariant: what is compared was measured in that folder, so on one
-//! machine; and only what this run has measured is shown.
+//! Criterion stores its measurements under `target/criterion`, in a folder for each benchmark with
+//! a folder for each name. Invariant: compared runs were measured in that folder, so on one
+//! machine; and only benchmarks that this run has measured are shown.
 
 use crate::program::run as run_program;
 use crate::tree::{cargo, metadata};
@@ -12,23 +12,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What criterion calls the last run.
+/// Criterion's folder name for the last run.
 const LAST: &str = "new";
 
-/// What a user asks for.
+/// Options of the command.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
-    /// The name to keep the run under.
+    /// Name to save the run under.
     save: Option<String>,
-    /// The name of the run to set it beside.
+    /// Name of the run to compare with.
     against: Option<String>,
-    /// Crates to run; all if none is named.
+    /// Crates to run; all if empty.
     crates: Vec<String>,
-    /// A part of the names of benchmarks.
+    /// Filter: a part of the names of benchmarks.
     part: Option<String>,
 }
 
-/// A time in ns: the median, and between what it is by 95 %.
+/// A time in ns: the median, and its interval of 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Time {
     median: f64,
@@ -36,10 +36,10 @@ struct Time {
     most: f64,
 }
 
-/// Runs the benchmarks that `options` ask for, and prints what came out.
+/// Runs the benchmarks that `options` select, and prints the results.
 ///
 /// # Errors
-/// Options that make no sense, a benchmark that fails, or nothing to compare with.
+/// Invalid options, a benchmark that fails, or no saved run to compare with.
 pub fn run(root: &Path, options: &[&str]) -> Result<(), String> {
     let asked = Asked::parse(options)?;
     let folder = root.join("target/criterion");
@@ -99,7 +99,7 @@ impl Asked {
     }
 }
 
-/// A name of a run. Criterion uses two itself, and all are folders.
+/// Checks the name of a run. Names are folders, and criterion reserves some.
 fn plain(name: &str) -> Result<String, String> {
     let good = name
         .chars()
@@ -113,7 +113,7 @@ fn plain(name: &str) -> Result<String, String> {
     (good && free).then(|| name.to_owned()).ok_or_else(why)
 }
 
-/// Crates that measure with criterion, or those of them that are named, with their benchmarks.
+/// Crates that measure with criterion, with their benchmarks; only those in `crates` unless empty.
 fn benches(root: &Path, crates: &[String]) -> Result<Vec<(String, Vec<String>)>, String> {
     let metadata = metadata(root).map_err(|e| e.to_string())?;
     let all = kept(&metadata);
@@ -131,7 +131,7 @@ fn benches(root: &Path, crates: &[String]) -> Result<Vec<(String, Vec<String>)>,
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// What `metadata` says of benchmarks whose crate knows criterion; others keep nothing.
+/// Benchmarks in `metadata` whose crate depends on criterion; others save no results.
 fn kept(metadata: &Value) -> Vec<(String, Vec<String>)> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
@@ -149,7 +149,7 @@ fn kept(metadata: &Value) -> Vec<(String, Vec<String>)> {
     all
 }
 
-/// Folders of benchmarks below `folder` that were measured since `start`, in their order.
+/// Folders of benchmarks below `folder` that were measured since `start`, sorted.
 fn measured(folder: &Path, start: SystemTime) -> Result<Vec<PathBuf>, String> {
     let fresh = |path: &Path| {
         let changed =
@@ -160,7 +160,7 @@ fn measured(folder: &Path, start: SystemTime) -> Result<Vec<PathBuf>, String> {
     Ok(all.into_iter().filter(|path| fresh(path)).collect())
 }
 
-/// Whether a run of this name was kept.
+/// Checks that a run of this name was saved.
 fn known(folder: &Path, name: &str) -> Result<(), String> {
     let all = folders(folder).unwrap_or_default();
     let there = all.iter().any(|path| time(&path.join(name)).is_some());
@@ -168,7 +168,7 @@ fn known(folder: &Path, name: &str) -> Result<(), String> {
     there.then_some(()).ok_or_else(why)
 }
 
-/// `folder` and all below it, sorted.
+/// `folder` and all folders below it, sorted.
 fn folders(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut all = vec![folder.to_path_buf()];
     let mut next = 0;
@@ -182,7 +182,7 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(all)
 }
 
-/// What criterion has written into `folder`, if it has.
+/// The estimate that criterion wrote into `folder`; `None` if there is none.
 fn time(folder: &Path) -> Option<Time> {
     let text = fs::read_to_string(folder.join("estimates.json")).ok()?;
     let estimates: Value = serde_json::from_str(&text).ok()?;
@@ -195,7 +195,7 @@ fn time(folder: &Path) -> Option<Time> {
     })
 }
 
-/// Names, times now, and beside them those of the run `against` with their ratio.
+/// A table of names and times, and with `against` the times of that run and the ratios.
 fn table(rows: &[(String, Time, Option<Time>)], against: Option<&str>) -> String {
     let mut cells =
         vec![["benchmark", against.unwrap_or_default(), "now", "ratio", ""].map(str::to_owned)];
@@ -237,7 +237,7 @@ fn table(rows: &[(String, Time, Option<Time>)], against: Option<&str>) -> String
     out
 }
 
-/// What the intervals tell apart.
+/// "slower" or "faster" if the intervals do not overlap, otherwise empty.
 fn verdict(before: Time, now: Time) -> &'static str {
     if now.least > before.most {
         "slower"
@@ -248,7 +248,7 @@ fn verdict(before: Time, now: Time) -> &'static str {
     }
 }
 
-/// A time in three figures, in the largest unit that leaves one before the point.
+/// Formats a time with three digits, in the largest unit with a digit before the point.
 fn human(ns: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
     let (size, unit) = units
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_and_mistakes_named() {
+    fn options_parse_and_mistakes_are_rejected() {
         let asked =
             Asked::parse(&["--save", "main", "-p", "sim", "-p", "ssd", "reads"]).expect("read");
         assert_eq!(asked.save.as_deref(), Some("main"));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_apart_by_more_than_its_spread_is_told_so() {
+    fn table_marks_differences_beyond_the_spread() {
         let rows = [
             (
                 "a/same".to_owned(),
@@ -328,7 +328,7 @@ b/other          –   3.00 s      –
     }
 
     #[test]
-    fn only_what_criterion_measures_is_kept() {
+    fn only_criterion_benches_are_selected() {
         let package = |name: &str, need: &str, kind: &str| {
             json!({
                 "name": name,
@@ -347,7 +347,7 @@ b/other          –   3.00 s      –
     }
 
     #[test]
-    fn only_what_was_measured_now_is_shown() {
+    fn only_fresh_measurements_are_shown() {
         let folder = tempfile::tempdir().expect("a directory");
         let write = |name: &str, median: f64| {
             let path = folder.path().join(name);

@@ -1,8 +1,8 @@
-//! Everything that continuous integration knows, in eight steps. The first looks for
-//! all that the others need.
+//! Every check of continuous integration, in eight steps. The first step looks for the programs and
+//! components that the others need.
 //!
-//! A step is announced with its name and the command a person would type, and
-//! closed with its time. The first step that fails ends the check with a remedy.
+//! Each step prints its name and the equivalent command at its start, and its time at its end. The
+//! first step that fails ends the check with a remedy.
 
 use crate::{Tree, deny, program, python, rules, suite, tools, tree};
 use std::env;
@@ -14,15 +14,15 @@ use std::time::Instant;
 struct Step {
     name: &'static str,
     work: Work,
-    /// Whether `--quick` leaves it out.
+    /// Whether `--quick` skips the step.
     slow: bool,
     remedy: &'static str,
 }
 
 enum Work {
-    /// Cargo with these arguments.
+    /// Runs Cargo with these arguments.
     Cargo(&'static [&'static str]),
-    /// Of this program, by the name of its command.
+    /// Calls a function of this program; the name is that of its command.
     Own(&'static str, fn(&Path) -> Result<(), String>),
 }
 
@@ -143,9 +143,9 @@ impl Step {
     }
 }
 
-/// What makes Cargo take the crates of the workspace as clippy has read them in the step before,
-/// in place of reading them again: the environment in which `cargo clippy -- -D warnings` has them
-/// read. Where it is another one they are read again, and nothing else changes.
+/// Environment with which Cargo reuses the compiler results of the clippy step: that in which
+/// `cargo clippy -- -D warnings` reads the crates of the workspace. If it does not match, the
+/// crates are read again, and the result stays the same.
 fn as_clippy() -> Vec<(&'static str, OsString)> {
     let cargo = env::var_os("CARGO").map(PathBuf::from);
     let driver = cargo.map(|cargo| cargo.with_file_name("clippy-driver"));
@@ -168,8 +168,8 @@ pub fn test(root: &Path) -> Result<(), String> {
     suite::run(root, sample.as_slice())
 }
 
-/// A number that changes with each commit, so that the tests try other power cuts each time
-/// and the same ones for the same commit; none outside a checkout.
+/// A number derived from the commit: tests try different power cuts for each commit, and the same
+/// ones for the same commit. `None` outside a checkout.
 fn sample(root: &Path) -> Option<String> {
     let mut git = Command::new("git");
     let git = git
@@ -183,7 +183,7 @@ fn sample(root: &Path) -> Option<String> {
 /// Prints the findings of the house rules on the workspace at `root`.
 ///
 /// # Errors
-/// How many findings there are, or why the workspace could not be read.
+/// The number of findings, or why the workspace could not be read.
 pub fn rules(root: &Path) -> Result<(), String> {
     let tree = Tree::read(root).map_err(|error| error.to_string())?;
     let findings = rules::find_all(&tree);

@@ -1,8 +1,8 @@
-//! What the rules need to know of a Rust file: the paths it mentions, how long
-//! its functions are, and which of its lines are test code.
+//! Facts about a Rust file that the rules use: the paths that it mentions, the lengths of its
+//! functions, and its lines of test code.
 //!
-//! Read from the syntax tree, not by pattern: a word in a comment or in a
-//! string is no mention, and a brace in a string ends no function.
+//! The facts come from the syntax tree, not from patterns: a word in a comment or in a string is no
+//! mention, and a brace in a string ends no function.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
@@ -13,39 +13,38 @@ use syn::{Attribute, ImplItemFn, Item, ItemFn, ItemUse, Signature, TraitItemFn, 
 /// A path as written, such as `std::fs::read`, or as imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
-    /// The segments, outermost first.
+    /// Segments of the path, outermost first.
     pub path: Vec<String>,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
 /// A function with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// Name of the function, without its path.
     pub name: String,
-    /// The line of its signature, from 1.
+    /// Line number of its signature, from 1.
     pub line: usize,
-    /// Lines from the signature to the closing brace. Attributes and the
-    /// documentation do not count.
+    /// Lines from the signature to the closing brace, without attributes and documentation.
     pub lines: usize,
 }
 
-/// What the rules need to know of one Rust file.
+/// Facts about one Rust file that the rules use.
 #[derive(Clone, Debug, Default)]
 pub struct Code {
-    /// Every path mentioned, imports resolved out of their braces.
+    /// Every path mentioned; imports in braces are expanded.
     pub mentions: Vec<Mention>,
-    /// Every function with a body, nested ones too.
+    /// Every function with a body, nested ones included.
     pub functions: Vec<Function>,
     tests: Vec<RangeInclusive<usize>>,
 }
 
 impl Code {
-    /// Reads a Rust file.
+    /// Parses a Rust file.
     ///
     /// # Errors
-    /// If `text` is no Rust file; the error knows its line.
+    /// If `text` is not valid Rust; the error has its line.
     pub fn read(text: &str) -> syn::Result<Self> {
         let mut reader = Reader::default();
         reader.visit_file(&syn::parse_file(text)?);
@@ -53,7 +52,7 @@ impl Code {
         Ok(reader.code)
     }
 
-    /// Whether `line` lies in an item that only a test build sees.
+    /// Whether `line` lies in an item that only a test build compiles.
     #[must_use]
     pub fn is_test(&self, line: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&line))
@@ -129,7 +128,8 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, …))]`, but not `not(test)`.
+/// Whether the attribute is `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]`; any condition with
+/// `not` is none.
 fn is_test(attribute: &Attribute) -> bool {
     if attribute.path().is_ident("test") {
         return true;
@@ -142,7 +142,7 @@ fn is_test(attribute: &Attribute) -> bool {
     list.path.is_ident("cfg") && !condition.contains("not") && words.any(|word| word == "test")
 }
 
-/// The leaves of an import, each with its whole path.
+/// Adds the leaves of an import to `out`, each with its whole path.
 fn imports(tree: &UseTree, prefix: &mut Vec<String>, out: &mut Vec<Mention>) {
     let depth = prefix.len();
     match tree {
@@ -172,8 +172,8 @@ fn leaf(name: &syn::Ident, prefix: &[String], out: &mut Vec<Mention>) {
     out.push(Mention { path, line });
 }
 
-/// Every `a::b::c` of the token stream. Works inside the arguments of macros
-/// too, which the syntax tree does not open.
+/// Adds every `a::b::c` of the token stream to `out`. It also looks inside the arguments of macros,
+/// which the syntax tree leaves as tokens.
 fn chains(tokens: TokenStream, out: &mut Vec<Mention>) {
     let mut chain = Chain::default();
     for token in tokens {
@@ -192,7 +192,7 @@ fn chains(tokens: TokenStream, out: &mut Vec<Mention>) {
     chain.flush(out);
 }
 
-/// A path under construction, with the colons seen since its last segment.
+/// A path under construction, with the number of colons since its last segment.
 #[derive(Default)]
 struct Chain {
     path: Vec<String>,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_resolved_out_of_their_braces() {
+    fn imports_in_braces_are_expanded() {
         let text = "use std::{collections::{BTreeMap, HashMap}, fs::{self, File}};";
         for path in ["std::collections::HashMap", "std::fs", "std::fs::File"] {
             assert!(mentions(text, path), "{path}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_inside_macros_count_and_words_in_text_do_not() {
+    fn paths_in_macros_count_and_words_in_text_do_not() {
         let text = "fn f() { println!(\"std::net {}\", std::env::var(\"A\")); } // std::fs";
         assert!(mentions(text, "std::env::var"));
         assert!(!mentions(text, "std::net"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_measured_from_signature_to_brace() {
+    fn function_length_runs_from_signature_to_brace() {
         let text = "/// Doc.\n#[inline]\nfn f(\n    a: u8,\n) {\n    let _ = \"}\";\n}\n";
         let f = &read(text).functions[0];
         assert_eq!((f.name.as_str(), f.line, f.lines), ("f", 3, 5));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn test_code_is_told_apart() {
+    fn test_lines_are_recognised() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n}\n#[cfg(not(test))]\nfn b() {}\n";
         let code = read(text);
         let tests: Vec<_> = (1..=6).filter(|&line| code.is_test(line)).collect();

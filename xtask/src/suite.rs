@@ -1,9 +1,9 @@
-//! The tests of the workspace, some programs of them at a time.
+//! Parallel run of the workspace's test programs.
 //!
-//! `cargo test` runs one program after the other, and most end with a few long tests that
-//! leave the other cores idle. Invariant: what is run is what `cargo test` builds, each in the
-//! folder of its crate; what a program says is printed whole, when it has ended; one that does
-//! not end is ended.
+//! `cargo test` runs one program after the other, and most end with a few long tests that leave the
+//! other cores idle. Invariants: the programs are those that `cargo test` builds, each run in the
+//! folder of its crate. The output of a program is printed as a whole, after its end. A program
+//! that does not end in time is killed.
 
 use crate::{program, tree};
 use serde::Deserialize;
@@ -14,18 +14,18 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program of tests.
+/// A program of tests that Cargo has built.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Program {
-    /// Its crate and what of it is tested, as a person would name it.
+    /// Crate and target, in readable form.
     pub name: String,
-    /// The file to run.
+    /// Path of the executable.
     pub file: PathBuf,
-    /// Where it runs.
+    /// Working directory of the program.
     pub folder: PathBuf,
 }
 
-/// A line of what Cargo says, as far as it is about a program.
+/// A message of Cargo, with the fields that concern test programs.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -46,8 +46,8 @@ struct Profile {
     test: bool,
 }
 
-/// Crates whose tests from outside take above half a minute, those that take longest first.
-/// One that began last would leave the other cores idle.
+/// Crates whose integration tests take more than half a minute, the longest first. Started last,
+/// one of them would leave the other cores idle.
 const LONGEST: [&str; 13] = [
     "stack",
     "cowfs",
@@ -64,12 +64,12 @@ const LONGEST: [&str; 13] = [
     "programs",
 ];
 
-/// How long a program may run: several times as long as the longest of them does on two slow
-/// cores. What it has said by then names the test that hangs.
+/// Time limit of a program: several times the time of the longest one on two slow cores. Its output
+/// by then names the test that hangs.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// When a program has its turn: first those that take longest, then what else tests a crate
-/// from outside.
+/// Position of a program in the order of starts: first the longest, then the other integration
+/// tests, then the rest.
 fn turn(name: &str) -> usize {
     let crates = name.strip_suffix(", tests/it");
     let long = crates.and_then(|name| LONGEST.iter().position(|&long| long == name));
@@ -77,11 +77,11 @@ fn turn(name: &str) -> usize {
     long.unwrap_or(otherwise)
 }
 
-/// Builds all tests of the workspace at `root`, runs them with `environment`, and then the
-/// examples in the docs.
+/// Builds all tests of the workspace at `root`, runs them with `environment`, and then the examples
+/// in the docs.
 ///
 /// # Errors
-/// That something was not built, or which programs failed: all have been run.
+/// A failed build, or the programs that failed; all programs are run in any case.
 pub fn run(root: &Path, environment: &[(&str, String)]) -> Result<(), String> {
     let mut programs = parse(&built(root)?)?;
     programs.sort_by_key(|program| turn(&program.name));
@@ -102,7 +102,7 @@ pub fn run(root: &Path, environment: &[(&str, String)]) -> Result<(), String> {
     program::run(cargo.args(["test", "--workspace", "--doc"]))
 }
 
-/// What Cargo says while it builds the tests; what is wrong goes to the terminal.
+/// Builds the tests and returns the messages of Cargo; diagnostics go to the terminal.
 fn built(root: &Path) -> Result<String, String> {
     let words = ["test", "--workspace", "--no-run"];
     let mut cargo = tree::cargo();
@@ -115,10 +115,10 @@ fn built(root: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The programs of tests in what Cargo `said`, a JSON document a line.
+/// The test programs in the messages of Cargo, one JSON document a line.
 ///
 /// # Errors
-/// The line that is none.
+/// The first line that is not a message.
 pub fn parse(said: &str) -> Result<Vec<Program>, String> {
     let mut programs = Vec::new();
     for line in said.lines() {
@@ -148,16 +148,16 @@ impl Message {
     }
 }
 
-/// Sums over programs that have run.
+/// Results summed over the programs that have run.
 #[derive(Debug, Default)]
 struct Totals {
-    /// Names of programs.
+    /// Names of programs that failed.
     failed: Vec<String>,
-    /// Lines by which tests say that they could not run, as `judges::skip` writes them.
+    /// Lines with which tests report that they were skipped, as `judges::skip` writes them.
     skipped: Vec<String>,
 }
 
-/// Runs `programs`, one a core at a time and each for `patience` at most.
+/// Runs `programs` in parallel, one on each core, each for at most `patience`.
 fn run_all(programs: Vec<Program>, environment: &[(&str, String)], patience: Duration) -> Totals {
     let count = programs.len();
     let left = Mutex::new(programs.into_iter().enumerate());
@@ -184,7 +184,7 @@ fn run_all(programs: Vec<Program>, environment: &[(&str, String)], patience: Dur
     totals.into_inner().expect("no worker has panicked")
 }
 
-/// Runs one of them and prints its output; returns whether it passed, and its output.
+/// Runs one program and prints its output. Returns whether it passed, and the output.
 fn run_one(
     program: &Program,
     environment: &[(&str, String)],
@@ -200,13 +200,13 @@ fn run_one(
         Err(error) => (false, format!("FAILED ({error})"), String::new()),
     };
     let seconds = begin.elapsed().as_secs_f64();
-    // One call, so that two programs never mix.
+    // One call, so that the outputs of two programs never mix.
     println!("{}\n-- {place} {how} in {seconds:.1} s", said.trim_end());
     (passed, said)
 }
 
-/// How a program ended, if it did, and what it said: through a file, since whom it has started
-/// may hold a pipe open after it.
+/// Runs a program. Returns its status, `None` if it was killed, and its output. The output goes to
+/// a file, because a surviving child of the program might keep a pipe open.
 fn output_of(
     program: &Program,
     environment: &[(&str, String)],
@@ -225,7 +225,7 @@ fn output_of(
     Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// How `child` ends within `patience`; after that it is killed.
+/// Waits for `child` to end; kills it after `patience` and returns `None`.
 fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     while begin.elapsed() < patience {
@@ -252,7 +252,7 @@ mod tests {
 {"reason":"build-finished","success":true}"#;
 
     #[test]
-    fn programs_of_tests_are_told_from_what_else_is_built() {
+    fn test_programs_are_selected_from_cargo_messages() {
         let programs = parse(SAID).unwrap();
         let names: Vec<_> = programs
             .iter()
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_come_first_and_tests_inside_a_crate_last() {
+    fn longest_programs_start_first_and_unit_tests_last() {
         let mut names = [
             "ssd, lib ssd",
             "nand, tests/it",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_message_is_named() {
+    fn invalid_cargo_message_is_named() {
         let why = parse("error: no such command").unwrap_err();
         assert!(why.contains("no such command"), "{why}");
     }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_fail_are_named_and_the_others_run() {
+    fn failing_programs_are_named_and_the_others_run() {
         let programs = vec![
             program("fails", "/bin/false", "/"),
             program("is not there", "/nowhere/program", "/"),
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(failed, ["fails", "has no folder", "is not there"]);
     }
 
-    /// A shell script as a program of tests.
+    /// A shell script as a test program.
     fn script(folder: &Path, lines: &str) -> Program {
         let file = folder.join("script");
         std::fs::write(&file, format!("#!/bin/sh\n{lines}\n")).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_end_is_ended() {
+    fn hanging_program_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let hangs = script(folder.path(), "echo said; exec sleep 1000");
         let (status, said) = output_of(&hangs, &[], Duration::from_secs(1)).unwrap();

@@ -1,8 +1,8 @@
 //! Programs and compiler components that the steps of the check run.
 //!
-//! All of them are looked for before the first step. Root on a Debian machine has the missing
-//! ones installed, and rustup adds its components. The rest is listed once: a test that needs
-//! one is skipped, and where `CI` is set the check fails at once.
+//! All tools are looked for before the first step. Root on a Debian machine gets the missing
+//! programs installed, and rustup adds its components. Remaining gaps are listed once: a test that
+//! needs a missing tool is skipped, and where `CI` is set the check fails at once.
 
 use crate::program::{self, PYTHON_PROBE, on_path, strict};
 use crate::tree;
@@ -14,7 +14,7 @@ struct Tool {
     program: &'static str,
     package: &'static str,
     purpose: &'static str,
-    /// Arguments with which it succeeds if it is complete; none if its file is enough.
+    /// Arguments with which a complete installation succeeds; empty if the file alone is enough.
     proof: &'static [&'static str],
 }
 
@@ -132,11 +132,11 @@ const TOOLS: &[Tool] = &[
 /// Parts of the compiler that rustup installs on request.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
-/// Looks for all programs and components, and installs those that are missing where it may.
+/// Looks for all programs and components, and installs the missing ones where possible.
 ///
 /// # Errors
-/// The missing components, without which nothing can be checked; where `CI` is set also the
-/// missing programs.
+/// The missing components, without which no check can run; where `CI` is set also the missing
+/// programs.
 pub fn provide() -> Result<(), String> {
     provide_components()?;
     let missing = missing();
@@ -197,7 +197,7 @@ impl Tool {
     }
 }
 
-/// Whether a shared library is where Debian has them.
+/// Whether a shared library is in Debian's folder of libraries.
 fn is_library(name: &str) -> bool {
     let folder = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     Path::new(&folder).join(name).exists()
@@ -223,7 +223,7 @@ fn install(missing: &[&'static Tool]) {
         println!("apt-get {}", arguments.join(" "));
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-        // What could not be installed is reported as missing.
+        // Packages that apt-get could not install are reported as missing.
         let _ = apt.stdout(Stdio::null()).stdin(Stdio::null()).status();
     }
 }
@@ -241,7 +241,7 @@ mod tests {
             proof,
         };
         assert!(tool("sh", &["-c", "exit 0"]).is_there());
-        // As `python3` is without the package of `venv`.
+        // Like a `python3` without the package of `venv`.
         assert!(!tool("sh", &["-c", "exit 1"]).is_there());
         assert!(!tool("no-such-program", &[]).is_there());
     }

@@ -1,6 +1,6 @@
-//! The workspace as values: every tracked text and every crate with its edges.
+//! The workspace as values: every tracked text file, and every crate with its dependencies.
 //!
-//! This is where the rules meet the disk; the rules themselves do not.
+//! Only this module reads the workspace from disk; the rules work on its values.
 
 use crate::code::Code;
 use serde_json::Value;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-/// Why the workspace could not be read.
+/// Reason why the workspace could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder could not be read.
     #[error("{path} cannot be read: {error}")]
     Read {
-        /// Which one.
+        /// Path of the file or folder.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// `cargo metadata` failed.
+    /// `cargo metadata` failed; its message.
     #[error("`cargo metadata` should describe the workspace, but: {0}")]
     Metadata(String),
 }
@@ -27,17 +27,17 @@ pub enum Error {
 /// One text file of the project.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Relative to the root, with forward slashes.
+    /// Path relative to the root, with forward slashes.
     pub path: String,
-    /// All of it.
+    /// Text of the whole file.
     pub text: String,
-    /// What a Rust file says; the place and the reason if it says nothing.
-    /// `None` for other files.
+    /// Facts about a Rust file, or the line and message of its syntax error. `None` for other
+    /// files.
     pub code: Option<Result<Code, (usize, String)>>,
 }
 
 impl Source {
-    /// A file of the project, its Rust already read.
+    /// A file of the project; Rust files are parsed at once.
     #[must_use]
     pub fn new(path: &str, text: &str) -> Self {
         let read = || Code::read(text).map_err(|e| (e.span().start().line, e.to_string()));
@@ -49,14 +49,14 @@ impl Source {
         }
     }
 
-    /// The Rust in it, if it is Rust.
+    /// Facts about the file, if it is valid Rust.
     #[must_use]
     pub fn rust(&self) -> Option<&Code> {
         self.code.as_ref()?.as_ref().ok()
     }
 
-    /// Whether `line` is test code: under `tests/` or `benches/`, in a file
-    /// `tests.rs`, or in an item that only a test build sees.
+    /// Whether `line` is test code: under `tests/` or `benches/`, in a file `tests.rs`, or in an
+    /// item that only a test build compiles.
     #[must_use]
     pub fn is_test(&self, line: usize) -> bool {
         let mut parts = self.path.split('/');
@@ -69,7 +69,7 @@ impl Source {
         self.text.lines().enumerate().map(|(i, line)| (i + 1, line))
     }
 
-    /// The first line that holds `needle`, or 1.
+    /// Number of the first line that contains `needle`; 1 if none does.
     #[must_use]
     pub fn line_of(&self, needle: &str) -> usize {
         let mut lines = self.lines();
@@ -82,32 +82,31 @@ impl Source {
 /// One crate of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crate {
-    /// Its name.
+    /// Package name of the crate.
     pub name: String,
-    /// Its folder relative to the root, such as `core/nand`.
+    /// Folder of the crate, relative to the root, such as `core/nand`.
     pub folder: String,
-    /// Folders of the workspace crates that it depends on, in any section of
-    /// its manifest.
+    /// Folders of the workspace crates that it depends on, in any section of its manifest.
     pub needs: Vec<String>,
 }
 
-/// A package of others that the workspace is built with.
+/// A third-party package that the workspace is built with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct External {
-    /// Its name.
+    /// Name of the package.
     pub name: String,
-    /// Its licence, as an expression of SPDX.
+    /// Licence as an SPDX expression; `None` if the package names none.
     pub license: Option<String>,
 }
 
-/// The workspace.
+/// Values of the whole workspace, the input of the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     /// Text files, sorted by path.
     pub sources: Vec<Source>,
-    /// Crates, sorted by folder.
+    /// Crates of the workspace, sorted by folder.
     pub crates: Vec<Crate>,
-    /// Packages of others.
+    /// Third-party packages, in the order of the metadata.
     pub externals: Vec<External>,
 }
 
@@ -131,7 +130,7 @@ impl Tree {
         })
     }
 
-    /// The file at `path`.
+    /// The file at `path`; `None` if it is not in the tree.
     #[must_use]
     pub fn source(&self, path: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.path == path)
@@ -146,13 +145,13 @@ pub fn workspace_root() -> PathBuf {
     here.parent().map_or(here.clone(), Path::to_path_buf)
 }
 
-/// The cargo that runs this, so that a toolchain override is kept.
+/// The cargo that runs this program, so that a toolchain override is kept.
 #[must_use]
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// What git tracks and what it would track; `None` outside a repository.
+/// Files that git tracks or would track; `None` outside a repository.
 fn tracked(root: &Path) -> Option<Vec<String>> {
     let mut git = Command::new("git");
     git.current_dir(root);
@@ -210,7 +209,7 @@ pub(crate) fn metadata(root: &Path) -> Result<Value, Error> {
     serde_json::from_slice(&output.stdout).map_err(|e| fail(e.to_string()))
 }
 
-/// The crates that `metadata` lists.
+/// The workspace crates in `metadata`.
 fn crates(metadata: &Value, root: &Path) -> Result<Vec<Crate>, Error> {
     let packages = metadata["packages"].as_array();
     let packages = packages.ok_or_else(|| Error::Metadata("no list of packages".to_owned()))?;
@@ -220,7 +219,7 @@ fn crates(metadata: &Value, root: &Path) -> Result<Vec<Crate>, Error> {
     Ok(crates)
 }
 
-/// The packages that it lists and that are not of the workspace.
+/// The third-party packages in `metadata`.
 fn externals(metadata: &Value) -> Vec<External> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let external = |package: &Value| External {
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn test_code_is_known_by_its_place_or_its_attribute() {
+    fn test_code_is_recognised_by_path_or_attribute() {
         assert!(Source::new("core/sim/tests/order.rs", "").is_test(1));
         assert!(Source::new("core/sim/src/tests.rs", "").is_test(1));
         let source = Source::new("core/sim/src/lib.rs", "fn a() {}\n#[test]\nfn b() {}\n");
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_without_history_is_walked() {
+    fn copy_without_history_is_walked() {
         let files = walk(&workspace_root().join("xtask")).expect("it exists");
         assert!(files.contains(&"src/tree.rs".to_owned()));
     }

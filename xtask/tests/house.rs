@@ -1,4 +1,4 @@
-//! The house rules, held against the workspace as it is.
+//! The house rules, applied to the workspace as it is.
 
 use std::sync::LazyLock;
 use xtask::{Tree, rules, workspace_root};
@@ -40,7 +40,7 @@ house_rules! {
 }
 
 #[test]
-fn the_workspace_was_really_read() {
+fn workspace_was_read() {
     assert!(TREE.crates.iter().any(|c| c.folder == "core/units"));
     assert!(TREE.source("xtask/tests/house.rs").is_some());
 }

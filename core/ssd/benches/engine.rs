@@ -1,4 +1,4 @@
-//! Host commands a second of wall time on one core, at the drive's own port.
+//! Host commands a second of wall time on one core, at the drive's own interface.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -9,14 +9,14 @@ use units::{Bytes, Extent, Origin, Placement};
 
 const OPS: u64 = 1_000_000;
 
-/// A drive in its steady state, with power on and requests about to be issued.
+/// A drive in its steady state under power, with workers ready to issue commands.
 struct Ready {
     kernel: Kernel,
     drive: Drive,
 }
 
 impl Ready {
-    /// `depth` workers that issue `OPS` uniform random 4 KiB commands together.
+    /// Spawns `depth` workers that together issue `OPS` uniform random 4 KiB commands.
     fn new(config: &DriveConfig, media: DriveMedia, depth: u64, write: bool) -> Self {
         let kernel = Kernel::new();
         let drive = Drive::ready(&kernel.sim(), config, media, Seed(1)).expect("a good drive");
@@ -40,14 +40,14 @@ impl Ready {
         Self { kernel, drive }
     }
 
-    /// Runs to the end. What is left is dropped outside of the measured time.
+    /// Runs to the end. The returned state is dropped outside the measured time.
     fn run(self) -> (u64, Drive) {
         self.kernel.run();
         (self.kernel.sim().events(), self.drive)
     }
 }
 
-/// The preset with `spare` hundredths of flash beyond its capacity.
+/// The `block` preset with `spare` percent of flash beyond its capacity.
 fn drive(spare: u64) -> DriveConfig {
     let mut config = (Preset::named("block").expect("a preset").config)();
     let flash = config.geometry.bytes() - config.geometry.bytes() / 200;

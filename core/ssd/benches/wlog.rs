@@ -1,8 +1,8 @@
-//! The index of a full log of 256 MB, in time a lookup and in bytes of device DRAM.
+//! The index of a full log of 256 MB: time of a look-up, and bytes of device DRAM.
 //!
-//! `bytefs` 4.3 measured 89 ns a lookup on an embedded processor and 21 MB. How much
-//! it takes depends on how the lines lie: here all over 32 GB, and as a file system
-//! writes its structures, a few lines of pages of which some are much in use.
+//! `bytefs` 4.3 measured 89 ns a look-up on an embedded processor and 21 MB. Both depend on the
+//! distribution of the lines. Here they are uniform over 32 GB, or as a file system writes its
+//! structures: a few lines each of pages of which some are much in use.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

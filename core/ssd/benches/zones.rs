@@ -1,4 +1,4 @@
-//! Host commands to zones a second of wall time on one core, at the drive's own port.
+//! Host commands to zones a second of wall time on one core, at the drive's own interface.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -8,11 +8,11 @@ use std::hint::black_box;
 use units::{Extent, Origin};
 
 const OPS: u64 = 500_000;
-/// Sectors of 512 bytes of a command: 4 KiB.
+/// 512-byte sectors of a command: 4 KiB.
 const SECTORS: u32 = 8;
 
-/// A drive of which each of 14 workers writes zones of its own from their starts, again
-/// and again, or reads what it has written before.
+/// A drive with 14 workers. Each worker writes a zone of its own from its start, again and again,
+/// or reads data that it wrote before.
 fn ready(read: bool) -> Kernel {
     let config = (Preset::named("zns").expect("a preset").config)();
     let kernel = Kernel::new();

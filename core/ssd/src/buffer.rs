@@ -1,10 +1,10 @@
 //! The write buffer: pages on their way to flash.
 //!
-//! A slot is `Pending` (in the queue of a frontier), then `Issued` (its program
-//! is under way, and its contents are those of the flash), then free. A page that is written again
-//! while pending is replaced in place; while issued, it gets a new slot, which the old one points
-//! to as its successor. Slots of garbage collection lie in the same buffer and carry the page they
-//! were copied from.
+//! A slot is `Pending` (in the queue of a frontier), then `Issued` (its program is under way, and
+//! its contents are those of the flash), then free. A page that is rewritten while pending is
+//! replaced in place; while issued, the page gets a new slot, and the issued slot records the new
+//! one as its successor. Slots of garbage collection lie in the same buffer and record the flash
+//! page that they copy.
 
 use crate::layout::NONE;
 use nand::Payload;
@@ -14,34 +14,33 @@ pub(crate) enum SlotState {
     Free,
     Pending,
     Issued,
-    /// Trimmed while pending: the frontier skips and frees it.
+    /// Deallocated while pending: the frontier skips and frees it.
     Dropped,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) state: SlotState,
-    /// Whether this is a copy made by collection.
+    /// Whether the slot is a copy made by collection.
     pub(crate) moved: bool,
-    /// Cause number, for the ledger.
+    /// Cause by number ([`crate::Cause`]), for the ledger.
     pub(crate) cause: u8,
     /// Origin of the data.
     pub(crate) tag: u16,
-    /// Mapped page.
+    /// Mapped page that the slot holds a version of.
     pub(crate) page: u32,
-    /// The version on flash that this one supersedes once it is issued.
+    /// Flash position of the version that this one supersedes once issued, or `NONE`.
     pub(crate) old: u32,
-    /// Where it was issued to.
+    /// Flash position to which the slot was issued, or `NONE`.
     pub(crate) place: u32,
-    /// The slot that superseded this one after it was issued, and its serial
-    /// number.
+    /// Slot that superseded this one after it was issued, and the serial number of that slot.
     pub(crate) successor: u32,
     pub(crate) successor_serial: u64,
-    /// While flash holds no version of the page that counts: serial number of the
-    /// first slot that took the page since it was nowhere. Otherwise 0. Kept true in
-    /// the newest slot of the page only.
+    /// Serial number of the first slot that took the page since it became unmapped, as long as
+    /// flash holds no valid version of the page; otherwise 0. Maintained in the newest slot of the
+    /// page only.
     pub(crate) bare_since: u64,
-    /// Told from whatever else uses the same slot before or after.
+    /// Number that no other use of the slot has; 0 while the slot is free.
     pub(crate) serial: u64,
 }
 
@@ -63,15 +62,15 @@ const FREE: Slot = Slot {
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Contents, `per_page` a slot, if they are kept.
+    /// Contents of all slots, `per_page` sectors each; empty if they are not kept.
     payload: Vec<Payload>,
     per_page: usize,
-    /// Slots that were ever added.
+    /// Slots added since power-on; the last serial number.
     added: u64,
 }
 
 impl Slots {
-    /// Slots for pages of `sectors_per_page`; contents are kept if `contents`.
+    /// An empty buffer with slots of `sectors_per_page` sectors; it keeps contents if `contents`.
     pub(crate) fn new(sectors_per_page: u32, contents: bool) -> Self {
         Self {
             per_page: if contents {
@@ -97,7 +96,7 @@ impl Slots {
         (self.slots.len() - 1) as u32
     }
 
-    /// The serial number that the next slot gets.
+    /// Serial number of the next slot to be added.
     #[inline]
     pub(crate) fn next_serial(&self) -> u64 {
         self.added + 1
@@ -119,7 +118,7 @@ impl Slots {
         &mut self.slots[index as usize]
     }
 
-    /// Names the slot that supersedes an issued one.
+    /// Records `successor` as the slot that supersedes `issued`.
     #[inline]
     pub(crate) fn link(&mut self, issued: u32, successor: u32) {
         let serial = self.get(successor).serial;
@@ -127,8 +126,8 @@ impl Slots {
         (slot.successor, slot.successor_serial) = (successor, serial);
     }
 
-    /// Whether what superseded a slot is in `at` and still waits there, as its
-    /// direct successor. The slot that it was in may have been used again since.
+    /// Whether slot `at` still holds the direct successor of `slot`, pending. The index may have
+    /// been reused since, which the serial number reveals.
     pub(crate) fn is_followed_by(&self, slot: &Slot, at: u32) -> bool {
         let next = self.get(at);
         at == slot.successor
@@ -136,7 +135,7 @@ impl Slots {
             && next.state == SlotState::Pending
     }
 
-    /// Contents of a slot, sector by sector; empty if they are not kept.
+    /// Contents of a slot, one item a sector; empty if they are not kept.
     #[inline]
     pub(crate) fn payload(&self, index: u32) -> &[Payload] {
         let start = index as usize * self.per_page;
@@ -149,12 +148,12 @@ impl Slots {
         &mut self.payload[start..start + self.per_page]
     }
 
-    /// Moves the contents of a slot out of it.
+    /// Moves the contents out of slot `index`, one item a sector.
     pub(crate) fn take_payload(&mut self, index: u32) -> impl Iterator<Item = Payload> {
         self.payload_mut(index).iter_mut().map(std::mem::take)
     }
 
-    /// Slots in use, with their numbers.
+    /// Slots in use, with their indices.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = (u32, &Slot)> {
         let numbered = self.slots.iter().enumerate();
         numbered

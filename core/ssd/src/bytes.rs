@@ -1,47 +1,46 @@
-//! What the byte interface of a drive knows besides that of blocks: lines, and
-//! why an access to them is refused.
+//! Accesses by bytes: their errors, and their translation to cache lines.
 
 use crate::drive::IoError;
 use crate::wlog::{CommitError, LINE, StoreError};
 
-/// Why an access by bytes failed.
+/// Error of an access by bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ByteError {
-    /// The access is not of whole lines.
+    /// The access does not cover whole cache lines.
     #[error("{len} bytes at {at} are not whole lines of {LINE} bytes")]
     Unaligned {
-        /// First byte.
+        /// First byte of the access.
         at: u64,
-        /// How many.
+        /// Length of the access in bytes.
         len: u64,
     },
-    /// As with blocks.
+    /// The access failed as one by blocks would.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The log of the drive takes no such write.
+    /// The log of the drive rejects the write.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The transaction cannot commit.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The drive is one of blocks only.
+    /// The drive has no front: it is addressed by blocks only.
     #[error("this drive is not read and written by bytes: it has no front")]
     NoBytes,
-    /// What a power cut left in the log is not on flash yet.
+    /// The log holds entries from before a power cut that are not on flash yet.
     #[error("the log holds what a power cut left: the drive must recover before it is stored to")]
     Unrecovered,
-    /// The firmware has no transactions.
+    /// The firmware of the front has no transactions.
     #[error("the firmware of this drive has no transactions")]
     NoTransactions,
-    /// What the power cut left has been recovered already.
+    /// The drive was recovered before, and there is nothing to recover since.
     #[error("there is nothing to recover since the drive was last recovered")]
     Recovered,
 }
 
-/// The lines of an access, first and one past the last.
+/// The cache lines of an access: the first, and one past the last.
 ///
 /// # Errors
-/// If it is not of whole lines, or goes past the `capacity` of the drive in bytes.
+/// If the access does not cover whole lines, or exceeds the `capacity` of the drive in bytes.
 pub fn lines_of(at: u64, len: u64, capacity: u64) -> Result<(u64, u64), ByteError> {
     let line = LINE as u64;
     if !at.is_multiple_of(line) || !len.is_multiple_of(line) || len == 0 {

@@ -1,10 +1,9 @@
 //! Garbage collection, static wear levelling, and erasing.
 //!
-//! One task a reclaim group decides; the work is spread over the dies. Copies go
-//! through the write buffer into a frontier of their own, and a copy that is no
-//! longer the newest when its turn comes is left out. A line is erased once
-//! nothing on it is valid, every program issued up to then has completed, and
-//! nobody reads it.
+//! One task for each reclaim group chooses victims; the work is spread over the dies. Copies go
+//! through the write buffer into a frontier of their own, and a copy that is no longer the newest
+//! version when its turn comes is skipped. A line is erased once no page on it is valid, every
+//! program issued up to then has completed, and no read of it is under way.
 
 use crate::config::DriveConfig;
 use crate::drive::Core;
@@ -20,7 +19,7 @@ use nand::{BlockState, NandError, Payload, Priority, Row};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Valid pages of one page row: position in the row's line, and flash page.
+/// Valid pages of one page row: the row's unit and position, its planes, and the flash pages.
 struct RowOfPages {
     unit: u32,
     row: u32,
@@ -28,17 +27,16 @@ struct RowOfPages {
     pages: Vec<u32>,
 }
 
-/// Pages that the collector of a group may have on their way: the reads of each
-/// die, and no less than the next row on top of what may be left over at every
-/// frontier, too little for a unit. Each group has its own: one that waits must
-/// not hold up another.
+/// Copies that the collector of a group may have on their way: enough for the reads of each die,
+/// and at least one more row beside the leftovers of every frontier (each less than a unit). Each
+/// group has its own window, so that a waiting group does not delay another.
 pub(crate) fn window(layout: &Layout, config: &DriveConfig, frontiers: u32) -> u32 {
     let reads = layout.unit * layout.dies_per_group * config.collection.reads_per_die.max(1);
     reads.max(frontiers * (layout.unit - 1) + layout.unit)
 }
 
 impl Core {
-    /// Collects lines of a group whenever too few are free, for ever.
+    /// Task that collects lines of `group` whenever too few are free; never ends.
     pub(crate) async fn collect_group(self: Rc<Self>, group: u32) {
         loop {
             match self.choose(group) {
@@ -50,7 +48,7 @@ impl Core {
         }
     }
 
-    /// The next line to collect, if one is needed.
+    /// Chooses the next line to collect; `None` if enough lines are free or no line gains.
     fn choose(&self, group: u32) -> Option<(u32, Cause)> {
         let mut state = self.state.borrow_mut();
         let policy = self.config.collection;
@@ -86,8 +84,8 @@ impl Core {
         Some((line, cause))
     }
 
-    /// The line to collect. Only while the reserve is whole may it be a cold one,
-    /// which gains nothing.
+    /// Picks the victim. Wear levelling may pick a cold line, which frees nothing, only while the
+    /// reserve is whole (`is_whole`).
     fn pick(&self, state: &mut State, group: u32, is_whole: bool) -> Option<(u32, Cause)> {
         let threshold = self.config.wear.static_threshold;
         if threshold > 0
@@ -127,7 +125,7 @@ impl Core {
         }
     }
 
-    /// Nothing can be collected and nothing is coming: writes fail from now on.
+    /// Makes writes fail from now on: no line can be collected and none is about to become free.
     pub(crate) fn become_read_only(&self) {
         self.read_only.set(true);
         self.buffer.put(usize::MAX / 4);
@@ -138,15 +136,14 @@ impl Core {
         }
     }
 
-    /// Lets copies that do not fill a unit go. Only when there is no victim whose
-    /// copies would fill it: the padding could take all that was gained, again and
-    /// again.
+    /// Forces out copies that do not fill a unit. Only used without a victim whose copies would
+    /// fill it: padding could consume all that was gained, again and again.
     fn push_leftovers(&self, group: u32) {
         let mut state = self.state.borrow_mut();
         let mut woken = Vec::new();
         for (index, queue) in state.frontiers.iter_mut().enumerate() {
-            // Waking it twice for the same would let writers that wait for a line
-            // wake each other without end.
+            // A frontier is woken once for the same copies: otherwise writers that wait for a line
+            // could wake each other without end.
             if queue.group == group && queue.pushed < queue.copies.len() {
                 queue.pushed = queue.copies.len();
                 woken.push(index);
@@ -158,7 +155,7 @@ impl Core {
         }
     }
 
-    /// Moves what is valid on a line; erasing it follows when the copies are
+    /// Relocates the valid pages of `line`, then starts the task that erases it once the copies are
     /// written.
     async fn collect_line(self: &Rc<Self>, line: u32, cause: Cause) {
         let (target, group) = (self.target(line), self.layout.group(line));
@@ -184,7 +181,7 @@ impl Core {
             .spawn_detached(async move { core.reclaim(line).await });
     }
 
-    /// Waits for room for copies of a group.
+    /// Waits for room in the window of `group` for `pages` copies.
     async fn take_window(&self, group: u32, pages: usize) {
         let window = &self.window[group as usize];
         if !window.try_take(pages) {
@@ -193,10 +190,10 @@ impl Core {
         }
     }
 
-    /// When a power cut or failed blocks have left too few free lines, copies may
-    /// wait for one that only a line that is being collected can become, and that
-    /// may hang on copies left over at another frontier. The collector cannot push
-    /// those later: the copies that wait may have taken the whole window.
+    /// Resolves a deadlock of copies. After a power cut or failed blocks have left too few free
+    /// lines, copies may wait for a line that only a victim under collection can become, and that
+    /// victim may wait for copies left over at another frontier. The collector cannot force those
+    /// out later, because the waiting copies may have taken the whole window.
     pub(crate) fn unblock_copies(&self, group: u32) {
         let stuck = {
             let state = self.state.borrow();
@@ -213,8 +210,8 @@ impl Core {
         }
     }
 
-    /// Where too many programs fail, what is tried again may wait for a line that can
-    /// only be erased after it.
+    /// Turns the drive read-only if a retried program waits for a line that can only be erased
+    /// after that program.
     pub(crate) fn give_up_if_stuck(&self) {
         let stuck = self.state.borrow().is_stuck(&self.layout);
         if stuck {
@@ -222,7 +219,7 @@ impl Core {
         }
     }
 
-    /// The frontier that copies from a line go to.
+    /// Index of the frontier that takes copies from `line`.
     pub(crate) fn target(&self, line: u32) -> usize {
         let state = self.state.borrow();
         let source = &state.frontiers[usize::from(state.lines.lines[line as usize].frontier)];
@@ -242,7 +239,7 @@ impl Core {
             .expect("every kind has its frontier")
     }
 
-    /// Valid pages of a unit, by page row.
+    /// Valid pages of a unit, grouped by page row.
     fn valid_rows(&self, line: u32, unit: u32) -> Vec<RowOfPages> {
         let state = self.state.borrow();
         let mut rows: Vec<RowOfPages> = Vec::new();
@@ -303,7 +300,7 @@ impl Core {
         }
     }
 
-    /// Page and origin that the spare area names for each flash page of a row.
+    /// Mapped page and origin that the spare area names for each flash page in `source`.
     fn names(&self, row: &Row, source: &RowOfPages) -> Vec<(u32, u16)> {
         let media = self.nand.media();
         let name = |&place: &u32| {
@@ -316,7 +313,7 @@ impl Core {
         source.pages.iter().map(name).collect()
     }
 
-    /// Queues copies of the pages that are still valid, and gives their number.
+    /// Queues copies of the pages that are still valid, and returns their number.
     fn queue_copies(
         &self,
         places: &[u32],
@@ -353,7 +350,7 @@ impl Core {
         (places.len() - outdated) as u32
     }
 
-    /// Erases a line once nothing needs it any more.
+    /// Erases `line` once no valid page, read or earlier program needs it, and frees or retires it.
     pub(crate) async fn reclaim(self: Rc<Self>, line: u32) {
         let needed = |core: &Self| {
             let state = core.state.borrow();
@@ -403,8 +400,8 @@ impl Core {
         self.collect[group].notify(&self.sim);
     }
 
-    /// Takes copies of a line's pages out of the queue: none is valid any more, and
-    /// once the line is written again they would look as if they were.
+    /// Drops queued copies of the line's pages: none is valid any more, but they would look valid
+    /// once the line is written again.
     fn drop_copies(&self, line: u32) {
         let target = self.target(line);
         let mut state = self.state.borrow_mut();
@@ -422,8 +419,7 @@ impl Core {
         queue.copies = keep;
     }
 
-    /// Whether a group has lost so many lines that collection can no longer be
-    /// sure to find one that it gains from.
+    /// Whether a group has lost so many lines that collection may find no line that gains.
     fn is_worn_out(&self, state: &State, group: u32) -> bool {
         let first = (group * self.layout.lines_per_group) as usize;
         let lines = &state.lines.lines[first..first + self.layout.lines_per_group as usize];
@@ -433,8 +429,8 @@ impl Core {
         valid > room
     }
 
-    /// Erases the blocks of a line on all its dies together. False if a bad one
-    /// could not be replaced.
+    /// Erases the blocks of a line on all its dies in parallel. False if a bad block could not be
+    /// replaced.
     async fn erase(self: &Rc<Self>, line: u32) -> bool {
         let dies: Vec<_> = (0..self.layout.dies_per_group)
             .map(|die| {
@@ -464,7 +460,7 @@ impl Core {
         }
     }
 
-    /// Takes blocks whose program failed out of service.
+    /// Retires the blocks of `line` on this die if a program on it failed.
     fn retire_failed(&self, line: u32, die_in_group: u32) {
         let state = self.state.borrow();
         if state.lines.lines[line as usize]
@@ -477,7 +473,7 @@ impl Core {
         }
     }
 
-    /// Puts spare blocks in place of a line's bad ones on one die.
+    /// Replaces the bad blocks of `line` on one die by spares. False if a plane has none left.
     fn replace_bad(&self, line: u32, die_in_group: u32) -> bool {
         let mut state = self.state.borrow_mut();
         let row = self.row(&state, line, die_in_group, 0);

@@ -1,4 +1,5 @@
-//! What the commands of a page-mapped drive, or of conventional zones, begin with.
+//! Common steps of commands to a page-mapped drive or to conventional zones: checks, counts,
+//! placement, firmware time.
 
 use crate::drive::{Content, Core, IoError, Sink};
 use crate::map::Where;
@@ -25,7 +26,7 @@ impl Core {
         })
     }
 
-    /// Reads what is mapped page by page.
+    /// Reads `extent` of a page-mapped drive or of conventional zones.
     pub(crate) async fn read_block(
         self: &Rc<Self>,
         extent: Extent,
@@ -42,7 +43,7 @@ impl Core {
         result
     }
 
-    /// Writes what is mapped page by page.
+    /// Writes `extent` of a page-mapped drive or of conventional zones.
     pub(crate) async fn write_block(
         self: &Rc<Self>,
         extent: Extent,
@@ -68,8 +69,8 @@ impl Core {
         self.smart.set(smart);
     }
 
-    /// The frontier of a write: of the handle that a policy of the user's chooses, or
-    /// else of the one that the host names.
+    /// The frontier of a write: that of the handle which the caller's policy chooses, or else of
+    /// the handle which the host names.
     fn host_frontier(&self, placement: Placement, extent: Extent) -> Result<usize, IoError> {
         let named = self.named_handle(placement)?;
         let view = || self.view_of_write(extent, named.unwrap_or_default());
@@ -78,7 +79,7 @@ impl Core {
         Ok(handle.map_or(0, |handle| self.with_room(handle)))
     }
 
-    /// What a policy sees of a write that goes through handle `named`.
+    /// The view of a write through handle `named`, for a placement policy.
     fn view_of_write(&self, extent: Extent, named: usize) -> WriteView {
         let (page, end) = self.pages_of(extent);
         let state = self.state.borrow();
@@ -99,7 +100,8 @@ impl Core {
         }
     }
 
-    /// The handle that the host names, if it has any to name and this is one.
+    /// The handle that the host names; `None` on a conventional drive, and for an invalid handle on
+    /// an FDP drive, which logs an event.
     fn named_handle(&self, placement: Placement) -> Result<Option<usize>, IoError> {
         let count = self.layout.handles * self.layout.groups;
         let named = usize::from(placement.0);
@@ -116,9 +118,9 @@ impl Core {
         Err(IoError::Placement(placement.0, count))
     }
 
-    /// The frontier that takes data for `named`: the same handle in the emptiest
-    /// group, if its own is full. The host may write everything to one group, and
-    /// a drive of several holds more than that.
+    /// The frontier for data of handle `named`. If its group is full, the same handle in the group
+    /// with the fewest pages that is not: the host may write everything to one group, and the drive
+    /// holds more than that.
     pub(crate) fn with_room(&self, named: usize) -> usize {
         if self.layout.groups == 1 {
             return named;
@@ -137,7 +139,7 @@ impl Core {
         group * handles + named % handles
     }
 
-    /// The mapped pages that `extent` touches: first, one past the last.
+    /// The mapped pages that `extent` touches: the first, and one past the last.
     #[inline]
     pub(crate) fn pages_of(&self, extent: Extent) -> (u32, u32) {
         let per_page = u64::from(self.layout.sectors_per_page) * (UNIT as u64 / SECTOR);
@@ -145,7 +147,7 @@ impl Core {
         (first as u32, extent.end().div_ceil(per_page) as u32)
     }
 
-    /// Time of the command of a block of `pages` mapped pages, without flash.
+    /// Firmware time of a command of `pages` mapped pages, without flash.
     #[inline]
     pub(crate) fn block_time(&self, pages: u32) -> Ns {
         self.config.controller.command + self.dram_time(pages)

@@ -1,7 +1,7 @@
-//! What a drive is made of, as drive files say it.
+//! Configuration of a drive, in the form of drive files.
 //!
-//! Every knob has its unit in its type and its default from a preset; a drive
-//! file starts from a preset and changes what it names.
+//! Every knob has its unit in its type and its default from a preset; a drive file starts from a
+//! preset and overrides some of its knobs.
 
 use crate::front::{self, FrontConfig};
 use crate::raw::RawConfig;
@@ -10,82 +10,81 @@ use nand::{Faults, Geometry, GeometryError, Part, Timing};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ns};
 
-/// Everything about a drive.
+/// Configuration of a whole drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveConfig {
-    /// Name for reports.
+    /// Name of the drive in reports.
     pub name: String,
-    /// What the host sees.
+    /// Interface that the drive offers to the host.
     pub interface: Interface,
     /// Bytes that the host may use.
     pub capacity: Bytes,
-    /// The flash.
+    /// Kind of flash, and how its dies serve their queues.
     pub flash: Flash,
     /// Shape of the flash.
     pub geometry: Geometry,
     /// Firmware costs and buffers.
     pub controller: Controller,
-    /// Placement handles.
+    /// Placement handles and reclaim groups.
     pub placement: Placements,
-    /// The logical-to-physical map.
+    /// Granularity and cache of the logical-to-physical map.
     pub mapping: Mapping,
-    /// Garbage collection.
+    /// Policy and pace of garbage collection.
     pub collection: Collection,
-    /// Wear levelling.
+    /// Wear levelling and bad blocks.
     pub wear: Wear,
-    /// Injected failures.
+    /// Injected failures of the flash.
     #[serde(default)]
     pub faults: Faults,
-    /// What makes the drive one that is also read and written by bytes; a
-    /// conventional one has none.
+    /// Front that makes the drive byte-addressable too; `None` for a drive of blocks only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<FrontConfig>,
-    /// The zones of a zoned drive; no other one has any.
+    /// Zones of a zoned drive; `None` for any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<ZoneConfig>,
-    /// What a drive is whose mapping its host holds; no other one has it. Its capacity is
-    /// what that mapping is to give to files; the drive itself makes nothing of it.
+    /// Rules of an open-channel drive, which leaves the mapping to its host; `None` for any other.
+    /// `capacity` is then the space that the host's mapping offers to files; the drive itself
+    /// ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawConfig>,
 }
 
-/// The interface of a drive.
+/// Interface that a drive offers to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
-    /// A conventional drive: one handle, whatever the host says.
+    /// A conventional drive: one handle, whatever the host names.
     Block,
-    /// NVMe streams.
+    /// NVMe streams: one frontier for each stream.
     Streams,
     /// NVMe flexible data placement.
     Fdp,
-    /// Zones that are written in order, as NVMe has them.
+    /// NVMe zones, which are written in order.
     Zoned,
-    /// Chunks of flash as they are, whose mapping the host holds.
+    /// Raw chunks of flash; the host holds the mapping.
     OpenChannel,
 }
 
-/// The kind of flash and how its dies serve their queues.
+/// Kind of flash, and how its dies serve their queues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flash {
-    /// A part of the table, such as `tlc`.
+    /// Name of a part in [`Part`]'s table, such as `tlc`.
     pub part: String,
     /// Times that replace those of the part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Rated cycles that replace those of the part.
+    /// Rated erase cycles that replace those of the part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endurance: Option<u32>,
     /// Whether host reads go before programs and erases that wait.
     pub reads_first: bool,
-    /// How many reads in a row may go before an older program or erase.
+    /// Reads in a row that may go before an older program or erase.
     pub bypass_limit: u32,
-    /// How often a read may suspend one program or erase; 0 for never.
+    /// Times a read may suspend one program or erase; 0 for never.
     pub suspend_limit: u32,
-    /// Whether contents are kept. Without, reads give zeros and a run costs less
-    /// memory.
+    /// Whether contents are kept. If not, reads return zeros and a run takes less memory.
     pub keep_contents: bool,
 }
 
@@ -97,39 +96,38 @@ pub struct Controller {
     pub command: Ns,
     /// Time to move 4 KiB to or from the controller's DRAM.
     pub dram_per_unit: Ns,
-    /// Write buffer.
+    /// Size of the write buffer.
     pub write_buffer: Bytes,
     /// Whether the write buffer survives a power cut.
     pub power_loss_protection: bool,
 }
 
-/// Placement handles.
+/// Placement handles and reclaim groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placements {
     /// Handles that the host may name, in each reclaim group.
     pub handles: u16,
-    /// Groups of dies that are written and reclaimed apart.
+    /// Groups of dies that are written and reclaimed separately.
     pub reclaim_groups: u16,
-    /// Whether data of different handles stay apart when they are moved
-    /// (persistently isolated in the words of FDP) or only when they are first
-    /// written (initially isolated).
+    /// Whether data of different handles stay separate when relocated (FDP's persistently isolated)
+    /// or only when first written (FDP's initially isolated).
     pub persistently_isolated: bool,
-    /// How collection divides the spare space between the handles in use.
+    /// Division of the spare space between the handles in use.
     #[serde(default, skip_serializing_if = "is_pooled")]
     pub spare: SpareSplit,
 }
 
-/// How collection divides the spare space between handles.
+/// Division of the spare space between handles by collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpareSplit {
     /// Lines of all handles compete under [`Collection::victim`], as on a drive without handles.
     #[default]
     Pooled,
-    /// Each handle has the spare space at which a further line would save as many copies in
-    /// one handle as in any other ([`crate::by_demand`]); [`Collection::victim`] chooses
-    /// within a handle. With one handle in use the same as [`SpareSplit::Pooled`].
+    /// Each handle gets the spare space at which one more line would save equally many copies in
+    /// every handle ([`crate::by_demand`]); [`Collection::victim`] chooses within a handle. With
+    /// one handle in use this equals [`SpareSplit::Pooled`].
     ByDemand,
 }
 
@@ -141,26 +139,26 @@ fn is_pooled(split: &SpareSplit) -> bool {
     *split == SpareSplit::Pooled
 }
 
-/// The map.
+/// Granularity and cache of the logical-to-physical map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// Bytes that one entry maps: 4 KiB or a larger power of two up to a page.
+    /// Bytes that one entry maps: 4 KiB or a larger power of two, up to a flash page.
     pub unit: Bytes,
-    /// DRAM for the map. `0` holds all of it; anything else holds the most
-    /// recently used translation pages (DFTL).
+    /// DRAM for the map. `0` holds all of it; any other size holds the most recently used
+    /// translation pages (DFTL).
     pub cache: Bytes,
 }
 
-/// Which line is reclaimed next.
+/// Rule that chooses the next line to reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimPolicy {
-    /// The one with the least valid data.
+    /// The line with the fewest valid pages.
     Greedy,
-    /// The best ratio of free space times age to cost (Rosenblum and Ousterhout).
+    /// The line with the best ratio of free space times age to cost (Rosenblum and Ousterhout).
     CostBenefit,
-    /// The one written longest ago.
+    /// The line that was closed longest ago.
     Fifo,
 }
 
@@ -172,24 +170,24 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Garbage collection.
+/// Policy and pace of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Collection {
-    /// Which line is next.
+    /// Rule that chooses the next line to reclaim.
     pub victim: VictimPolicy,
-    /// Whether moved data go to lines of their own, apart from new data.
+    /// Whether relocated data go to lines of their own, apart from new data.
     pub separate: bool,
     /// Free lines of each reclaim group that only garbage collection may take.
     pub reserve_lines: u32,
-    /// Free lines beyond the reserve below which collection runs in the
-    /// background; 0 collects only when a write waits for space.
+    /// Free lines beyond the reserve below which collection runs in the background; 0 collects only
+    /// when a write waits for space.
     pub background_lines: u32,
-    /// Free lines beyond those that background collection goes on for once it has begun;
-    /// 0 ends it as soon as there are as many as it begins below.
+    /// Further free lines that background collection reclaims once it has begun; 0 ends it as soon
+    /// as it is back at the level that starts it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub batch_lines: u32,
-    /// Page reads that collection keeps under way per die.
+    /// Page reads that collection keeps under way on each die.
     pub reads_per_die: u32,
 }
 
@@ -199,33 +197,32 @@ pub struct Collection {
 pub struct Wear {
     /// Whether the free line with the fewest erases is taken first.
     pub dynamic: bool,
-    /// Difference of erases between lines at which cold data are moved; 0 for
-    /// never.
+    /// Difference of erases between lines beyond which cold data are relocated; 0 for never.
     pub static_threshold: u32,
     /// Blocks of each plane that replace bad ones.
     pub spare_blocks: u32,
 }
 
-/// A drive that cannot be built.
+/// Reason why a drive cannot be built from its configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The flash has no such shape.
+    /// The geometry of the flash is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// No part of that name.
+    /// The table has no part of that name.
     #[error("flash.part: no part is called {0:?}; there are z-nand, xl-flash, slc, mlc, tlc, qlc")]
     Part(String),
     /// A knob is out of its range.
     #[error("{knob}: {value} given, {expected} expected")]
     Range {
-        /// Its name in the drive file.
+        /// Name of the knob in the drive file.
         knob: &'static str,
-        /// As given.
+        /// Value in the configuration.
         value: String,
-        /// What would do.
+        /// Range or kind of value that is accepted.
         expected: String,
     },
-    /// Too little flash for what the drive promises.
+    /// The flash is too small for the capacity that the drive promises.
     #[error(
         "no spare blocks: {lines} lines of {line} in each reclaim group hold {user} of host data \
          with {need} lines besides (open lines, journal, reserve); {most} of capacity would fit"
@@ -235,31 +232,31 @@ pub enum ConfigError {
         lines: u32,
         /// Bytes of a line.
         line: Bytes,
-        /// Host data of a group.
+        /// Host data of a reclaim group, in bytes.
         user: Bytes,
-        /// Lines needed besides.
+        /// Lines needed besides those of host data.
         need: u32,
-        /// Capacity of the drive that would do.
+        /// Largest capacity of the drive that would fit.
         most: Bytes,
     },
-    /// More bad blocks than the past of a drive leaves room for.
+    /// The drive has more bad blocks than its preconditioning leaves room for.
     #[error(
         "too many bad blocks: {need} lines of a reclaim group would hold data, its good blocks \
          make {good}; lower faults.factory_bad_blocks"
     )]
     BadBlocks {
-        /// Lines that the good blocks of a group make.
+        /// Lines that the good blocks of a reclaim group make.
         good: u32,
-        /// Lines that hold data.
+        /// Lines of a reclaim group that must hold data.
         need: u32,
     },
-    /// Too little flash for an aged drive.
+    /// The flash is too small for a drive that starts aged.
     #[error(
         "too little spare flash to begin aged: {lines} lines of each reclaim group may hold data, \
          {need} are needed; lower capacity or collection.background_lines"
     )]
     Aged {
-        /// Lines of a group that hold data.
+        /// Lines of a reclaim group that may hold data.
         lines: u32,
         /// Lines that the host's data need.
         need: u32,
@@ -280,14 +277,14 @@ impl ConfigError {
     }
 }
 
-/// Longest time that anything in a drive may take: far beyond any part, and
-/// short enough that sums of it stay within the clock.
+/// Longest time of any operation in a drive: far beyond any part, and short enough that sums of
+/// such times stay within the clock.
 const LONGEST: Ns = Ns::secs(1);
-/// Least bytes per second of a bus, for the same reason.
+/// Lowest accepted bytes per second of a bus, so that transfer times stay within the clock.
 pub(crate) const LEAST_RATE: u64 = 1_000_000;
-/// Chances of failure are in a million.
+/// Chances of failure are in millionths.
 const MILLION: u32 = 1_000_000;
-/// Most passes of a read beyond the first one.
+/// Largest accepted number of passes of a read beyond the first.
 const MOST_PASSES: u32 = 1_000;
 
 fn check_times<const N: usize>(times: [(&'static str, Ns); N]) -> Result<(), ConfigError> {
@@ -297,8 +294,8 @@ fn check_times<const N: usize>(times: [(&'static str, Ns); N]) -> Result<(), Con
     })
 }
 
-/// Spare lines that a drive keeps when it is made smaller: eight isolated handles
-/// need 28 (see `Layout::check_space`), and some to collect garbage with.
+/// Spare lines that a drive keeps when it is made smaller: eight isolated handles need 28 (see
+/// `Layout::check_space`), and the rest is for garbage collection.
 const SPARE_LINES: u64 = 40;
 
 impl DriveConfig {
@@ -310,7 +307,7 @@ impl DriveConfig {
         Part::named(&self.flash.part).ok_or_else(|| ConfigError::Part(self.flash.part.clone()))
     }
 
-    /// Times of the flash.
+    /// Times of the flash: those of the configuration, or else of the part.
     ///
     /// # Errors
     /// As [`DriveConfig::part`], and for times and rates that no flash has.
@@ -335,7 +332,7 @@ impl DriveConfig {
         Ok(timing)
     }
 
-    /// Refuses costs of the firmware and chances of failure that cannot be.
+    /// Rejects firmware costs and failure chances that are out of range.
     pub(crate) fn check_ranges(&self) -> Result<(), ConfigError> {
         check_times([
             ("controller.command", self.controller.command),
@@ -366,7 +363,7 @@ impl DriveConfig {
         Ok(())
     }
 
-    /// Cycles that a block is rated for.
+    /// Erase cycles that a block is rated for.
     ///
     /// # Errors
     /// As [`DriveConfig::part`].
@@ -375,11 +372,10 @@ impl DriveConfig {
         Ok(self.flash.endurance.unwrap_or(part.endurance))
     }
 
-    /// The same drive with `capacity` for the host: blocks are added or taken
-    /// away, and below 256 lines they get smaller, so that a small drive still has
-    /// room to collect garbage. Dies, planes, pages and times stay. A very small
-    /// drive has more spare flash than this one, whatever its interface. A zoned drive
-    /// gets whole zones, at least as many as hold `capacity`.
+    /// This drive with `capacity` for the host: blocks are added or removed, and below 256 lines
+    /// they get smaller, so that a small drive still has room to collect garbage. Dies, planes,
+    /// pages and times stay. A very small drive has more spare flash than this one, whatever its
+    /// interface. A zoned drive gets whole zones, at least as many as hold `capacity`.
     #[must_use]
     pub fn resized(&self, capacity: Bytes) -> Self {
         if self.zones.is_some() {

@@ -1,9 +1,9 @@
-//! Where what the collection has copied came from, for who keeps the same flash elsewhere
-//! and need not be given contents twice.
+//! Notes of copies by collection: the source of each copied page, for an image of the same flash
+//! that already stores the contents of the source.
 //!
-//! Invariant: a copy that is noted has been issued to its place with the contents of its
-//! origin, which had been told elsewhere by then, while it was the newest version and its
-//! contents had not been forgotten.
+//! Invariant: a noted copy has been issued to its place with the contents of its source, which the
+//! listener's watch had reported by then. At that time the source was the newest version, and its
+//! contents had not been released.
 
 use crate::drive::Core;
 use crate::state::State;
@@ -11,7 +11,7 @@ use nand::{Payload, Spot, Watch};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A mapped page that was copied: where its first sector is, and where that was.
+/// A mapped page that was copied: flash positions of the first sector of copy and source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Copied {
     pub(crate) to: Spot,
@@ -21,27 +21,27 @@ pub(crate) struct Copied {
 /// Copies in the order of their issue.
 pub(crate) type Copies = Rc<RefCell<Vec<Copied>>>;
 
-/// All who are told of copies, and what each has been told of the flash.
+/// Listeners: for each, the list that receives copies and the watch that reports its flash.
 #[derive(Default)]
 pub(crate) struct Listeners(Vec<(Copies, Rc<Watch>)>);
 
 impl Listeners {
-    /// Tells of what is copied from here on, of what `watch` has told.
+    /// Registers a listener; it receives copies from here on whose source `watch` has reported.
     pub(crate) fn listen(&mut self, watch: &Rc<Watch>) -> Copies {
         let copies = Copies::default();
         self.0.push((Rc::clone(&copies), Rc::clone(watch)));
         copies
     }
 
-    /// Tells no more.
+    /// Removes the listener of `copies`.
     pub(crate) fn dismiss(&mut self, copies: &Copies) {
         self.0.retain(|(other, _)| !Rc::ptr_eq(other, copies));
     }
 }
 
 impl Core {
-    /// Tells of a copy from the place `from` to the place `to`, unless its contents are as
-    /// easily told.
+    /// Notes a copy of the page at `from` to the place `to`, unless its contents are small: a
+    /// reference would save nothing then.
     #[inline]
     pub(crate) fn tell_copied(&self, state: &State, from: u32, to: u32, contents: &[Payload]) {
         let is_large = |sector: &Payload| matches!(sector, Payload::Bytes(_) | Payload::Partly(_));

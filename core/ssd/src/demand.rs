@@ -1,9 +1,9 @@
-//! The rate at which the data of each handle die, by which collection divides the spare space.
+//! Death rates of the data of each handle, by which collection divides the spare space.
 //!
-//! A *pool* is the data that collection keeps together: those of a handle where handles stay
-//! apart when moved, otherwise new data of a handle, and moved data of all. A paged map is a
-//! pool of its own. Deaths are kept in memory alone: after power-on all pools count as equally
-//! hot until some are known again.
+//! A *pool* is the data that collection keeps together: the data of one handle where relocation
+//! keeps handles apart; otherwise the new data of one handle, or the relocated data of all handles.
+//! A paged map is a pool of its own. Death counts are kept in memory only: after power-on all pools
+//! count as equally hot until the first deaths.
 
 use crate::config::{DriveConfig, SpareSplit};
 use crate::frontier::Kind;
@@ -12,8 +12,8 @@ use crate::line::LineState;
 use crate::policy::{self, PoolView};
 use crate::state::State;
 
-/// Pages that the host overwrote or deallocated, by the frontier that had written them. All
-/// counts are halved together, whenever as many have died as a quarter of the drive holds.
+/// Pages that the host overwrote or deallocated, counted by the frontier that had written them. All
+/// counts are halved together whenever a quarter of the drive's pages has died.
 #[derive(Debug)]
 pub(crate) struct Deaths {
     by_frontier: Vec<u64>,
@@ -36,7 +36,7 @@ impl Deaths {
         self.total += 1;
     }
 
-    /// Halves all counts if there are enough.
+    /// Halves all counts until their total is below the limit.
     fn fade(&mut self) {
         while self.total >= self.most {
             for deaths in &mut self.by_frontier {
@@ -47,7 +47,7 @@ impl Deaths {
     }
 }
 
-/// A pool while its lines are gone over.
+/// Sums over the lines of a pool, and its victim so far.
 #[derive(Clone, Copy, Default)]
 struct Pool {
     valid: u64,
@@ -57,8 +57,8 @@ struct Pool {
 }
 
 impl State {
-    /// The pools of a group that have a line to give, if the spare space between them follows
-    /// demand and more than one handle is in use.
+    /// The pools of `group` that have a victim. `None` unless the spare space follows demand and at
+    /// least two handles hold lines.
     pub(crate) fn demand(
         &mut self,
         layout: &Layout,
@@ -110,7 +110,7 @@ impl State {
         Some(pools.into_iter().filter_map(view).collect())
     }
 
-    /// The pool that a frontier writes to; none for the journal.
+    /// Index of the pool that a frontier writes to; `None` for the journal.
     fn pool(&self, layout: &Layout, config: &DriveConfig, frontier: u16) -> Option<usize> {
         let isolated = config.placement.persistently_isolated;
         let handles = layout.handles as usize;

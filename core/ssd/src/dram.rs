@@ -1,27 +1,27 @@
-//! How much DRAM a drive needs, by what it holds there.
+//! DRAM that a drive needs, by its contents.
 //!
-//! Sizes are what the firmware of such a drive would keep, not what the simulation of it
-//! takes: four bytes lead from an address to its place on flash.
+//! The sizes are those of real firmware, not of this simulation: four bytes lead from an address to
+//! its place on flash.
 
 use crate::config::{DriveConfig, Interface};
 use units::Bytes;
 
-/// Bytes of an entry of the map (`bytefs` 4.9 has four for a page as well).
+/// Bytes of a map entry (`bytefs` 4.9 has four for a page as well).
 const ENTRY: u64 = 4;
 
-/// DRAM of a drive.
+/// DRAM that a drive needs, by its contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dram {
-    /// The map from addresses to flash; of zones, from each to its blocks.
+    /// The map from addresses to flash; for zones, an entry for each block.
     pub map: Bytes,
-    /// Write buffers.
+    /// The write buffer, and the buffers of the zones that may be active.
     pub buffers: Bytes,
-    /// Log of lines, its commits, and page cache.
+    /// The write log, its commit entries, and the page cache.
     pub front: Bytes,
 }
 
 impl Dram {
-    /// All of it.
+    /// DRAM of the drive in all.
     #[must_use]
     pub const fn total(&self) -> Bytes {
         Bytes(self.map.0 + self.buffers.0 + self.front.0)
@@ -29,7 +29,7 @@ impl Dram {
 }
 
 impl DriveConfig {
-    /// The DRAM that the drive needs. One whose host holds the map needs none for it.
+    /// The DRAM that the drive needs. An open-channel drive needs none for a map.
     #[must_use]
     pub fn dram(&self) -> Dram {
         let front = self.front.map_or(0, |front| {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_of_pages_takes_a_thousandth() {
+    fn page_map_takes_a_thousandth_of_the_capacity() {
         let drive = preset("block");
         assert_eq!(drive.dram().map.0, drive.capacity.0 / 1_024);
         let mut paged = drive.clone();
@@ -93,9 +93,9 @@ mod tests {
         assert_eq!(paged.dram(), drive.dram());
     }
 
-    /// What interfaces save: zones are mapped by blocks, chunks by the host.
+    /// Saving by interface: zones need an entry for each block, chunks none.
     #[test]
-    fn the_map_is_as_fine_as_its_interface_asks() {
+    fn map_size_follows_the_interface() {
         let map = |name| preset(name).dram().map.0;
         assert_eq!(
             map("zns"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_adds_its_log_and_cache() {
+    fn front_adds_its_log_and_cache() {
         let drive = preset("byte");
         let front = drive.front.unwrap();
         let parts = front.log.bytes.0 + front.log.commits.0 + front.cache.bytes.0;

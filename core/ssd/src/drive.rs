@@ -1,4 +1,4 @@
-//! The drive as its host holds it.
+//! The drive as a host uses it: power-on, commands, counters, power cut and shutdown.
 
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig, Flash};
@@ -24,32 +24,30 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
 
-/// What the host writes.
+/// Content of a write.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
-    /// Nothing that is kept.
+    /// Content that is not kept; it reads as zeros.
     Nothing,
-    /// This number over and over.
+    /// A 64-bit pattern, repeated over the extent.
     Fill(u64),
-    /// These bytes; as many as the extent has.
+    /// The bytes of the extent; as many as the extent has.
     Bytes(&'a [u8]),
-    /// One payload for each 4,096 bytes of the extent, the first of which starts
-    /// where a payload starts. A drive of blocks takes the first and the last in part if
-    /// the extent has no more of them.
+    /// One payload for each 4,096 bytes of the extent, in payload-aligned steps. A drive of blocks
+    /// accepts an extent that starts or ends within a payload, and uses that payload in part.
     Sectors(&'a [Payload]),
 }
 
-/// Takes what the host reads.
+/// Receiver of the contents of a read.
 pub trait Sink {
-    /// Whether contents are wanted at all.
+    /// Whether the sink uses contents; if not, the drive only spends the time of the read.
     const WANTED: bool;
 
-    /// The `len` bytes at `offset` of the extent are those of `payload` from its
-    /// byte `from` on.
+    /// Receives `len` bytes at `offset` of the extent: those of `payload` from its byte `from` on.
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize);
 }
 
-/// Reads for the time that they take.
+/// Discards the contents; only the time of the read matters.
 impl Sink for () {
     const WANTED: bool = false;
     fn take(&mut self, _: usize, _: usize, _: &Payload, _: usize) {}
@@ -62,8 +60,8 @@ impl Sink for &mut [u8] {
     }
 }
 
-/// Takes the contents as they are kept, one payload for each 4,096 bytes of an
-/// extent that starts where a payload starts.
+/// Receives contents as they are stored: one payload for each 4,096 bytes of an extent that is
+/// aligned to payloads.
 impl Sink for &mut [Payload] {
     const WANTED: bool = true;
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
@@ -72,34 +70,34 @@ impl Sink for &mut [Payload] {
     }
 }
 
-/// Why a command failed.
+/// Error of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum IoError {
-    /// Past the end of the drive.
+    /// The extent reaches past the end of the drive.
     #[error("sectors {first} to {last} reach past the end of the drive, which has {sectors}")]
     OutOfRange {
-        /// First sector asked for.
+        /// First sector of the command.
         first: u64,
-        /// Last one.
+        /// Last sector of the command.
         last: u64,
-        /// Sectors of the drive.
+        /// Sectors that the drive has.
         sectors: u64,
     },
-    /// The flash gave more errors than can be corrected.
+    /// The flash returned more bit errors than can be corrected.
     #[error("unrecovered read error at sector {0}")]
     Media(u64),
     /// The placement handle does not exist.
     #[error("placement {0} does not exist; the drive has {1}")]
     Placement(u16, u32),
-    /// No free line can be had: too many blocks went bad.
+    /// Too many blocks went bad, so that no line can become free.
     #[error("the drive is out of spare blocks and has become read-only")]
     ReadOnly,
-    /// A zone refused it, or its flash failed.
+    /// A zone rejected the command, or its flash failed.
     #[error(transparent)]
     Zone(#[from] ZoneStatus),
 }
 
-/// What all tasks of the firmware share.
+/// State shared by all tasks of the firmware.
 pub(crate) struct Core {
     pub(crate) sim: Sim,
     pub(crate) config: DriveConfig,
@@ -108,29 +106,29 @@ pub(crate) struct Core {
     pub(crate) state: RefCell<State>,
     pub(crate) journal: RefCell<Journal>,
     pub(crate) map_cache: Option<MapCache>,
-    /// Pages of the write buffer that are free.
+    /// Free pages of the write buffer.
     pub(crate) buffer: Semaphore,
-    /// By group: pages that collection may have in the buffer.
+    /// For each group: copies that collection may still put into the buffer.
     pub(crate) window: Vec<Semaphore>,
-    /// By frontier: there may be something to write.
+    /// For each frontier: it may have slots to write.
     pub(crate) work: Vec<Signal>,
-    /// By group: collection may have to run.
+    /// For each group: collection may have to run.
     pub(crate) collect: Vec<Signal>,
-    /// By group: collection has begun and goes on for its batch.
+    /// For each group: collection has begun and continues for its batch.
     pub(crate) in_batch: Vec<Cell<bool>>,
     /// A line became free, or the drive read-only.
     pub(crate) space: Signal,
-    /// A program or the last reader of a line has finished.
+    /// A program or the last read of a line has completed.
     pub(crate) progress: Signal,
     pub(crate) read_only: Cell<bool>,
     pub(crate) smart: Cell<Smart>,
-    /// Events of an FDP drive.
+    /// Event logs of an FDP drive; `None` for any other.
     pub(crate) fdp: Option<RefCell<EventLogs>>,
-    /// What recovery replays: survives a cut during recovery.
+    /// Dump that recovery replays; kept so that it survives a cut during recovery.
     pub(crate) dump: RefCell<Option<Dump>>,
-    /// What makes it a drive that is read and written by bytes too.
+    /// Front of a byte-addressable drive; `None` for any other.
     pub(crate) front: Option<Front>,
-    /// What its user chooses instead of the firmware.
+    /// Policies of the caller that replace the firmware's own.
     pub(crate) policies: RefCell<Policies>,
 }
 
@@ -138,15 +136,14 @@ pub(crate) struct Core {
 #[derive(Clone)]
 pub struct Drive {
     pub(crate) core: Rc<Core>,
-    /// What makes it a zoned one; `core` has its conventional zones then.
+    /// Zones of a zoned drive; `core` then has its conventional zones.
     pub(crate) zones: Option<Zones>,
-    /// What makes it one whose mapping its host holds; `core` maps nothing then.
+    /// Chunks of an open-channel drive; `core` then maps nothing.
     pub(crate) raw: Option<Chunks>,
 }
 
 impl Drive {
-    /// Powers on, which takes the time that reading spare areas and journal
-    /// takes.
+    /// Powers on, and takes the time of reading spare areas and journal.
     ///
     /// # Errors
     /// If `config` cannot be built.
@@ -168,7 +165,7 @@ impl Drive {
         Ok(drive)
     }
 
-    /// Powers on without taking time, for runs that begin with a ready drive.
+    /// Powers on without taking time, for runs that start with a ready drive.
     ///
     /// # Errors
     /// If `config` cannot be built.
@@ -186,12 +183,12 @@ impl Drive {
         Ok(drive)
     }
 
-    /// Lets `policies` choose from now on.
+    /// Installs `policies`; they apply to every choice from now on.
     pub fn follow(&self, policies: Policies) {
         self.core.policies.replace(policies);
     }
 
-    /// A drive whose firmware has not started, and that is to be recovered.
+    /// A drive with rebuilt state, before its dump is restored and its firmware tasks start.
     pub(crate) fn prepare(
         sim: &Sim,
         config: &DriveConfig,
@@ -248,7 +245,7 @@ impl Drive {
         Ok(Self { core, zones, raw })
     }
 
-    /// Starts the firmware's tasks and takes the saved buffer back in.
+    /// Starts the firmware's tasks and restores the saved buffer.
     fn start(&self) {
         let core = &self.core;
         if let Some(zones) = &self.zones {
@@ -280,14 +277,14 @@ impl Drive {
         core.restore_dump();
     }
 
-    /// Bytes that its addresses run over: those that the host may use, and on a zoned
-    /// drive also those between the capacity and the size of each zone.
+    /// Bytes that the drive's addresses cover: those that the host may use, and on a zoned drive
+    /// also those between the capacity and the size of each zone.
     #[must_use]
     pub fn capacity(&self) -> Bytes {
         self.config().address_space()
     }
 
-    /// Its configuration.
+    /// Configuration of the whole drive, zones and chunks included.
     #[must_use]
     pub fn config(&self) -> &DriveConfig {
         match (&self.zones, &self.raw) {
@@ -297,19 +294,19 @@ impl Drive {
         }
     }
 
-    /// Its resolved sizes.
+    /// Resolved sizes of the page-mapped part.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.core.layout
     }
 
-    /// Counters since power-on.
+    /// Traffic and work counted since power-on.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.core.state.borrow().ledger.clone()
     }
 
-    /// Counters over the drive's life.
+    /// Counters over the drive's life, up to now.
     #[must_use]
     pub fn smart(&self) -> Smart {
         let ledger = &self.core.state.borrow().ledger;
@@ -331,13 +328,13 @@ impl Drive {
         self.core.nand.counters()
     }
 
-    /// Busy time of all dies and of all channels.
+    /// Busy time of all dies, and of all channels, summed.
     #[must_use]
     pub fn flash_busy(&self) -> (Ns, Ns) {
         self.core.nand.busy()
     }
 
-    /// Free lines over all groups; of a drive whose host holds the mapping, free chunks.
+    /// Free lines over all groups; on an open-channel drive, free chunks.
     #[must_use]
     pub fn free_lines(&self) -> u32 {
         if let Some(chunks) = &self.raw {
@@ -348,7 +345,7 @@ impl Drive {
         groups.map(|group| state.lines.free_count(group)).sum()
     }
 
-    /// Each line as it is now.
+    /// The current state of each line, by line number.
     #[must_use]
     pub fn lines(&self) -> Vec<LineReport> {
         let state = self.core.state.borrow();
@@ -377,8 +374,8 @@ impl Drive {
         lines.map(report).collect()
     }
 
-    /// The line that a mapped page lies on; none if it is in the buffer only or
-    /// nowhere. For oracles.
+    /// The line that holds the newest version of a mapped page; `None` if it is only in the buffer
+    /// or unmapped. For test oracles.
     #[must_use]
     pub fn line_of(&self, page: u32) -> Option<u32> {
         let state = self.core.state.borrow();
@@ -390,10 +387,9 @@ impl Drive {
         (place != NONE).then(|| self.core.layout.line_of(place).0)
     }
 
-    /// Where the newest durable or buffered version of a mapped page is: its
-    /// contents, none if it is nowhere. In zones that are written in order a page is a
-    /// sector of 4 KiB; where the host holds the mapping, what
-    /// it shows ([`Chunks::show`]). For oracles.
+    /// Contents of the newest durable or buffered version of a mapped page; `None` if it is
+    /// unmapped. In sequential zones a page is a sector of 4 KiB. On an open-channel drive the
+    /// contents are those that the host's mapping shows ([`Chunks::show`]). For test oracles.
     #[must_use]
     pub fn peek(&self, page: u32) -> Option<Vec<Payload>> {
         if let Some(chunks) = &self.raw {
@@ -406,7 +402,7 @@ impl Drive {
         }
     }
 
-    /// Erases of every block, bad ones left out, and the number of bad ones.
+    /// Erase counts of the good blocks, and the number of bad blocks.
     #[must_use]
     pub fn wear(&self) -> (Vec<u32>, u64) {
         let media = self.core.nand.media();
@@ -424,7 +420,8 @@ impl Drive {
         (erases, bad)
     }
 
-    /// Bytes of host memory that map, validity and spare areas take.
+    /// Bytes of host memory: those of the map and the tables of lines, and those of the flash
+    /// media.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
         let map = self.core.state.borrow().memory();
@@ -445,7 +442,7 @@ impl Drive {
         }
     }
 
-    /// What a power cut at this instant leaves.
+    /// State that a power cut at this instant leaves.
     #[must_use]
     pub fn at_power_cut(&self) -> DriveMedia {
         let mut smart = self.smart();
@@ -459,9 +456,8 @@ impl Drive {
         }
     }
 
-    /// What is left if what the flash does at this instant had not begun: one of
-    /// the states that a cut may leave, and the one of which [`image::Log`]
-    /// keeps account.
+    /// State in which no flash operation under way has begun: one of the states that a cut at this
+    /// instant may leave, and the one that [`image::Log`] tracks.
     ///
     /// [`image::Log`]: crate::image::Log
     #[must_use]
@@ -472,7 +468,7 @@ impl Drive {
         }
     }
 
-    /// Whether a mapped page holds anything; if not it reads as zeros.
+    /// Whether the drive holds a version of a mapped page; if not, the page reads as zeros.
     #[must_use]
     pub fn is_mapped(&self, page: u32) -> bool {
         if let Some(zones) = &self.zones
@@ -493,7 +489,7 @@ impl Drive {
         self.core.flush_front().await;
         self.core.write_out().await;
         if let Some(zones) = &self.zones {
-            // What cannot be written stays in the buffer, and is saved or lost.
+            // Data that cannot be written stay in the buffer, and are saved or lost.
             let _ = zones.inner.write_out().await;
         }
         DriveMedia {
@@ -508,7 +504,7 @@ impl Drive {
     /// Reads `extent` into `sink`.
     ///
     /// # Errors
-    /// Past the end, or if the flash cannot be read.
+    /// If `extent` reaches past the end, or the flash cannot be read.
     pub async fn read(&self, extent: Extent, sink: &mut impl Sink) -> Result<(), IoError> {
         match &self.zones {
             Some(zones) => Ok(zones.read(extent, sink).await?),
@@ -516,14 +512,13 @@ impl Drive {
         }
     }
 
-    /// Writes `content` to `extent`. When this returns the write is acknowledged:
-    /// durable on a protected drive, otherwise after the next [`Drive::flush`]
-    /// or at once with `fua`.
+    /// Writes `content` to `extent`. The return acknowledges the write. The data are durable then
+    /// on a protected drive or with `fua`, and otherwise after the next [`Drive::flush`].
     ///
     /// # Errors
-    /// Past the end, an unknown stream, or a drive out of spare blocks. An FDP
-    /// drive takes a write with an unknown placement to its default one, and
-    /// reports it in [`Drive::fdp`].
+    /// If `extent` reaches past the end, the stream does not exist, or the drive is out of spare
+    /// blocks. An FDP drive redirects a write with an unknown placement to its default one, and
+    /// logs an event ([`Drive::fdp`]).
     pub async fn write(
         &self,
         extent: Extent,
@@ -540,12 +535,11 @@ impl Drive {
             .await
     }
 
-    /// Deallocates the mapped pages that lie wholly in `extent`; they read as
-    /// zeros from then on. Zones that are written in order stay as they are: it is a
-    /// reset that makes them empty.
+    /// Deallocates the mapped pages that lie wholly in `extent`; they read as zeros from then on.
+    /// Sequential zones are not changed: only a reset empties them.
     ///
     /// # Errors
-    /// Past the end, or a drive out of spare blocks.
+    /// If `extent` reaches past the end, or the drive is out of spare blocks.
     pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         if self.zones.is_some() {
             return self.trim_zones(extent).await;
@@ -557,7 +551,7 @@ impl Drive {
     /// Makes every acknowledged write durable.
     ///
     /// # Errors
-    /// On a drive out of spare blocks.
+    /// If the drive is out of spare blocks.
     pub async fn flush(&self) -> Result<(), IoError> {
         if let Some(zones) = &self.zones {
             return Ok(zones.flush().await?);
@@ -574,7 +568,7 @@ impl Drive {
     }
 }
 
-/// How the dies of `flash` serve their queues.
+/// The queueing discipline of the dies of `flash`.
 fn discipline(flash: &Flash) -> Discipline {
     let bypass_limit = match flash.reads_first {
         true => flash.bypass_limit,

@@ -1,14 +1,13 @@
-//! What an FDP drive tells its host about reclaim units: statistics and events.
+//! FDP: statistics and events about reclaim units.
 //!
-//! A reclaim unit is a line, and every handle refers to the line that its writes
-//! are appended to. A handle that goes on because its unit is full is no event.
-//! Events of the host and of the controller are kept apart, since the host asks
-//! for either; each log keeps the newest that fit into a log page of 4 KiB and
-//! begins empty at power-on. Every event is enabled for every handle.
+//! A reclaim unit is a line, and every handle refers to the line that its writes are appended to. A
+//! handle that moves on because its unit is full causes no event. Events of the host and of the
+//! controller are kept in separate logs, because the host queries them separately; each log keeps
+//! the newest events that fit into a log page of 4 KiB, and is empty at power-on. Every event is
+//! enabled for every handle.
 //!
-//! Two events of the specification do not happen on this drive: it sets no limit
-//! to the time that a unit may stay open (1h), and at power-on it takes open units
-//! up again (2h).
+//! Two events of the specification never occur on this drive: it does not limit the time that a
+//! unit may stay open (1h), and after power-on it continues to fill open units (2h).
 
 use crate::drive::{Core, Drive, IoError};
 use crate::frontier::Kind;
@@ -18,11 +17,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use units::{Bytes, Ns, Placement};
 
-/// Events of a log: 64 bytes each, after a header of the same size.
+/// Events that a log holds: 64 bytes each, after a header of the same size.
 //= nvme-2.1 5.1.12.1.31
 const EVENTS: usize = 4096 / 64 - 1;
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FdpEventKind {
     /// The host moved a handle on before its reclaim unit was full.
@@ -31,17 +30,17 @@ pub enum FdpEventKind {
     /// A write named a placement that does not exist, and went to the default one.
     //= nvme-2.1 5.1.12.1.31.1.4
     InvalidPlacement,
-    /// Data of an initially isolated handle were moved to another reclaim unit.
+    /// Data of an initially isolated handle were relocated to another reclaim unit.
     //= nvme-2.1 5.1.12.1.31.2.1
     MediaReallocated,
-    /// The drive moved a handle on although its unit was not full and the host had
-    /// not asked for it.
+    /// The drive moved a handle on although its unit was not full and the host had not requested
+    /// it.
     //= nvme-2.1 5.1.12.1.31.2.2
     ImplicitlyModified,
 }
 
 impl FdpEventKind {
-    /// Its number in the specification.
+    /// Event type by its number in the specification.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -52,39 +51,38 @@ impl FdpEventKind {
         }
     }
 
-    /// Whether the host caused it, or else the controller.
+    /// Whether the host caused the event; if not, the controller did.
     #[must_use]
     pub const fn is_of_host(self) -> bool {
         self.code() < 0x80
     }
 }
 
-/// One event.
+/// An event of a drive's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdpEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: FdpEventKind,
-    /// When, in the virtual time of the run.
+    /// Time of the event, in the virtual time of the run.
     pub at: Ns,
-    /// The placement that it is about, as the host named it.
+    /// Placement of the event, in the host's numbering.
     pub placement: Placement,
-    /// Reclaim group, for an invalid placement the one that was chosen instead.
+    /// Reclaim group of the placement; for an invalid placement, the group of the default one.
     pub group: u32,
-    /// Handle in the group, for an invalid placement the one that was chosen
-    /// instead.
+    /// Handle in the group; for an invalid placement, the handle of the default one.
     pub handle: u32,
-    /// Mapped pages that were moved; 0 for events that move none.
+    /// Mapped pages relocated; 0 for events without relocation.
     pub moved_pages: u32,
-    /// One of the mapped pages that were moved.
+    /// One of the relocated pages; `None` for events without relocation.
     pub page: Option<u32>,
 }
 
-/// The newest events of one side, oldest first.
+/// The newest events of one log, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FdpEvents {
-    /// At most 63.
+    /// Events in their order; at most 63.
     pub events: VecDeque<FdpEvent>,
-    /// Older events that had to make room.
+    /// Older events that were dropped to make room.
     pub dropped: u64,
 }
 
@@ -104,18 +102,18 @@ impl FdpEvents {
 pub struct FdpLog {
     /// User data that the host wrote (HBMW).
     pub host_bytes_written: Bytes,
-    /// User data that were programmed, for the host and to move them (MBMW). Map,
-    /// journal, summaries and padding are no user data.
+    /// User data programmed, new and relocated (MBMW). Map, journal, summaries and padding do not
+    /// count.
     pub media_bytes_written: Bytes,
-    /// Flash that was erased (MBE).
+    /// Bytes of erased blocks (MBE).
     pub media_bytes_erased: Bytes,
-    /// Events that the host caused.
+    /// Log of events that the host caused.
     pub host: FdpEvents,
-    /// Events that the controller caused.
+    /// Log of events that the controller caused.
     pub controller: FdpEvents,
 }
 
-/// Both logs.
+/// Event logs of the host and of the controller.
 #[derive(Debug, Default)]
 pub(crate) struct EventLogs {
     host: FdpEvents,
@@ -123,7 +121,7 @@ pub(crate) struct EventLogs {
 }
 
 impl EventLogs {
-    /// Logs for a drive, if it has handles to report about.
+    /// Empty logs for an FDP drive; `None` for any other.
     pub(crate) fn new(interface: crate::Interface) -> Option<RefCell<Self>> {
         (interface == crate::Interface::Fdp).then(RefCell::default)
     }
@@ -137,19 +135,19 @@ impl EventLogs {
     }
 }
 
-/// Pages of a line that the collector moves.
+/// Progress of the relocation of one line.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
-    /// Reads under way.
+    /// Reads that have not completed.
     pub(crate) reading: Cell<u32>,
-    /// Pages queued so far.
+    /// Pages queued as copies so far.
     pub(crate) pages: Cell<u32>,
-    /// One of them.
+    /// A mapped page among the queued ones.
     pub(crate) page: Cell<Option<u32>>,
 }
 
 impl Drive {
-    /// What an FDP drive reports; none of another drive.
+    /// Statistics and events of an FDP drive; `None` on any other.
     #[must_use]
     pub fn fdp(&self) -> Option<FdpLog> {
         let logs = self.core.fdp.as_ref()?.borrow();
@@ -166,9 +164,8 @@ impl Drive {
         })
     }
 
-    /// User data that the reclaim unit of a handle of an FDP drive still takes (RUAMW);
-    /// what waits in the buffer for it is counted as written. None if there is no such
-    /// handle.
+    /// User data that the reclaim unit of a handle can still take (RUAMW); data that wait in the
+    /// buffer count as written. `None` if there is no such handle, or the drive is no FDP drive.
     //= nvme-2.1 7.3
     #[must_use]
     pub fn writable_in_unit(&self, placement: Placement) -> Option<Bytes> {
@@ -192,12 +189,11 @@ impl Drive {
         Some(Bytes(u64::from(left) * core.layout.page_bytes()))
     }
 
-    /// Makes a handle of an FDP drive refer to an empty reclaim unit. What was
-    /// written to it before goes to the unit that it leaves, of which the rest
-    /// stays unused.
+    /// Makes a handle of an FDP drive refer to an empty reclaim unit. Earlier writes go to the unit
+    /// that the handle leaves; the rest of that unit stays unused.
     ///
     /// # Errors
-    /// If there is no such handle, and on a drive out of spare blocks.
+    /// If there is no such handle, or the drive is out of spare blocks.
     pub async fn update_handle(&self, placement: Placement) -> Result<(), IoError> {
         let handles = match self.core.fdp {
             Some(_) => self.core.layout.handles * self.core.layout.groups,
@@ -215,7 +211,7 @@ impl Drive {
 }
 
 impl Core {
-    /// Writes out what waits at a host frontier and closes its line.
+    /// Writes out the slots that wait at a host frontier, and closes its line.
     async fn leave_unit(self: &std::rc::Rc<Self>, frontier: usize) -> Result<(), IoError> {
         {
             let queue = &mut self.state.borrow_mut().frontiers[frontier];
@@ -236,7 +232,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reports that a frontier leaves a line that is not full.
+    /// Logs that a host frontier leaves a line that is not full.
     pub(crate) fn report_unit(&self, state: &State, frontier: usize, kind: FdpEventKind) {
         let Some(logs) = &self.fdp else { return };
         let queue = &state.frontiers[frontier];
@@ -248,8 +244,8 @@ impl Core {
         }
     }
 
-    /// Reports a write to a placement that does not exist; it goes to the first
-    /// handle of the first group.
+    /// Logs a write to a placement that does not exist; the write goes to the first handle of the
+    /// first group.
     pub(crate) fn report_invalid(&self, placement: Placement) {
         if let Some(logs) = &self.fdp {
             let kind = FdpEventKind::InvalidPlacement;
@@ -258,8 +254,8 @@ impl Core {
         }
     }
 
-    /// Reports that pages of a line were moved, if the host placed them there and
-    /// was not promised that they stay with their like.
+    /// Logs that pages of `line` were relocated, if the host placed them there and handles are only
+    /// initially isolated.
     pub(crate) fn report_moved(&self, line: u32, moving: &Moving) {
         let Some(logs) = &self.fdp else { return };
         let state = self.state.borrow();

@@ -1,13 +1,11 @@
-//! What flash holds and nobody can ask for again.
+//! Release of flash contents that no read and no recovery can reach.
 //!
-//! Once every program issued up to the one that superseded a page has completed, no
-//! recovery goes back behind it: its spare area may still be read, its contents may
-//! not. So the memory that they take in this process is given back, which is worth a
-//! page fault for each page of a journal.
+//! Once every program issued up to the one that superseded a page has completed, no recovery reads
+//! the contents of the older version again; its spare area may still be read. So the process memory
+//! of those contents is released, which saves a page fault for each page of a journal.
 //!
-//! Invariant: places in the queue lie on lines that have not been erased since. They
-//! are taken out before a line is erased, by when all that superseded its pages has
-//! completed.
+//! Invariant: places in the queue lie on lines that have not been erased since. They are removed
+//! before the line is erased: by then every program that superseded its pages has completed.
 
 use crate::config::DriveConfig;
 use crate::drive::Core;
@@ -17,21 +15,21 @@ use nand::BlockId;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Places ahead of time for which the processor is asked: what was written a while ago
-/// is in none of its caches. About as many as a program has pages.
+/// Queued places whose contents are prefetched into the processor's caches, where contents written
+/// a while ago no longer are. About as many as a program has pages.
 const AHEAD: usize = 8;
 
-/// Superseded places, with the number of the first program that need not have
-/// completed when their contents are forgotten, in its order.
+/// Superseded places in their order, each with the sequence number of the first program that need
+/// not have completed when its contents are released.
 pub(crate) struct Superseded {
     forgets: bool,
     places: VecDeque<(u64, u32)>,
 }
 
 impl Superseded {
-    /// Nothing is forgotten where programs fail: then a version that was written while
-    /// a failed one is retried may be the only one after the flushed one, and a cut
-    /// before it is on flash goes back further.
+    /// A queue for `config`; inert if contents are not kept, or if programs may fail. With
+    /// failures, a version written while a failed program is retried may be the only one after the
+    /// flushed version, and a cut before it is on flash falls back further.
     pub(crate) fn new(config: &DriveConfig) -> Self {
         Self {
             forgets: config.flash.keep_contents && config.faults.program_failures == 0,
@@ -39,8 +37,8 @@ impl Superseded {
         }
     }
 
-    /// The version at `place`, if there is one, was superseded by a program before
-    /// number `next`.
+    /// Queues the version at `place`, unless it is `NONE`: a program before number `next`
+    /// superseded it.
     #[inline]
     pub(crate) fn add(&mut self, place: u32, next: u64) {
         if self.forgets && place != NONE {
@@ -48,7 +46,7 @@ impl Superseded {
         }
     }
 
-    /// A place whose contents no recovery can ask for.
+    /// Takes the first place whose contents no recovery reads any more.
     #[inline]
     fn pop(&mut self, settled: u64) -> Option<u32> {
         let (next, _) = self.places.front()?;
@@ -59,7 +57,7 @@ impl Superseded {
 }
 
 impl Core {
-    /// Forgets what nobody can ask for any more.
+    /// Releases the contents of all places that no recovery reads any more.
     #[inline]
     pub(crate) fn forget_superseded(&self, state: &mut State) {
         while let Some(place) = state.superseded.pop(state.in_flight.settled) {
@@ -72,7 +70,7 @@ impl Core {
         }
     }
 
-    /// The sectors of flash that a place is.
+    /// The flash sectors of the mapped page at `place`: block, page in the block, sectors.
     pub(crate) fn sectors_at(&self, state: &State, place: u32) -> (BlockId, u32, Range<u32>) {
         let (line, offset) = self.layout.line_of(place);
         let at = self.layout.place(offset);

@@ -1,65 +1,65 @@
-//! Where data are appended, and what waits to be.
+//! Frontiers (write points): open lines, and the slots that wait to be appended.
 //!
-//! A frontier is served by one task ([`crate::issue`]). New versions and copies
-//! wait apart, because collection must get on where the host has to wait: lines of
-//! the reserve are for copies only.
+//! One task serves each frontier ([`crate::issue`]). New versions and copies wait in separate
+//! queues, because collection must make progress where the host has to wait: lines of the reserve
+//! are for copies only.
 
 use std::collections::VecDeque;
 
-/// What a frontier is for.
+/// Kind of data that a frontier takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// New data of one handle.
     Host(u32),
-    /// Moved data of one handle, or of all.
+    /// Relocated data of one handle, or of all handles.
     Moved(u32),
-    /// New translation pages.
+    /// New translation pages of a paged map.
     Map,
-    /// Moved translation pages.
+    /// Relocated translation pages of a paged map.
     MovedMap,
     Journal,
 }
 
-/// An open line and what waits to be appended to it.
+/// An open line and the slots that wait to be appended to it.
 #[derive(Debug)]
 pub(crate) struct Frontier {
     pub(crate) kind: Kind,
     pub(crate) group: u32,
-    /// Open line, or `NONE`.
+    /// Index of the open line, or `NONE`.
     pub(crate) open: u32,
-    /// New versions that wait.
+    /// Slots of new versions that wait to be issued.
     pub(crate) pending: VecDeque<u32>,
-    /// Copies that wait. They go first: behind a newer version of its page a copy
-    /// would come back at power-on in its place.
+    /// Slots of copies that wait to be issued. Copies go first: a copy issued after a newer version
+    /// of its page would replace that version at power-on.
     pub(crate) copies: VecDeque<u32>,
     /// New versions that must be issued even if they do not fill a unit.
     pub(crate) forced: usize,
-    /// Copies that must.
+    /// Copies that must be issued even if they do not fill a unit.
     pub(crate) pushed: usize,
-    /// Whether the open line came out of the reserve: it is for copies only, until
-    /// the reserve is whole without it.
+    /// Whether the open line was taken from the reserve: it takes only copies until the reserve is
+    /// whole without it.
     pub(crate) borrowed: bool,
     /// Tasks that wait for a line to open.
     pub(crate) waits: u32,
 }
 
 impl Frontier {
-    /// Slots that wait.
+    /// Slots that wait in both queues.
     pub(crate) fn waiting(&self) -> usize {
         self.pending.len() + self.copies.len()
     }
 
-    /// Whether copies are to be issued, of which `unit` fill one.
+    /// Whether copies can be issued: they fill a unit of `unit` pages, or must go anyway.
     pub(crate) fn has_copies(&self, unit: u32) -> bool {
         self.pushed > 0 || self.copies.len() >= unit as usize
     }
 
-    /// Whether anything is.
+    /// Whether slots of either queue can be issued: they fill a unit, or must go anyway.
     pub(crate) fn is_ready(&self, unit: u32) -> bool {
         self.pushed > 0 || self.forced > 0 || self.waiting() >= unit as usize
     }
 
-    /// Takes the slot whose turn it is, if its kind may go to the open line.
+    /// Takes the next slot, copies first; `None` if the open line may not take it.
     pub(crate) fn next_slot(&mut self) -> Option<u32> {
         if let Some(copy) = self.copies.pop_front() {
             self.pushed = self.pushed.saturating_sub(1);

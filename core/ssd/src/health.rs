@@ -1,4 +1,4 @@
-//! The counters of a drive over its life, as a document.
+//! Health report: the lifetime counters and the wear of a drive, as a document.
 
 use crate::config::ConfigError;
 use crate::drive::Drive;
@@ -6,42 +6,42 @@ use crate::ledger::Smart;
 use serde::{Deserialize, Serialize};
 use units::SECTOR;
 
-/// What a drive has done and how worn it is.
+/// Lifetime traffic and wear of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Health {
-    /// Bytes that hosts read.
+    /// Bytes that hosts read over the drive's life.
     pub host_read_bytes: u64,
-    /// Bytes that hosts wrote.
+    /// Bytes that hosts wrote over the drive's life.
     pub host_write_bytes: u64,
-    /// Bytes of mapped pages programmed.
+    /// Bytes of mapped pages programmed, for all causes.
     pub programmed_bytes: u64,
-    /// Read commands.
+    /// Read commands that the drive received.
     pub read_commands: u64,
-    /// Write commands.
+    /// Write commands that the drive received.
     pub write_commands: u64,
     /// Times the drive was powered on.
     pub power_cycles: u64,
-    /// Of those, times the power had gone without a shutdown.
+    /// Power cycles of those in which the power was lost without a shutdown.
     pub unsafe_shutdowns: u64,
-    /// Reads that could not be answered.
+    /// Reads that failed for unreadable flash.
     pub media_errors: u64,
-    /// Mean erases in hundredths of the rated cycles.
+    /// Mean erases in hundredths of the rated cycles; may exceed 100.
     pub percentage_used: f64,
-    /// Cycles that a block is rated for.
+    /// Erase cycles that a block is rated for.
     pub rated_cycles: u32,
     /// Mean erases of the good blocks.
     pub mean_erases: f64,
-    /// Erases of the least erased one.
+    /// Erases of the least erased good block; 0 if there is none.
     pub min_erases: u32,
-    /// Erases of the most erased one.
+    /// Erases of the most erased good block; 0 if there is none.
     pub max_erases: u32,
     /// Blocks out of service.
     pub bad_blocks: u64,
 }
 
 impl Health {
-    /// The health of `drive`, with its counters as `smart` has them: those of its
-    /// media, or [`Drive::smart`] for what it did since power-on too.
+    /// The health of `drive` with the counters in `smart`: those of its media, or [`Drive::smart`]
+    /// to include the counts since power-on.
     ///
     /// # Errors
     /// If the flash of the drive has no rated cycles.

@@ -1,19 +1,17 @@
 //! The drive file: a drive without power, as bytes.
 //!
-//! Invariants: [`read`] gives back the configuration and the media that
-//! [`write()`] was given, so that a drive powered on from either answers every
-//! command alike, and writing them again gives the same bytes. A file of which
-//! a byte was changed, or the end is missing, is refused. Reading allocates no
-//! more than a section at a time, or what the drive's geometry allows.
+//! Invariants: [`read`] returns the configuration and the media that [`write()`] was given. A drive
+//! powered on from either pair answers every command alike, and writing them again gives the same
+//! bytes. A file with a changed byte or without its end is rejected. Reading allocates no more than
+//! a section at a time, or than the drive's geometry allows.
 //!
-//! Behind the end of a file there may be a log: what a drive under power changed
-//! since. A log may end anywhere, as a process may, and what follows its last
-//! whole record counts as never written. A byte changed before that is refused.
+//! A log may follow the end of a file: the changes that a drive under power made since. The log may
+//! end anywhere, because a process may; bytes after its last whole record count as never written. A
+//! byte changed before that is rejected.
 //!
 //! # Format, version 1
 //!
-//! Numbers are little endian. The file is a header, sections, records of the log,
-//! and nothing else.
+//! Numbers are little endian. The file consists of a header, sections, and records of the log.
 //!
 //! | header | |
 //! | --- | --- |
@@ -29,25 +27,25 @@
 //! - checksum, u32: CRC-32C of kind, length and payload
 //! - payload
 //!
-//! Every kind is there, but for that, and they follow each other in this order.
-//! What is longer than 1 MiB is cut anywhere into sections of the same kind, but
-//! for configuration and counters, which are one section each.
+//! Kinds 1 to 5 are always present, and sections follow each other in this order. Data longer than
+//! 1 MiB are cut anywhere into sections of one kind, except for configuration and counters, which
+//! are one section each.
 //!
-//! The payload of
+//! The payload of each kind:
 //!
 //! - configuration: [`DriveConfig`] as JSON
 //! - counters: [`Smart`](crate::Smart) as JSON
-//! - blocks: count u32, then *block*s by growing index, factory-fresh ones left out
+//! - blocks: count u32, then *block*s by ascending index, factory-fresh ones left out
 //! - saved buffer: 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s
 //! - front: count u32, *write*s of the log, oldest first, count u32, numbers u32 of the
 //!   transactions that have committed, count u32, *slot*s for the dirty pages of the cache, least
 //!   recently used first
 //! - zones: *zones*
-//! - memory: bytes u64, count u32, then for each page of 4 KiB that holds anything, by growing
-//!   number: number u32, 4096 bytes
+//! - memory: bytes u64, count u32, then for each page of 4 KiB with contents, by ascending number:
+//!   number u32, 4096 bytes
 //! - end: number of sections before it u64, CRC-32C of all bytes before it u32
 //!
-//! What payloads are made of:
+//! Parts of payloads:
 //!
 //! - *block*: index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1
 //!   written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has
@@ -63,36 +61,36 @@
 //!   the drive keeps contents
 //! - *write*: page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for
 //!   each line of it that is invalid, then 64 bytes a line if the drive keeps contents
-//! - *zones*: count u32, *saved zone*s by growing zone, count u32, *defect*s by growing zone
+//! - *zones*: count u32, *saved zone*s by ascending zone, count u32, *defect*s by ascending zone
 //! - *saved zone*: zone u32, first sector of 4 KiB in the zone u32, sectors u32, 1 u8 if a reset
 //!   was under way (else 0), then *run*s for them if the drive keeps contents
 //! - *defect*: zone u32, kind u8 (0 read-only, 1 offline)
 //! - *trim*: sequence number u64, first page u32, pages u32
 //!
-//! A record of the log is a *change*, cut into sections if it is long, and its
-//! end, which is as the end of the file.
+//! A record of the log consists of a *change*, cut into sections if it is long, and of its end,
+//! which has the form of the file's end.
 //!
-//! A change has, in this order:
+//! A change has these parts, in this order:
 //!
 //! - counters: length u32, JSON
-//! - blocks: count u32, then for each by growing index: the first page that is told u32 (0 if the
-//!   block was made anew), *block* with the lists from that page on
-//! - saved buffer: 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count
-//!   u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s
-//! - front, if the drive has one: count u32, *step*s of the log, count u32, pages u32 that are
-//!   dirty no more, count u32, *slot*s of those that are
-//! - zones, if the drive has any: *zones*: those that have changed, without sectors if nothing of
-//!   them is saved any more, and all defects
-//! - memory, if the file has any: count u32, then for each line of 64 bytes that has changed, by
-//!   growing number: number u32, 64 bytes
+//! - blocks: count u32, then for each by ascending index: first page of the lists u32 (0 if the
+//!   block was erased since), *block* with the lists from that page on
+//! - blocks: count u32, then for each by ascending index: first page of the lists u32 (0 if the
+//!   record replaces the whole block), *block* with the lists from that page on
+//! - front, if the drive has one: count u32, *step*s of the log, count u32, pages u32 that are no
+//!   longer dirty, count u32, *slot*s of dirty ones that changed
+//! - zones, if the drive has any: *zones* that changed, without sectors if nothing of them is saved
+//!   any more, and all defects
+//! - memory, if the file has any: count u32, then for each line of 64 bytes that changed, by
+//!   ascending number: number u32, 64 bytes
 //!
 //! A *step* is one of
 //!
 //! - append: 0 u8, *write*
-//! - invalid: 1 u8, page u32, u64 a bit set for each of its lines, in the first so many lines of
-//!   the log u32
+//! - invalid: 1 u8, page u32, u64 with a bit for each of its invalid lines, number of leading slots
+//!   of the log that are affected u32
 //! - commit: 2 u8, transaction u32
-//! - free: 3 u8, first so many lines of the log u32
+//! - free: 3 u8, number of leading slots of the log u32
 
 mod blocks;
 mod dump;
@@ -118,94 +116,94 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use stream::{Kind, Reader, SECTION_MAX, Sections};
 
-/// Most erase blocks of a drive that goes into a file: 8 TiB of 256 KiB.
+/// Largest number of erase blocks of a drive in a file: 8 TiB of 256 KiB.
 const BLOCKS_MAX: u64 = 1 << 25;
 
-/// Stamps and sequence numbers are below this: one a nanosecond for 146 years.
+/// Upper bound of stamps and sequence numbers: one a nanosecond for 146 years.
 const STAMP_MAX: u64 = 1 << 62;
 
-/// Why bytes are not a drive.
+/// Reason why an input is not a readable drive file.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The input failed.
+    /// Reading from the input failed.
     #[error("the drive file cannot be read at byte {offset}: {source}")]
     Io {
-        /// Bytes that were read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the input said.
+        /// Error of the input.
         source: io::Error,
     },
-    /// Something else.
+    /// The input is no drive file.
     #[error("not a drive file: it does not begin with FLASHLM")]
     Foreign,
-    /// From another version of this program.
+    /// The file has another version of the format.
     #[error("the drive file has version {0}; version {VERSION} can be read")]
     Version(u32),
-    /// It stops.
+    /// The file ends early.
     #[error("the drive file is cut short: it ends at byte {offset}, where {expected} was expected")]
     Truncated {
-        /// Bytes there are.
+        /// Bytes in the file.
         offset: u64,
-        /// What is missing.
+        /// Part that is missing.
         expected: &'static str,
     },
-    /// Bytes have changed since they were written.
+    /// A section does not match its checksum.
     #[error("the drive file is damaged: the section at byte {offset} does not match its checksum")]
     Checksum {
-        /// Where the section begins.
+        /// Offset of the section.
         offset: u64,
     },
-    /// A number cannot be.
+    /// A number is out of its range.
     #[error(
         "the drive file makes no sense at byte {offset}: {what} is {found}, expected {expected}"
     )]
     Value {
-        /// Where, or just behind.
+        /// Offset of the number, or of the byte after it.
         offset: u64,
-        /// What the number is.
+        /// Name of the number.
         what: &'static str,
-        /// The number.
+        /// Value of the number.
         found: u64,
-        /// What would do.
+        /// Range or kind of value that is accepted.
         expected: String,
     },
-    /// A text cannot be parsed.
+    /// A JSON text cannot be parsed.
     #[error("the drive file's {what} cannot be understood: {source}")]
     Text {
-        /// Which one.
+        /// Section of the text.
         what: &'static str,
-        /// What the parser said.
+        /// Error of the parser.
         source: serde_json::Error,
     },
     /// The configuration is impossible.
     #[error("the drive file describes a drive that cannot be built: {0}")]
     Config(#[from] ConfigError),
-    /// A block is impossible.
+    /// A block contradicts itself or the geometry.
     #[error("the drive file makes no sense at byte {offset}: block {index}: {source}")]
     Block {
-        /// Where it ends.
+        /// Offset of the end of the block.
         offset: u64,
-        /// Its position among all blocks.
+        /// Index of the block in the drive.
         index: u32,
-        /// What is wrong.
+        /// Contradiction that was found.
         source: BlockImageError,
     },
 }
 
-/// Writes a drive, and gives where the file ends.
+/// Writes a drive to `out`, and returns the end of the file.
 ///
 /// # Errors
-/// Those of `out`, and [`io::ErrorKind::InvalidInput`] if `config` cannot be
-/// built or `media` are not those of such a drive.
+/// Those of `out`, and [`io::ErrorKind::InvalidInput`] if `config` cannot be built or `media` do
+/// not belong to such a drive.
 pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> io::Result<Mark> {
     write_with(config, media, None, out)
 }
 
-/// The same of an open-channel drive with memory beside it, if there is any.
+/// As [`write()`], with the memory beside an open-channel drive, if there is any.
 ///
 /// # Errors
-/// As [`write()`], and [`io::ErrorKind::InvalidInput`] if the memory is too large for such a
-/// drive, or the drive maps addresses itself.
+/// As [`write()`], and [`io::ErrorKind::InvalidInput`] if the memory is too large for such a drive,
+/// or the drive is no open-channel one.
 pub fn write_with(
     config: &DriveConfig,
     media: &DriveMedia,
@@ -251,30 +249,30 @@ fn put_text<W: Write>(
     sections.put(&text)
 }
 
-/// Reads a drive.
+/// Reads a drive from `input`; log records are applied.
 ///
 /// # Errors
-/// Says in a sentence where the input stops being a drive, and why.
+/// Names the byte at which the input stops being a drive, and the reason.
 pub fn read(input: &mut impl Read) -> Result<(DriveConfig, DriveMedia), ImageError> {
     open(input).map(|opened| (opened.config, opened.media))
 }
 
-/// A drive as its file holds it, and where the file can be gone on with.
+/// A drive read from its file, and the points from which the file can be continued.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its configuration.
+    /// Configuration of the drive.
     pub config: DriveConfig,
-    /// What it holds without power.
+    /// State that the drive keeps without power.
     pub media: DriveMedia,
-    /// Memory that lasts beside it, if there is any.
+    /// Persistent memory beside the drive; `None` if the file has none.
     pub memory: Option<Memory>,
-    /// Where the file ends without its log.
+    /// End of the file without its log.
     pub base: Mark,
-    /// Where the last whole record of the log ends.
+    /// End of the last whole record of the log.
     pub end: Mark,
 }
 
-/// Reads a drive that is to be powered on with a [`Log`].
+/// Reads a drive that will be powered on with a [`Log`].
 ///
 /// # Errors
 /// As [`read`].
@@ -324,7 +322,7 @@ const BYTES: u8 = 2;
 const LOST: u8 = 3;
 const PARTLY: u8 = 4;
 
-/// Whether two sectors go into one run.
+/// Whether two sectors belong to one run.
 fn alike(a: &impl Borrow<Payload>, b: &impl Borrow<Payload>) -> bool {
     let (a, b) = (a.borrow(), b.borrow());
     match (a, b) {

@@ -1,20 +1,21 @@
 //! Programs under way.
 //!
-//! Invariant: the number of a program that failed stays under way until what it held
-//! is on flash, or what superseded that: it is *kept* until programs after it have
-//! completed. Numbers are kept for greater ones only, so no two for each other.
+//! Invariant: the sequence number of a failed program stays under way until the data of that
+//! program, or newer versions of them, are on flash: the number is *kept* until certain later
+//! programs have completed. A number is kept for greater numbers only, so two never wait for each
+//! other.
 
 use std::collections::VecDeque;
 
 /// Programs under way, by sequence number.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    /// Every program before this one has completed.
+    /// Every program before this sequence number has completed.
     pub(crate) settled: u64,
     done: VecDeque<bool>,
-    /// How many are not done.
+    /// Entries of `done` that are false.
     open: usize,
-    /// Numbers that are done once all after them up to before another one are.
+    /// Kept numbers, as (sequence, until): done once all numbers between the two are.
     kept: Vec<(u64, u64)>,
 }
 
@@ -26,7 +27,7 @@ impl InFlight {
         }
     }
 
-    /// The number that the next program gets.
+    /// Sequence number of the next program.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.settled + self.done.len() as u64
@@ -37,7 +38,7 @@ impl InFlight {
         self.done.is_empty()
     }
 
-    /// Numbers under way that are not kept for others.
+    /// Programs under way, kept numbers excluded.
     pub(crate) fn unfinished(&self) -> usize {
         self.open - self.kept.len()
     }
@@ -67,7 +68,7 @@ impl InFlight {
         }
     }
 
-    /// Ends `sequence` once all after it up to before `until` have ended.
+    /// Ends `sequence` once all numbers after it and before `until` have ended.
     pub(crate) fn end_after(&mut self, sequence: u64, until: u64) {
         if self.are_done(sequence + 1, until) {
             self.end(sequence);
@@ -82,7 +83,8 @@ impl InFlight {
         self.open -= 1;
     }
 
-    /// The greatest first: those before it may have been kept for it.
+    /// Ends kept numbers whose condition holds, the greatest first: smaller ones may have been kept
+    /// for it.
     fn end_kept(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
         kept.sort_unstable_by(|a, b| b.cmp(a));
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_ends_before_the_first_that_is_under_way() {
+    fn settled_stops_at_the_first_program_under_way() {
         let mut all = of(3);
         all.end(11);
         assert_eq!((all.settled, all.unfinished()), (10, 2));
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_kept_for_those_after_it_also_if_they_are_kept_themselves() {
+    fn kept_number_waits_for_later_kept_numbers() {
         let mut all = of(5);
         all.end_after(10, 14);
         all.end_after(11, 14);

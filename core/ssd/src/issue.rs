@@ -1,8 +1,8 @@
-//! From the buffer to flash: units, lines, failed programs.
+//! The path from the buffer to flash: units, lines, failed programs.
 //!
-//! One task a frontier turns what waits there into units. The *issue* of a unit is
-//! one instant: it takes a sequence number, makes the older versions invalid and
-//! submits the program. The durable point is the end of that program.
+//! One task for each frontier forms units of the slots that wait there. The *issue* of a unit is
+//! one instant: it takes a sequence number, invalidates the older versions and submits the program.
+//! The durable point is the completion of that program.
 
 use crate::drive::{Core, IoError};
 use crate::fdp::FdpEventKind;
@@ -16,12 +16,12 @@ use crate::state::{Issue, State};
 use nand::{NandError, Payload, Program, Ticket};
 use std::rc::Rc;
 
-/// Programs that may be issued while a line is open. The spare area keeps stamps
-/// as differences of 32 bits within a block.
+/// Programs that the drive may issue while a line is open: the spare area stores stamps as
+/// differences of 32 bits within a block.
 pub(crate) const MAX_SPAN: u64 = 1 << 31;
 
 impl Core {
-    /// Turns what waits at a frontier into programs, for ever.
+    /// Task that turns the slots of a frontier into programs; ends when the drive turns read-only.
     pub(crate) async fn write_frontier(self: Rc<Self>, frontier: usize) {
         loop {
             while !self.is_ready(frontier) {
@@ -38,7 +38,7 @@ impl Core {
         self.state.borrow().frontiers[frontier].is_ready(self.layout.unit)
     }
 
-    /// Lets the writer of a frontier look again, also if it waits for a line.
+    /// Wakes the writer of `frontier`, even if it waits for a free line.
     pub(crate) fn wake(&self, frontier: usize) {
         self.work[frontier].notify(&self.sim);
         if self.state.borrow().frontiers[frontier].waits > 0 {
@@ -46,7 +46,7 @@ impl Core {
         }
     }
 
-    /// Issues one unit of what waits, if enough of it is still alive.
+    /// Issues one unit of the waiting slots, if enough of them are still live.
     fn issue_waiting(self: &Rc<Self>, frontier: usize) {
         let mut dead = Vec::new();
         let mut state = self.state.borrow_mut();
@@ -60,7 +60,7 @@ impl Core {
         }
         let enough = slots.len() == room || forced;
         if !enough {
-            // Some had died: wait for more.
+            // Some slots were dead: wait for more.
             state.put_back(frontier, &slots);
         }
         drop(state);
@@ -72,7 +72,7 @@ impl Core {
         }
     }
 
-    /// Gives back a slot that will not be written, and its room in the buffer.
+    /// Frees a slot that will not be written, and its room in buffer or window.
     pub(crate) fn free_slot(&self, state: &mut State, frontier: usize, index: u32) {
         let slot = *state.slots.get(index);
         state.slots.release(index);
@@ -84,8 +84,8 @@ impl Core {
         }
     }
 
-    /// Issues `slots` as one unit of the frontier's open line, and lets its
-    /// program take its time. `first` is the sequence number of the first try.
+    /// Issues `slots` as one unit of the frontier's open line, and starts its program. `first` is
+    /// the sequence number of the first try, `None` if this is the first.
     fn issue(self: &Rc<Self>, frontier: usize, slots: Vec<u32>, first: Option<u64>) {
         let (issue, ticket) = self.submit(frontier, slots);
         let line = issue.line;
@@ -96,8 +96,8 @@ impl Core {
         }
     }
 
-    /// Every program of a line runs in a task of its own, started in the order of
-    /// submission: so programs reach their die in that order.
+    /// Starts the task that waits for a program. Programs reach their die in the order of
+    /// submission, because their tasks start in that order.
     fn let_run(self: &Rc<Self>, issue: Issue, ticket: Ticket, first: Option<u64>) {
         let first = first.unwrap_or(issue.sequence);
         let core = Rc::clone(self);
@@ -124,7 +124,7 @@ impl Core {
             }
             words.push(word::word(&self.layout, entry.page, entry.tag));
             state.ledger.program(entry.cause, entry.tag, 1);
-            // Who reads it until the program has completed is given what the flash holds.
+            // Until the program has completed, reads of the slot get the contents from the flash.
             payload.extend(state.slots.take_payload(slot));
         }
         self.book(&mut state, frontier, &slots);
@@ -145,8 +145,8 @@ impl Core {
         (issue, ticket)
     }
 
-    /// Books what a unit holds to the handle that its frontier writes for. Moved
-    /// data of several handles are booked to none of them.
+    /// Counts the pages of a unit for the handle of its frontier. Relocated data of several handles
+    /// count for none.
     fn book(&self, state: &mut State, frontier: usize, slots: &[u32]) {
         let apart = self.keeps_apart();
         let queue = &state.frontiers[frontier];
@@ -161,13 +161,13 @@ impl Core {
         state.ledger.handles[handle as usize].media_pages += pages;
     }
 
-    /// Whether data of different handles stay apart when they are moved.
+    /// Whether data of different handles stay apart when relocated.
     fn keeps_apart(&self) -> bool {
         self.config.placement.persistently_isolated || self.layout.handles == 1
     }
 
-    /// The handle, counted over all groups, that everything a frontier writes was
-    /// written through.
+    /// The handle, counted over all groups, through which all data of a frontier were written;
+    /// `None` if there is no such single handle.
     pub(crate) fn owner(&self, state: &State, frontier: u16) -> Option<u32> {
         let frontier = &state.frontiers[usize::from(frontier)];
         let handle = match frontier.kind {
@@ -178,8 +178,7 @@ impl Core {
         Some(frontier.group * self.layout.handles + handle)
     }
 
-    /// Completes a unit with padding, and with the summary where it reaches past
-    /// the line's data.
+    /// Completes the words of a unit with padding, or with the summary beyond the line's data.
     fn fill_up(&self, state: &mut State, words: &mut Vec<u32>, data_end: u32) {
         let unit = self.layout.unit as usize;
         for position in words.len()..unit {
@@ -198,7 +197,7 @@ impl Core {
         }
     }
 
-    /// Submits one unit to the flash; what `payload` lacks is zeros.
+    /// Submits one unit to the flash; `payload` is extended with zeros.
     pub(crate) fn program(
         &self,
         state: &State,
@@ -234,8 +233,8 @@ impl Core {
         self.layout.row(first_die + die, blocks, page)
     }
 
-    /// Closes the open line of a frontier. Units that only padding and its summary
-    /// would fill are written at once.
+    /// Closes the open line of a frontier. Its remaining units, of padding and summary, are written
+    /// at once, unless a program in the line has failed.
     pub(crate) fn close_line(self: &Rc<Self>, state: &mut State, frontier: usize) {
         let line = std::mem::replace(&mut state.frontiers[frontier].open, NONE);
         state.frontiers[frontier].borrowed = false;
@@ -272,10 +271,10 @@ impl Core {
         self.let_run(issue, ticket, None);
     }
 
-    /// Waits for a program; the map points to flash from then on. A unit that
-    /// failed is issued again elsewhere. Its sequence number stays under way until
-    /// all that it held, or what superseded that meanwhile, is on flash: nothing
-    /// that it made invalid may be erased before, and no flush may end.
+    /// Waits for a program; its slots are then mapped to flash. A failed unit is issued again
+    /// elsewhere. The sequence number of its first try stays under way until all its data, or newer
+    /// versions of them, are on flash: until then no version that it superseded is erased, and no
+    /// flush ends.
     async fn complete(self: Rc<Self>, issue: Issue, ticket: Ticket, first: u64) {
         if self.nand.finish_program(ticket).await == Err(NandError::ProgramFailed) {
             self.retry(issue, first).await;
@@ -296,7 +295,7 @@ impl Core {
         state.lines.lines[issue.line as usize].in_flight -= 1;
         state.in_flight.end(issue.sequence);
         if issue.sequence != first {
-            // Pages that were left out had been superseded by programs before it.
+            // Pages left out of the retry had been superseded by earlier programs.
             state.in_flight.end_after(first, issue.sequence);
         }
         self.forget_superseded(&mut state);
@@ -310,7 +309,7 @@ impl Core {
         self.finished();
     }
 
-    /// Tells whoever waits that a program has finished.
+    /// Wakes all tasks that wait for the end of a program.
     pub(crate) fn finished(&self) {
         self.progress.notify(&self.sim);
         self.give_up_if_stuck();
@@ -325,14 +324,14 @@ impl Core {
         }
     }
 
-    /// Issues what a failed program held, as far as it is still the newest.
+    /// Issues the data of a failed program again, as far as they are still the newest.
     async fn retry(self: &Rc<Self>, failed: Issue, first: u64) {
         let mut slots = self.take_back(&failed);
         if failed.sequence != first {
-            // What it superseded is kept by the first number.
+            // The first number keeps the versions that this try superseded.
             self.state.borrow_mut().in_flight.end(failed.sequence);
         }
-        // A summary, say, needs no line.
+        // A summary, for example, has no slots and needs no line.
         if !slots.is_empty() {
             let frontier = self.shelter(&failed);
             let group = self.layout.group(failed.line) as usize;
@@ -355,15 +354,15 @@ impl Core {
         self.finished();
     }
 
-    /// The frontier that takes what a failed program held: the one that copies of
-    /// it would go to. That one may take any free line, where the failed one might
-    /// have to wait for collection, which waits for the retry.
+    /// The frontier that takes the data of a failed program: the one that copies of them would go
+    /// to. Its line may come from the reserve, whereas the failed frontier might wait for
+    /// collection, which waits for the retry.
     fn shelter(&self, failed: &Issue) -> usize {
         self.target(failed.line)
     }
 
-    /// Undoes the places that a failed program gave. Slots without a use are
-    /// freed; the others are given back.
+    /// Undoes the placement of a failed program's slots. Slots without a use are freed; the others
+    /// are returned.
     fn take_back(&self, failed: &Issue) -> Vec<u32> {
         let mut state = self.state.borrow_mut();
         let die = self.layout.die_in_group(failed.unit);
@@ -386,8 +385,8 @@ impl Core {
         self.still_newest(failed.frontier, failed.slots.clone())
     }
 
-    /// Of slots without a place, those whose page has no newer version that is
-    /// issued already. The others are freed.
+    /// Keeps the slots whose page has no newer version issued already, and frees the others. The
+    /// slots have no place on flash.
     fn still_newest(&self, frontier: usize, slots: Vec<u32>) -> Vec<u32> {
         let mut state = self.state.borrow_mut();
         let mut keep = Vec::new();
@@ -406,8 +405,8 @@ impl Core {
         keep
     }
 
-    /// Makes sure that a frontier has an open line with room, waiting for
-    /// collection if no line may be taken. What is `urgent` may take any.
+    /// Ensures that a frontier has an open line with room, and waits for collection if no free line
+    /// may be taken. `urgent` callers may take lines of the reserve.
     pub(crate) async fn open_line(
         self: &Rc<Self>,
         frontier: usize,
@@ -444,8 +443,7 @@ impl Core {
         }
     }
 
-    /// Books the time during which the host waits for lines, however many of its
-    /// frontiers do.
+    /// Counts the time during which at least one frontier of the host waits for a line.
     fn count_stall(&self, state: &mut State, more: i32) {
         if state.stalled_hosts == 0 {
             state.stalled_since = self.sim.now();
@@ -493,7 +491,7 @@ impl Core {
         let kept = match kind {
             Kind::Moved(_) | Kind::MovedMap => 0,
             _ if urgent || copies => 0,
-            // Once it has a new line it gives the old one back.
+            // The journal frees its old lines once it has a new one.
             Kind::Journal => self.layout.mover_lines(&self.config, movers),
             Kind::Host(_) | Kind::Map => reserve,
         };
@@ -520,8 +518,8 @@ impl Core {
         true
     }
 
-    /// Lets new data into a line that was taken for copies, if the reserve is
-    /// whole without it.
+    /// Lets new data into a line taken from the reserve if the reserve is whole without it. Returns
+    /// whether it does.
     fn keep_borrowed(&self, state: &mut State, frontier: usize) -> bool {
         let (kind, group) = (
             state.frontiers[frontier].kind,

@@ -1,20 +1,19 @@
 //! The journal of deallocations.
 //!
-//! A deallocation leaves no trace in any spare area, so that older versions would
-//! come back at power-on. The journal holds one record for each, with a sequence
-//! number among those of the programs. On a protected drive a record counts as
-//! durable at once; otherwise the deallocation takes effect at the instant at
-//! which its journal page is issued, and is acknowledged when that is written.
+//! A deallocation leaves no trace in any spare area, so that older versions would come back at
+//! power-on. The journal therefore holds one record for each deallocation, with a sequence number
+//! among those of the programs. On a protected drive a record counts as durable at once. On any
+//! other drive the deallocation takes effect at the instant at which its journal page is issued,
+//! and is acknowledged when that page is written.
 //!
-//! A *checkpoint* lists every range of which flash holds no version that counts,
-//! at one sequence number: pages that are nowhere, and pages whose first version
-//! since is still on its way. Once it is complete, older journal lines have no
-//! use and are erased; one is written whenever the journal moves on to another
-//! line.
+//! A *checkpoint* lists, at one sequence number, every range of pages without a valid version on
+//! flash: unmapped pages, and pages whose first version since is still on its way. Once a
+//! checkpoint is complete, older journal lines are obsolete and are erased. The journal writes a
+//! checkpoint whenever it moves on to another line.
 //!
-//! However the ranges are cut up, a checkpoint takes no more than a bit a page of
-//! the host. So it seldom fills a line; if it does, the next one is not written
-//! for the lines that the last one filled, and it comes to an end.
+//! However fragmented the ranges are, a checkpoint takes no more than one bit for each page of the
+//! host. So it seldom fills a line. If it does, the lines that it filled do not cause another
+//! checkpoint, so that checkpoints cannot chase one another.
 //!
 //! # Format of a journal page (little endian, 4096 bytes)
 //!
@@ -42,14 +41,14 @@ use units::Extent;
 const MAGIC: u32 = u32::from_le_bytes(*b"FLJ1");
 const HEADER: usize = 32;
 const ENTRY: usize = 16;
-/// Entries of a journal page.
+/// Entries that a journal page holds.
 pub(crate) const ENTRIES: usize = (UNIT - HEADER) / ENTRY;
 const _: () = assert!(ENTRIES == 254);
 const FIRST_BIT: usize = HEADER + 12;
-/// Pages of the host that a journal page has a bit for.
+/// Host pages that a journal page of bits covers.
 pub(crate) const BITS: u32 = ((UNIT - FIRST_BIT) * 8) as u32;
 
-/// A range of mapped pages that was deallocated.
+/// A range of mapped pages that was deallocated at one sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trimmed {
     pub(crate) sequence: u64,
@@ -102,7 +101,7 @@ impl JournalPage {
         bytes
     }
 
-    /// The entries, ascending and of one sequence number, as bits.
+    /// Encodes the entries as bits. They must be ascending and of one sequence number.
     fn encode_bits(&self, bytes: &mut [u8; UNIT]) {
         let (first, last) = (self.entries[0], self.entries[self.entries.len() - 1]);
         let count = last.first + last.pages - first.first;
@@ -117,7 +116,7 @@ impl JournalPage {
         }
     }
 
-    /// The page in `bytes`; none if it is not one, or damaged.
+    /// Decodes a journal page; `None` if `bytes` are damaged or no journal page.
     pub(crate) fn decode(bytes: &[u8; UNIT]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
@@ -164,29 +163,29 @@ fn checksum(bytes: &[u8; UNIT]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..28]), &bytes[HEADER..])
 }
 
-/// The firmware's side of the journal.
+/// State of the journal in the firmware's DRAM.
 #[derive(Default)]
 pub(crate) struct Journal {
-    /// Deallocations that wait to take effect, by ticket; unprotected drives.
+    /// Deallocations that have not taken effect, as (first page, pages); unprotected drives only.
     waiting: Vec<(u32, u32)>,
-    /// Tickets given and tickets that are durable.
+    /// Deallocations queued, and how many of them are durable; unprotected drives only.
     asked: u64,
     durable: u64,
-    /// Records in effect that are not on flash; protected drives.
+    /// Records that have taken effect and are not on flash yet.
     pub(crate) records: Vec<Trimmed>,
-    /// Of those, records that a program under way carries.
+    /// Leading entries of `records` that a program under way carries.
     writing: usize,
-    /// Full journal lines, to be erased when a checkpoint is complete.
+    /// Full journal lines; they are erased when the next checkpoint is complete.
     pub(crate) full_lines: Vec<u32>,
-    /// Full lines that are not worth a checkpoint.
+    /// Full lines that do not justify another checkpoint: those that the last one filled.
     kept: usize,
-    /// Whether records must go out although they do not fill a page.
+    /// Whether records must be written although they do not fill a page.
     forced: bool,
 }
 
 impl Journal {
-    /// The journal as found at power-on: records that are not on flash, and full
-    /// lines that a checkpoint will supersede.
+    /// The journal as found at power-on: `records` that are not on flash, and `full_lines` that a
+    /// checkpoint will supersede once there are more than `kept`.
     pub(crate) fn found(records: Vec<Trimmed>, full_lines: Vec<u32>, kept: usize) -> Self {
         Self {
             records,
@@ -209,7 +208,7 @@ impl Journal {
 }
 
 impl Core {
-    /// Deallocates the mapped pages wholly inside `extent`.
+    /// Deallocates the mapped pages that lie wholly inside `extent`.
     pub(crate) async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         self.sim.sleep(self.config.controller.command).await;
         self.state.borrow_mut().ledger.host_trim_sectors += u64::from(extent.sectors);
@@ -252,7 +251,7 @@ impl Core {
         (first as u32, (last - first) as u32)
     }
 
-    /// A sequence number for something that is no program.
+    /// Takes a sequence number for an event that is not a program.
     fn mark(&self) -> u64 {
         let mut state = self.state.borrow_mut();
         let sequence = state.in_flight.begin();
@@ -260,7 +259,7 @@ impl Core {
         sequence
     }
 
-    /// The pages of a record are nowhere from this instant on.
+    /// Unmaps the pages of `record` from this instant on.
     fn take_effect(&self, record: Trimmed) {
         let mut state = self.state.borrow_mut();
         for page in record.first..record.first + record.pages {
@@ -276,7 +275,7 @@ impl Core {
         self.work.len() - 1
     }
 
-    /// Writes journal pages, for ever.
+    /// Task that writes journal pages; ends when the drive turns read-only.
     pub(crate) async fn write_journal(self: Rc<Self>) {
         let frontier = self.journal_frontier();
         loop {
@@ -338,12 +337,12 @@ impl Core {
         Ok(())
     }
 
-    /// Writes every unmapped range, then erases the journal lines before it.
+    /// Writes a checkpoint of all unmapped ranges, then reclaims the journal lines before it.
     async fn write_checkpoint(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
         let old = std::mem::take(&mut self.journal.borrow_mut().full_lines);
-        // The records to be superseded are older than every program under way
-        // now. Once those have completed, what flash holds of a page is known,
-        // and whatever is issued later counts as later than the checkpoint.
+        // The records to be superseded are older than every program under way now. Once those
+        // programs have completed, the newest version on flash of each page is known, and programs
+        // issued later count as later than the checkpoint.
         let until = self.state.borrow().in_flight.next();
         self.settle(until).await;
         let ranges = {
@@ -374,7 +373,7 @@ impl Core {
         Ok(())
     }
 
-    /// As [`Core::open_line`]; the line that was full before is remembered.
+    /// As [`Core::open_line`]; the line that was full before joins `full_lines`.
     async fn open_journal_line(
         self: &Rc<Self>,
         frontier: usize,
@@ -389,15 +388,14 @@ impl Core {
         Ok(())
     }
 
-    /// Writes one journal page as a unit of its own, again elsewhere if its
-    /// program fails.
+    /// Writes one journal page as a unit of its own, and retries elsewhere if the program fails.
     async fn write_page(
         self: &Rc<Self>,
         frontier: usize,
         mut page: JournalPage,
     ) -> Result<(), IoError> {
-        // Under way until the page is written, so that nothing it makes invalid is
-        // erased before.
+        // Stays under way until the page is written, so that no line which it makes obsolete is
+        // erased earlier.
         let mut under_way = Vec::new();
         loop {
             let (line, unit, sequence, ticket) = self.submit_page(frontier, &mut page);
@@ -452,7 +450,7 @@ impl Core {
         (line, unit, sequence, ticket)
     }
 
-    /// Writes out all records.
+    /// Writes out all records; returns early if the drive turns read-only.
     pub(crate) async fn flush_journal(&self) {
         let pending = |core: &Self| {
             let journal = core.journal.borrow();
@@ -466,8 +464,8 @@ impl Core {
     }
 }
 
-/// Entries of each page of a checkpoint: no more pages than bits would need, and
-/// one at least.
+/// Distributes the entries of a checkpoint over pages: never more pages than one bit a host page
+/// would need, and at least one.
 fn by_page(ranges: Vec<Trimmed>, host_pages: u32) -> Vec<Vec<Trimmed>> {
     let as_entries = ranges.len().div_ceil(ENTRIES);
     if as_entries <= 1 {
@@ -493,7 +491,7 @@ fn by_page(ranges: Vec<Trimmed>, host_pages: u32) -> Vec<Vec<Trimmed>> {
     pages
 }
 
-/// Ascending pages as ranges, each with `sequence`.
+/// Groups ascending `pages` into ranges, each with `sequence`.
 fn ranges(pages: Vec<u32>, sequence: u64) -> Vec<Trimmed> {
     let mut ranges: Vec<Trimmed> = Vec::new();
     for page in pages {
@@ -514,7 +512,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_takes_no_more_than_a_bit_a_page() {
+    fn checkpoint_takes_at_most_one_bit_a_page() {
         let host_pages = 3 * BITS - 5;
         for step in [2, 3, 300, 40_000] {
             let lost = (0..host_pages).filter(|page| page % step != 0).collect();
@@ -537,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_decodes_to_what_was_encoded_and_damage_is_seen() {
+    fn journal_page_round_trips_and_rejects_damage() {
         let page = JournalPage {
             kind: PageKind::Checkpoint { index: 2, of: 7 },
             sequence: 99,

@@ -1,9 +1,8 @@
-//! How a drive's addresses are cut: constants resolved once.
+//! The layout of a drive: sizes and address arithmetic, resolved once from its configuration.
 //!
-//! A *page* here is what the map maps ([`crate::Mapping::unit`]); a page on flash
-//! is named by its number: line, then unit in the line, then position in the
-//! unit. Units rotate over the dies of the line's group, so that consecutive
-//! programs go to different dies.
+//! A *page* here is a mapped page ([`crate::Mapping::unit`]). The number of a page on flash encodes
+//! its line, its unit in the line, and its position in the unit. Units rotate over the dies of the
+//! line's group, so that consecutive programs go to different dies.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
 use crate::journal;
@@ -12,7 +11,7 @@ use crate::zoned::{self, ZoneLayout};
 use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
 use units::Bytes;
 
-/// No page.
+/// Marks an absent page, line or slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Division by a constant that is known only at run time.
@@ -39,39 +38,39 @@ impl Divisor {
     }
 }
 
-/// Resolved sizes of a drive. Counts are of mapped pages unless named otherwise.
+/// Resolved sizes of a drive. Counts are of mapped pages unless said otherwise.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Shape of the flash.
+    /// Shape of the flash, in dies, planes, blocks and pages.
     pub geometry: Geometry,
     /// 4 KiB sectors in a mapped page.
     pub sectors_per_page: u32,
     /// Mapped pages that the host may use.
     pub host_pages: u32,
-    /// Translation pages, where the map is paged; mapped like host pages, after
-    /// them.
+    /// Translation pages of a paged map; they are mapped like host pages and numbered after them. 0
+    /// if the whole map is in DRAM.
     pub map_pages: u32,
-    /// Entries in a translation page.
+    /// Map entries in a translation page, of 4 bytes each.
     pub entries_per_map_page: u32,
-    /// Pages of a unit: what one program writes.
+    /// Pages of a unit, that is of one multi-plane program.
     pub unit: u32,
-    /// Units of a line.
+    /// Units of a line, over all dies of its group.
     pub units_per_line: u32,
     /// Pages of a line, summary included.
     pub line_pages: u32,
-    /// Pages of a line that hold data; the rest, at its end, is its summary.
+    /// Data pages of a line; the rest of the line, at its end, is its summary.
     pub line_data: u32,
-    /// Lines of a reclaim group.
+    /// Lines of a reclaim group; 0 on a drive that maps no page.
     pub lines_per_group: u32,
-    /// Reclaim groups.
+    /// Reclaim groups of the drive, at least 1.
     pub groups: u32,
     /// Dies of a reclaim group.
     pub dies_per_group: u32,
-    /// Handles in a group.
+    /// Placement handles in each reclaim group.
     pub handles: u32,
     /// Bits of a spare word that name the page; the rest name its origin.
     pub page_bits: u32,
-    /// Pages of the write buffer.
+    /// Mapped pages that the write buffer holds.
     pub buffer_pages: u32,
     line: Divisor,
     unit_of: Divisor,
@@ -80,10 +79,10 @@ pub struct Layout {
     flash_page: Divisor,
 }
 
-/// Where a page lies.
+/// Position of a mapped page within the flash of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Unit in its line.
+    /// Index of the unit in its line.
     pub(crate) unit: u32,
     /// Page row in the unit's blocks.
     pub(crate) row: u32,
@@ -93,11 +92,11 @@ pub(crate) struct Place {
 }
 
 impl Layout {
-    /// The layout of `config`; of a zoned drive that of its conventional zones, without
-    /// any line if it has none.
+    /// The layout of `config`. For a zoned drive it covers the conventional zones alone, and has no
+    /// lines if there are none; for an open-channel drive it has no lines.
     ///
     /// # Errors
-    /// Says which knob makes the drive impossible.
+    /// Names the knob that makes the drive impossible.
     pub fn new(config: &DriveConfig) -> Result<Self, ConfigError> {
         config.check_ranges()?;
         if RawGeometry::new(config)?.is_some() {
@@ -169,7 +168,7 @@ impl Layout {
         } else {
             host_pages.div_ceil(entries_per_map_page)
         };
-        // Three numbers above the pages mark what is no page.
+        // Three numbers above those of the pages mark words that name no page.
         let page_bits = u32::BITS - (host_pages + map_pages + 3).leading_zeros();
         let layout = Self {
             geometry,
@@ -202,7 +201,7 @@ impl Layout {
     }
 
     fn check_buffer(&self) -> Result<(), ConfigError> {
-        // Each handle may hold less than a program back.
+        // Each frontier of the host may hold back pages that do not fill a program.
         let handles = self.handles.saturating_mul(self.groups);
         let need = self.unit.saturating_mul(handles);
         if self.buffer_pages >= need {
@@ -218,7 +217,7 @@ impl Layout {
         ))
     }
 
-    /// Whether the host's data fit besides the lines that must stay available.
+    /// Checks that the host's data fit beside the lines that must stay available.
     fn check_space(&self, config: &DriveConfig) -> Result<(), ConfigError> {
         let lines = self.lines_per_group;
         let hold = self.most_valid(config, lines).saturating_sub(self.spread());
@@ -227,7 +226,7 @@ impl Layout {
         if hold >= pages {
             return Ok(());
         }
-        // Of so many pages, those that a paged map takes.
+        // Share of the pages that a paged map takes for itself.
         let most = match self.map_pages {
             0 => hold,
             _ => hold - hold.div_ceil(u64::from(self.entries_per_map_page) + 1),
@@ -241,16 +240,16 @@ impl Layout {
         })
     }
 
-    /// Lines that a checkpoint of the journal may fill, wherever in one it begins;
-    /// 0 if it fits in a line that it begins.
+    /// Lines that a checkpoint of the journal may fill, wherever in a line it begins; 0 if it fits
+    /// in one line when it begins with it.
     pub(crate) fn checkpoint_lines(&self) -> u32 {
         let filled = self.host_pages.div_ceil(journal::BITS) / self.data_units().max(1);
         filled + u32::from(filled > 0)
     }
 
-    /// Lines of a group that may hold next to nothing: the open ones of the host,
-    /// of collection and of a paged map, the journal's old ones beside its new
-    /// ones, the reserve, and the one that collection is to free.
+    /// Lines of a group that may be nearly empty: the open ones of the host, of collection and of a
+    /// paged map, the journal's old lines beside its new ones, the reserve, and the line that
+    /// collection is about to free.
     fn lines_besides(&self, config: &DriveConfig) -> u32 {
         let movers = self.movers(config);
         let map = 2 * u32::from(self.map_pages > 0);
@@ -260,17 +259,16 @@ impl Layout {
         reserve.saturating_add(open + 1)
     }
 
-    /// Pages that `lines` lines of a group can hold so that collection always has
-    /// something to gain: while no more lines are free or to be than the reserve,
-    /// there are too many closed ones for all of them to be full.
+    /// Pages that `lines` lines of a group can hold while collection is sure to find a line with an
+    /// invalid page: when no more lines than the reserve are free or being reclaimed, there are
+    /// more closed lines than these pages can fill.
     pub(crate) fn most_valid(&self, config: &DriveConfig, lines: u32) -> u64 {
         let full = lines.saturating_sub(self.lines_besides(config));
         u64::from(full) * u64::from(self.line_data)
     }
 
-    /// Pages by which data that the host puts where it likes may overshoot the
-    /// room of a group before its writes go elsewhere: what its open lines and the
-    /// buffer take. None without groups to choose from.
+    /// Pages that the host may write to a full group before its writes are redirected to another:
+    /// those of the group's open lines and of the buffer. 0 with a single group.
     fn spread(&self) -> u64 {
         if self.groups == 1 {
             return 0;
@@ -278,7 +276,7 @@ impl Layout {
         u64::from(self.handles) * u64::from(self.line_data) + u64::from(self.buffer_pages)
     }
 
-    /// Frontiers of a group that moved data of handles go to.
+    /// Frontiers of a group that take relocated data of handles.
     #[must_use]
     pub(crate) const fn movers(&self, config: &DriveConfig) -> u32 {
         if config.placement.persistently_isolated {
@@ -288,32 +286,31 @@ impl Layout {
         }
     }
 
-    /// Free lines of a group that the host must leave alone while `movers`
-    /// frontiers of collection have data of handles to move: as many as are
-    /// configured, and no less than the movers need and one for the journal.
+    /// Free lines of a group that the host must not take while `movers` frontiers of collection
+    /// have data of handles to relocate: the configured reserve, and no fewer than the movers need
+    /// plus one for the journal.
     #[must_use]
     pub(crate) fn reserve_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
         let needed = self.mover_lines(config, movers) + 1;
         config.collection.reserve_lines.max(needed)
     }
 
-    /// Free lines that collection needs to come to an end: one for each mover.
+    /// Free lines that collection needs to finish: one for each mover.
     ///
-    /// A victim gives its line back when its last valid page is written, and that
-    /// may need a new line of its own frontier. But no frontier is ever more than
-    /// one line behind: n victims and a part of another are n lines given back and
-    /// fewer than n + 1 lines of copies, since none of them is full, and units are
-    /// not padded while there are victims. Where programs may fail, one more, for
-    /// what failures waste.
+    /// A victim's line becomes free when its last valid page has been copied, and that copy may
+    /// need a new line of its own frontier. But no frontier is ever more than one line behind: n
+    /// victims and a part of another give n lines back and take fewer than n + 1 lines of copies,
+    /// because none of them is full, and units are not padded while there are victims. Where
+    /// programs may fail, one more line covers the pages that failures waste.
     #[must_use]
     pub(crate) fn mover_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
         let failing = config.faults.program_failures > 0;
         movers + u32::from(self.map_pages > 0) + u32::from(failing)
     }
 
-    /// Lines of a group that hold data on a drive that aged under one handle:
-    /// all but those that collection keeps free and the open ones of host and
-    /// collection. 0 if there are no others.
+    /// Lines of a group that hold data on a drive preconditioned under one handle: all lines except
+    /// those that collection keeps free and the open ones of host and collection. 0 if no line is
+    /// left.
     #[must_use]
     pub fn aged_lines(&self, config: &DriveConfig) -> u32 {
         let background = config.collection.background_lines.max(1);
@@ -327,24 +324,24 @@ impl Layout {
         u64::from(self.sectors_per_page) * UNIT as u64
     }
 
-    /// `pages` as bytes.
+    /// Bytes that `pages` mapped pages hold.
     #[must_use]
     pub fn bytes(&self, pages: u32) -> Bytes {
         Bytes(u64::from(pages) * self.page_bytes())
     }
 
-    /// Units of a line that hold data.
+    /// Units of a line that hold data, at least in part.
     pub(crate) fn data_units(&self) -> u32 {
         self.line_data.div_ceil(self.unit)
     }
 
-    /// Lines in all.
+    /// Lines of all reclaim groups.
     #[must_use]
     pub fn lines(&self) -> u32 {
         self.groups * self.lines_per_group
     }
 
-    /// Pages of the map: the host's and those of the map itself.
+    /// Mapped pages: the host's and the translation pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.host_pages + self.map_pages
@@ -355,7 +352,7 @@ impl Layout {
         self.line.split(page)
     }
 
-    /// Where the page at `offset` of a line lies.
+    /// Position of the page at `offset` (in pages from the start) of a line.
     #[inline]
     pub(crate) fn place(&self, offset: u32) -> Place {
         let (unit, within) = self.unit_of.split(offset);
@@ -370,29 +367,29 @@ impl Layout {
         }
     }
 
-    /// The die of a unit, counted in its group.
+    /// The die of `unit` as an index in its group.
     #[inline]
     pub(crate) fn die_in_group(&self, unit: u32) -> u32 {
         self.die.split(unit).1
     }
 
-    /// First page row of a unit in its blocks.
+    /// First page row of `unit` in its blocks.
     pub(crate) fn first_row(&self, unit: u32) -> u32 {
         self.die.split(unit).0 * self.geometry.pages_per_program
     }
 
-    /// The group of a line.
+    /// The reclaim group of `line`.
     #[inline]
     pub(crate) fn group(&self, line: u32) -> u32 {
         line / self.lines_per_group
     }
 
-    /// Dies of a group.
+    /// Dies of `group`, in the numbering of the drive.
     pub(crate) fn dies(&self, group: u32) -> std::ops::Range<u32> {
         group * self.dies_per_group..(group + 1) * self.dies_per_group
     }
 
-    /// All planes of one page row.
+    /// The flash row of all planes at `page` of `die`; `blocks` has one block a plane.
     #[inline]
     pub(crate) fn row(&self, die: u32, blocks: &[u32], page: u32) -> Row {
         let mut row = Row {
@@ -415,7 +412,7 @@ impl Layout {
     }
 }
 
-/// Pages of a line besides its summary. Without any it is no line.
+/// Data pages of a line, its summary excluded. Fails if the summary leaves none.
 fn line_data(geometry: &Geometry, line_pages: u32, summary: u32) -> Result<u32, ConfigError> {
     let left = line_pages.checked_sub(summary).filter(|&pages| pages > 0);
     left.ok_or_else(|| {
@@ -458,7 +455,7 @@ fn handles(config: &DriveConfig) -> Result<u32, ConfigError> {
     Err(ConfigError::range("placement.handles", handles, expected))
 }
 
-/// Sectors of a mapped page.
+/// 4 KiB sectors of a mapped page. Fails unless the mapping unit divides the flash page.
 fn mapping_unit(config: &DriveConfig) -> Result<u32, ConfigError> {
     let (unit, page) = (config.mapping.unit.0, u64::from(config.geometry.page_bytes));
     let fits = unit.is_power_of_two() && unit >= UNIT as u64 && unit <= page;
@@ -486,7 +483,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_time_divisor_divides() {
+    fn divisor_split_matches_division() {
         for by in [1, 2, 3, 7, 24, 6144, 65_537, u32::MAX] {
             let divisor = Divisor::new(by);
             for dividend in [0, 1, by - 1, by, by.wrapping_add(1), 1 << 31, u32::MAX] {

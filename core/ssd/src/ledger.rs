@@ -1,40 +1,40 @@
-//! Who caused what: every page that is programmed or read is booked to a cause,
-//! and every programmed one to the origin of its data.
+//! The ledger: every flash page that is programmed or read is booked to a cause, and every
+//! programmed one also to the origin of its data.
 
 use serde::{Deserialize, Serialize};
 
-/// Why flash was programmed. The causes of a run add up to all it programmed.
+/// Reason why flash was programmed. The pages of all causes add up to all pages programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// New data of the host.
     Host,
-    /// The rest of a mapped page that the host wrote a part of.
+    /// Sectors of a mapped page that a partial write of the host did not cover (read-modify-write).
     Rmw,
-    /// Moved by garbage collection.
+    /// Valid pages relocated by garbage collection.
     Gc,
-    /// Moved by static wear levelling.
+    /// Pages relocated by static wear levelling.
     WearLevelling,
-    /// Pages that log cleaning made of lines.
+    /// Pages that log cleaning assembled from cache lines.
     LogCleaning,
-    /// Pages that the cache of a front wrote back.
+    /// Dirty pages that the cache of a front wrote back.
     Eviction,
     /// Translation pages of a paged map.
     Map,
-    /// Copied by the drive for the host, who asked for it.
+    /// Pages that the drive copied by a copy command of the host.
     Copy,
-    /// What a zoned drive writes to keep its zones: backups of units that are not full,
-    /// and copies of blocks that a power cut tore.
+    /// Pages with which a zoned drive preserves its zones: backups of units that are not full, and
+    /// copies of blocks that a power cut tore.
     Zone,
     /// Summaries at the end of lines.
     Summary,
-    /// Journal of deallocations and its checkpoints.
+    /// Records and checkpoints of the journal of deallocations.
     Journal,
-    /// Nothing: units that had to be written before they were full.
+    /// Filler of units that had to be written before they were full.
     Padding,
 }
 
 impl Cause {
-    /// All causes, by number.
+    /// Every cause, in the order of its number.
     pub const ALL: [Self; 12] = [
         Self::Host,
         Self::Rmw,
@@ -50,7 +50,7 @@ impl Cause {
         Self::Padding,
     ];
 
-    /// Name in reports.
+    /// The cause's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,27 +70,27 @@ impl Cause {
     }
 }
 
-/// Why flash was read.
+/// Reason why flash was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadCause {
-    /// A read of the host.
+    /// Data that a read of the host asked for.
     Host,
-    /// The rest of a mapped page that the host writes a part of.
+    /// Sectors of a mapped page that a partial write of the host does not cover.
     Rmw,
-    /// To move data.
+    /// Pages that garbage collection, wear levelling or a copy command moves.
     Gc,
-    /// The rest of a page of which log cleaning writes lines.
+    /// Pages that log cleaning merges cache lines into.
     LogCleaning,
-    /// A page that goes to the cache of a front.
+    /// Pages fetched into the cache of a front.
     CacheFetch,
-    /// A translation page.
+    /// Translation pages of a paged map.
     Map,
     /// Spare areas, summaries and journal at power-on.
     Recovery,
 }
 
 impl ReadCause {
-    /// All causes, by number.
+    /// Every cause, in the order of its number.
     pub const ALL: [Self; 7] = [
         Self::Host,
         Self::Rmw,
@@ -101,7 +101,7 @@ impl ReadCause {
         Self::Recovery,
     ];
 
-    /// Name in reports.
+    /// The cause's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,12 +119,12 @@ impl ReadCause {
 /// Traffic of one placement handle since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandleStats {
-    /// Sectors of 512 bytes that the host wrote to it.
+    /// Sectors of 512 bytes that the host wrote to the handle.
     pub host_sectors: u64,
-    /// Pages programmed for it. Moves are included where the drive knows whose
-    /// data it moves: with one handle, or persistently isolated ones.
+    /// Pages programmed for the handle. Relocated pages are included where the drive knows their
+    /// handle: with one handle, or with persistently isolated ones.
     pub media_pages: u64,
-    /// Pages moved out of lines that hold its data only.
+    /// Valid pages of collected lines that hold only data of the handle, counted when chosen.
     pub moved_pages: u64,
 }
 
@@ -138,29 +138,28 @@ impl HandleStats {
     }
 }
 
-/// What the front of a drive did since power-on. Lines are of 64 bytes, pages of
-/// 4 KiB.
+/// Work of a drive's front since power-on. Lines are cache lines of 64 bytes, pages are of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteStats {
-    /// Lines that were loaded from memory: log, cache, write buffer, or nowhere.
+    /// Lines loaded without reading flash: from log, cache or write buffer, or unwritten ones.
     pub load_hits: u64,
-    /// Lines for which the flash was read.
+    /// Lines whose load had to read the flash.
     pub load_misses: u64,
     /// Lines that the host stored.
     pub stored_lines: u64,
     /// Transactions that have committed.
     pub commits: u64,
-    /// Log cleanings.
+    /// Cleanings of the write log.
     pub cleanings: u64,
-    /// Pages that cleaning wrote.
+    /// Pages that log cleaning wrote.
     pub cleaned_pages: u64,
-    /// Lines that cleaning moved to the end of the log, since they had not committed.
+    /// Uncommitted lines that log cleaning moved to the end of the log.
     pub migrated_lines: u64,
-    /// Pages that came into the cache from flash.
+    /// Pages fetched from flash into the cache.
     pub fetched_pages: u64,
-    /// Pages that the cache wrote back.
+    /// Dirty pages that the cache wrote back.
     pub evicted_pages: u64,
-    /// Virtual time that stores and commits waited for the log, summed, ns.
+    /// Virtual time that stores and commits waited for room in the log, summed, ns.
     pub stall_ns: u64,
 }
 
@@ -181,18 +180,18 @@ impl ByteStats {
     }
 }
 
-/// What became of zones since power-on.
+/// Events of the zones of a drive since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneStats {
     /// Zones that were reset.
     pub resets: u64,
     /// Zones that were finished before they were full.
     pub finishes: u64,
-    /// Zones that the controller closed to open others.
+    /// Zones that the controller closed to free a place among the open ones.
     pub evictions: u64,
-    /// Sectors of 4 KiB that the drive copied.
+    /// Sectors of 4 KiB that copy commands wrote.
     pub copied_sectors: u64,
-    /// Zones that went offline for want of blocks.
+    /// Zones that went offline because no good block could replace a bad one.
     pub lost: u64,
 }
 
@@ -208,17 +207,17 @@ impl ZoneStats {
     }
 }
 
-/// Everything counted since power-on. Pages are mapped pages.
+/// Everything counted since power-on. Pages are mapped pages unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Pages programmed, by cause and then by origin.
+    /// Pages programmed, indexed by cause, then by origin.
     pub programmed: Vec<Vec<u64>>,
-    /// Flash pages read, by cause.
+    /// Flash pages read, indexed by [`ReadCause`].
     pub reads: [u64; ReadCause::ALL.len()],
-    /// Look-ups that found their translation page in DRAM, or on its way there;
-    /// paged maps only.
+    /// Map look-ups that found their translation page in DRAM or already being loaded. Always 0
+    /// without a paged map.
     pub map_hits: u64,
-    /// Look-ups that did not.
+    /// Map look-ups whose translation page was not in DRAM.
     pub map_misses: u64,
     /// Sectors of 512 bytes that the host read.
     pub host_read_sectors: u64,
@@ -226,31 +225,30 @@ pub struct Ledger {
     pub host_write_sectors: u64,
     /// Sectors of 512 bytes that the host deallocated.
     pub host_trim_sectors: u64,
-    /// Flush commands.
+    /// Flush commands that the host issued.
     pub flushes: u64,
-    /// Writes whose reclaim group was full, and that went to another one.
+    /// Writes redirected to another reclaim group because theirs was full.
     pub redirected: u64,
-    /// Lines reclaimed.
+    /// Lines chosen as victims of garbage collection or wear levelling.
     pub lines_collected: u64,
-    /// Of those, lines whose collection began while a write waited for space.
+    /// Victims among `lines_collected` that were chosen while a write waited for space.
     pub lines_collected_foreground: u64,
-    /// Virtual time in which any of the host's frontiers waited for a free line,
-    /// ns.
+    /// Virtual time in which at least one frontier of the host waited for a free line, ns.
     pub stall_ns: u64,
-    /// Valid pages of all victims when they were chosen.
+    /// Valid pages of all victims, counted when they were chosen.
     pub victim_pages: u64,
-    /// Victims by how full of valid pages they were, in tenths.
+    /// Victims by their share of valid pages, in tenths: index 0 is below 10 %.
     pub victims: [u64; 10],
-    /// By handle.
+    /// Traffic of each placement handle, by its index.
     pub handles: Vec<HandleStats>,
-    /// Of the front.
+    /// Counters of the byte-addressable front.
     pub bytes: ByteStats,
-    /// Of the zones.
+    /// Counters of the zones.
     pub zones: ZoneStats,
 }
 
 impl Ledger {
-    /// What was counted after `before`, which is what this ledger once was.
+    /// The counts added since `before`, an earlier state of this ledger.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: &[u64], then: &[u64]| {
@@ -285,7 +283,7 @@ impl Ledger {
         }
     }
 
-    /// A ledger for `origins` origins and `handles` handles.
+    /// An empty ledger for `origins` origins and `handles` handles.
     #[must_use]
     pub fn new(origins: usize, handles: usize) -> Self {
         Self {
@@ -300,13 +298,13 @@ impl Ledger {
         self.programmed[usize::from(cause)][usize::from(tag)] += pages;
     }
 
-    /// Pages programmed for `cause`.
+    /// Pages programmed for `cause`, over all origins.
     #[must_use]
     pub fn by_cause(&self, cause: Cause) -> u64 {
         self.programmed[cause as usize].iter().sum()
     }
 
-    /// Pages of user data programmed, new and moved.
+    /// Pages of user data programmed, new and relocated.
     #[must_use]
     pub fn user_pages(&self) -> u64 {
         let causes = [
@@ -321,37 +319,37 @@ impl Ledger {
         causes.into_iter().map(|cause| self.by_cause(cause)).sum()
     }
 
-    /// Pages programmed in all.
+    /// Pages programmed for all causes.
     #[must_use]
     pub fn programmed_pages(&self) -> u64 {
         self.programmed.iter().flatten().sum()
     }
 }
 
-/// What a drive counts over its life, through power cycles.
+/// Counters over a drive's life, kept through power cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Smart {
-    /// 512-byte sectors that hosts read.
+    /// Sectors of 512 bytes that hosts read.
     pub host_read_sectors: u64,
-    /// 512-byte sectors that hosts wrote.
+    /// Sectors of 512 bytes that hosts wrote.
     pub host_write_sectors: u64,
-    /// Mapped pages programmed.
+    /// Mapped pages programmed for all causes.
     pub programmed_pages: u64,
-    /// Of those, pages of user data, new and moved; drive files from before this was
-    /// counted have 0.
+    /// Pages of user data among `programmed_pages`, new and relocated. 0 in drive files written
+    /// before this counter existed.
     #[serde(default)]
     pub user_pages: u64,
-    /// Blocks erased; drive files from before this was counted have 0.
+    /// Blocks erased. 0 in drive files written before this counter existed.
     #[serde(default)]
     pub erased_blocks: u64,
-    /// Read commands.
+    /// Read commands that the drive received.
     pub read_commands: u64,
-    /// Write commands.
+    /// Write commands that the drive received.
     pub write_commands: u64,
     /// Times the drive was powered on.
     pub power_cycles: u64,
-    /// Of those, times the power had gone without a shutdown.
+    /// Power cycles of those in which the power was lost without a shutdown.
     pub unsafe_shutdowns: u64,
-    /// Reads that could not be answered.
+    /// Reads that failed for unreadable flash.
     pub media_errors: u64,
 }

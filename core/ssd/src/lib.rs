@@ -1,36 +1,34 @@
 //! The drive: firmware over flash.
 //!
-//! # The idea
+//! # Structure
 //!
-//! Every interface of this drive is one page-mapped, log-structured store with
-//! placement handles. A *line* is one erase block of every plane of every die of
-//! a reclaim group; it is written in *units*, one multi-plane program each, that
-//! rotate over the dies; a *frontier* is an open line that one kind of data is
-//! appended to. A conventional drive has one frontier for host data, a
-//! multi-stream or FDP drive one for each handle; garbage collection, mapping
-//! and journal have their own.
+//! Every interface of this drive is one page-mapped, log-structured store with placement handles. A
+//! *line* (superblock) is one erase block of every plane of every die of a reclaim group. A line is
+//! written in *units*, one multi-plane program each, that rotate over the dies. A *frontier* (write
+//! point) is an open line that one kind of data is appended to. A conventional drive has one
+//! frontier for host data, a multi-stream or FDP drive one for each handle; garbage collection, the
+//! mapping and the journal have their own.
 //!
-//! Zones are the exception: a zoned drive maps addresses by arithmetic, and only its
-//! conventional zones are such a store. See [`Zones`]. Open channels are the other: such a
-//! drive maps nothing, and its host is told the flash as it is. See [`Chunks`].
+//! Two interfaces are exceptions. A zoned drive maps addresses by arithmetic, and only its
+//! conventional zones are such a store: see [`Zones`]. An open-channel drive maps nothing and
+//! exposes the flash as it is: see [`Chunks`].
 //!
-//! # What is promised at a power cut
+//! # Promises at a power cut
 //!
-//! - Without power-loss protection: every write that was acknowledged before a
-//!   flush that was acknowledged is there; a later one is there or the version
-//!   before it is. With protection: every acknowledged write is there.
-//! - A page reads as zeros or as some version that was written to it, and never
-//!   as a version older than a promised one.
-//! - The map is rebuilt from spare areas and journal, never kept.
+//! - Without power-loss protection, every write acknowledged before an acknowledged flush survives;
+//!   a later write, or else the version before it, survives. With protection, every acknowledged
+//!   write survives.
+//! - A page reads as zeros or as some version that was written to it, and never as a version older
+//!   than a promised one.
+//! - The map is not stored: recovery rebuilds it from spare areas and journal.
 //!
-//! # How that is kept
+//! # Mechanism
 //!
-//! Each program carries a sequence number, taken at the instant at which the map
-//! forgets the older versions (the *issue* of the program). So the order of
-//! sequence numbers is the order of versions, and recovery replays programs in
-//! that order. The older version stays on flash until the program that
-//! supersedes it has completed: a line is erased only after every program issued
-//! up to that instant has.
+//! Each program carries a sequence number, taken at the instant at which the map drops the older
+//! versions (the *issue* of the program). The order of sequence numbers is therefore the order of
+//! versions, and recovery replays programs in that order. The older version stays on flash until
+//! the program that supersedes it has completed: a line is erased only after every program issued
+//! up to that instant has completed.
 
 mod buffer;
 mod bytes;

@@ -1,31 +1,32 @@
-//! Lines and their states.
+//! Lines (superblocks) and their states.
 //!
-//! A line moves `Free → Open → Closed → Collecting → Erasing → Free`; [`Lines`]
-//! owns the transitions and the counters that follow from them. A closed line
-//! becomes a candidate for collection once its last program has completed.
+//! A line moves `Free → Open → Closed → Collecting → Erasing → Free`, or from `Erasing` to
+//! `Retired`; a closed line without valid pages may be erased without being collected. [`Lines`]
+//! owns the transitions and the counters that follow from them. A closed line becomes a candidate
+//! for collection once its last program has completed.
 
 use crate::layout::Layout;
 
-/// State of a line.
+/// State of a line in its life cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineState {
-    /// Erased.
+    /// Erased, and in the free list of its group.
     #[default]
     Free,
-    /// Taking programs.
+    /// A frontier appends programs to it.
     Open,
     /// Full; its last programs may still be under way.
     Closed,
-    /// Its valid pages are being moved.
+    /// Garbage collection relocates its valid pages.
     Collecting,
     /// Its blocks are being erased.
     Erasing,
-    /// Out of service: a die has no spare blocks left for it.
+    /// Out of service: a bad block of it had no spare block to replace it.
     Retired,
 }
 
 impl LineState {
-    /// The transitions that exist.
+    /// Whether the life cycle has a transition from `self` to `next`.
     fn may_become(self, next: Self) -> bool {
         use LineState::{Closed, Collecting, Erasing, Free, Open, Retired};
         matches!(
@@ -42,72 +43,73 @@ impl LineState {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     pub(crate) state: LineState,
-    /// Valid pages.
+    /// Pages with the newest issued version of a mapped page.
     pub(crate) valid: u32,
-    /// Units that were issued.
+    /// Units issued since its last erase.
     pub(crate) issued: u32,
-    /// Units left open by a power cut below `issued`, to be written first.
+    /// Units below `issued` that a power cut left unwritten; they are written first.
     pub(crate) holes: Vec<u32>,
-    /// Programs under way.
+    /// Programs of it that have been issued and not completed.
     pub(crate) in_flight: u32,
-    /// Reads under way.
+    /// Reads of its flash pages that have not completed.
     pub(crate) readers: u32,
-    /// Frontier that wrote it.
+    /// Index of the frontier that wrote it.
     pub(crate) frontier: u16,
     /// Sequence number at which it was opened.
     pub(crate) opened: u64,
-    /// Sequence number at which it was closed.
+    /// Sequence number at which it was closed; 0 if it never was.
     pub(crate) closed: u64,
-    /// Once nothing on it is valid: the first program that need not have completed
-    /// when it is erased. Otherwise 0.
+    /// Sequence number of the first program that need not have completed when the line is erased.
+    /// Set once the line has no valid page; 0 until then.
     pub(crate) erase_after: u64,
-    /// Erases so far.
+    /// Erase cycles so far.
     pub(crate) erases: u32,
-    /// Bit d is set if die d of the group takes no more programs in this line.
+    /// Dies of the group, by index, whose program in this line failed: they take no more of them
+    /// until the erase.
     pub(crate) dead_dies: Vec<u32>,
 }
 
-/// A line as reports and oracles see it.
+/// State of a line, for reports and test oracles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineReport {
-    /// Its state.
+    /// State of the line in its life cycle.
     pub state: LineState,
-    /// Valid pages.
+    /// Pages with the newest issued version of a mapped page.
     pub valid: u32,
-    /// Pages of data that it could hold.
+    /// Data pages that it can hold, summary excluded.
     pub pages: u32,
-    /// Programs issued since it was closed; 0 while it is not.
+    /// Programs that the drive issued since the line was closed; 0 while it is not closed.
     pub age: u64,
-    /// Erases so far.
+    /// Erase cycles so far.
     pub erases: u32,
-    /// The placement handle that all its data were written through, as the host
-    /// names it. None for a line without data, for data of the firmware, and for
-    /// moved data of several handles.
+    /// Placement handle through which all its data were written, in the host's numbering. `None`
+    /// for a line without data, with data of the firmware, or with relocated data of several
+    /// handles.
     pub handle: Option<u32>,
-    /// Whether it takes moved data only.
+    /// Whether its frontier takes only relocated data.
     pub moved: bool,
 }
 
-/// What policies see of a line.
+/// Facts about a line that a policy may decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineView {
-    /// Its number.
+    /// Index of the line.
     pub line: u32,
-    /// Valid pages.
+    /// Pages with the newest issued version of a mapped page.
     pub valid: u32,
-    /// Pages that it could hold.
+    /// Data pages that it can hold, summary excluded.
     pub pages: u32,
-    /// Programs issued since it was closed.
+    /// Programs that the drive issued since the line was closed.
     pub age: u64,
-    /// Erases so far.
+    /// Erase cycles so far.
     pub erases: u32,
 }
 
 pub(crate) struct Lines {
     pub(crate) lines: Vec<Line>,
-    /// Free lines of each group, oldest first.
+    /// Free lines of each group, in the order in which they became free.
     free: Vec<Vec<u32>>,
-    /// One bit a page.
+    /// One bit for each flash page: set while it has the newest issued version of a mapped page.
     valid: Vec<u64>,
     lines_per_group: u32,
 }
@@ -141,7 +143,7 @@ impl Lines {
         }
     }
 
-    /// Sets the state of a line found at power-on.
+    /// Sets the state of `line` as recovery finds it at power-on.
     pub(crate) fn found(&mut self, line: u32, state: LineState) {
         self.lines[line as usize].state = state;
         if state == LineState::Free {
@@ -153,8 +155,8 @@ impl Lines {
         self.free[group as usize].len() as u32
     }
 
-    /// Takes a free line: the one with the fewest erases, or the one that has
-    /// been free the longest.
+    /// Takes a free line of `group`: the one with the fewest erases if `least_worn`, else the one
+    /// that has been free the longest.
     pub(crate) fn take_free(&mut self, group: u32, least_worn: bool) -> Option<u32> {
         let free = &mut self.free[group as usize];
         if free.is_empty() {
@@ -174,13 +176,13 @@ impl Lines {
         self.valid[page as usize / 64] >> (page % 64) & 1 == 1
     }
 
-    /// Asks the processor for the bit of a page that will be cleared soon.
+    /// Prefetches the word with the bit of `page` into the processor's cache.
     #[inline]
     pub(crate) fn prefetch_valid(&self, page: u32) {
         sim::prefetch(&self.valid, page as usize / 64);
     }
 
-    /// Marks a page valid.
+    /// Marks `page` of `line` valid. The page must be invalid.
     #[inline]
     pub(crate) fn set_valid(&mut self, line: u32, page: u32) {
         let word = &mut self.valid[page as usize / 64];
@@ -189,7 +191,8 @@ impl Lines {
         self.lines[line as usize].valid += 1;
     }
 
-    /// Marks a page invalid and gives the frontier that wrote it; none if it already is.
+    /// Marks `page` invalid and returns the frontier that wrote it; `None` if it already was
+    /// invalid.
     #[inline]
     pub(crate) fn clear_valid(&mut self, line: u32, page: u32) -> Option<u16> {
         let word = &mut self.valid[page as usize / 64];
@@ -203,7 +206,7 @@ impl Lines {
         Some(line.frontier)
     }
 
-    /// Bytes of host memory.
+    /// Bytes of host memory that the bitmap and the table of lines take.
     pub(crate) fn memory(&self) -> usize {
         self.valid.len() * 8 + self.lines.len() * size_of::<Line>()
     }

@@ -1,13 +1,13 @@
-//! The map: where the newest version of each page is.
+//! The map: the position of the newest version of each mapped page.
 
 use crate::layout::NONE;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Marks an entry of the map that names a slot of the buffer.
+/// Flag of a map entry whose other bits name a slot of the write buffer.
 const IN_BUFFER: u32 = 1 << 31;
 
-/// Where a mapped page is.
+/// Position of the newest version of a mapped page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     Nowhere,
@@ -15,14 +15,14 @@ pub(crate) enum Where {
     Flash(u32),
 }
 
-/// The map.
+/// Table of positions, indexed by mapped page.
 pub(crate) struct Map {
     entries: Vec<u32>,
-    /// Each is told the pages whose newest version was written or moved.
+    /// Lists that receive each page whose newest version was written or relocated.
     watches: Vec<Touched>,
 }
 
-/// Pages of which something has changed, in that order.
+/// Pages that changed, in the order of the changes; a page may appear repeatedly.
 pub(crate) type Touched = Rc<RefCell<Vec<u32>>>;
 
 impl Map {
@@ -42,7 +42,7 @@ impl Map {
         }
     }
 
-    /// Asks the processor for an entry that will be looked up soon.
+    /// Prefetches the entry of `page` into the processor's cache.
     #[inline]
     pub(crate) fn prefetch(&self, page: u32) {
         sim::prefetch(&self.entries, page as usize);
@@ -58,7 +58,7 @@ impl Map {
         self.touch(page);
     }
 
-    /// Tells whoever watches that there is a new version of a page.
+    /// Reports to every watch that `page` has a new version.
     #[inline]
     pub(crate) fn touch(&self, page: u32) {
         for watch in &self.watches {
@@ -66,19 +66,19 @@ impl Map {
         }
     }
 
-    /// Tells of what changes from here on.
+    /// Registers a new watch; it receives the changes from here on.
     pub(crate) fn watch(&mut self) -> Touched {
         let watch = Touched::default();
         self.watches.push(Rc::clone(&watch));
         watch
     }
 
-    /// Tells no more.
+    /// Removes `watch` from the receivers of changes.
     pub(crate) fn unwatch(&mut self, watch: &Touched) {
         self.watches.retain(|other| !Rc::ptr_eq(other, watch));
     }
 
-    /// Bytes of host memory that it takes.
+    /// Bytes of host memory that the entries take.
     pub(crate) fn memory(&self) -> usize {
         self.entries.len() * size_of::<u32>()
     }

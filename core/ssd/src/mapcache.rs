@@ -1,10 +1,10 @@
-//! A map of which only the most recently used parts are in DRAM.
+//! A map that keeps only its most recently used parts in DRAM.
 //!
-//! The map is cut into translation pages, which are mapped and written like host
-//! pages (their numbers follow the host's). A lookup that misses reads its
-//! translation page from flash; a dirty one that leaves the cache is written.
-//! What the entries say is always right; this keeps account of which of them the
-//! DRAM holds and charges the time and the traffic for the others.
+//! The map is cut into translation pages, which are mapped and written like host pages (their
+//! numbers follow the host's). A look-up that misses reads its translation page from flash; a dirty
+//! translation page is written when the cache evicts it. The entries themselves are always right,
+//! because [`crate::map::Map`] holds all of them: this module only tracks which translation pages
+//! DRAM would hold, and charges time and traffic for the others.
 //! //= dftl 4
 
 use crate::config::DriveConfig;
@@ -27,7 +27,7 @@ struct Entry {
     loading: bool,
 }
 
-/// Which translation pages are in DRAM, by recency.
+/// Translation pages in DRAM, as a list linked in the order of their last use.
 struct Recency {
     entries: Vec<Entry>,
     newest: u32,
@@ -35,7 +35,7 @@ struct Recency {
     cached: u32,
 }
 
-/// The cache.
+/// Cache of translation pages, for a drive with a paged map.
 pub(crate) struct MapCache {
     capacity: u32,
     recency: RefCell<Recency>,
@@ -43,7 +43,7 @@ pub(crate) struct MapCache {
 }
 
 impl MapCache {
-    /// A cache for `config`, if its map is paged.
+    /// A cache for `config`; `None` if the whole map is in DRAM.
     pub(crate) fn new(_: &Sim, config: &DriveConfig, layout: &Layout) -> Option<Self> {
         if layout.map_pages == 0 {
             return None;
@@ -92,7 +92,8 @@ impl Recency {
         }
     }
 
-    /// Marks a page used. True if it is, or is being, held.
+    /// Moves translation page `index` to the newest end. Returns whether it was cached already, or
+    /// being loaded.
     fn touch(&mut self, index: u32, dirty: bool) -> bool {
         let held = self.entries[index as usize].cached;
         if held {
@@ -106,7 +107,7 @@ impl Recency {
         held
     }
 
-    /// Takes the page used longest ago out. Gives it if it was dirty.
+    /// Evicts the least recently used translation page. Returns its index if it was dirty.
     fn evict(&mut self) -> Option<u32> {
         let oldest = self.oldest;
         self.unlink(oldest);
@@ -118,8 +119,8 @@ impl Recency {
 }
 
 impl Core {
-    /// Makes sure that the translation page of `page` is in DRAM. Boxed where it
-    /// takes time, so that the futures of commands stay small.
+    /// Brings the translation page of `page` into DRAM. The slow path is boxed, so that the futures
+    /// of commands stay small.
     #[inline]
     pub(crate) async fn touch_map(&self, page: u32, dirty: bool) {
         let Some(cache) = &self.map_cache else { return };
@@ -138,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Waits for a translation page that is `held`, or makes room and loads it.
+    /// Waits for a translation page that is `held` but still loading, or makes room and loads it.
     async fn await_map_page(&self, cache: &MapCache, index: u32, held: bool) {
         if held {
             while cache.recency.borrow().entries[index as usize].loading {
@@ -187,8 +188,8 @@ impl Core {
         row.planes = 1 << at.plane;
         self.begin_reading(line, ReadCause::Map, row);
         let bytes = self.layout.page_bytes() as u32;
-        // A failure costs its time; the entries themselves are never lost, since
-        // the spare areas name every page.
+        // A failed read costs its time only: the spare areas name every page, so that no entry is
+        // ever lost.
         let _ = self.nand.read(row, bytes, Priority::Read).await;
         self.end_reading(line);
     }

@@ -1,4 +1,4 @@
-//! A drive without power: what is left for power-on to begin with.
+//! A drive without power: the state from which power-on starts.
 
 use crate::config::{ConfigError, DriveConfig};
 use crate::front::FrontMedia;
@@ -8,16 +8,16 @@ use crate::zoned::ZonesMedia;
 use nand::{Media, Payload};
 use sim::Seed;
 
-/// What a drive holds without power. Clones share what neither has written.
+/// State that a drive keeps without power. Clones share memory until either is written.
 #[derive(Clone, Debug)]
 pub struct DriveMedia {
-    /// The flash.
+    /// Cells of the flash.
     pub cells: Media,
-    /// What the capacitors let the firmware save when the power went.
+    /// Buffer contents that the capacitors let the firmware save at the last power loss.
     pub(crate) dump: Option<Dump>,
-    /// What the battery of a front keeps.
+    /// Battery-backed memory of the front.
     pub(crate) front: FrontMedia,
-    /// What is kept of zones besides their flash.
+    /// Non-volatile state of the zones besides their flash.
     pub(crate) zones: ZonesMedia,
     /// Counters over the drive's life.
     pub smart: Smart,
@@ -26,7 +26,7 @@ pub struct DriveMedia {
 /// Contents of a protected buffer, saved to a reserved area as the power went.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dump {
-    /// Buffered versions, oldest first.
+    /// Buffered versions, in the order of their slots; one for each page.
     pub(crate) slots: Vec<SavedSlot>,
     /// Deallocations that were not yet on flash.
     pub(crate) trims: Vec<Trimmed>,
@@ -41,10 +41,10 @@ pub(crate) struct SavedSlot {
 }
 
 impl DriveMedia {
-    /// A drive as it leaves the factory.
+    /// A drive as it leaves the factory, with bad blocks drawn from `seed`.
     ///
     /// # Errors
-    /// If `config` cannot be built.
+    /// If the geometry of `config` is impossible.
     pub fn new(config: &DriveConfig, seed: Seed) -> Result<Self, ConfigError> {
         let geometry = config.geometry.checked()?;
         let mut cells = Media::new(geometry);

@@ -1,16 +1,16 @@
-//! Whole pages, for a front that lies outside this crate.
+//! Access by whole pages, for a front that lies outside this crate.
 //!
-//! Such a front has DRAM of its own and counts its own costs. It fetches pages from
-//! flash and puts pages into the write buffer, each at one instant, and it may look at
-//! what waits at the flash. Such a drive maps 4 KiB, with its whole map in DRAM, and has
-//! neither a front of this crate nor zones.
+//! Such a front has its own DRAM and accounts for its own costs. It fetches pages from flash, puts
+//! pages into the write buffer, each at one instant, and may inspect the queues of the flash. The
+//! drive must map 4 KiB, with its whole map in DRAM, and have neither a front of this crate nor
+//! zones.
 //!
 //! # Invariants
 //!
-//! - [`Drive::put_page`] takes no time: before it the page is what the front holds, after
-//!   it what the drive holds. Whoever puts has waited for room.
-//! - A page that is fetched may change meanwhile: its contents are those of
-//!   [`Drive::page`] at the instant at which they are asked for.
+//! - [`Drive::put_page`] takes no time: before it the front owns the page, after it the drive does.
+//!   The front has waited for room before.
+//! - A page may change while it is fetched: its contents are those that [`Drive::page`] returns at
+//!   the instant of that call.
 
 use crate::drive::{Core, Drive, IoError};
 use crate::ledger::{Cause, ReadCause};
@@ -19,14 +19,14 @@ use crate::map::Where;
 use crate::state::Incoming;
 use nand::{Load, Payload};
 
-/// What waits where a page lies.
+/// Work queued at the flash that holds a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashLoad {
-    /// At its die.
+    /// Work queued at the die of the page.
     pub die: Load,
-    /// At all dies of its channel.
+    /// Work queued at all dies of its channel.
     pub channel: Load,
-    /// Its line is being collected, or something is to be erased on its die.
+    /// Whether the page's line is being collected, or an erase waits at its die.
     pub collecting: bool,
 }
 
@@ -37,10 +37,10 @@ impl Core {
 }
 
 impl Drive {
-    /// Waits for room for one page in the write buffer.
+    /// Waits for room for one page in the write buffer, and takes it.
     ///
     /// # Errors
-    /// On a drive out of spare blocks.
+    /// [`IoError::ReadOnly`] on a drive that is out of spare blocks.
     pub async fn take_room(&self) -> Result<(), IoError> {
         self.core.buffer.take(1).await;
         if self.core.read_only.get() {
@@ -50,22 +50,22 @@ impl Drive {
         Ok(())
     }
 
-    /// Takes room for one page if there is some at once.
+    /// Takes room for one page in the write buffer if there is some at once; false if not.
     #[must_use]
     pub fn try_room(&self) -> bool {
         !self.core.read_only.get() && self.core.buffer.try_take(1)
     }
 
-    /// Gives room back that was taken and not used.
+    /// Returns room for one page that was taken and not used.
     pub fn give_room_back(&self) {
         self.core.buffer.put(1);
     }
 
-    /// Puts a page into the write buffer, room in which was taken; its contents where
-    /// they are kept.
+    /// Puts `page` into the write buffer, in room taken before. `payload` is dropped if the drive
+    /// keeps no contents.
     ///
     /// # Panics
-    /// If the drive has no such page, or maps others than of 4 KiB.
+    /// If the drive has no such page, maps pages larger than 4 KiB, or has a front of its own.
     pub fn put_page(&self, page: u32, payload: Option<Payload>, cause: Cause) {
         assert!(self.core.whole(page), "page {page} is one of the drive");
         let incoming = Incoming {
@@ -78,8 +78,8 @@ impl Drive {
         self.core.put_page(incoming, payload);
     }
 
-    /// Whether a page has to be read from flash; if not it is nowhere, or in the write
-    /// buffer.
+    /// Whether the newest version of `page` is on flash. If not, it is in the write buffer or
+    /// unmapped.
     ///
     /// # Panics
     /// If the drive has no such page.
@@ -88,7 +88,8 @@ impl Drive {
         matches!(self.core.state.borrow().map.get(page), Where::Flash(_))
     }
 
-    /// Reads a page for the time that it takes, if it is on flash.
+    /// Reads `page` from flash and takes the time of that read; returns at once if it is not on
+    /// flash.
     ///
     /// # Errors
     /// If the flash cannot be read.
@@ -103,8 +104,8 @@ impl Drive {
         }
     }
 
-    /// What a page holds in write buffer or flash, zeros if it is nowhere or contents
-    /// are not kept.
+    /// Contents of `page` in write buffer or flash; zeros if it is unmapped or contents are not
+    /// kept.
     ///
     /// # Panics
     /// If the drive has no such page.
@@ -114,7 +115,7 @@ impl Drive {
         contents.into_iter().next().unwrap_or_default()
     }
 
-    /// What waits at the flash where a page lies; none if it is not on flash.
+    /// Work queued at the flash that holds `page`; `None` if it is not on flash.
     ///
     /// # Panics
     /// If the drive has no such page.
@@ -137,7 +138,7 @@ impl Drive {
         })
     }
 
-    /// Whether the drive has run out of spare blocks and takes no writes any more.
+    /// Whether the drive has run out of spare blocks and rejects all writes.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.core.read_only.get()

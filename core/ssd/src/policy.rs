@@ -1,10 +1,11 @@
-//! Which line next, and to which handle: pure functions from views to a choice.
+//! Policies: the next line to reclaim and the handle of a write, as pure functions from a view to a
+//! choice.
 //!
-//! Ties go to the lower line number, so that a choice never depends on the order
-//! in which candidates are found.
+//! Ties go to the lower line number, so that a choice never depends on the order in which
+//! candidates are found.
 //!
-//! A caller may bring functions of its own ([`Policies`]). They are told apart by
-//! their names alone, so that two runs with policies of one name are taken for equal.
+//! A caller may supply functions of its own ([`Policies`]). They compare by name alone: two runs
+//! with policies of one name count as equal.
 
 use crate::config::VictimPolicy;
 use crate::line::LineView;
@@ -12,32 +13,32 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-/// A choice among lines that can be reclaimed: never none, and each gains.
+/// A function that chooses among lines that gain from being reclaimed; there is at least one.
 type ChooseLine = dyn for<'a> Fn(&'a [LineView]) -> &'a LineView + Send + Sync;
 
-/// A choice of the handle that a write goes through.
+/// A function that chooses the handle of a write.
 type ChooseHandle = dyn Fn(&WriteView) -> u16 + Send + Sync;
 
-/// What a placement policy sees of a write.
+/// Facts about a write that a placement policy may decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteView {
-    /// The first mapped page that it touches.
+    /// First mapped page that the write touches.
     pub page: u32,
-    /// How many it touches.
+    /// Mapped pages that the write touches.
     pub pages: u32,
-    /// The handle that it would go through otherwise: the one that the host named.
+    /// Handle that the host named; the write goes through it unless the policy decides otherwise.
     pub handle: u16,
-    /// Handles that there are, over all reclaim groups.
+    /// Handles of the drive, over all reclaim groups.
     pub handles: u16,
-    /// Programs issued since the line was closed that holds what it replaces; 0 for a
-    /// line that is still open and for what waits in the buffer, none if there is nothing.
+    /// Programs issued since the line that holds the current version of `page` was closed. 0 for a
+    /// line that is still open and for a version in the buffer, `None` if the page is unmapped.
     pub age: Option<u64>,
 }
 
-/// Policies that take the place of the firmware's own, by name.
+/// Named policies of the caller that replace the firmware's own.
 ///
-/// A policy is a pure function: it remembers nothing and looks at nothing but its
-/// view, or runs are no longer functions of their plans.
+/// A policy must be a pure function: it keeps no state and reads only its view. Otherwise runs
+/// would no longer be functions of their plans.
 #[derive(Clone, Default)]
 pub struct Policies {
     victim: Option<(String, Arc<ChooseLine>)>,
@@ -45,8 +46,8 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// These, and `choose` says which line is reclaimed next. Lines of valid pages only
-    /// are not shown to it.
+    /// Adds a victim policy: `choose` picks the line to reclaim next. It sees no line whose pages
+    /// are all valid.
     #[must_use]
     pub fn victim<F>(mut self, name: &str, choose: F) -> Self
     where
@@ -56,8 +57,8 @@ impl Policies {
         self
     }
 
-    /// These, and `choose` says which handle each write of the host goes through, which
-    /// must be below [`WriteView::handles`]. A drive of blocks has one handle only.
+    /// Adds a placement policy: `choose` picks the handle of each write of the host, below
+    /// [`WriteView::handles`]. A conventional drive has only one handle.
     #[must_use]
     pub fn placement<F>(mut self, name: &str, choose: F) -> Self
     where
@@ -67,19 +68,19 @@ impl Policies {
         self
     }
 
-    /// The names of both, where they are not the firmware's own.
+    /// Names of the victim and the placement policy; `None` for the firmware's own.
     #[must_use]
     pub fn names(&self) -> (Option<&str>, Option<&str>) {
         let victim = self.victim.as_ref().map(|(name, _)| &**name);
         (victim, self.placement.as_ref().map(|(name, _)| &**name))
     }
 
-    /// Whether a caller chooses the lines that are reclaimed.
+    /// Whether the caller supplied a victim policy.
     pub(crate) fn choose_victims(&self) -> bool {
         self.victim.is_some()
     }
 
-    /// The line to reclaim next: as they choose, or else as `usual` does.
+    /// The line to reclaim next: the choice of the caller's policy, or else of `usual`.
     pub(crate) fn line(
         &self,
         usual: VictimPolicy,
@@ -92,7 +93,7 @@ impl Policies {
         (!lines.is_empty()).then(|| choose(&lines).line)
     }
 
-    /// The handle of a write that `view` shows, if it is theirs to choose.
+    /// The handle of the write that `view` describes; `None` without a placement policy.
     pub(crate) fn handle(&self, view: impl FnOnce() -> WriteView) -> Option<u16> {
         let (name, choose) = self.placement.as_ref()?;
         let view = view();
@@ -120,13 +121,13 @@ impl PartialEq for Policies {
     }
 }
 
-/// Whether reclaiming a line gives anything back.
+/// Whether the line has an invalid page, so that reclaiming it frees space.
 fn gains(view: &LineView) -> bool {
     view.valid < view.pages
 }
 
-/// The line to reclaim next. A line without any invalid page is never chosen:
-/// moving it gains nothing.
+/// The line to reclaim next under `policy`. A line without an invalid page is never chosen: moving
+/// it frees nothing.
 #[must_use]
 pub fn victim(policy: VictimPolicy, lines: impl Iterator<Item = LineView>) -> Option<u32> {
     let gains = lines.filter(gains);
@@ -140,32 +141,33 @@ pub fn victim(policy: VictimPolicy, lines: impl Iterator<Item = LineView>) -> Op
     chosen.map(|view| view.line)
 }
 
-/// Age times free space over cost: (1 − u) · age / 2u, scaled to an integer
-/// (Rosenblum and Ousterhout 1992, with reading and writing counted).
+/// Age times free space over cost: (1 − u) · age / 2u, scaled to an integer (Rosenblum and
+/// Ousterhout 1992, with reading and writing counted).
 fn cost_benefit(view: &LineView) -> u128 {
     let free = u128::from(view.pages - view.valid);
     let cost = 2 * u128::from(view.valid) + 1;
     ((free * u128::from(view.age)) << 20) / cost
 }
 
-/// A pool as the split of the spare space sees it: the data that collection keeps together, which
-/// are those of a handle, or moved data of several.
+/// View of a pool for the split of the spare space. A pool is the data that collection keeps
+/// together: the data of one handle, or relocated data of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolView {
-    /// Valid pages.
+    /// Valid pages of the pool, over all its lines.
     pub valid: u64,
-    /// Pages that the host has lately overwritten or deallocated, faded alike in all pools.
+    /// Pages that the host has lately overwritten or deallocated; older deaths decay at the same
+    /// rate in all pools.
     pub died: u64,
-    /// The line that the victim policy chooses within the pool.
+    /// Line that the victim policy chooses within the pool.
     pub victim: LineView,
 }
 
-/// Data of which fewer pages die than this share of a window of deaths count as if so many did:
-/// a pool at rest is compacted, but not at any price.
+/// Floor of the death rate: every pool counts at least one death for this many valid pages. A pool
+/// at rest is compacted, but not at any price.
 const FEWEST_DEATHS: u64 = 256;
 
-/// The line to reclaim next if the spare space follows demand: the victim of the pool in which
-/// a copy costs the least.
+/// The line to reclaim next if the spare space follows demand: the victim of the pool in which a
+/// copy costs the least.
 ///
 /// A line with the empty share E costs (1 − E)/E copies for each page that it gives. If a share
 /// λ of the valid pages of its pool dies in a unit of time, waiting lowers that cost by
@@ -189,9 +191,8 @@ pub fn by_demand(pools: impl Iterator<Item = PoolView>) -> Option<u32> {
     chosen.map(|pool| pool.victim.line)
 }
 
-/// The line with the least worn blocks, if it lags behind the most worn one of
-/// all by more than `threshold` erases: its data are cold, and move on so that
-/// its blocks take part in the wear.
+/// The line with the fewest erases, if it lags behind `most_erases` by more than `threshold`: its
+/// data are cold, and move so that its blocks take part in the wear. `None` if `threshold` is 0.
 #[must_use]
 pub fn coldest(
     threshold: u32,
@@ -224,12 +225,12 @@ mod tests {
     ];
 
     #[test]
-    fn greedy_takes_the_emptiest_and_the_lower_number() {
+    fn greedy_takes_the_emptiest_line_with_the_lowest_number() {
         assert_eq!(victim(VictimPolicy::Greedy, LINES.into_iter()), Some(2));
     }
 
     #[test]
-    fn fifo_takes_the_oldest_that_gains() {
+    fn fifo_takes_the_oldest_line_that_gains() {
         assert_eq!(victim(VictimPolicy::Fifo, LINES.into_iter()), Some(1));
     }
 
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn by_demand_takes_the_fuller_line_of_the_pool_whose_pages_die_more_slowly() {
+    fn by_demand_takes_the_fuller_line_of_the_colder_pool() {
         // λ(1−E)/E²: 800/2000·0.5/0.25 = 0.8 when hot, 200/8000·0.75/0.0625 = 0.3 when cold.
         let pools = [pool(4, 50, 2_000, 800), pool(7, 75, 8_000, 200)];
         assert_eq!(by_demand(pools.into_iter()), Some(7));
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn by_demand_is_greedy_while_no_death_is_known_and_among_equals() {
+    fn by_demand_is_greedy_without_deaths_and_among_equals() {
         let pools = |died| [pool(4, 50, 2_000, died), pool(7, 49, 8_000, died * 4)];
         for died in [0, 10, 1_000] {
             assert_eq!(by_demand(pools(died).into_iter()), Some(7), "{died}");
@@ -271,20 +272,20 @@ mod tests {
     }
 
     #[test]
-    fn by_demand_takes_an_empty_line_at_once_and_never_a_full_one() {
+    fn by_demand_takes_an_empty_line_first_and_never_a_full_one() {
         let pools = [pool(0, 100, 900, 0), pool(1, 0, 10, 10), pool(2, 1, 900, 0)];
         assert_eq!(by_demand(pools.into_iter()), Some(1));
         assert_eq!(by_demand(pools[..1].iter().copied()), None);
     }
 
     #[test]
-    fn a_line_of_valid_pages_only_is_no_victim() {
+    fn full_line_is_no_victim() {
         let full = [view(0, 100, 9, 0)];
         assert_eq!(victim(VictimPolicy::Greedy, full.into_iter()), None);
     }
 
     #[test]
-    fn a_policy_of_the_callers_sees_only_lines_that_gain() {
+    fn victim_policy_sees_only_lines_that_gain() {
         let policies = Policies::default().victim("fullest", |lines| {
             assert!(lines.iter().all(|view| view.line != 0));
             lines
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_of_the_callers_nothing_changes() {
+    fn default_policies_change_nothing() {
         let policies = Policies::default();
         assert_eq!(
             policies.line(VictimPolicy::Fifo, LINES.into_iter()),
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "astray chose handle 4 of 4")]
-    fn a_handle_that_is_not_there_is_a_mistake_of_the_policy() {
+    fn placement_out_of_range_panics() {
         let view = WriteView {
             page: 0,
             pages: 1,
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_told_apart_by_their_names() {
+    fn policies_compare_by_name() {
         let named = |name: &str| Policies::default().placement(name, |view| view.handle);
         assert_eq!(named("a"), named("a"));
         assert_ne!(named("a"), named("b"));
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn cold_data_move_only_past_the_threshold() {
+    fn cold_data_move_only_beyond_the_threshold() {
         assert_eq!(coldest(9, 10, LINES.into_iter()), Some(0));
         assert_eq!(coldest(10, 10, LINES.into_iter()), None);
         assert_eq!(coldest(0, 1000, LINES.into_iter()), None);

@@ -1,5 +1,5 @@
-//! What goes into the reserved area as the power goes, comes back with it, and
-//! how long power-on takes.
+//! The dump that a protected drive saves as the power goes and restores at power-on, and the time
+//! that power-on takes.
 
 use crate::buffer::SlotState;
 use crate::drive::Core;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 impl Core {
-    /// What the capacitors save when the power goes: the newest buffered version
-    /// of each page, and deallocations that are not on flash.
+    /// The dump that the capacitors save as the power goes: the newest buffered version of each
+    /// page, and deallocations that are not on flash. `None` on an unprotected drive.
     pub(crate) fn saved(&self) -> Option<Dump> {
         if let Some(dump) = &*self.dump.borrow() {
             return Some(dump.clone());
@@ -46,8 +46,8 @@ impl Core {
         })
     }
 
-    /// What the capacitors save of one page when the power goes; none if its
-    /// newest version is not in the buffer.
+    /// The dump's entry for `page`; `None` if its newest version is not in the buffer as new data
+    /// of the host.
     pub(crate) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
         let state = self.state.borrow();
         let Where::Buffer(index) = state.map.get(page) else {
@@ -57,7 +57,7 @@ impl Core {
         if slot.moved || slot.cause == Cause::Map as u8 {
             return None;
         }
-        // What was written last is near the end of its queue.
+        // A recently written slot is near the end of its queue.
         let waits = |queue: &Frontier| queue.pending.iter().rev().any(|&other| other == index);
         let queued = match slot.state {
             SlotState::Pending => state.frontiers.iter().position(waits),
@@ -71,8 +71,8 @@ impl Core {
         })
     }
 
-    /// The frontier of the host that a slot was written through: the one where it
-    /// waits, or the handle of the line where its program is under way.
+    /// The frontier of the host that a slot was written through: the one where it is `queued`, or
+    /// else the one of the handle that wrote the line at `place`.
     fn host_frontier_of(&self, state: &State, queued: Option<usize>, place: u32) -> u16 {
         let at = queued.or_else(|| {
             let line = (place != NONE).then(|| self.layout.line_of(place).0)?;
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Takes the saved buffer back in. From then on the buffer protects it.
+    /// Puts the saved versions back into the buffer, which protects them from then on.
     pub(crate) fn restore_dump(&self) {
         let Some(dump) = self.dump.borrow_mut().take() else {
             return;
@@ -114,8 +114,8 @@ impl Core {
     }
 }
 
-/// Lets power-on take its time: the summary of each full line is read, and the
-/// spare area of every written page of the others. Dies work side by side.
+/// Takes the time of power-on: reads the summary of each full line, and the spare area of every
+/// written page of the other lines. Dies work in parallel.
 pub(crate) async fn read_spares(core: &Rc<Core>) {
     let dies: Vec<_> = (0..core.layout.geometry.dies())
         .map(|die| {
@@ -143,14 +143,14 @@ async fn read_die(core: &Core, die: u32) {
                 let row = core.row(&core.state.borrow(), line, unit, page);
                 core.state.borrow_mut().ledger.reads[ReadCause::Recovery as usize] +=
                     u64::from(row.planes.count_ones());
-                // What cannot be read counts as not written: the time is spent.
+                // Pages that cannot be read count as unwritten; the read still takes its time.
                 let _ = core.nand.read(row, bytes, Priority::Normal).await;
             }
         }
     }
 }
 
-/// Units of a line that power-on reads, and the bytes that it transfers of each.
+/// Units of `line` that power-on reads, and the bytes that it transfers of each.
 fn units_to_read(core: &Core, line: u32) -> Vec<(u32, u32)> {
     let layout = &core.layout;
     let state = core.state.borrow();

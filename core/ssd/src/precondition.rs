@@ -1,13 +1,11 @@
-//! Drives with a past, made without living through it.
+//! Preconditioned drives: the flash as a past workload would have left it, without running it.
 //!
-//! The flash is written as the past would have left it, and the firmware then
-//! powers on from it like from any other. *Full*: every page written once, in
-//! order. *Aged*: the steady state of uniform random overwrites. There, a line
-//! loses valid pages in proportion to what it has left, so the share of valid
-//! pages falls geometrically with the age of the line; the ratio is the one at
-//! which all lines together hold exactly the host's pages. This is the state that
-//! the closed form for cleaning the oldest line assumes, and that greedy cleaning
-//! approaches with large lines.
+//! The flash is written directly, and the firmware then powers on from it as from any other.
+//! *Full*: every page written once, in order. *Aged*: the steady state of uniform random
+//! overwrites. In that state a line loses valid pages in proportion to those it has left, so the
+//! share of valid pages falls geometrically with the age of the line; the ratio is the one at which
+//! all lines together hold exactly the host's pages. The closed form for cleaning the oldest line
+//! assumes this state, and greedy cleaning approaches it with large lines.
 //! //= desnoyers2014 4
 
 use crate::config::{ConfigError, DriveConfig};
@@ -18,25 +16,24 @@ use crate::zoned::{self, ZoneLayout};
 use serde::{Deserialize, Serialize};
 use sim::{Rng, Seed};
 
-/// The past of a drive.
+/// Past workload of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// None: erased.
+    /// No past: the flash is erased.
     #[default]
     Fresh,
-    /// Every page written once, in order; on a zoned drive every zone but conventional
-    /// ones.
+    /// Every page written once, in order; on a zoned drive every zone except conventional ones.
     Full,
     /// Overwritten at random until garbage collection is in its steady state.
     Aged,
 }
 
 impl Precondition {
-    /// All of them.
+    /// Every past, in the order in which reports list them.
     pub const ALL: [Self; 3] = [Self::Fresh, Self::Full, Self::Aged];
 
-    /// Name in plans and reports.
+    /// The past's name in plans and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,11 +43,11 @@ impl Precondition {
         }
     }
 
-    /// A new drive with this past.
+    /// A new drive with this past; `seed` draws bad blocks and the aged state.
     ///
     /// # Errors
-    /// If `config` cannot be built, has too little spare flash to be aged, or
-    /// more bad blocks than leave room for this past.
+    /// If `config` cannot be built, has too little spare flash to be aged, or has more bad blocks
+    /// than leave room for this past.
     pub fn media(self, config: &DriveConfig, seed: Seed) -> Result<DriveMedia, ConfigError> {
         let layout = Layout::new(config)?;
         if self == Self::Fresh {
@@ -84,8 +81,8 @@ impl Precondition {
         Ok(media)
     }
 
-    /// A new zoned drive with this past: full if every zone is. Its zones do not age:
-    /// nothing in them is moved.
+    /// A new zoned drive whose sequential zones are all full. Zones do not age: the drive relocates
+    /// no data of theirs.
     fn zoned_media(
         self,
         config: &DriveConfig,
@@ -102,7 +99,7 @@ impl Precondition {
     }
 }
 
-/// Whether the lines that hold data on an aged drive can hold all of it.
+/// Checks that the lines which hold data on an aged drive can hold all host pages.
 fn check_aged(layout: &Layout, config: &DriveConfig) -> Result<(), ConfigError> {
     let lines = layout.aged_lines(config);
     let each = layout.host_pages.div_ceil(layout.groups);
@@ -113,8 +110,7 @@ fn check_aged(layout: &Layout, config: &DriveConfig) -> Result<(), ConfigError> 
     Err(ConfigError::Aged { lines, need })
 }
 
-/// Writes lines in their order, each with the blocks that the firmware will find
-/// there.
+/// Writer of lines in their order, each with the blocks that recovery will assign to it.
 struct Scribe<'a> {
     layout: &'a Layout,
     media: &'a mut DriveMedia,
@@ -122,7 +118,7 @@ struct Scribe<'a> {
     pages: Shuffle,
     sequence: u64,
     words: Vec<u32>,
-    /// Good blocks of each die and plane, lowest last.
+    /// Good blocks of each die and plane, in descending order.
     blocks: Vec<Vec<u32>>,
 }
 
@@ -150,7 +146,7 @@ impl<'a> Scribe<'a> {
         }
     }
 
-    /// Whether the good blocks make `need` lines in each group.
+    /// Checks that the good blocks make `need` lines in each group.
     fn check_blocks(&self, need: u32) -> Result<(), ConfigError> {
         let good = self.blocks.iter().map(Vec::len).min().unwrap_or(0) as u32;
         if good >= need {
@@ -171,7 +167,7 @@ impl<'a> Scribe<'a> {
         }
     }
 
-    /// Lines, group by group in turn, so that groups fill alike.
+    /// Lines of all groups in turn, so that groups fill evenly.
     fn lines_in_turn(&self) -> impl Iterator<Item = u32> + use<> {
         let (groups, per_group) = (self.layout.groups, self.layout.lines_per_group);
         (0..per_group).flat_map(move |line| (0..groups).map(move |g| g * per_group + line))
@@ -204,7 +200,7 @@ impl<'a> Scribe<'a> {
         }
     }
 
-    /// Writes `count` pages of a line; `page` names each.
+    /// Writes `count` pages of a line; `page` gives the mapped page at each position.
     fn write_line(&mut self, line: u32, count: u32, mut page: impl FnMut(u32) -> u32) {
         let layout = self.layout;
         let rows: Vec<_> = (0..layout.dies_per_group)
@@ -253,8 +249,8 @@ impl<'a> Scribe<'a> {
     }
 }
 
-/// Valid pages of `lines` lines of `size` pages, oldest first, that hold `total`
-/// pages in all and fall geometrically with age.
+/// Valid pages of `lines` lines of `size` pages each, oldest first. They add up to `total` pages
+/// and fall geometrically with age.
 fn valid_shares(lines: u32, size: u32, total: u32) -> Vec<u32> {
     let sum = |ratio: f64| {
         let mut share = f64::from(size);
@@ -263,7 +259,7 @@ fn valid_shares(lines: u32, size: u32, total: u32) -> Vec<u32> {
             sum + share
         })
     };
-    // Bisection with additions and multiplications only: every machine agrees.
+    // Bisection by additions and multiplications only: every machine computes the same result.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
@@ -285,7 +281,7 @@ fn valid_shares(lines: u32, size: u32, total: u32) -> Vec<u32> {
     shares
 }
 
-/// Adds what rounding lost, newest lines first.
+/// Distributes the pages that rounding lost, newest lines first.
 fn spread_rest(shares: &mut [u32], size: u32, total: u32) {
     let mut rest = i64::from(total) - shares.iter().map(|&s| i64::from(s)).sum::<i64>();
     while rest > 0 {
@@ -300,8 +296,8 @@ fn spread_rest(shares: &mut [u32], size: u32, total: u32) {
     }
 }
 
-/// A permutation of 0 to `len` that needs no memory: a Feistel network over the
-/// next power of four, walked until it lands inside.
+/// A permutation of 0 to `len` that needs no memory: a Feistel network over the next power of four,
+/// iterated until the result is below `len`.
 #[derive(Clone, Debug)]
 struct Shuffle {
     len: u32,
@@ -345,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shuffle_is_a_permutation() {
+    fn shuffle_is_a_permutation() {
         for len in [1, 2, 5, 1000, 4096, 5000] {
             let shuffle = Shuffle::new(len, &mut Seed(3).stream("shuffle"));
             let mut seen: Vec<u32> = (0..len).map(|i| shuffle.at(i)).collect();

@@ -1,5 +1,5 @@
-//! Drives that can be named. The generic ones share one flash, so that what
-//! differs between their results is the interface.
+//! Presets: named drives. The generic ones share one flash, so that their results differ by
+//! interface only.
 
 use crate::config::{
     Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, SpareSplit,
@@ -11,17 +11,17 @@ use crate::zoned::{Unwritten, ZoneConfig};
 use nand::{Faults, Geometry, Timing};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
-/// A drive that can be named.
+/// A drive configuration with a name.
 pub struct Preset {
-    /// Its name.
+    /// Name of the preset on the command line and in drive files.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description in one line.
     pub help: &'static str,
-    /// Its configuration.
+    /// Builds the configuration of the drive.
     pub config: fn() -> DriveConfig,
 }
 
-/// All presets.
+/// Every preset, in the order in which lists show them.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "block",
@@ -81,15 +81,15 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The preset called `name`.
+    /// The preset called `name`; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 }
 
-/// The conventional drive behind a page cache of 256 MiB: what a file system made for
-/// bytes is compared on.
+/// The conventional drive behind a page cache of 256 MiB: the baseline for file systems made for
+/// byte-addressable drives.
 //= bytefs 5.1
 fn byte() -> DriveConfig {
     DriveConfig {
@@ -98,12 +98,12 @@ fn byte() -> DriveConfig {
     }
 }
 
-/// The drive that ByteFS was emulated on. From `bytefs` Table 4: 32 GiB, eight
-/// channels, pages of 4 KiB, 40 µs to read and 60 µs to program one; from 4.3 the log,
-/// from 4.9 the write buffer. Its public emulator has one die a channel, blocks of 128
-/// pages, and erases in 2 ms. Ours to choose, since neither says: 7 % of spare flash,
-/// the bus, and the firmware's times, as in the generic drives. The 3.5 and 2.5 GB/s
-/// of Table 4 are those of the link, which is the host's: eight dies give 0.8 and 0.5.
+/// The drive that ByteFS was emulated on. From `bytefs` Table 4: 32 GiB, eight channels, pages of 4
+/// KiB, 40 µs to read and 60 µs to program one; from 4.3 the log, from 4.9 the write buffer. Its
+/// public emulator has one die a channel, blocks of 128 pages, and erases in 2 ms. Chosen here,
+/// since neither source says: 7 % of spare flash, the bus, and the firmware's times, as in the
+/// generic drives. The 3.5 and 2.5 GB/s of Table 4 are those of the host's link: eight dies give
+/// 0.8 and 0.5.
 //= bytefs 4.9
 fn bytefs_emulator() -> DriveConfig {
     let generic = generic("bytefs-emulator", Interface::Block, 1, false);
@@ -142,9 +142,9 @@ fn bytefs_emulator() -> DriveConfig {
     }
 }
 
-/// 4 GiB for the host on TLC: four channels of four dies, as a slice of a data
-/// centre drive. Channels, planes and one program of 96 KiB are those of
-/// NVMeVirt's model of the ZN540 with half its channels and half its dies.
+/// 4 GiB for the host on TLC: four channels of four dies, as a slice of a data centre drive.
+/// Channels, planes and one program of 96 KiB are those of NVMeVirt's model of the ZN540 with half
+/// its channels and half its dies.
 fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> DriveConfig {
     DriveConfig {
         name: name.to_owned(),
@@ -202,8 +202,8 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
     }
 }
 
-/// Handles of a generic drive. Pooled lines would compete for the spare space that separation
-/// gains.
+/// Placement of a generic drive. With pooled spare space the handles would compete for the space
+/// that separation gains.
 const fn placements(handles: u16, isolated: bool) -> Placements {
     Placements {
         handles,
@@ -216,9 +216,9 @@ const fn placements(handles: u16, isolated: bool) -> Placements {
     }
 }
 
-/// The generic flash in zones: a zone is a line, 12 MiB at addresses 16 MiB apart. Limits
-/// and buffers are those of the ZN540. Without spare flash for garbage collection the
-/// same flash could hold more; there are as many zones as hold the 4 GiB of the others.
+/// The generic flash in zones: a zone is a line, 12 MiB at addresses 16 MiB apart. Limits and
+/// buffers are those of the ZN540. Without spare flash for garbage collection this flash could hold
+/// more; the number of zones is that which holds the 4 GiB of the other drives.
 fn zns() -> DriveConfig {
     DriveConfig {
         capacity: Bytes(342 * 12 * MIB),
@@ -232,10 +232,9 @@ fn zns() -> DriveConfig {
     }
 }
 
-/// The zones of the ZN540. Size, capacity and the limit of 14 are of the `dissertation`,
-/// 3.1; that they are striped over all dies, and the buffer of ten programs, are
-/// NVMeVirt's. A random write area, which the drive has, is left out for want of a
-/// source for its size.
+/// The zones of the ZN540. Size, capacity and the limit of 14 are from the `dissertation`, 3.1; the
+/// striping over all dies and the buffer of ten programs are NVMeVirt's. The drive's random write
+/// area is left out for want of a source for its size.
 //= dissertation 3.1
 const ZN540: ZoneConfig = ZoneConfig {
     size: Bytes(2048 * MIB),
@@ -253,12 +252,11 @@ const ZN540: ZoneConfig = ZoneConfig {
     random_write_zones: 0,
 };
 
-/// The ZN540 as NVMeVirt models it: eight channels at 450 MB/s with four dies each, a
-/// program of 96 KiB in 561 µs, a read in 50 µs, and 5.6 µs for a command that writes with
-/// 0.6 µs for each 4 KiB. NVMeVirt charges reads more (13 to 20 µs) and erases nothing;
-/// here a command costs the same both ways and an erase what the part says. A block is
-/// what makes 1077 MiB of one in each of 64 planes. Ours to choose: as many zones as hold
-/// 4 TB, and 24 spare blocks in each plane.
+/// The ZN540 as NVMeVirt models it: eight channels at 450 MB/s with four dies each, a program of 96
+/// KiB in 561 µs, a read in 50 µs, and 5.6 µs for a write command plus 0.6 µs for each 4 KiB.
+/// NVMeVirt charges reads more (13 to 20 µs) and erases nothing; here a command costs the same both
+/// ways and an erase takes 3 ms. A zone of 1077 MiB is one block in each of 64 planes. Chosen here:
+/// as many zones as hold 4 TB, and 24 spare blocks in each plane.
 fn zn540() -> DriveConfig {
     let generic = generic("zn540", Interface::Zoned, 1, false);
     DriveConfig {
@@ -294,15 +292,15 @@ fn zn540() -> DriveConfig {
     }
 }
 
-/// The generic flash as it is. The capacity is that of the other drives, so that a host has
-/// as much spare flash as their firmware. One program writes all pages of a word line, which
-/// can be read at once then: nothing has to be cached. Ours to choose: the firmware's time
-/// for a command, as in the others, though there is less to do.
+/// The generic flash as an open-channel drive. Its capacity is that of the other drives, so that
+/// the host has as much spare flash as their firmware. One program writes all pages of a word line,
+/// which are readable as soon as it completes: the host has to cache none. Chosen here: the
+/// firmware's time for a command, as in the others, though there is less to do.
 fn ocssd() -> DriveConfig {
     open_channel(generic("ocssd", Interface::OpenChannel, 1, false))
 }
 
-/// `config`, of which nothing is mapped or buffered.
+/// `config` with an open-channel interface that maps and buffers nothing.
 fn open_channel(config: DriveConfig) -> DriveConfig {
     DriveConfig {
         geometry: Geometry {
@@ -317,11 +315,11 @@ fn open_channel(config: DriveConfig) -> DriveConfig {
     }
 }
 
-/// The drive that HyFiM was measured on. From `hyfim` 4, A and Table I: eight channels with
-/// two parallel units each, two planes a unit, 1478 blocks a plane, 768 pages a block, pages
-/// of 16 KiB, 508 GB to use; from 4, B blocks of 4 KiB. It names neither its flash nor any
-/// time: with 768 pages a block it is taken to be MLC, of which one page is programmed at a
-/// time, with the times and the bus of that part.
+/// The drive that HyFiM was measured on. From `hyfim` 4, A and Table I: eight channels with two
+/// parallel units each, two planes a unit, 1478 blocks a plane, 768 pages a block, pages of 16 KiB,
+/// 508 GB to use; from 4, B blocks of 4 KiB. The paper names neither the flash nor any time: with
+/// 768 pages a block it is taken to be MLC, which programs one page at a time, with the times and
+/// the bus of that part.
 //= hyfim 4
 fn hyfim_ocssd() -> DriveConfig {
     let generic = generic("hyfim-ocssd", Interface::OpenChannel, 1, false);
@@ -345,13 +343,13 @@ fn hyfim_ocssd() -> DriveConfig {
     })
 }
 
-/// The flash behind SkyByte's front of lines, which is not part of it. From `skybyte`
-/// Table II: 16 channels of 8 chips of 8 dies, 128 blocks of 256 pages of 4 KiB, in all
-/// 128 GiB; garbage is collected once 80 % are in use, which leaves 26 of 128 lines, and
-/// then 19,660 blocks of it, which are 19 lines. Ours to choose: half of the flash for the
-/// host, which is four times what any of the workloads takes, so that as much can come
-/// free; a write buffer of two pages a die; who goes first. The front counts what commands
-/// and DRAM cost.
+/// The flash behind SkyByte's front of cache lines, which is not part of this preset. From
+/// `skybyte` Table II: 16 channels of 8 chips of 8 dies, 128 blocks of 256 pages of 4 KiB, in all
+/// 128 GiB; garbage collection starts once 80 % are in use, which leaves 26 of 128 lines, and then
+/// collects 19,660 blocks, which are 19 lines. Chosen here: half of the flash for the host, four
+/// times as much as any of the workloads takes, so that as much can become free; a write buffer of
+/// two pages a die; the order in which dies serve their queues. The front accounts for the costs of
+/// commands and DRAM.
 //= skybyte 6.1
 fn skybyte() -> DriveConfig {
     let generic = generic("skybyte", Interface::Block, 1, false);
@@ -392,8 +390,8 @@ fn skybyte() -> DriveConfig {
     }
 }
 
-/// [`skybyte`] as its public simulator models it: one queue a channel, served in order,
-/// and no time on the bus (1 ns, the least that there is).
+/// [`skybyte`] as its public simulator models it: one queue a channel, served in order, and no time
+/// on the bus (1 ns, the shortest possible).
 //= skybyte 3.1
 fn skybyte_channel() -> DriveConfig {
     let dies = skybyte();

@@ -1,8 +1,7 @@
 //! The read path.
 //!
-//! Pages in the buffer come from the controller's DRAM. Pages on flash that lie
-//! in the same page row of the same line are read in one operation. A line whose
-//! pages are being read is not erased.
+//! Pages in the buffer come from the controller's DRAM. Pages on flash that lie in the same page
+//! row of the same line are read in one operation. A line with reads under way is not erased.
 
 use crate::drive::{Core, IoError, Sink};
 use crate::ledger::ReadCause;
@@ -11,7 +10,7 @@ use nand::{NandError, Payload, Priority, Row, UNIT};
 use std::rc::Rc;
 use units::{Extent, SECTOR};
 
-/// Part of a command: pages of one row.
+/// One flash read: pages of one page row.
 pub(crate) struct RowRead {
     line: u32,
     row: Row,
@@ -21,7 +20,7 @@ pub(crate) struct RowRead {
 }
 
 impl Core {
-    /// Reads `extent` and hands its contents to `sink`.
+    /// Reads `extent` and passes its contents to `sink`.
     pub(crate) async fn read(
         self: &Rc<Self>,
         extent: Extent,
@@ -72,7 +71,7 @@ impl Core {
         }
     }
 
-    /// The row reads that `pages` need.
+    /// The row reads that `pages` need; pages that are not on flash need none.
     pub(crate) fn rows(&self, pages: impl IntoIterator<Item = u32>) -> Vec<RowRead> {
         let mut rows: Vec<RowRead> = Vec::new();
         for page in pages {
@@ -91,8 +90,7 @@ impl Core {
         rows
     }
 
-    /// Reads rows of several dies at once. All their lines are held before
-    /// anything else can happen.
+    /// Reads rows in parallel. All their lines are marked as being read before the first await.
     pub(crate) async fn read_rows(
         self: &Rc<Self>,
         rows: Vec<RowRead>,
@@ -119,7 +117,7 @@ impl Core {
         result
     }
 
-    /// Reads the mapped page at `place` for its own sake.
+    /// Reads the mapped page at `place` for its time; contents are fetched separately.
     pub(crate) async fn read_page_of(
         &self,
         page: u32,
@@ -166,7 +164,7 @@ impl Core {
         }
     }
 
-    /// Gives the contents of `extent` as they are now.
+    /// Passes the current contents of `extent` to `sink`.
     pub(crate) fn hand_over<S: Sink>(&self, extent: Extent, sink: &mut S) -> Result<(), IoError> {
         if !S::WANTED {
             return Ok(());
@@ -197,7 +195,7 @@ impl Core {
 }
 
 impl RowRead {
-    /// Units of 4 KiB that are read.
+    /// Sectors of 4 KiB that are read.
     pub(crate) fn units(&self) -> u32 {
         self.bytes / UNIT as u32
     }

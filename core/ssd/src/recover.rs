@@ -1,13 +1,13 @@
-//! Power-on: the map rebuilt from what the flash says.
+//! Power-on: the map is rebuilt from the contents of the flash.
 //!
-//! Every readable unit has a sequence number and names its pages. Replayed in
-//! that order, with the journal's deallocations in between, the last word on each
-//! page is its newest durable version. Lines that were not full are taken up
-//! again where their blocks can still be programmed: units that the cut left
-//! untouched are *holes*, filled first; torn units are passed over.
+//! Every readable unit has a sequence number and names its pages. Recovery replays units in that
+//! order, with the journal's deallocations in between; the last entry of each page is its newest
+//! durable version. Lines that were not full are reopened where their blocks can still be
+//! programmed: units that the cut left untouched are *holes* and are filled first; torn units are
+//! skipped.
 //!
-//! Nothing of the firmware's memory from before the cut is used; a protected
-//! drive also has what its capacitors saved, which is newer than the flash.
+//! No firmware memory from before the cut is used. A protected drive also has the dump that its
+//! capacitors saved, which is newer than the flash.
 
 use crate::config::DriveConfig;
 use crate::copies::Listeners;
@@ -26,19 +26,19 @@ use crate::state::{Load, State};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
 
-/// What spare areas say. One word a 4 KiB sector: the mapped page in its low
-/// bits, the origin above them, or one of three marks.
+/// Words of the spare area. One word for each 4 KiB sector: the mapped page in its low bits, the
+/// origin above them, or one of three marks.
 pub(crate) mod word {
     use super::Layout;
 
-    /// Nothing.
+    /// Word of a padding sector.
     pub(crate) const PADDING: u32 = u32::MAX;
-    /// Part of a line's summary.
+    /// Word of a sector of a line's summary.
     pub(crate) const SUMMARY: u32 = u32::MAX - 1;
-    /// A page of the journal.
+    /// Word of a page of the journal.
     pub(crate) const JOURNAL: u32 = u32::MAX - 2;
 
-    /// The word of `page`, which came from origin `tag`.
+    /// The word of `page` with origin `tag`.
     #[inline]
     pub(crate) fn word(layout: &Layout, page: u32, tag: u16) -> u32 {
         match layout.page_bits {
@@ -47,7 +47,7 @@ pub(crate) mod word {
         }
     }
 
-    /// Page and origin of a word, if it names a page.
+    /// Page and origin of `word`; `None` if it names no page.
     #[inline]
     pub(crate) fn parse(layout: &Layout, word: u32) -> Option<(u32, u16)> {
         let (page, tag) = match layout.page_bits {
@@ -62,14 +62,14 @@ pub(crate) mod word {
         u64::from(frontier) << 32 | u64::from(line)
     }
 
-    /// Line and frontier of a label, if the drive has them.
+    /// Line and frontier of `label`; `None` if the drive lacks either.
     pub(crate) fn parse_label(layout: &Layout, label: u64, frontiers: usize) -> Option<(u32, u16)> {
         let (line, frontier) = (label as u32, (label >> 32) as u16);
         (line < layout.lines() && usize::from(frontier) < frontiers).then_some((line, frontier))
     }
 }
 
-/// Every erase block of a drive.
+/// Every erase block of a drive, ordered by die, plane and block.
 pub(crate) fn all_blocks(layout: &Layout) -> impl Iterator<Item = BlockId> + use<> {
     let geometry = layout.geometry;
     (0..geometry.dies()).flat_map(move |die| {
@@ -79,7 +79,8 @@ pub(crate) fn all_blocks(layout: &Layout) -> impl Iterator<Item = BlockId> + use
     })
 }
 
-/// The frontiers of a drive. Their numbers are part of what flash remembers.
+/// The frontiers of a drive, without lines. Labels on flash store their indices, so their order is
+/// fixed.
 fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
     let new = |kind, group| Frontier {
         kind,
@@ -104,7 +105,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
     all
 }
 
-/// A readable unit.
+/// A unit whose pages are all readable.
 #[derive(Clone, Copy)]
 struct Unit {
     stamp: u64,
@@ -112,18 +113,18 @@ struct Unit {
     unit: u32,
 }
 
-/// What the scan of the flash found.
+/// Result of the scan of the flash.
 struct Found {
     blocks: Vec<u32>,
     spares: Vec<Vec<u32>>,
-    /// By line: the frontier of its label; none for a line without one.
+    /// For each line: the frontier in its label; `None` without a label.
     owners: Vec<Option<u16>>,
-    /// By line: dies of the group whose block must be erased first.
+    /// For each line: dies of the group whose block must be erased first.
     dirty: Vec<Vec<u32>>,
     units: Vec<Unit>,
 }
 
-/// Rebuilds the firmware's memory.
+/// Rebuilds the firmware's memory from the flash and the dump.
 pub(crate) fn rebuild(
     layout: &Layout,
     config: &DriveConfig,
@@ -181,8 +182,8 @@ fn journal(layout: &Layout, state: &State, dump: Option<&Dump>) -> Journal {
     Journal::found(records, full, layout.checkpoint_lines() as usize)
 }
 
-/// Gives each line its blocks: those whose label names it, and of the rest,
-/// erased ones first, whatever is left.
+/// Assigns blocks to lines: those whose label names the line first, then erased blocks and finally
+/// dirty ones.
 fn assign_blocks(layout: &Layout, media: &Media, frontiers: usize) -> Found {
     let planes = layout.geometry.planes;
     let mut found = Found {
@@ -229,11 +230,11 @@ fn label(media: &Media, block: BlockId) -> Option<u64> {
 fn fill_gaps(layout: &Layout, found: &mut Found, clean: &mut [Vec<u32>], dirty: &mut [Vec<u32>]) {
     let planes = layout.geometry.planes;
     for clean in clean.iter_mut() {
-        // Taken from the end: lower numbers first.
+        // Blocks are taken from the end: lower numbers first.
         clean.reverse();
     }
-    // Lines with data first: a block of theirs that lost its label is dirty, and
-    // an unused line is better off with erased ones.
+    // Lines with data come first: a block of theirs that lost its label is dirty, whereas an unused
+    // line needs erased blocks.
     let (used, unused): (Vec<u32>, Vec<u32>) =
         (0..layout.lines()).partition(|&line| found.owners[line as usize].is_some());
     for (lines, are_used) in [(used, true), (unused, false)] {
@@ -250,7 +251,7 @@ fn fill_gaps(layout: &Layout, found: &mut Found, clean: &mut [Vec<u32>], dirty: 
     }
 }
 
-/// Gives one line a block on one die and plane, if it has none.
+/// Assigns a block to one line on one die and plane, unless it has one.
 fn fill_gap(
     layout: &Layout,
     found: &mut Found,
@@ -277,7 +278,7 @@ fn fill_gap(
     }
 }
 
-/// The block of a line on one die and plane; none if the plane has run out.
+/// The block of a line on one die and plane; `None` if the plane ran out of blocks.
 fn block_of(layout: &Layout, found: &Found, line: u32, die: u32, plane: u32) -> Option<BlockId> {
     let index = State::block_index(layout, line, die) + plane as usize;
     let block = found.blocks[index];
@@ -288,7 +289,7 @@ fn block_of(layout: &Layout, found: &Found, line: u32, die: u32, plane: u32) -> 
     })
 }
 
-/// The stamp of a unit, if all its pages can be read and belong together.
+/// The stamp of a unit; `None` unless all its pages are readable and belong together.
 fn unit_stamp(layout: &Layout, media: &Media, found: &Found, line: u32, unit: u32) -> Option<u64> {
     let (die, first) = (layout.die_in_group(unit), layout.first_row(unit));
     let mut stamp = None;
@@ -320,7 +321,7 @@ fn readable_units(layout: &Layout, media: &Media, found: &Found) -> Vec<Unit> {
     units
 }
 
-/// Words of a unit, in the order in which it was written.
+/// Calls `each` with place and word of every mapped page of a unit, in order.
 fn for_each_page(
     layout: &Layout,
     media: &Media,
@@ -343,8 +344,8 @@ fn for_each_page(
     }
 }
 
-/// Deallocations, oldest first: journal records, the last complete checkpoint,
-/// and what the capacitors saved.
+/// Deallocations, oldest first: journal records, the last complete checkpoint, and records from the
+/// dump.
 fn journalled(layout: &Layout, media: &Media, found: &Found, dump: Option<&Dump>) -> Vec<Trimmed> {
     let mut trims = dump.map(|d| d.trims.clone()).unwrap_or_default();
     let journal = |unit: &&Unit| {
@@ -451,8 +452,7 @@ fn erases(layout: &Layout, media: &Media, found: &Found, line: u32) -> u32 {
     blocks.map(|block| media.erases(block)).max().unwrap_or(0)
 }
 
-/// Takes up, for each frontier, the line that it wrote to last, if that still has
-/// room.
+/// Reopens, for each frontier, the line that it wrote last, if that line still has room.
 fn reopen(
     layout: &Layout,
     media: &Media,
@@ -481,8 +481,8 @@ fn reopen(
     }
 }
 
-/// Units of a line up to the last one that was touched, and those before it that
-/// were not, latest first.
+/// Units of a line up to the last touched one, and the untouched units before that, in descending
+/// order.
 fn progress(layout: &Layout, media: &Media, found: &Found, line: u32) -> (u32, Vec<u32>) {
     let untouched = |unit: u32| {
         let die = layout.die_in_group(unit);

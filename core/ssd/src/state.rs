@@ -1,9 +1,8 @@
-//! The firmware's memory and the steps on it that take no time.
+//! The firmware's memory, and the steps on it that take no time.
 //!
-//! Invariants, defended by [`State::check`]: a page of the map is nowhere, in one
-//! slot, or on one valid flash page; the valid pages of a line are those that the
-//! map, or a slot that supersedes them, points to; a slot in a frontier's queue
-//! is pending or dropped.
+//! Invariants, checked by [`State::check`]: a page of the map is unmapped, in one slot, or on one
+//! valid flash page. The valid pages of a line are those that the map points to, or a slot that
+//! supersedes them. A slot in a frontier's queue is pending or dropped.
 
 use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
@@ -19,7 +18,7 @@ use crate::map::{Map, Where};
 use nand::Payload;
 use units::Ns;
 
-/// One program, as issued.
+/// A program as issued: its line, unit, sequence number and slots.
 pub(crate) struct Issue {
     pub(crate) frontier: usize,
     pub(crate) line: u32,
@@ -36,32 +35,32 @@ pub(crate) struct State {
     pub(crate) in_flight: InFlight,
     pub(crate) deaths: Deaths,
     pub(crate) superseded: Superseded,
-    /// Who is told of what is copied.
+    /// Receivers of notes about copies.
     pub(crate) listeners: Listeners,
     pub(crate) ledger: Ledger,
-    /// Block of each line, die of its group and plane.
+    /// Blocks by line, die in the group, and plane; see [`State::block_index`].
     pub(crate) blocks: Vec<u32>,
     /// Blocks that replace bad ones, by die and plane.
     pub(crate) spares: Vec<Vec<u32>>,
-    /// Sequence numbers of failed programs whose next try waits for a line, by group.
+    /// Failed programs whose retry waits for a line, by group.
     pub(crate) retries: Vec<usize>,
     /// Frontiers that wait for a free line, by group.
     pub(crate) stalled: Vec<u32>,
-    /// Tasks that wait so for the host, and since when any does.
+    /// Host frontiers that wait for a free line, and the time since when at least one does.
     pub(crate) stalled_hosts: u32,
     pub(crate) stalled_since: Ns,
-    /// How full each group is; not kept where there is only one.
+    /// Fill level of each group; not maintained with a single group.
     pub(crate) loads: Vec<Load>,
-    /// Most erases of any line.
+    /// Highest erase count of any line.
     pub(crate) most_erases: u32,
 }
 
-/// How full a group was when a line of it was last opened for the host.
+/// Fill level of a group when a line was last opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Pages that it holds, or will when its open lines and the buffer are full.
+    /// Pages that the group holds once its open host lines and the buffer are full.
     pub(crate) pages: u64,
-    /// Whether it could not hold them all: new data go elsewhere.
+    /// Whether `pages` exceeds the room of the group: new data then go to another group.
     pub(crate) is_full: bool,
 }
 
@@ -75,8 +74,8 @@ pub(crate) struct Incoming {
 }
 
 impl State {
-    /// Puts a new version of a page into the buffer. Gives its slot and whether
-    /// the slot is a new one.
+    /// Puts a new version of a page into the buffer. Returns its slot, and whether the slot is a
+    /// new one.
     #[inline]
     pub(crate) fn insert(&mut self, new: Incoming) -> (u32, bool) {
         let before = self.map.get(new.page);
@@ -118,7 +117,7 @@ impl State {
         (index, true)
     }
 
-    /// Queues a copy of the valid page at `from`.
+    /// Queues a copy of the valid page at `from`, and returns its slot.
     pub(crate) fn insert_moved(
         &mut self,
         frontier: usize,
@@ -144,8 +143,8 @@ impl State {
         index
     }
 
-    /// Takes back what the host deallocated: the page is nowhere, and its version
-    /// on flash is invalid. True if a pending slot was dropped with it.
+    /// Unmaps a page that the host deallocated, and invalidates its version on flash. Returns
+    /// whether a pending slot was dropped.
     pub(crate) fn forget(&mut self, layout: &Layout, page: u32) -> bool {
         let mut dropped = false;
         match self.map.get(page) {
@@ -174,7 +173,8 @@ impl State {
         }
     }
 
-    /// The same for a page that the host has overwritten or deallocated.
+    /// As [`State::invalidate`], for a page that the host overwrote or deallocated: also counts its
+    /// death.
     #[inline]
     fn expire(&mut self, layout: &Layout, place: u32) {
         if place != NONE {
@@ -196,9 +196,8 @@ impl State {
         }
     }
 
-    /// Host pages of which flash holds no version that counts, whatever stale ones
-    /// lie about: those that are nowhere, and those whose only versions are still
-    /// on their way. Ascending.
+    /// Host pages without a valid version on flash, whatever stale versions exist: unmapped pages,
+    /// and pages whose only versions are still on their way. Ascending.
     pub(crate) fn without_version(&self, host_pages: u32) -> Vec<u32> {
         let is_bare = |&page: &u32| match self.map.get(page) {
             Where::Nowhere => true,
@@ -208,8 +207,8 @@ impl State {
         (0..host_pages).filter(is_bare).collect()
     }
 
-    /// Takes up to `room` live slots from the queues of a frontier, copies first;
-    /// dead ones on the way go to `dead`.
+    /// Takes up to `room` live slots from the queues of a frontier, copies first; dead slots on the
+    /// way are added to `dead`.
     pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
         let mut slots = Vec::with_capacity(room);
         while slots.len() < room {
@@ -225,7 +224,7 @@ impl State {
         slots
     }
 
-    /// Puts slots that were gathered back where they came from.
+    /// Returns gathered slots to the front of their queues.
     pub(crate) fn put_back(&mut self, frontier: usize, slots: &[u32]) {
         let queue = &mut self.frontiers[frontier];
         for &slot in slots.iter().rev() {
@@ -237,8 +236,8 @@ impl State {
         }
     }
 
-    /// Gives a slot its place on flash: the instant at which the versions before
-    /// it are forgotten.
+    /// Gives a slot its place on flash. At this instant the earlier versions of its page become
+    /// invalid.
     #[inline]
     pub(crate) fn place_slot(&mut self, layout: &Layout, index: u32, line: u32, place: u32) {
         let slot = *self.slots.get(index);
@@ -259,7 +258,7 @@ impl State {
                 _ => self.map.set(slot.page, Where::Buffer(index)),
             }
         } else if slot.successor != NONE {
-            // Issued again after a failure, with a newer version already there.
+            // Issued again after a failure, while a newer version already waits.
             self.slots.get_mut(slot.successor).old = place;
         }
         let slot = self.slots.get_mut(index);
@@ -268,9 +267,9 @@ impl State {
         slot.old = NONE;
     }
 
-    /// The program of a slot has completed: the map points to flash, unless
-    /// something newer is there, which has a version before it on flash from now on
-    /// if the page was not deallocated in between.
+    /// Handles the completion of a slot's program. The map points to flash then, unless a newer
+    /// version is in the buffer: that one is marked as having a version on flash, provided the page
+    /// was not deallocated in between.
     #[inline]
     pub(crate) fn settle_slot(&mut self, index: u32) {
         let slot = *self.slots.get(index);
@@ -289,9 +288,8 @@ impl State {
         self.slots.release(index);
     }
 
-    /// The unit that an open line takes next, if it has one for data on a die
-    /// that still works in it. Holes are filled first: the pages behind them on
-    /// their die must wait for them.
+    /// The next unit of an open line, on a die without failed programs in the line; `None` if no
+    /// data unit is left. Holes come first: later pages on their die must wait for them.
     pub(crate) fn peek_unit(&self, layout: &Layout, line: u32) -> Option<u32> {
         let entry = &self.lines.lines[line as usize];
         let live = |unit: &u32| {
@@ -301,7 +299,7 @@ impl State {
         holes.chain(entry.issued..layout.data_units()).find(live)
     }
 
-    /// Takes the unit that [`State::peek_unit`] names.
+    /// Takes the unit that [`State::peek_unit`] returns.
     pub(crate) fn next_unit(&mut self, layout: &Layout, line: u32) -> Option<u32> {
         let unit = self.peek_unit(layout, line)?;
         let entry = &mut self.lines.lines[line as usize];
@@ -314,15 +312,15 @@ impl State {
         Some(unit)
     }
 
-    /// Pages that the next unit of a line takes; none if it is full.
+    /// Mapped pages that the next unit of a line takes; `None` if the line is full.
     pub(crate) fn room(&self, layout: &Layout, line: u32) -> Option<usize> {
         let unit = self.peek_unit(layout, line)?;
         let left = layout.line_data - unit * layout.unit;
         Some(left.min(layout.unit) as usize)
     }
 
-    /// Whether the newest version of a page waits in the buffer, where it can be
-    /// replaced.
+    /// Whether the newest version of a page is pending in the buffer, where it can be replaced in
+    /// place.
     #[inline]
     pub(crate) fn is_pending(&self, page: u32) -> bool {
         match self.map.get(page) {
@@ -331,7 +329,8 @@ impl State {
         }
     }
 
-    /// Lines of a group that may be collected.
+    /// Views of the lines of a group that may be collected: closed, without programs under way, and
+    /// not of the journal.
     pub(crate) fn candidates(&self, layout: &Layout, group: u32) -> impl Iterator<Item = LineView> {
         let first = group * layout.lines_per_group;
         let now = self.in_flight.next();
@@ -359,9 +358,10 @@ impl State {
         }
     }
 
-    /// Frontiers of a group that moved data of handles may go to, given whose
-    /// lines there are, who waits for one, and `newcomer`. Who waits counts before
-    /// it has a line: collection must free as many as it will be asked to leave.
+    /// Frontiers of a group that may take relocated data of handles: counted are the handles of
+    /// lines in use, of frontiers that wait for a line, and of `newcomer`. A waiting frontier
+    /// counts before it has a line, because collection must leave as many free lines as there will
+    /// be movers.
     pub(crate) fn movers(
         &self,
         layout: &Layout,
@@ -387,12 +387,11 @@ impl State {
         movers.max(1)
     }
 
-    /// Finds out how full a group is, at the instants at which that is bound to
-    /// change: between two of them it takes no more than its open lines have room
-    /// for, and what the buffer holds besides. So it never holds more than
-    /// [`Layout::most_valid`] says. And some group always has room, since
-    /// `Layout::new` sees to it that they hold the host's data with as much to
-    /// spare in each.
+    /// Updates the fill level of a group. The level is recomputed whenever one of its lines is
+    /// opened: until the next time, the group takes no more than its open lines and the buffer
+    /// hold. So it never holds more than [`Layout::most_valid`] allows. Some group always has room,
+    /// because `Layout::new` checks that the groups hold the host's data with that much to spare in
+    /// each.
     pub(crate) fn weigh(&mut self, layout: &Layout, config: &DriveConfig, group: u32) {
         if layout.groups == 1 {
             return;
@@ -416,7 +415,7 @@ impl State {
         self.loads[group as usize] = Load { pages, is_full };
     }
 
-    /// Lines of a group whose collection hangs on copies that do not fill a unit.
+    /// Lines of a group whose collection waits for copies that do not fill a unit.
     pub(crate) fn hanging(&self, layout: &Layout, group: u32) -> u32 {
         let left_over = |f: &&Frontier| {
             let idle = f.waiting() < layout.unit as usize || f.waits > 0;
@@ -444,8 +443,8 @@ impl State {
         lines.any(|line| line.state == LineState::Erasing)
     }
 
-    /// Of a group without free lines, in which nothing is programmed or erased:
-    /// whether no copy can be written, and no line can become free without.
+    /// Whether a group can neither write copies nor free a line without them. Only valid for a
+    /// group without free lines in which no program or erase is under way.
     pub(crate) fn is_lost(&self, layout: &Layout, group: u32) -> bool {
         let coming = |line: &Line| {
             line.readers > 0 || (line.state == LineState::Collecting && line.valid == 0)
@@ -456,8 +455,8 @@ impl State {
         copying.all(|f| f.open == NONE) && !lines.any(coming)
     }
 
-    /// Whether nothing is being programmed or erased, and failed programs wait for
-    /// lines that will not come.
+    /// Whether failed programs wait for lines that will never be free: nothing else is under way,
+    /// and no line is being erased or about to be.
     pub(crate) fn is_stuck(&self, layout: &Layout) -> bool {
         let waiting: usize = self.retries.iter().sum();
         let settled = self.in_flight.settled;
@@ -476,7 +475,7 @@ impl State {
         waiting > 0 && self.in_flight.unfinished() == waiting && (0..layout.groups).all(none)
     }
 
-    /// Whether a line of a group is closed that cannot be collected yet.
+    /// Whether a closed line of a group still has programs under way, and cannot be collected yet.
     pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
         let lines = self.lines_of(layout, group).iter();
         let mut closed = lines.filter(|line| line.state == LineState::Closed);
@@ -490,28 +489,27 @@ impl State {
         lines.filter(|line| busy(line.state)).count() as u32
     }
 
-    /// Index of a line's block in the table of blocks.
+    /// Index in `blocks` of the first plane of a line on one die.
     #[inline]
     pub(crate) fn block_index(layout: &Layout, line: u32, die_in_group: u32) -> usize {
         ((line * layout.dies_per_group + die_in_group) * layout.geometry.planes) as usize
     }
 
-    /// The blocks of a line on one die of its group.
+    /// The blocks of a line on one die of its group, one for each plane.
     #[inline]
     pub(crate) fn line_blocks(&self, layout: &Layout, line: u32, die_in_group: u32) -> &[u32] {
         let first = Self::block_index(layout, line, die_in_group);
         &self.blocks[first..first + layout.geometry.planes as usize]
     }
 
-    /// Copies contents into a slot.
+    /// Sets the contents of one sector of a slot; ignored if contents are not kept.
     pub(crate) fn set_payload(&mut self, index: u32, sector: usize, payload: Payload) {
         if let Some(kept) = self.slots.payload_mut(index).get_mut(sector) {
             *kept = payload;
         }
     }
 
-    /// Bytes of host memory per mapped page that the map and the validity of
-    /// flash pages take.
+    /// Bytes of host memory that map, lines and block table take.
     pub(crate) fn memory(&self) -> usize {
         self.map.memory() + self.lines.memory() + self.blocks.len() * 4
     }

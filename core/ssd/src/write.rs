@@ -1,7 +1,7 @@
-//! The write path as far as the buffer, and flushing it.
+//! The write path up to the buffer, and flushes.
 //!
-//! A host write is acknowledged once its pages are in the buffer;
-//! [`crate::issue`] takes them from there to flash.
+//! A host write is acknowledged once its pages are in the buffer; [`crate::issue`] moves them from
+//! there to flash.
 
 use crate::buffer::SlotState;
 use crate::drive::{Content, Core, IoError};
@@ -21,7 +21,7 @@ pub(crate) struct Part {
     /// First byte in the page, and one past the last.
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Where in the command's content the first byte is.
+    /// Offset of the first byte in the command's content.
     offset: usize,
 }
 
@@ -70,8 +70,8 @@ impl Core {
         Ok(())
     }
 
-    /// The origin as far as a spare word can carry it: what does not fit shares
-    /// the last number.
+    /// The tag of `origin`, limited to the bits that a spare word has for it: larger origins share
+    /// the last tag.
     pub(crate) fn tag(&self, origin: Origin) -> u16 {
         let bits = (u32::BITS - self.layout.page_bits).min(8);
         origin.0.min(((1_u32 << bits) - 1) as u16)
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Reads the page that a write covers in part, for the time that it takes.
+    /// Takes the time of reading a page that a write covers in part.
     async fn read_rest(&self, page: u32) -> Result<(), IoError> {
         let place = self.state.borrow().map.get(page);
         match place {
@@ -113,7 +113,7 @@ impl Core {
         if self.read_only.get() {
             return Err(IoError::ReadOnly);
         }
-        // The old contents, before the slot takes the page over.
+        // The old contents, before the slot replaces them.
         let whole = part.to - part.from == self.layout.page_bytes() as usize;
         let old = (self.config.flash.keep_contents && !whole)
             .then(|| self.contents(part.page))
@@ -137,7 +137,7 @@ impl Core {
         Ok(())
     }
 
-    /// The newest contents of a mapped page, none if it is nowhere.
+    /// The newest contents of a mapped page; `None` if it is unmapped, empty if not kept.
     pub(crate) fn contents(&self, page: u32) -> Option<Vec<Payload>> {
         let state = self.state.borrow();
         match state.map.get(page) {
@@ -164,7 +164,7 @@ impl Core {
         contents.collect()
     }
 
-    /// Contents of a sector of a page on flash.
+    /// Contents of one sector of a page on flash.
     pub(crate) fn flash_sector(&self, state: &State, place: u32, sector: u32) -> Payload {
         let (line, offset) = self.layout.line_of(place);
         let at = self.layout.place(offset);
@@ -214,8 +214,7 @@ impl Core {
     }
 }
 
-/// Gives `page`, sector by sector, the contents `old`, or zeros, with `content`
-/// laid over its part.
+/// Sets `page`, sector by sector, to `old` (or zeros) overlaid by `content` in its part.
 pub(crate) fn lay_over_page(
     page: &mut [Payload],
     old: Option<Vec<Payload>>,
@@ -234,8 +233,7 @@ pub(crate) fn lay_over_page(
     }
 }
 
-/// Lays `content` over bytes `from` to `to` of a sector; what is lost of the rest
-/// stays so.
+/// Overlays bytes `from` to `to` of a sector with `content`; other bytes that were lost stay lost.
 fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>, offset: usize) {
     let whole = to - from == UNIT;
     match content {
@@ -266,8 +264,8 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
     }
 }
 
-/// The payload of the sector that byte `offset` of an extent is in: the first one may lie before
-/// the extent in part.
+/// The payload of the sector that contains byte `offset` of an extent. The first payload may begin
+/// before the extent.
 fn sector_at(payloads: &[Payload], offset: usize) -> &Payload {
     &payloads[offset.div_ceil(UNIT)]
 }
@@ -276,7 +274,7 @@ fn sector_at(payloads: &[Payload], offset: usize) -> &Payload {
 mod tests {
     use super::*;
 
-    /// Payloads `new` over pages of two sectors each, from byte `start` to `end` of all.
+    /// Overlays pages of two sectors each with the payloads `new`, from byte `start` to `end`.
     fn laid(new: &[Payload], start: usize, end: usize) -> Vec<Payload> {
         let page_bytes = 2 * UNIT;
         let pages = (start / page_bytes..end.div_ceil(page_bytes)).map(|page| {
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_laid_over_in_part_with_what_is_lost_of_them() {
+    fn partial_payloads_overlay_pages_and_keep_lost_lines() {
         let new = [
             Payload::Lost,
             Payload::Fill(u64::from_le_bytes([7; 8])),
@@ -313,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_one_payload_is_laid_over() {
+    fn part_of_one_payload_overlays_a_page() {
         let laid = laid(&[Payload::Lost], 512, 1024);
         assert_eq!(laid[0].lost(), 0xff << 8);
     }

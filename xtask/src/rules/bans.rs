@@ -1,10 +1,9 @@
-//! Nothing below `front` reads an OS clock, starts a thread, touches a file or
-//! draws randomness that the seed does not give.
+//! Code below `front` reads no OS clock, starts no thread, touches no file, and draws no randomness
+//! outside the seed.
 //!
-//! That is what makes a run a pure function of its plan and seed. The command
-//! line counts as below `front` here, except that it may read a clock and start
-//! threads: it reports wall time and progress. Tests and benchmarks may touch
-//! files and the environment, and nothing else of this.
+//! This makes a run a pure function of its plan and seed. The command line counts as below `front`
+//! here, except that it may read a clock and start threads: it reports wall time and progress.
+//! Tests and benchmarks may touch files and the environment; the other bans hold for them too.
 
 use crate::tree::Source;
 use crate::{Finding, Tree};
@@ -12,7 +11,7 @@ use crate::{Finding, Tree};
 /// Paths that may read an OS clock and wait on it.
 const CLOCK_READERS: &[&str] = &["flashloom/src/", "flashloom/tests/"];
 
-/// Paths that may start threads: many simulations run at once, one a thread.
+/// Paths that may start threads: many simulations run in parallel, one on each thread.
 const THREAD_STARTERS: &[&str] = &["lab/stack/src/pool.rs", "flashloom/"];
 
 /// Storeys that a run passes through.
@@ -25,20 +24,20 @@ const MODELS: &[&str] = &[
     "flashloom/",
 ];
 
-/// Storeys that never meet the operating system. The lab reads traces and plans.
+/// Storeys without access to the operating system. The lab reads traces and plans.
 const SEALED: &[&str] = &["core/", "baselines/", "systems/"];
 
 /// One group of banned paths.
 struct Ban {
-    /// A mention is banned if it contains one of these, segment by segment.
+    /// Banned paths: a mention is banned if its segments contain one of them.
     paths: &'static [&'static str],
-    /// Where.
+    /// Path prefixes of the files where the ban holds.
     within: &'static [&'static str],
-    /// Except there.
+    /// Path prefixes of the files that are exempt.
     except: &'static [&'static str],
-    /// Whether test code is free of it.
+    /// Whether test code is exempt.
     tests_exempt: bool,
-    /// What to use instead.
+    /// Replacement that the finding recommends.
     remedy: &'static str,
 }
 
@@ -88,7 +87,7 @@ const BANS: &[Ban] = &[
     },
 ];
 
-/// Banned paths where they are banned.
+/// Mentions of banned paths, in files where the ban holds.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<_> = tree.sources.iter().flat_map(in_source).collect();
@@ -145,7 +144,7 @@ mod tests {
     const SSD: &str = "core/ssd/src/lib.rs";
 
     #[test]
-    fn each_banned_path_is_caught_once() {
+    fn banned_path_is_found_once() {
         for text in [
             "use std::collections::HashMap;",
             "use std::collections::{BTreeMap, HashSet};",
@@ -165,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn words_in_comments_and_strings_are_free() {
+    fn words_in_comments_and_strings_are_ignored() {
         assert_eq!(count(SSD, "// HashMap\nconst A: &str = \"std::fs\";"), 0);
     }
 
     #[test]
-    fn tests_may_touch_files_but_not_hash_order() {
+    fn tests_may_use_files_but_not_hash_maps() {
         let files = "#[cfg(test)]\nmod tests {\n use std::fs;\n}";
         let order = "#[cfg(test)]\nmod tests {\n use std::collections::HashMap;\n}";
         assert_eq!(count(SSD, files), 0);
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lab_reads_files_and_the_command_line_reads_clocks() {
+    fn lab_may_read_files_and_command_line_may_read_clocks() {
         assert_eq!(count("lab/workload/src/lib.rs", "use std::fs;"), 0);
         assert_eq!(
             count("lab/workload/src/lib.rs", "use std::time::Instant;"),
@@ -194,19 +193,19 @@ mod tests {
     }
 
     #[test]
-    fn threads_start_in_the_sweep_only() {
+    fn only_the_pool_may_start_threads() {
         let text = "fn f() { std::thread::scope(|_| ()); }";
         assert_eq!(count("lab/stack/src/pool.rs", text), 0);
         assert_eq!(count("lab/stack/src/run.rs", text), 1);
     }
 
     #[test]
-    fn bindings_read_no_clock() {
+    fn bindings_may_not_read_clocks() {
         assert_eq!(count("python/src/runs.rs", "use std::time::Instant;"), 1);
     }
 
     #[test]
-    fn fronts_are_free() {
+    fn fronts_are_exempt() {
         assert_eq!(count("front/nbd/src/lib.rs", "use std::time::Instant;"), 0);
     }
 }

@@ -1,27 +1,27 @@
 //! A citation links code to the clause of its source.
 //!
-//! Form: a comment line of its own, `//= KEY SECTION`, beside what implements or
-//! tests the clause. KEY is a row of the table in `docs/SOURCES.md`; SECTION is
-//! a number such as `4.3`, or `table 2`, `fig 5`, `alg 1`, `eq 3`, `app A`.
+//! Form: a comment line of its own, `//= KEY SECTION`, beside the code that implements or tests the
+//! clause. KEY is a row of the table in `docs/SOURCES.md`; SECTION is a number such as `4.3`, or
+//! `table 2`, `fig 5`, `alg 1`, `eq 3`, `app A`.
 
 use crate::tree::Source;
 use crate::{Finding, Tree};
 
-/// The page with the table of sources.
+/// Path of the page with the table of sources.
 pub const PAGE: &str = "docs/SOURCES.md";
 
 const PREFIX: &str = "//=";
 
-/// One citation.
+/// One citation in a Rust file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Citation {
-    /// The source's key.
+    /// Key of the source.
     pub key: String,
-    /// The section as written.
+    /// Section of the source, as written.
     pub section: String,
-    /// The citing file.
+    /// Path of the citing file.
     pub path: String,
-    /// The citing line.
+    /// Number of the citing line, from 1.
     pub line: usize,
     /// Whether the line is test code.
     pub test: bool,
@@ -60,7 +60,7 @@ fn in_source(source: &Source) -> impl Iterator<Item = Citation> {
     })
 }
 
-/// Citations of unknown sources, or of no section.
+/// Citations of unknown sources, or without a valid section.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let known = known(tree);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_gives_keys_and_titles() {
+    fn source_table_gives_keys_and_titles() {
         let known = known(&tree(""));
         assert_eq!(known, [("bytefs".to_owned(), "A paper, 2025".to_owned())]);
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn citations_in_tests_are_told_apart() {
+    fn citations_in_tests_are_recognised() {
         let code = "//= bytefs 4.3\nfn a() {}\n#[cfg(test)]\nmod tests {\n    //= bytefs 4.3\n}\n";
         let tests: Vec<_> = all(&tree(code)).iter().map(|c| c.test).collect();
         assert_eq!(tests, [false, true]);

@@ -1,6 +1,6 @@
-//! What others have written is under licences that let anybody use Flashloom as its own do.
+//! Third-party packages have licences that permit the uses that Flashloom's own licence permits.
 //!
-//! Which these are is said once, in `deny.toml`, for this rule and for `cargo xtask deny`.
+//! `deny.toml` lists these licences once, for this rule and for `cargo xtask deny`.
 
 use crate::tree::External;
 use crate::{Finding, Tree};
@@ -10,7 +10,7 @@ use toml::{Table, Value};
 const FILE: &str = "Cargo.lock";
 const LIST: &str = "deny.toml";
 
-/// Packages that give no such licence.
+/// Packages without an allowed licence.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let text = tree.source(LIST).map_or("", |file| &file.text);
@@ -35,7 +35,8 @@ pub fn find(tree: &Tree) -> Vec<Finding> {
     wrong.collect()
 }
 
-/// Names of the licences that `text` allows. What one excepts asks for even less.
+/// Names of the licences that `text` allows, without exceptions: an exception only adds
+/// permissions.
 fn free(text: &str) -> Option<Vec<String>> {
     let file: Table = text.parse().ok()?;
     let names = file.get("licenses")?.get("allow")?.as_array()?;
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_free_choice_is_enough_and_every_part_has_to_be() {
+    fn expression_needs_one_allowed_choice_and_all_parts() {
         let free = [
             "MIT",
             "MIT/Apache-2.0",
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_nothing_is_free() {
+    fn missing_list_is_found() {
         assert_eq!(find(&Tree::default()).len(), 1);
     }
 }

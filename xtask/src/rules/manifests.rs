@@ -1,4 +1,4 @@
-//! Every crate takes the lints of the workspace, and these forbid unsafe code.
+//! Every crate inherits the lints of the workspace, which forbid unsafe code.
 
 use crate::tree::Source;
 use crate::{Finding, Tree};
@@ -48,12 +48,12 @@ fn check(source: &Source) -> Option<Finding> {
     (!found).then(|| Finding::new(&source.path, source.line_of("lints"), what, remedy))
 }
 
-/// The one crate in which a module may lift the ban on unsafe code: the time
-/// kernel, where it is measured to be worth it.
+/// The one crate in which a module may lift the ban on unsafe code: the time kernel, where
+/// measurements justify it.
 const UNSAFE_ALLOWED: &str = "core/sim/Cargo.toml";
 
-/// The one crate that is made of unsafe functions: the library that stands
-/// between a program and the C library. Each block says why it is sound.
+/// The one crate that consists of unsafe functions: the library between a program and the C
+/// library. Each unsafe block explains why it is sound.
 const UNSAFE_EXPLAINED: &str = "front/shim/Cargo.toml";
 
 fn at_table<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_the_lints_is_caught() {
+    fn crate_without_workspace_lints_is_found() {
         assert!(finds("[package]\nname = \"a\"\n"));
         assert!(finds("[lints]\nworkspace = false\n"));
         assert!(finds("[lints.rust]\nunsafe_code = \"allow\"\n"));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_kernel_may_deny_instead_of_forbid() {
+    fn time_kernel_may_deny_instead_of_forbid() {
         let finds = |text: &str| check(&Source::new(UNSAFE_ALLOWED, text)).is_some();
         assert!(!finds("[lints.rust]\nunsafe_code = \"deny\"\n"));
         assert!(finds("[lints.rust]\nunsafe_code = \"warn\"\n"));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preload_library_explains_its_unsafe_blocks() {
+    fn preload_library_must_explain_unsafe_blocks() {
         let finds = |text: &str| check(&Source::new(UNSAFE_EXPLAINED, text)).is_some();
         assert!(!finds(
             "[lints.clippy]\nundocumented_unsafe_blocks = \"warn\"\n"
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_that_allows_unsafe_code_is_caught() {
+    fn workspace_that_allows_unsafe_code_is_found() {
         assert!(finds("[workspace.lints.rust]\nunsafe_code = \"deny\"\n"));
         assert!(finds("[workspace]\n"));
         assert!(!finds("[workspace.lints.rust]\nunsafe_code = \"forbid\"\n"));

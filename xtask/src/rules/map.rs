@@ -1,7 +1,7 @@
-//! The map in `ARCHITECTURE.md` and the crates are the same set.
+//! The map in `ARCHITECTURE.md` names exactly the crates of the workspace.
 //!
-//! The map is the table under the heading "Map of the crates"; the first column
-//! of a row names the folder of a crate in backticks.
+//! The map is the table under the heading "Map of the crates"; the first column of a row names the
+//! folder of a crate in backticks.
 
 use crate::tree::Source;
 use crate::{Finding, Tree};
@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Map of the crates";
 
-/// Rooms without a row, and rows without a room.
+/// Crates without a row, and rows without a crate.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let Some(page) = tree.source(PAGE) else {
@@ -36,7 +36,7 @@ pub fn find(tree: &Tree) -> Vec<Finding> {
     missing.chain(stale).collect()
 }
 
-/// The rows of the map: line and folder.
+/// Rows of the map: line number and folder.
 fn rows(page: &Source) -> impl Iterator<Item = (usize, &str)> {
     let below = page
         .lines()
@@ -71,24 +71,24 @@ mod tests {
     const MAP: &str = "## Map of the crates\n\n| `core/sim` | time |\n\n## Next\n| `x` | |\n";
 
     #[test]
-    fn a_complete_map_is_fine() {
+    fn complete_map_passes() {
         assert!(messages(MAP, &["core/sim"]).is_empty());
     }
 
     #[test]
-    fn a_crate_without_a_row_is_named() {
+    fn crate_without_a_row_is_found() {
         let found = messages(MAP, &["core/sim", "core/nand"]);
         assert!(found[0].contains("ARCHITECTURE.md:1") && found[0].contains("core/nand"));
     }
 
     #[test]
-    fn a_row_without_a_crate_is_named() {
+    fn row_without_a_crate_is_found() {
         let found = messages(MAP, &[]);
         assert!(found[0].contains("ARCHITECTURE.md:3") && found[0].contains("core/sim"));
     }
 
     #[test]
-    fn a_missing_page_is_named() {
+    fn missing_page_is_found() {
         assert_eq!(find(&Tree::default()).len(), 1);
     }
 }

@@ -13,11 +13,11 @@ pub mod words;
 
 use crate::{Finding, Tree};
 
-/// A rule: its name in reports, and the function.
+/// A rule: its name in reports, and its function.
 pub struct Rule {
-    /// Short, in the plural where it can be.
+    /// Name in reports: short, and plural where possible.
     pub name: &'static str,
-    /// Gives one finding a violation.
+    /// Returns one finding for each violation.
     pub find: fn(&Tree) -> Vec<Finding>,
 }
 
@@ -65,7 +65,7 @@ pub const ALL: &[Rule] = &[
     },
 ];
 
-/// Findings of every rule, by place, without doubles.
+/// Findings of every rule, sorted by place, without duplicates.
 #[must_use]
 pub fn find_all(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<_> = ALL.iter().flat_map(|rule| (rule.find)(tree)).collect();

@@ -1,34 +1,34 @@
-//! Comments and pages are written in plain English, and more so with each change.
+//! Comments and pages are written in plain English, and the counts of its violations only fall.
 //!
-//! Three counts over Rust, scripts, manifests and Markdown stand in `xtask/ratchet.toml` and may
-//! only fall. Each counts a habit that makes a sentence hard to read at first sight: people in
-//! place of components, a doc comment that opens without its subject, and one that says no more
-//! than the name it stands above.
+//! `xtask/ratchet.toml` holds the maxima of three counts over Rust, scripts, manifests and
+//! Markdown. Each counts a habit that makes a sentence hard to read at first sight: people in place
+//! of components, a doc comment that opens without its subject, and a doc comment that says no more
+//! than the name below it.
 
 use super::ratchet::{self, FILE};
 use crate::tree::Source;
 use crate::{Finding, Tree};
 use serde::Deserialize;
 
-/// People that stand for components.
+/// Words for people, used in place of components.
 const PEOPLE: [&str; 4] = ["who", "whom", "nobody", "somebody"];
 
-/// First words of a doc comment that leave its subject to be guessed.
+/// First words of a doc comment that hide its subject.
 const HEADLESS: [&str; 11] = [
     "What", "Who", "Whoever", "Whom", "Whose", "Where", "Those", "Of", "That", "How", "When",
 ];
 
-/// Words up to which a doc comment of one line counts as short.
+/// Largest number of words of a one-line doc comment that counts as short.
 const SHORT: usize = 3;
 
-/// How often each habit is met.
+/// Occurrences of each habit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Counts {
-    /// The words "who", "whom", "nobody" and "somebody" in comments and Markdown.
+    /// Words of `PEOPLE` in comments and Markdown.
     pub people: usize,
-    /// Doc comments whose first word is one of "What", "Who", "Where", "Of" and their like.
+    /// Doc comments whose first word is in `HEADLESS`.
     pub headless_docs: usize,
-    /// Doc comments of one line and at most three words.
+    /// Doc comments of one line and at most `SHORT` words.
     pub short_docs: usize,
 }
 
@@ -42,7 +42,7 @@ impl Counts {
     }
 }
 
-/// What to do about each of [`Counts::named`].
+/// Remedy for each of [`Counts::named`].
 const REMEDIES: [&str; 3] = [
     "name the component that acts: \"a read that joins a fetch\", not \"who joins a fetch\"",
     "open with the subject: \"Bytes that the host wrote\", not \"What the host wrote\"",
@@ -54,7 +54,7 @@ struct Document {
     prose: Counts,
 }
 
-/// Counts over `sources`.
+/// Counts each habit over `sources`.
 #[must_use]
 pub fn measure(sources: &[Source]) -> Counts {
     let mut counts = Counts::default();
@@ -93,8 +93,8 @@ impl Counts {
     }
 }
 
-/// The start of a line of prose in a file of this name; nothing in Markdown, where every line is
-/// prose. `None` for files whose language is not looked at.
+/// Prefix of the lines of prose in a file of this name; empty for Markdown, where every line is
+/// prose. `None` for files of other languages.
 fn comment_mark(path: &str) -> Option<&'static str> {
     let (_, ending) = path.rsplit_once('.')?;
     match ending {
@@ -119,7 +119,7 @@ fn is_headless(word: &str) -> bool {
     HEADLESS.contains(&word.trim_matches(|c: char| !c.is_alphabetic()))
 }
 
-/// `text` of the ratchet's file with the maxima of prose lowered to `measured`. Never up.
+/// `text` of the ratchet's file with the maxima of prose lowered to `measured`, never raised.
 ///
 /// # Errors
 /// A sentence, if the text has no maxima of prose.
@@ -138,7 +138,7 @@ fn parse(text: &str) -> Result<Counts, String> {
     Ok(document.prose)
 }
 
-/// Counts that have risen, and maxima above what is counted.
+/// Counts above their maxima, and maxima above their counts.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let Some(file) = tree.source(FILE) else {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn people_count_in_comments_and_markdown_alone() {
+    fn people_count_only_in_comments_and_markdown() {
         let rust = "// Who asks, and whom.\nfn f() { let who = \"nobody\"; }\n";
         assert_eq!(counts("a.rs", rust).people, 2);
         assert_eq!(counts("a.md", "Nobody\nsomebody's").people, 2);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_rise_or_fall_are_found() {
+    fn risen_and_fallen_counts_are_found() {
         let level = "/// Who is it?\nA\n/// What is it, then?\nB\n";
         let found = messages(level);
         assert_eq!(found.len(), 1, "{found:?}");

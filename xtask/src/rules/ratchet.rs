@@ -1,29 +1,29 @@
 //! Files and functions stay short, and get shorter.
 //!
-//! `xtask/ratchet.toml` holds the maxima. They never exceed the ceilings below,
-//! and `cargo xtask ratchet` only ever lowers them. A maximum that is far above
-//! what is measured is a finding too: what was won is kept.
+//! `xtask/ratchet.toml` holds the maxima. They never exceed the ceilings below, and `cargo xtask
+//! ratchet` only lowers them. A maximum far above the measured length is a finding too, so that
+//! progress is kept.
 
 use crate::tree::Source;
 use crate::{Finding, Tree};
 use serde::Deserialize;
 
-/// Where the maxima are.
+/// Path of the file with the maxima.
 pub const FILE: &str = "xtask/ratchet.toml";
 
-/// The largest maxima that may ever be written down.
+/// Upper limits of the maxima themselves.
 const CEILING: Lengths = Lengths {
     file: 600,
     function: 60,
     median_function: 12,
 };
 
-/// Lengths in lines.
+/// Lengths of code in lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Lengths {
-    /// A Rust file.
+    /// Lines of a Rust file.
     pub file: usize,
-    /// A function, from its signature to its closing brace.
+    /// Lines of a function, from its signature to its closing brace.
     pub function: usize,
     /// The median over all functions, tests included.
     pub median_function: usize,
@@ -42,15 +42,15 @@ impl Lengths {
 /// The contents of [`FILE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Ratchet {
-    /// What nothing exceeds.
+    /// Lengths that no file or function may exceed.
     pub max: Lengths,
-    /// How far above the measured lengths the maxima may be.
+    /// Largest distance of the maxima above the measured lengths.
     pub margin: Lengths,
 }
 
 impl Ratchet {
-    /// The maxima brought down to what is measured plus half the margin, so
-    /// that an ordinary change does not trip over them. Never up.
+    /// Lowers maxima that are too loose to the measured lengths plus half the margin, so that an
+    /// ordinary change does not exceed them. Never raises one.
     #[must_use]
     pub fn lowered(self, measured: Lengths) -> Self {
         let lower = |max: usize, measured: usize, margin: usize| {
@@ -71,7 +71,7 @@ impl Ratchet {
     }
 }
 
-/// Reads the text of [`FILE`].
+/// Parses the text of [`FILE`].
 ///
 /// # Errors
 /// A sentence, if the text is not a ratchet.
@@ -85,7 +85,7 @@ pub fn rewrite(text: &str, ratchet: Ratchet) -> String {
     with_values(text, "[max]", &ratchet.max.named())
 }
 
-/// `text` of [`FILE`] with other values for some keys of one section.
+/// `text` of [`FILE`] with new values for some keys of one section.
 pub(super) fn with_values(text: &str, section: &str, values: &[(&str, usize)]) -> String {
     let mut at = "";
     let lines = text.lines().map(|line| {
@@ -102,7 +102,7 @@ pub(super) fn with_values(text: &str, section: &str, values: &[(&str, usize)]) -
     lines.collect()
 }
 
-/// The longest file and function, and the median function.
+/// The lengths of the longest file, the longest function, and the median function.
 #[must_use]
 pub fn measure(sources: &[Source]) -> Lengths {
     let rust = sources.iter().filter_map(|s| Some((s, s.rust()?)));
@@ -120,7 +120,7 @@ pub fn measure(sources: &[Source]) -> Lengths {
     }
 }
 
-/// What is too long, and maxima that are too loose.
+/// Files and functions that are too long, and maxima that are too loose.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let Some(file) = tree.source(FILE) else {
@@ -221,31 +221,31 @@ mod tests {
     }
 
     #[test]
-    fn within_the_maxima_is_fine() {
+    fn lengths_within_the_maxima_pass() {
         let code = format!("{}\n\n{}", function(4), function(2));
         assert_eq!(messages(TEXT, &code), Vec::<String>::new());
     }
 
     #[test]
-    fn a_long_file_is_caught() {
+    fn long_file_is_found() {
         let found = messages(TEXT, &format!("{}{}", function(4), "// x\n".repeat(7)));
         assert!(found[0].starts_with("a.rs:11: 11 lines"), "{found:?}");
     }
 
     #[test]
-    fn a_long_function_is_caught_by_name_and_line() {
+    fn long_function_is_found_by_name_and_line() {
         let found = messages(TEXT, &format!("//! A.\n{}{}", function(6), function(2)));
         assert!(found[0].starts_with("a.rs:2: `f` has 6 lines"), "{found:?}");
     }
 
     #[test]
-    fn a_long_median_is_caught() {
+    fn long_median_is_found() {
         let found = messages(TEXT, &format!("{}{}", function(5), function(5)));
         assert!(found[0].contains("the median function has 5"), "{found:?}");
     }
 
     #[test]
-    fn a_loose_maximum_is_to_be_lowered_by_the_command() {
+    fn loose_maximum_is_found() {
         let found = messages(TEXT, &function(4));
         assert!(
             found[0].starts_with("xtask/ratchet.toml:3: file = 10"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn no_maximum_exceeds_its_ceiling() {
+    fn maximum_above_the_ceiling_is_found() {
         let found = messages(&TEXT.replace("function = 5", "function = 61"), &function(9));
         assert!(
             found.iter().any(|m| m.contains("above the ceiling")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_lowers_and_keeps_comments_and_margins() {
+    fn rewrite_lowers_maxima_and_keeps_comments() {
         let ratchet = parse(TEXT).expect("a ratchet");
         let measured = Lengths {
             file: 3,

@@ -1,14 +1,13 @@
 //! Dependencies point down.
 //!
-//! The storeys from the top: `flashloom`, `python`, `front/*`, `lab/*`,
-//! `systems/*`, `baselines/*`, `core/*`, and `testing/*`, which tests alone use. A
-//! crate may use any crate of a storey below its own. Within a storey crates do not
-//! know each other, with four exceptions: `core` is a ladder of its own, `lab/stack`
-//! puts the other rooms of the lab together and `lab/machine` those that memory
-//! systems need, every room of the lab may use `lab/input` and `lab/whole`, by which it reads
-//! and writes files, and every room of `front` may use `front/engine`, which holds what they share and the
-//! storeys below must not have: threads, a clock, files. `xtask` stands beside the house:
-//! it uses nothing of it and nothing uses it. Dependencies of tests obey too.
+//! The storeys from the top: `flashloom`, `python`, `front/*`, `lab/*`, `systems/*`, `baselines/*`,
+//! `core/*`, and `testing/*`, which only tests use. A crate may use any crate of a storey below its
+//! own. Crates of one storey do not know each other, with four exceptions: `core` is a ladder of
+//! its own; `lab/stack` combines other rooms of the lab, and `lab/machine` those that memory
+//! systems need; every room of the lab may use `lab/input` and `lab/whole`, which read and write
+//! files; and every room of `front` may use `front/engine`, which holds their shared parts that the
+//! storeys below must not have: threads, a clock, files. `xtask` stands beside the house: it uses
+//! no crate of the workspace, and no crate uses it. The rule includes dependencies of tests.
 
 use crate::tree::Crate;
 use crate::{Finding, Tree};
@@ -65,7 +64,7 @@ fn edge(tree: &Tree, member: &Crate, need: &str, remedy: &str) -> Finding {
     Finding::new(&path, line, what, remedy)
 }
 
-/// The storey of a folder and the room in it.
+/// The storey of a folder, as an index into `STOREYS`, and the room in it.
 fn place(folder: &str) -> Option<(usize, &str)> {
     let (storey, room) = folder.split_once('/').unwrap_or((folder, ""));
     let rank = STOREYS.iter().position(|&name| name == storey)?;
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_down_are_allowed() {
+    fn downward_edges_are_allowed() {
         for (from, to) in [
             ("flashloom", "core/units"),
             ("front/nbd", "lab/stack"),
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_up_are_refused() {
+    fn upward_edges_are_rejected() {
         for (from, to) in [
             ("core/nand", "core/ssd"),
             ("core/vfs", "baselines/extfs"),
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_sideways_are_refused() {
+    fn sideways_edges_are_rejected() {
         for (from, to) in [
             ("core/sim", "core/sim"),
             ("systems/bytefs", "systems/hyfim"),
@@ -195,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn xtask_stands_beside_the_house() {
+    fn edges_to_and_from_xtask_are_rejected() {
         assert!(refused("xtask", "core/units"));
         assert!(refused("flashloom", "xtask"));
     }
 
     #[test]
-    fn a_crate_outside_the_storeys_is_named() {
+    fn crate_outside_the_storeys_is_found() {
         assert!(refused("attic", "core/units"));
         assert!(refused("core/unheard", "core/units"));
     }
 
     #[test]
-    fn a_finding_names_the_line_of_the_manifest() {
+    fn finding_names_the_line_of_the_manifest() {
         let member = Crate {
             name: "nand".to_owned(),
             folder: "core/nand".to_owned(),

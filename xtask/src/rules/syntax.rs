@@ -2,7 +2,7 @@
 
 use crate::{Finding, Tree};
 
-/// Files that are no Rust although their name says so.
+/// Rust files with syntax errors.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
     let broken = tree.sources.iter().filter_map(|source| {
@@ -20,7 +20,7 @@ mod tests {
     use crate::tree::Source;
 
     #[test]
-    fn a_file_that_does_not_parse_is_named() {
+    fn unparsable_file_is_found() {
         let sources = vec![
             Source::new("a.rs", "fn ok() {}\nfn {"),
             Source::new("b.md", "fn {"),

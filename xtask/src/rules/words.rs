@@ -1,20 +1,20 @@
-//! Words that do not belong into the project.
+//! Words that do not belong in the project.
 //!
-//! Unfinished work is finished or left out and listed in the book; dead code
-//! is removed; a test that is skipped proves nothing. Each
-//! word is put together from halves, so that this file does not hold it.
+//! Unfinished work is finished, or left out and listed in the book; dead code is removed; a skipped
+//! test proves nothing. Each word is concatenated from halves, so that this file does not contain
+//! it.
 
 use crate::tree::Source;
 use crate::{Finding, Tree};
 
-/// Notes of unfinished work: whole words that no code holds.
+/// Notes of unfinished work: whole words that no code file may contain.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("XX", "X"),
 ];
 
-/// Ways around the compiler and the tests: strings that no Rust file holds.
+/// Ways around the compiler and the tests: strings that no Rust file may contain.
 const DETOURS: &[&str] = &[
     concat!("to", "do!"),
     concat!("unimple", "mented!"),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_is_caught_with_its_line() {
+    fn each_word_is_found_with_its_line() {
         for word in UNFINISHED.iter().chain(DETOURS) {
             let text = format!("fn a() {{}}\n// {word}: b\n");
             let found = in_source(&Source::new("core/sim/src/lib.rs", &text));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_whole_words_of_code() {
+    fn notes_match_whole_words_of_code_only() {
         let note = UNFINISHED[2];
         assert_eq!(count("a.rs", &format!("// mktemp {note}{note}")), 0);
         assert_eq!(count("CONTRIBUTING.md", &format!("no {note}")), 0);

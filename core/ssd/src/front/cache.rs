@@ -1,9 +1,8 @@
-//! Which pages are in the device's DRAM, by recency, and what those hold that
-//! flash does not.
+//! The page cache in the device's DRAM: cached pages by recency, and the contents of dirty ones.
 //!
-//! Invariants: a page is in one slot or in none; the list from newest to oldest
-//! has every slot in use once; a clean page holds what flash or the log behind the
-//! cache hold, so only dirty ones have contents here.
+//! Invariants: a page is in one slot or in none. The list from newest to oldest contains every used
+//! slot once. Only dirty pages have contents here: a clean page equals flash, or the log behind the
+//! cache.
 
 use crate::layout::NONE;
 use crate::map::Touched;
@@ -12,12 +11,12 @@ use nand::Payload;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Contents that are in the cache only.
+/// Contents that only the cache has.
 #[derive(Clone, Debug)]
 pub(super) struct Dirty {
-    /// None where contents are not kept.
+    /// `None` if contents are not kept.
     pub(super) payload: Option<Payload>,
-    /// Where it is to be written.
+    /// Frontier that will write the page.
     pub(super) frontier: u16,
     /// Origin of the data.
     pub(super) tag: u16,
@@ -31,19 +30,19 @@ struct Slot {
     dirty: Option<Dirty>,
 }
 
-/// The cache.
+/// Write-back cache of pages, with eviction of the least recently used.
 pub(super) struct Cache {
     capacity: u32,
-    /// Slot of each page of the drive.
+    /// Slot of each page of the drive, or `NONE`.
     slot_of: Vec<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
     dirty: u32,
-    /// Pages on their way in from flash.
+    /// Pages that are being fetched from flash.
     pub(super) fetching: BTreeSet<u32>,
-    /// Each is told the pages whose dirty contents have changed.
+    /// Lists that receive each page whose dirty contents changed.
     watches: Vec<Touched>,
 }
 
@@ -82,20 +81,20 @@ impl Cache {
         self.slot_of[page as usize] != NONE
     }
 
-    /// What a page holds that is in the cache only.
+    /// The contents of `page` if it is dirty.
     pub(super) fn dirty(&self, page: u32) -> Option<&Dirty> {
         let slot = self.slot_of[page as usize];
         self.slots.get(slot as usize)?.dirty.as_ref()
     }
 
-    /// Takes the contents of a dirty page.
+    /// Takes the contents of a dirty page out; the page stays dirty.
     pub(super) fn take_contents(&mut self, page: u32) -> Option<Payload> {
         let slot = self.slot_of[page as usize];
         let slot = self.slots.get_mut(slot as usize)?;
         slot.dirty.as_mut()?.payload.take()
     }
 
-    /// Marks a page used; whether it is there.
+    /// Marks `page` as used. Returns whether it is cached.
     pub(super) fn touch(&mut self, page: u32) -> bool {
         let slot = self.slot_of[page as usize];
         if slot != NONE {
@@ -105,8 +104,8 @@ impl Cache {
         slot != NONE
     }
 
-    /// Whether a page is there or there is room for it. Room is made if the page used
-    /// longest ago is clean.
+    /// Returns whether `page` is cached or has room; evicts the least recently used page for it if
+    /// that page is clean.
     pub(super) fn make_room(&mut self, page: u32) -> bool {
         let used = (self.slots.len() - self.free.len()) as u32;
         if self.has(page) || used < self.capacity {
@@ -120,7 +119,7 @@ impl Cache {
         is_clean
     }
 
-    /// Puts a page in, or what it holds from now on; there is room.
+    /// Puts `page` into the cache, or replaces its dirty contents. There must be room.
     pub(super) fn put(&mut self, page: u32, dirty: Option<Dirty>) {
         if !self.touch(page) {
             let slot = Slot {
@@ -145,7 +144,7 @@ impl Cache {
         }
     }
 
-    /// Takes a page out, with what was in the cache only.
+    /// Removes `page`, and returns its contents if it was dirty.
     pub(super) fn remove(&mut self, page: u32) -> Option<Dirty> {
         let index = std::mem::replace(&mut self.slot_of[page as usize], NONE);
         if index == NONE {
@@ -167,7 +166,7 @@ impl Cache {
         dirty.map(|slot| slot.page).collect()
     }
 
-    /// The page used longest ago, if it is dirty.
+    /// The least recently used page, if it is dirty.
     pub(super) fn victim(&self) -> Option<u32> {
         let oldest = self.slots.get(self.oldest as usize)?;
         oldest.dirty.is_some().then_some(oldest.page)
@@ -178,13 +177,13 @@ impl Cache {
         std::iter::successors(slot(self.oldest), move |s| slot(s.newer))
     }
 
-    /// What the battery keeps, least recently used first.
+    /// Dirty pages that the battery keeps, least recently used first.
     pub(super) fn saved(&self) -> Vec<SavedSlot> {
         let dirty = self.dirty_pages().into_iter();
         dirty.filter_map(|page| self.saved_page(page)).collect()
     }
 
-    /// What the battery keeps of one page.
+    /// The battery's entry for `page`; `None` if it is not dirty.
     pub(super) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
         self.dirty(page).map(|dirty| SavedSlot {
             page,

@@ -1,4 +1,4 @@
-//! Log cleaning, recovery after a power cut, and leaving nothing behind at shutdown.
+//! Log cleaning, recovery after a power cut, and the write-out at shutdown.
 
 use super::Front;
 use super::lines::{pieces, write};
@@ -14,35 +14,35 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Ns, Origin};
 
-/// What RECOVER found and did.
+/// Result of a recovery after a power cut (RECOVER).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Pages that were written from the log to flash.
+    /// Pages written from the log to flash.
     pub pages: u64,
-    /// Writes in the log that counted.
+    /// Writes in the log that counted as committed.
     pub kept: u64,
     /// Writes of transactions that had not committed.
     pub dropped: u64,
-    /// How long it took.
+    /// Virtual time that RECOVER took.
     pub time: Ns,
 }
 
-/// What cleaning has read of a page that it writes in part.
+/// State of the flash read for a page that cleaning writes in part.
 #[derive(Clone, Copy)]
 struct Rest {
-    /// Where on flash that was.
+    /// Flash position that was read.
     place: u32,
     is_readable: bool,
 }
 
 impl Drive {
-    /// Brings home what had committed before the power went, and drops what had not.
-    /// Until then nothing can be stored if the power cut left anything in the log;
-    /// reads see it as if it were done already.
+    /// RECOVER: writes the lines that had committed before the power cut to flash, and drops the
+    /// others. If the cut left entries in the log, stores are rejected until then; reads behave as
+    /// if recovery had already happened.
     //= bytefs 4.7
     ///
     /// # Errors
-    /// If that was done since power-on; on a drive out of spare blocks.
+    /// If the drive was recovered before since power-on, or is out of spare blocks.
     pub async fn recover(&self) -> Result<RecoveryReport, ByteError> {
         let front = self.core.front()?;
         if front.recovered.replace(true) {
@@ -55,11 +55,11 @@ impl Drive {
 }
 
 impl Drive {
-    /// Takes in lines that were on their way as the power went, and arrived: they are
-    /// among what the cut left, so this takes no time and comes before RECOVER.
+    /// Adds lines to the log that arrived while the power went. They belong to the state that the
+    /// cut left, so this takes no time and must precede RECOVER.
     ///
     /// # Errors
-    /// As [`Drive::store`]; if the log has no room for them.
+    /// As [`Drive::store`], and if the log has no room for them.
     ///
     /// # Panics
     /// If the drive has no log, or RECOVER was called.
@@ -102,7 +102,7 @@ impl Core {
         Ok(report)
     }
 
-    /// Whether the log is to be cleaned now.
+    /// Whether the log should be cleaned now.
     pub(super) fn must_clean(&self, front: &Front) -> bool {
         let Some(log) = &front.log else {
             return false;
@@ -114,12 +114,12 @@ impl Core {
         let full =
             |(used, all): (u32, u32)| used > 0 && u64::from(used) * 100 >= u64::from(all) * percent;
         let log = log.borrow();
-        // What is open would only move.
+        // Cleaning only moves open lines; it frees space only if there are others.
         let can_free = log.fill().0 > log.open_lines();
         front.someone_waits.get() || (can_free && full(log.fill())) || full(log.commits())
     }
 
-    /// Cleans the log whenever it is due, for ever.
+    /// Task that cleans the log whenever needed; ends when the drive turns read-only.
     pub(crate) async fn clean_in_background(self: Rc<Self>) {
         let Some(front) = &self.front else { return };
         loop {
@@ -132,7 +132,7 @@ impl Core {
         }
     }
 
-    /// Cleans all that is in the log now.
+    /// Cleans all entries that are in the log now.
     //= bytefs 4.3
     pub(super) async fn clean(self: &Rc<Self>, front: &Front) -> Result<(), IoError> {
         let Some(log) = &front.log else {
@@ -164,7 +164,7 @@ impl Core {
         result
     }
 
-    /// Cleans page after page, as one of several who share `next`.
+    /// Cleans page after page, as one of several workers that share `next`.
     async fn clean_pages(self: &Rc<Self>, next: &Cell<u32>) -> Result<(), IoError> {
         let Some(front) = &self.front else {
             return Ok(());
@@ -176,8 +176,8 @@ impl Core {
         Ok(())
     }
 
-    /// Moves the committed lines of a page into the write buffer, over what the drive
-    /// behind has of the page.
+    /// Moves the committed lines of a page into the write buffer, merged with the page's contents
+    /// behind the log.
     //= bytefs 4.3
     async fn clean_page(self: &Rc<Self>, front: &Front, page: u32) -> Result<(), IoError> {
         let Some(log) = &front.log else {
@@ -188,13 +188,13 @@ impl Core {
         let mut read = None;
         self.read_rest_of(front, page, &mut read).await;
         self.buffer.take(1).await;
-        // Lines may have committed meanwhile, or a block may have taken their place.
+        // Meanwhile lines may have committed, or a block write may have replaced them.
         self.read_rest_of(front, page, &mut read).await;
         if self.read_only.get() {
             self.buffer.put(1);
             return Err(IoError::ReadOnly);
         }
-        // From here on everything happens at one instant.
+        // From here on all steps happen at one instant.
         let is_readable =
             self.place_of_rest(front, page).is_none() || read.is_some_and(|r| r.is_readable);
         let image = log.borrow_mut().resolve(page);
@@ -220,8 +220,8 @@ impl Core {
         Ok(())
     }
 
-    /// Where on flash the rest of a page is, if cleaning writes a part of it now and it
-    /// is there.
+    /// Flash position of the rest of `page`; `None` if cleaning would write the page as a whole or
+    /// not at all, or the page is not on flash.
     fn place_of_rest(&self, front: &Front, page: u32) -> Option<u32> {
         let committed = front.log.as_ref()?.borrow().committed_lines(page);
         match self.state.borrow().map.get(page) {
@@ -230,7 +230,7 @@ impl Core {
         }
     }
 
-    /// Reads the rest of a page, if there is any and that was not read before.
+    /// Reads the rest of a page, if there is one at a position not read before.
     async fn read_rest_of(&self, front: &Front, page: u32, read: &mut Option<Rest>) {
         while let Some(place) = self.place_of_rest(front, page)
             && read.is_none_or(|rest| rest.place != place)
@@ -241,8 +241,8 @@ impl Core {
         }
     }
 
-    /// Reads a page of which cleaning writes a part, for the time that it takes. The
-    /// cache may have it, but lines that have not committed are in the cache too.
+    /// Takes the time of reading a page that cleaning writes in part. A cached page saves the read
+    /// only while no line is uncommitted, because the cache contains such lines too.
     async fn read_old(&self, front: &Front, page: u32, place: u32) -> Result<(), IoError> {
         let nothing_open = || {
             front
@@ -258,7 +258,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the drive behind has of a page, with the lines of `image` laid over.
+    /// The contents of `page` behind the log, overlaid by the lines of `image`.
     fn laid_over(&self, page: u32, image: &PageImage, is_readable: bool) -> Payload {
         if !image.is_partial() {
             return Payload::Bytes(Arc::new(*image.bytes));
@@ -274,8 +274,8 @@ impl Core {
         Payload::with_lost(bytes, lost & !image.lines)
     }
 
-    /// Moves all that the front holds to the write buffer; what has not committed
-    /// never will. If the drive takes no writes any more, all stays where it is.
+    /// Moves everything that the front holds to the write buffer, and drops uncommitted lines. On a
+    /// read-only drive the rest stays in the front.
     pub(crate) async fn flush_front(self: &Rc<Self>) {
         let Some(front) = &self.front else { return };
         if self.clean(front).await.is_ok()

@@ -1,4 +1,4 @@
-//! The knobs of a front, as drive files say them.
+//! Configuration of a front, in the form of drive files.
 
 use crate::config::{ConfigError, DriveConfig, LEAST_RATE};
 use crate::wlog::{LINES, LogSizes};
@@ -6,35 +6,33 @@ use nand::UNIT;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, MIB, Ns};
 
-/// Largest log: 16 GiB, so that its slots have numbers of 32 bits with room.
+/// Largest log: 16 GiB, so that 32-bit numbers suffice for its slots, with room.
 const LOG_MAX: u64 = 16 * GIB;
-/// Least slots of a log: the largest write, and one page of a transaction that
-/// cleaning moves.
+/// Fewest slots of a log: the largest write, and one page of a transaction that cleaning moves.
 const SLOTS_MIN: u64 = 4 * LINES as u64;
-/// Most pages that cleaning may have in work.
+/// Largest number of pages that cleaning may work on at once.
 const IN_WORK_MAX: u32 = 1 << 16;
 
-/// What is between the lines of the host and the pages of the flash. All of it is
-/// kept by a battery.
+/// Battery-backed memory between the host's cache lines and the flash pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FrontConfig {
-    /// What it is made of.
+    /// Latency and rate of the device's DRAM.
     pub dram: DramConfig,
-    /// The write log.
+    /// The write log; absent if its size is 0.
     pub log: LogConfig,
-    /// The page cache.
+    /// The page cache; absent if its size is 0.
     pub cache: CacheConfig,
 }
 
-/// The device's DRAM, which log, cache, and blocks on their way share.
+/// The device's DRAM, shared by log, cache, and block transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DramConfig {
     /// Time until the first byte of an access; 100 ns in `bytefs` Table 1.
     pub latency: Ns,
-    /// Bytes a second, in either direction. `skybyte` Table 2 has two channels of LPDDR4
-    /// with 3,200 million transfers a second, and a channel of LPDDR4 is 16 bits wide.
+    /// Bytes a second, in either direction. `skybyte` Table 2 has two channels of LPDDR4 with 3,200
+    /// million transfers a second, and a channel of LPDDR4 is 16 bits wide.
     pub bytes_per_s: u64,
 }
 
@@ -52,19 +50,18 @@ impl Default for DramConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// Lines with their descriptors; 0 for no log, which is the default. `bytefs` 4.3
-    /// has 256 MiB.
+    /// Size of the log, descriptors included; 0, the default, for no log. `bytefs` 4.3 has 256 MiB.
     pub bytes: Bytes,
-    /// Commit entries of 4 bytes; 0 for firmware without transactions. 2 MiB in
+    /// Size of the commit entries, 4 bytes each; 0 for firmware without transactions. 2 MiB in
     /// `bytefs` 4.3.
     pub commits: Bytes,
-    /// How full log or commit entries are, in hundredths, when cleaning begins in the
-    /// background. 85 in `bytefs` 4.3, which says it of the log only.
+    /// Fill level of log or commit entries, in percent, at which cleaning starts in the background.
+    /// 85 in `bytefs` 4.3, which states it for the log only.
     pub clean_percent: u32,
-    /// Time to look a page up; 89 ns in `bytefs` 4.3, measured on a full log.
+    /// Time to look up a page; 89 ns in `bytefs` 4.3, measured on a full log.
     pub lookup: Ns,
-    /// Pages that cleaning has in work at once. `bytefs` 4.3 fills a write buffer with
-    /// them and writes it across the channels; the number is a choice of ours.
+    /// Pages that cleaning works on at once. `bytefs` 4.3 fills a write buffer with them and writes
+    /// it across the channels; the number is chosen here.
     pub pages_in_work: u32,
 }
 
@@ -80,14 +77,14 @@ impl Default for LogConfig {
     }
 }
 
-/// A cache of pages of 4 KiB, least recently used first out, written back.
+/// A write-back cache of 4 KiB pages with LRU eviction.
 //= bytefs 5.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// Its size; 0 for no cache, which is the default. 256 MiB in `bytefs` 5.1.
+    /// Size of the cache; 0, the default, for no cache. 256 MiB in `bytefs` 5.1.
     pub bytes: Bytes,
-    /// Time to look a page up; 49 ns in `skybyte` 5.
+    /// Time to look up a page; 49 ns in `skybyte` 5.
     pub lookup: Ns,
 }
 
@@ -101,7 +98,7 @@ impl Default for CacheConfig {
 }
 
 impl FrontConfig {
-    /// A page cache of 256 MiB.
+    /// A front with a page cache of 256 MiB.
     //= bytefs 5.1
     #[must_use]
     pub fn page_cache() -> Self {
@@ -116,7 +113,7 @@ impl FrontConfig {
         }
     }
 
-    /// A write log of 256 MiB with transactions.
+    /// A front with a write log of 256 MiB and transactions.
     //= bytefs 4.3
     #[must_use]
     pub fn write_log() -> Self {
@@ -211,7 +208,7 @@ impl FrontConfig {
     }
 }
 
-/// Refuses a front that cannot be, or not before such a drive.
+/// Rejects an impossible front, or one that does not fit the drive behind it.
 pub(crate) fn check(config: &DriveConfig) -> Result<(), ConfigError> {
     let Some(front) = &config.front else {
         return Ok(());

@@ -1,11 +1,11 @@
-//! The device's DRAM: one channel that everything in front of the flash goes through.
+//! The device's DRAM: one channel that all transfers in front of the flash use.
 //!
 //! # Invariants
 //!
-//! - What is moved occupies the channel for its bytes, in the order in which it came;
-//!   nobody has the channel while somebody else's bytes move.
-//! - Until the first byte comes it takes [`DramConfig::latency`], once for each access
-//!   and while the bytes of others move.
+//! - Each transfer occupies the channel for its bytes, in order of arrival; transfers never
+//!   overlap.
+//! - The first byte takes [`DramConfig::latency`], once for each access. That latency overlaps with
+//!   the transfers of other accesses.
 
 use super::{DramConfig, Front};
 use crate::drive::Core;
@@ -14,7 +14,7 @@ use nand::UNIT;
 use sim::{Sim, Timeline};
 use units::Ns;
 
-/// The channel.
+/// The DRAM's channel and its parameters.
 pub(super) struct Dram {
     config: DramConfig,
     channel: Timeline,
@@ -28,13 +28,13 @@ impl Dram {
         }
     }
 
-    /// Waits until `bytes` that are at hand have moved.
+    /// Waits until `bytes` already at hand have been transferred.
     async fn move_bytes(&self, sim: &Sim, bytes: u64) {
         let span = Ns::transfer(bytes, self.config.bytes_per_s);
         self.channel.serve(sim, span).await;
     }
 
-    /// Reaches for `bytes`, which takes `before` besides, and waits until they are here.
+    /// Accesses `bytes`: waits for the latency, with `before` added to it, and the transfer.
     async fn access(&self, sim: &Sim, before: Ns, bytes: u64) {
         let span = Ns::transfer(bytes, self.config.bytes_per_s);
         let latency = before + self.config.latency;
@@ -43,7 +43,7 @@ impl Dram {
 }
 
 impl Core {
-    /// Looking up `pages` pages, in log and cache at the same time if there are both.
+    /// Time to look up `pages` pages, in log and cache concurrently if the front has both.
     //= skybyte 3.2
     pub(super) fn lookups(front: &Front, pages: u32) -> Ns {
         let log = front.log.as_ref().map(|_| front.config.log.lookup);
@@ -52,39 +52,38 @@ impl Core {
         Ns(each.0 * u64::from(pages))
     }
 
-    /// Looks `pages` pages up and reaches for `bytes`.
+    /// Looks up `pages` pages, then accesses `bytes`.
     pub(super) async fn reach(&self, front: &Front, pages: u32, bytes: u64) {
         let before = Self::lookups(front, pages);
         front.dram.access(&self.sim, before, bytes).await;
     }
 
-    /// How long after its bytes a store to `pages` pages is answered. Stores that come
-    /// meanwhile do not wait for it.
+    /// Time from the last byte of a store to `pages` pages until its response. Later stores do not
+    /// wait for it.
     pub(super) fn answer(front: &Front, pages: u32) -> Ns {
         Self::lookups(front, pages) + front.config.dram.latency
     }
 
-    /// Moves `bytes` that are at hand.
+    /// Transfers `bytes` already at hand.
     pub(super) async fn move_bytes(&self, front: &Front, bytes: u64) {
         front.dram.move_bytes(&self.sim, bytes).await;
     }
 
-    /// Moves pages of 4 KiB that are at hand, as those are that the flash gives. Between
-    /// them others have their turn.
+    /// Transfers pages of 4 KiB already at hand, such as those from flash. Other transfers may run
+    /// between pages.
     pub(super) async fn move_pages(&self, front: &Front, pages: u32) {
         for _ in 0..pages {
             self.move_bytes(front, UNIT as u64).await;
         }
     }
 
-    /// Copies lines from one place of the DRAM to another, once `pages` are looked up.
+    /// Looks up `pages`, then copies `lines` lines within the DRAM.
     pub(super) async fn copy_lines(&self, front: &Front, pages: u32, lines: u64) {
         self.reach(front, pages, 2 * lines * LINE as u64).await;
     }
 
-    /// Brings the command of a block of `pages` pages into the controller, and its data
-    /// through the DRAM: at rest in the time that any drive needs, unless its DRAM needs
-    /// longer.
+    /// Takes the time of a block command of `pages` pages: firmware, look-ups, and its data through
+    /// the DRAM. With an idle DRAM this equals the time of any drive, unless the DRAM is slower.
     pub(crate) async fn enter_block(&self, front: &Front, pages: u32) {
         let firmware = self.config.controller.command + Self::lookups(front, pages);
         self.sim.sleep(firmware).await;

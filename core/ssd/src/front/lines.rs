@@ -1,4 +1,4 @@
-//! Loads, stores and commits.
+//! Loads, stores and commits of cache lines.
 
 use super::cache::Dirty;
 use super::{Front, LogState, lost};
@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Ns, Origin};
 
-/// Lines of one page.
+/// Consecutive cache lines of one page.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     page: u32,
     line: u8,
     lines: u8,
-    /// Where in the access the first of them is, in bytes.
+    /// Offset of the first of them in the access, in bytes.
     offset: usize,
 }
 
@@ -32,7 +32,7 @@ impl Piece {
     }
 }
 
-/// The lines `first` to before `end`, page by page.
+/// Splits the lines `first` to before `end` by page.
 pub(super) fn pieces(first: u64, end: u64) -> impl Iterator<Item = Piece> + Clone {
     let of = u64::from(LINES);
     (first / of..end.div_ceil(of)).map(move |page| {
@@ -46,7 +46,7 @@ pub(super) fn pieces(first: u64, end: u64) -> impl Iterator<Item = Piece> + Clon
     })
 }
 
-/// Lines of a transaction that the store in the gate will append, until it is over.
+/// Announces the lines that the store in the gate will append to a transaction, until dropped.
 struct Arriving<'a>(&'a Front);
 
 impl<'a> Arriving<'a> {
@@ -63,30 +63,29 @@ impl Drop for Arriving<'_> {
 }
 
 impl Drive {
-    /// Whether the drive is read and written by bytes too.
+    /// Whether the drive is byte-addressable too.
     #[must_use]
     pub fn has_bytes(&self) -> bool {
         self.core.front.is_some()
     }
 
-    /// Whether the drive says that it has a volatile write cache, which hosts flush.
-    /// One that is mapped into memory says it has none, since a battery protects all
-    /// of it. Drives of blocks say they have one, even if capacitors protect it: there
-    /// are drives of both kinds, and these take the command for nothing.
+    /// Whether the drive reports a volatile write cache, which hosts then flush. A byte-addressable
+    /// drive reports none, because a battery protects all its memory. A drive of blocks reports one
+    /// even if capacitors protect it, as some real drives do; its flushes then write nothing.
     #[must_use]
     pub fn has_volatile_cache(&self) -> bool {
         !self.has_bytes()
     }
 
-    /// Whether its firmware has transactions.
+    /// Whether the front's firmware has transactions.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         let front = self.core.front.as_ref();
         front.is_some_and(|front| front.config.has_transactions())
     }
 
-    /// Most lines that transactions which have not committed may have together; 0
-    /// without transactions.
+    /// Largest number of lines that all uncommitted transactions may have together; 0 without
+    /// transactions.
     //= bytefs 4.3
     #[must_use]
     pub fn transaction_lines(&self) -> u64 {
@@ -95,7 +94,7 @@ impl Drive {
         front.map_or(0, |front| LogSizes::open_lines(front.config.log.bytes.0))
     }
 
-    /// What the log of the drive is doing now; none without one.
+    /// State of the drive's log; `None` without one.
     #[must_use]
     pub fn log_state(&self) -> Option<LogState> {
         self.core.front.as_ref()?.log_state()
@@ -105,8 +104,8 @@ impl Drive {
     //= bytefs 4.4
     ///
     /// # Errors
-    /// If they are not whole lines of the drive, if the flash cannot be read, or if
-    /// the drive has no bytes.
+    /// If the access does not cover whole lines of the drive, if the flash cannot be read, or if
+    /// the drive is not byte-addressable.
     pub async fn load(&self, at: u64, out: &mut [u8]) -> Result<(), ByteError> {
         let front = self.core.front()?;
         let (first, end) = lines_of(at, out.len() as u64, self.core.config.capacity.0)?;
@@ -119,11 +118,11 @@ impl Drive {
         Ok(result?)
     }
 
-    /// Whether [`Drive::store`] of `len` bytes would be taken, if it came now and
-    /// there was room, behind `waiting` lines of transactions that are on their way.
+    /// Checks that a [`Drive::store`] of `len` bytes would be accepted now, apart from room, with
+    /// `waiting` lines of transactions ahead of it.
     ///
     /// # Errors
-    /// If not: as [`Drive::store`].
+    /// Those of [`Drive::store`], if it would be rejected.
     pub fn check_store(&self, at: u64, len: u64, tx: u32, waiting: u32) -> Result<(), ByteError> {
         let front = self.core.front()?;
         let (first, end) = lines_of(at, len, self.core.config.capacity.0)?;
@@ -131,17 +130,16 @@ impl Drive {
         self.core.check_store(front, (first, end), tx, waiting)
     }
 
-    /// Writes the lines at byte `at`, for transaction `tx`; 0 is none. When this
-    /// returns they are in memory that a battery protects.
+    /// Writes the lines at byte `at` for transaction `tx`, or for none if `tx` is 0. On return the
+    /// lines are in battery-backed memory.
     //= bytefs 4.4
     ///
     /// # Errors
-    /// If they are not whole lines of the drive; if a line belongs to another open
-    /// transaction, `tx` has committed or is too large; if the firmware has no
-    /// transactions; if what a power cut left has not been recovered; on a drive out
-    /// of spare blocks; if the rest of a page that goes to the cache cannot be read.
-    /// With a log nothing is stored then, unless the drive ran out of spare blocks
-    /// meanwhile; with a cache, pages before the one that failed are.
+    /// If the access does not cover whole lines of the drive; if a line belongs to another open
+    /// transaction, or `tx` has committed or is too large; if the firmware has no transactions; if
+    /// the drive must be recovered first; if it is out of spare blocks; if the rest of a page for
+    /// the cache cannot be read. With a log no line is stored then, unless the drive ran out of
+    /// spare blocks meanwhile; with a cache, the pages before the failed one are stored.
     pub async fn store(
         &self,
         at: u64,
@@ -154,12 +152,11 @@ impl Drive {
         Ok(())
     }
 
-    /// As [`Drive::store`], for a host that posts: when this returns the lines are in
-    /// memory that a battery protects, and the next store may be taken in. Gives when
-    /// this one would be answered.
+    /// As [`Drive::store`], for a host that posts writes: on return the lines are in battery-backed
+    /// memory, and the next store may be taken in. Returns the time of the response to this store.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Drive::store`].
     pub async fn take_in(
         &self,
         at: u64,
@@ -181,9 +178,9 @@ impl Drive {
         Ok(self.core.sim.now() + Core::answer(front, pages))
     }
 
-    /// Is told that lines at byte `at` will have crossed the link `when` it says, to be
-    /// stored in their turn. A cache begins to fetch the pages that they are a part of
-    /// then, so that fetches for several stores go on at a time.
+    /// Announces that lines at byte `at` will cross the link at `when` and be stored in their turn.
+    /// A write-back cache then starts to fetch the pages that the lines cover in part, so that
+    /// fetches for several stores overlap.
     pub fn expect_lines(&self, at: u64, len: u64, when: Ns) {
         let Some(front) = self.core.front.as_ref().filter(|front| front.has_cache()) else {
             return;
@@ -204,19 +201,19 @@ impl Drive {
             self.core.sim.spawn_detached(async move {
                 core.sim.sleep_until(when).await;
                 if let Ok(front) = core.front() {
-                    // Who stores fetches it again if it does not come, and learns why.
+                    // On failure the store fetches the page again, and reports the error.
                     let _ = core.fetch(front, vec![page]).await;
                 }
             });
         }
     }
 
-    /// Commits `tx`.
+    /// Commits the lines stored for transaction `tx`.
     //= bytefs 4.3
     ///
     /// # Errors
-    /// If nothing was stored under that number, or it has committed; if there are no
-    /// transactions; on a drive out of spare blocks.
+    /// If no line was stored under that number, or it has committed; if there are no transactions;
+    /// if the drive is out of spare blocks.
     pub async fn commit(&self, tx: u32) -> Result<(), ByteError> {
         let front = self.core.front()?;
         self.core.commit(front, tx).await
@@ -258,7 +255,7 @@ impl Core {
         if front.cache.is_some() {
             Box::pin(self.fetch(front, wanted)).await?;
         } else if !wanted.is_empty() {
-            // Only the lines that were asked for go on from here.
+            // Only the requested lines leave the drive.
             Box::pin(self.read_past(front, wanted)).await?;
         }
         for piece in pieces(first, end) {
@@ -267,7 +264,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads pages of which nothing stays in the DRAM but what the log has.
+    /// Reads pages past a front without a cache; nothing stays in the DRAM.
     async fn read_past(self: &Rc<Self>, front: &Front, pages: Vec<u32>) -> Result<(), IoError> {
         let rows = self.rows(pages);
         let read = rows.iter().map(RowRead::units).sum();
@@ -276,7 +273,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives lines as they are now.
+    /// Copies the current contents of the lines of `piece` to `out`.
     fn hand_lines_over(&self, front: &Front, piece: Piece, out: &mut [u8]) -> Result<(), IoError> {
         if let Some(log) = &front.log {
             let merged = log.borrow().merge(piece.page, piece.line, out);
@@ -291,8 +288,8 @@ impl Core {
         Err(lost(piece.page))
     }
 
-    /// Everything that can be said against a store before there is room for it, behind
-    /// `waiting` lines of transactions.
+    /// Checks everything about a store except room, with `waiting` lines of transactions ahead of
+    /// it.
     fn check_store(
         &self,
         front: &Front,
@@ -375,7 +372,7 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until cleaning has made room, for a store (0) or a commit (1).
+    /// Waits until cleaning has freed space, for a store (index 0) or a commit (index 1).
     async fn wait_for_space(&self, front: &Front, who: usize) -> Result<(), IoError> {
         if self.read_only.get() {
             return Err(IoError::ReadOnly);
@@ -391,7 +388,7 @@ impl Core {
         Ok(())
     }
 
-    /// Lays lines over pages of the cache.
+    /// Writes lines into pages of the cache.
     async fn put_lines(
         self: &Rc<Self>,
         front: &Front,
@@ -465,7 +462,7 @@ pub(super) fn write(piece: Piece, tx: u32, tag: u16, bytes: &[u8]) -> Write<'_> 
     }
 }
 
-/// `payload` with `bytes` at the lines of `piece`; what is lost of the rest stays so.
+/// `payload` with `bytes` at the lines of `piece`; other lines that were lost stay lost.
 fn lay_lines(payload: Payload, piece: Piece, bytes: &[u8]) -> Payload {
     let from = usize::from(piece.line) * LINE;
     if let Payload::Bytes(mut page) = payload {

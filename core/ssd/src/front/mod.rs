@@ -1,81 +1,74 @@
-//! Fronts: what makes a drive one that is read and written by bytes.
+//! Fronts: memory that makes a drive byte-addressable.
 //!
-//! The host sees the same bytes as lines of 64 and as blocks. Between the lines and
-//! the pages of the flash there is device DRAM with a battery, in one or both of two
-//! forms, each a part of its own:
+//! The host sees the same bytes as cache lines of 64 bytes and as blocks. Between the lines and the
+//! flash pages lies battery-backed device DRAM, in one or both of two forms:
 //!
-//! - a **page cache** ([`CacheConfig`]): what a plain memory-semantic SSD has, and
-//!   what `bytefs` 5.1 gives the file systems that it is compared with;
-//! - a **write log** ([`LogConfig`]): the firmware of `bytefs` 4.3, with
-//!   transactions or without.
+//! - a **page cache** ([`CacheConfig`]): the memory of a plain memory-semantic SSD, and of the
+//!   baseline file systems in `bytefs` 5.1;
+//! - a **write log** ([`LogConfig`]): the firmware of `bytefs` 4.3, with transactions or without.
 //!
-//! With a log, the log has all that flash does not, and a cache beside it holds
-//! clean pages only. Without one the cache holds what was written, lines and blocks
-//! alike, until it is written back.
+//! With a log, the log holds everything that flash lacks, and a cache beside it holds clean pages
+//! only. Without a log, the cache holds all written data, lines and blocks alike, until it writes
+//! them back.
 //!
 //! # Invariants
 //!
-//! - At every instant a page is what the cache holds of it that is dirty, or else
-//!   what the drive behind the front holds (buffer or flash) with the newest lines of
-//!   the log laid over. Each step from one of those places to another is one
-//!   instant: the page enters the write buffer, which the same battery protects, as
-//!   it leaves log or cache. So readers see lines and blocks alike, and a power cut
-//!   at any event finds every store that had returned.
-//! - Time is spent before such an instant, or after it until an answer is given, and
-//!   never between its parts. So nothing locks a page: cleaning waits for a slot of the
-//!   write buffer, and then takes what the log has of the page at that instant.
-//! - Stores that wait for room are served in the order in which they came.
+//! - At every instant the contents of a page are those of its dirty copy in the cache, or else
+//!   those of the drive behind the front (buffer or flash) overlaid by the newest lines of the log.
+//!   Each step between these places is one instant: the page enters the write buffer, which the
+//!   same battery protects, as it leaves log or cache. So reads see lines and blocks alike, and a
+//!   power cut at any event preserves every store that had returned.
+//! - Time passes before such an instant, or after it until the response, and never within it. So
+//!   pages need no locks: cleaning waits for a slot of the write buffer, and then takes the lines
+//!   that the log has of the page at that instant.
+//! - Stores that wait for room are served in order of arrival.
 //!
-//! # What the sources leave open
+//! # Choices that the sources leave open
 //!
-//! - Log entries (`wlog`): 64 bytes of data leave no room for what recovery must
-//!   know, so descriptors of 16 bytes lie beside them, and both count as the log.
-//! - A write of a block makes all lines in it invalid, committed or not. It is in the
-//!   protected buffer at that instant, so there is no time at which neither counts.
-//!   A block written in part (512 bytes) makes only its own lines invalid.
-//! - The version before an uncommitted one is found over the entries of the page. At
-//!   most one version of a line is uncommitted: a store by anyone else is refused.
-//! - Cleaning also begins when the commit entries are as full as the log may be;
-//!   COMMIT waits when they are full.
-//! - Numbers of transactions are free again once nothing of them is in the log; until
-//!   then a store or commit under a number that has committed is refused. They do not
-//!   run out: a log has fewer lines than there are numbers.
-//! - Uncommitted lines move in the order in which cleaning finds them; none of them
-//!   depends on another. Readers see them like any others.
+//! - Log entries (`wlog`): 64 bytes of data leave no room for the fields that recovery needs, so
+//!   descriptors of 16 bytes lie beside them, and both count as the log.
+//! - A write of a block invalidates all lines in it, committed or not. The block is in the
+//!   protected buffer at that instant, so at any time one of the two counts. A partly written block
+//!   (512 bytes) invalidates only its own lines.
+//! - The version before an uncommitted one is found through the entries of the page. At most one
+//!   version of a line is uncommitted: a store by another transaction is rejected.
+//! - Cleaning also starts when the commit entries reach the log's fill level; COMMIT waits when
+//!   they are full.
+//! - A transaction's number is free again once the log has no line of it; until then a store or
+//!   commit under a committed number is rejected. Numbers do not run out: a log has fewer lines
+//!   than there are numbers.
+//! - Uncommitted lines move in the order in which cleaning finds them; none depends on another.
+//!   Reads see them like any other lines.
 //! - A store without a transaction counts as committed at its place in the log.
-//! - Whether a page is covered in part is decided by its committed lines only.
-//! - One ring is both regions of the double buffer. A transaction may not be larger
-//!   than what cleaning can move with one page to spare: a little less than half of
-//!   the log.
-//! - What an access costs: one look-up a page, in log and cache at the same time, and
-//!   the latency of the DRAM, once. Its lines occupy the DRAM for their bytes, as does
-//!   all that moves in front of the flash (`dram.rs`). COMMIT costs what a command does.
-//!   The way from the processor to the drive (4.8 and 0.6 µs in `bytefs` Table 4) is
-//!   the host's.
-//! - Look-ups and the latency of the DRAM overlap with those of other accesses: a store
-//!   counts once its lines are in the DRAM, one after the other, and is answered later.
-//! - A cache begins to fetch the page of a store as its packet comes over the link, as
-//!   many at a time as the processor posts, though stores count in their order. If each
-//!   waited for the fetch of the one before, a miss would stop all.
-//! - How fast the DRAM is: `bytefs` names a latency (Table 1) and no rate of its boards'
-//!   DRAM. The default is the drive of `skybyte` Table 2.
-//! - A block goes through the DRAM once, page by page; that is within the time that any
-//!   drive takes for it ([`Controller::dram_per_unit`]), unless the DRAM is busy. Lines
-//!   that are laid over it are read and written there besides, and so is what comes from
-//!   flash for a cache, a load or a page that cleaning writes in part. What goes from
-//!   cache to write buffer stays where it is, and what the drive behind moves between
-//!   buffer and flash counts as little as in a drive of blocks.
-//! - Cleaning costs a look-up a page and the way of its lines through the DRAM, side by
-//!   side for as many pages as it has in work. It copies committed lines to the write
-//!   buffer and open ones to the end of the log, and reads the rest of the page first;
-//!   if a commit or a block changes what is to be read while it waits for the buffer, it
-//!   reads then.
-//! - RECOVER costs a look-up and the way of the descriptor through the DRAM for each
-//!   entry of the log, then what cleaning costs. After it all is on flash.
-//! - What was on its way as the power went and arrived is in the log, behind what was
-//!   there; what found no room in it has not arrived. A cache takes it in as a store.
-//! - When a page is cleaned whose old contents cannot be read any more, the lines that
-//!   the log does not have are written as lost, so that reads of them fail.
+//! - Whether a page is covered in part depends on its committed lines only.
+//! - One ring serves as both regions of the double buffer. A transaction may not be larger than
+//!   cleaning can move with one page to spare: a little less than half of the log.
+//! - Cost of an access: one look-up for each page, in log and cache concurrently, and the latency
+//!   of the DRAM, once. Its lines occupy the DRAM for their bytes, as do all transfers in front of
+//!   the flash (`dram.rs`). COMMIT costs as much as a command. The path from the processor to the
+//!   drive (4.8 and 0.6 µs in `bytefs` Table 4) belongs to the host.
+//! - Look-ups and the latency of the DRAM overlap with those of other accesses: a store counts once
+//!   its lines are in the DRAM, one after the other, and its response comes later.
+//! - A cache starts to fetch the page of a store as the packet crosses the link, for as many stores
+//!   at a time as the processor posts, though stores count in their order. If each store waited for
+//!   the fetch of the one before, a miss would stop all.
+//! - Speed of the DRAM: `bytefs` names a latency (Table 1) and no rate of its boards' DRAM. The
+//!   default is the drive of `skybyte` Table 2.
+//! - A block passes the DRAM once, page by page; this fits within the time that any drive takes for
+//!   it ([`Controller::dram_per_unit`]), unless the DRAM is busy. Additional transfers are lines
+//!   that are merged into it, and pages from flash for a cache, a load or a partial page of
+//!   cleaning. Pages that move from cache to write buffer stay in place, and transfers between
+//!   buffer and flash are free, as in a drive of blocks.
+//! - Cleaning costs a look-up for each page and the transfer of its lines through the DRAM,
+//!   concurrently for as many pages as it works on. It reads the rest of the page first, then
+//!   copies committed lines to the write buffer and open ones to the end of the log. If a commit or
+//!   a block changes the pages to be read while cleaning waits for the buffer, it reads again.
+//! - RECOVER costs a look-up and the transfer of the descriptor for each entry of the log, then the
+//!   costs of cleaning. After it, everything is on flash.
+//! - Lines that were in transit as the power went and arrived are in the log, behind its other
+//!   entries; lines that found no room have not arrived. A cache takes them in like stores.
+//! - When cleaning cannot read the old contents of a page, it writes the lines that the log lacks
+//!   as lost, so that reads of them fail.
 //!
 //! [`Controller::dram_per_unit`]: crate::Controller::dram_per_unit
 
@@ -106,10 +99,10 @@ use units::SECTOR;
 
 const _: () = assert!(LINE * LINES as usize == UNIT);
 
-/// What of a front the battery keeps.
+/// State of a front that its battery keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrontMedia {
-    /// The log, unless it is empty.
+    /// The log; `None` if it is empty.
     pub(crate) log: Option<Kept>,
     /// Dirty pages of the cache, least recently used first.
     pub(crate) pages: Vec<SavedSlot>,
@@ -121,22 +114,22 @@ impl FrontMedia {
     }
 }
 
-/// What a log is doing at an instant.
+/// State of a write log at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
-    /// Lines in it.
+    /// Lines in the log.
     pub lines: u32,
-    /// Of those, lines of transactions that have not committed.
+    /// Lines of transactions that have not committed.
     pub open_lines: u32,
-    /// Commits that are kept.
+    /// Commit entries in use.
     pub commits: u32,
-    /// A cleaning is under way.
+    /// Whether a cleaning is under way.
     pub is_cleaned: bool,
-    /// It holds what a power cut left.
+    /// Whether the log holds entries from before a power cut.
     pub is_unrecovered: bool,
-    /// A store waits since the log is full.
+    /// Whether a store waits because the log is full.
     pub stores_wait: bool,
-    /// A commit waits since the log of commits is full.
+    /// Whether a commit waits because the commit entries are full.
     pub commits_wait: bool,
 }
 
@@ -146,30 +139,30 @@ pub(crate) struct Front {
     dram: Dram,
     log: Option<RefCell<Log<SkipIndex>>>,
     cache: Option<RefCell<Cache>>,
-    /// Stores pass one by one.
+    /// Lets stores to the log pass one by one.
     gate: Semaphore,
-    /// Lines of a transaction that the store in the gate will still append.
+    /// Lines of a transaction that the store in the gate has not appended yet.
     arriving: Cell<u32>,
-    /// One cleaning at a time.
+    /// Lets one cleaning run at a time.
     cleaning: Semaphore,
     /// The log may have to be cleaned.
     work: Signal,
-    /// Cleaning has freed space, or cannot any more.
+    /// Cleaning has freed space, or the drive turned read-only.
     freed: Signal,
-    /// A page has come from flash.
+    /// A fetch of pages has ended.
     fetched: Signal,
-    /// Stores or commits wait for space that was not freed since.
+    /// Whether stores or commits wait for space that no cleaning has freed since.
     someone_waits: Cell<bool>,
-    /// Stores and commits that wait for room.
+    /// Number of stores, and of commits, that wait for room.
     waiting: [Cell<u32>; 2],
-    /// What the power cut left of the log has not been recovered.
+    /// Whether the log holds entries of before the power cut that are not recovered.
     unrecovered: Cell<bool>,
-    /// RECOVER was called since power-on.
+    /// Whether RECOVER was called since power-on.
     recovered: Cell<bool>,
 }
 
 impl Front {
-    /// The front of a drive whose battery kept `media`.
+    /// The front of `config`, from the state `media` that its battery kept; `None` without one.
     pub(crate) fn new(
         sim: &Sim,
         config: &DriveConfig,
@@ -215,12 +208,12 @@ impl Front {
         self.cache.is_some()
     }
 
-    /// Whether what is written stays in the cache until it is evicted.
+    /// Whether written data stay in the cache until evicted (write-back).
     pub(crate) fn writes_back(&self) -> bool {
         self.log.is_none()
     }
 
-    /// What the battery keeps at this instant.
+    /// State that the battery keeps at this instant.
     pub(crate) fn saved(&self) -> FrontMedia {
         let log = self.log.as_ref().map(|log| log.borrow().kept().clone());
         let cache = self.cache.as_ref().map(|cache| cache.borrow().saved());
@@ -230,12 +223,12 @@ impl Front {
         }
     }
 
-    /// What the battery keeps of one page of the cache.
+    /// The battery's entry for a page of the cache; `None` if it is not dirty.
     pub(crate) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
         self.cache.as_ref()?.borrow().saved_page(page)
     }
 
-    /// What the log is doing; none without one.
+    /// State of the log; `None` without one.
     pub(crate) fn log_state(&self) -> Option<LogState> {
         let log = self.log.as_ref()?.borrow();
         let [stores, commits] = &self.waiting;
@@ -250,14 +243,14 @@ impl Front {
         })
     }
 
-    /// Tells of what changes in log and cache from here on.
+    /// Registers watches that receive changes of log and cache from here on.
     pub(crate) fn watch(&self) -> (Option<Changes>, Option<Touched>) {
         let log = self.log.as_ref().map(|log| log.borrow_mut().watch());
         let cache = self.cache.as_ref().map(|c| c.borrow_mut().watch());
         (log, cache)
     }
 
-    /// Tells no more.
+    /// Removes the watches from log and cache.
     pub(crate) fn unwatch(&self, (log, cache): &(Option<Changes>, Option<Touched>)) {
         if let (Some(of), Some(watch)) = (&self.log, log) {
             of.borrow_mut().unwatch(watch);
@@ -267,39 +260,39 @@ impl Front {
         }
     }
 
-    /// The drive takes no writes any more: whoever waits learns of it.
+    /// Wakes all waiting tasks because the drive turned read-only.
     pub(crate) fn read_only(&self, sim: &Sim) {
         self.work.notify(sim);
         self.freed.notify(sim);
     }
 
-    /// Marks a page of the cache used; whether it is there.
+    /// Marks a page of the cache as used. Returns whether it is cached.
     fn touch(&self, page: u32) -> bool {
         let cache = self.cache.as_ref();
         cache.is_some_and(|cache| cache.borrow_mut().touch(page))
     }
 
-    /// Puts a page into the cache that holds what nothing else does.
+    /// Puts a dirty page into the cache.
     fn put(&self, page: u32, dirty: Dirty) {
         if let Some(cache) = &self.cache {
             cache.borrow_mut().put(page, Some(dirty));
         }
     }
 
-    /// Takes the contents of a dirty page, to be put back at the same instant.
+    /// Takes the contents of a dirty page out; the caller puts new ones back at the same instant.
     fn take_contents(&self, page: u32) -> Option<Payload> {
         let cache = self.cache.as_ref()?;
         cache.borrow_mut().take_contents(page)
     }
 
-    /// The frontier that a page in the cache is to be written to.
+    /// The frontier that a cached page will be written to.
     fn frontier_of(&self, page: u32) -> u16 {
         let cache = self.cache.as_ref();
         let frontier = cache.and_then(|c| c.borrow().dirty(page).map(|dirty| dirty.frontier));
         frontier.unwrap_or(0)
     }
 
-    /// The lines of `page` that the log has, a bit each.
+    /// The lines of `page` that the log has, one bit each.
     fn logged(&self, page: u32) -> u64 {
         let log = self.log.as_ref();
         log.map_or(0, |log| log.borrow().lines_of(page))
@@ -310,15 +303,14 @@ impl Front {
         cache.is_some_and(|cache| cache.borrow().has(page))
     }
 
-    /// Whether a page holds anything that the drive behind does not.
+    /// Whether the front has newer data of `page` than the drive behind it.
     pub(crate) fn holds(&self, page: u32) -> bool {
         let cache = self.cache.as_ref();
         let dirty = cache.is_some_and(|cache| cache.borrow().dirty(page).is_some());
         dirty || self.logged(page) != 0
     }
 
-    /// Those lines of a page were written to the drive behind, as part of a block: the
-    /// log has nothing to say of them any more.
+    /// Invalidates lines of `page` in the log: a block write put newer ones into the drive behind.
     //= bytefs 4.4
     pub(crate) fn superseded(&self, page: u32, lines: u64) {
         if let Some(log) = &self.log {
@@ -326,7 +318,7 @@ impl Front {
         }
     }
 
-    /// The pages `first` to before `last` were deallocated.
+    /// Drops the deallocated pages `first` to before `last` from log and cache.
     pub(crate) fn forget(&self, first: u32, last: u32) {
         if let Some(log) = &self.log {
             let mut log = log.borrow_mut();
@@ -362,14 +354,14 @@ fn lost(page: u32) -> IoError {
 }
 
 impl Core {
-    /// What the battery of the front keeps, if there is one.
+    /// State that the battery of the front keeps; empty without a front.
     pub(crate) fn saved_front(&self) -> FrontMedia {
         let front = self.front.as_ref();
         front.map_or_else(FrontMedia::default, Front::saved)
     }
 
-    /// What a page holds in front of and behind the front: the newest there is. None
-    /// if nothing, empty if contents are not kept.
+    /// The newest contents of a page, in or behind the front. `None` if it is unmapped, empty if
+    /// contents are not kept.
     pub(crate) fn newest(&self, page: u32) -> Option<Vec<Payload>> {
         let Some(front) = &self.front else {
             return self.contents(page);
@@ -394,13 +386,13 @@ impl Core {
         Some(vec![Payload::with_lost(bytes, lost)])
     }
 
-    /// As [`Core::newest`]; zeros if nothing.
+    /// As [`Core::newest`], but zeros if the page is unmapped.
     fn newest_payload(&self, page: u32) -> Payload {
         let newest = self.newest(page).unwrap_or_default();
         newest.into_iter().next().unwrap_or_default()
     }
 
-    /// Whether a page has to be read from flash to know what is behind the front.
+    /// Whether the contents of `page` behind the front are on flash.
     fn is_on_flash(&self, page: u32) -> bool {
         matches!(self.state.borrow().map.get(page), Where::Flash(_))
     }

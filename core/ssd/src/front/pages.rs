@@ -1,4 +1,4 @@
-//! The page cache: what comes in from flash, what goes back, and blocks through it.
+//! The page cache: fetches from flash, write-backs, and blocks through the cache.
 
 use super::Front;
 use super::cache::Dirty;
@@ -11,7 +11,7 @@ use sim::Sim;
 use std::rc::Rc;
 use units::Extent;
 
-/// Pages on their way in; whoever waits for one learns when they are there.
+/// Guard of pages being fetched: on drop it ends the fetch and wakes all tasks that wait for them.
 struct Fetching<'a> {
     front: &'a Front,
     sim: &'a Sim,
@@ -38,9 +38,8 @@ impl Front {
 }
 
 impl Core {
-    /// Brings pages into the cache that are not there. One that somebody else fetches
-    /// is waited for, and fetched if it did not come: whoever asks for a page that
-    /// cannot be read is told so.
+    /// Brings pages into the cache. For a page that another task fetches it waits, and fetches the
+    /// page itself if it did not arrive: so every caller receives the error of an unreadable page.
     pub(super) async fn fetch(
         self: &Rc<Self>,
         front: &Front,
@@ -60,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Brings pages into the cache that nobody else fetches.
+    /// Fetches pages that no other task is fetching.
     async fn fetch_these(self: &Rc<Self>, front: &Front, pages: &[u32]) -> Result<(), IoError> {
         let Some(cache) = front.cache.as_ref().filter(|_| !pages.is_empty()) else {
             return Ok(());
@@ -76,7 +75,7 @@ impl Core {
         self.move_pages(front, pages.len() as u32).await;
         self.copy_logged(front, pages.iter().copied()).await;
         for &page in pages {
-            // A cache that cannot be written back is not read into.
+            // On a read-only drive with a full cache of dirty pages, the page is not cached.
             if self.make_room(front, page).await.is_ok() {
                 cache.borrow_mut().put(page, None);
                 self.state.borrow_mut().ledger.bytes.fetched_pages += 1;
@@ -85,7 +84,8 @@ impl Core {
         Ok(())
     }
 
-    /// Copies over pages that have come from flash what the log has of them.
+    /// Merges the lines that the log has into pages that came from flash; takes the time of the
+    /// copy.
     //= bytefs 4.4
     pub(crate) async fn copy_logged(&self, front: &Front, pages: impl Iterator<Item = u32>) {
         let lines = pages.map(|page| front.logged(page).count_ones());
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Makes sure that the cache has room for a page, or has it.
+    /// Makes room in the cache for `page`, unless it is cached.
     pub(super) async fn make_room(
         self: &Rc<Self>,
         front: &Front,
@@ -119,8 +119,7 @@ impl Core {
         Ok(())
     }
 
-    /// Moves a dirty page from the cache to the write buffer, a slot of which was
-    /// taken.
+    /// Moves a dirty page from the cache to the write buffer, into a slot taken before.
     pub(super) fn write_back(&self, front: &Front, page: u32) {
         let dirty = front.cache.as_ref();
         let dirty = dirty.and_then(|cache| cache.borrow_mut().remove(page));
@@ -138,7 +137,7 @@ impl Core {
         self.state.borrow_mut().ledger.bytes.evicted_pages += 1;
     }
 
-    /// Puts a page into the write buffer, a slot of which was taken.
+    /// Puts a page into the write buffer, into a slot taken before.
     pub(crate) fn put_page(&self, incoming: Incoming, payload: Option<Payload>) {
         let mut state = self.state.borrow_mut();
         let (slot, new) = state.insert(incoming);

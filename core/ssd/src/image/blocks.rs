@@ -1,4 +1,4 @@
-//! The blocks of a drive file. The layout is on the page of [`crate::image`].
+//! Blocks in a drive file. [`crate::image`] documents their layout.
 
 use super::earlier::{Earlier, Held};
 use super::stream::{Reader, Sections};
@@ -6,10 +6,10 @@ use super::{ImageError, STAMP_MAX, put_runs, take_runs};
 use nand::{BlockDelta, BlockId, BlockImage, BlockState, Geometry, Media};
 use std::io::{self, Read, Write};
 
-/// Stamp of a program that cannot be read.
+/// Marks a program that cannot be read, in place of its stamp.
 const UNREADABLE: u32 = u32::MAX;
 
-/// States by number.
+/// Block states by their number in the file.
 const STATES: [BlockState; 4] = [
     BlockState::Erased,
     BlockState::Written,
@@ -35,7 +35,7 @@ pub(super) fn put<W: Write>(sections: &mut Sections<'_, W>, media: &Media) -> io
     Ok(())
 }
 
-/// Puts what became of blocks, without contents that the file has.
+/// Writes the changes of blocks, without contents that the file has already.
 pub(super) fn put_deltas<W: Write>(
     sections: &mut Sections<'_, W>,
     deltas: &[(BlockId, BlockDelta)],
@@ -53,7 +53,7 @@ pub(super) fn put_deltas<W: Write>(
     Ok(())
 }
 
-/// Puts a block, whose lists may hold its last pages only, up to its contents.
+/// Writes a block up to its contents. Its lists may cover its last pages only.
 fn put_head<W: Write>(
     sections: &mut Sections<'_, W>,
     index: u32,
@@ -102,7 +102,7 @@ pub(super) fn take(
     Ok(media)
 }
 
-/// What a record of the log tells of blocks, by growing index.
+/// Reads the changes of blocks from a log record, by ascending index.
 pub(super) fn take_deltas(
     reader: &mut Reader<'_, impl Read>,
     geometry: Geometry,
@@ -132,7 +132,7 @@ fn take_index(
     Ok(index)
 }
 
-/// Takes a block of which the pages from `from` on are told.
+/// Reads a block whose lists cover the pages from `from` on.
 fn take_block(
     reader: &mut Reader<'_, impl Read>,
     geometry: &Geometry,

@@ -1,8 +1,7 @@
-//! The saved buffer of a drive file. The layout is on the page of
-//! [`crate::image`].
+//! The saved buffer in a drive file. [`crate::image`] documents its layout.
 //!
-//! Invariant: what is written or read fits the drive: it has the pages, origins
-//! and frontiers named, its buffer is as large, and no page is there twice.
+//! Invariant: every saved buffer written or read fits the drive: the pages, origins and frontiers
+//! exist, the buffer is large enough, and no page appears twice.
 
 use super::stream::{Reader, Sections};
 use super::{ImageError, STAMP_MAX, invalid, put_runs, take_runs};
@@ -13,15 +12,14 @@ use crate::media::{Dump, SavedSlot};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
-/// What a saved buffer may hold.
+/// Limits of a saved buffer, for a given drive.
 pub(super) struct Limits<'a> {
     layout: &'a Layout,
     /// Payloads of a slot.
     sectors: usize,
 }
 
-/// A number of a saved buffer that cannot be: what it is, and below what it must
-/// be.
+/// A number out of range in a saved buffer: its name, its value, and the exclusive limit.
 pub(super) type Excess = (&'static str, u64, u64);
 
 impl<'a> Limits<'a> {
@@ -50,14 +48,13 @@ impl<'a> Limits<'a> {
         below("the end of a deallocation", end, host + 1)
     }
 
-    /// Whether a drive with these limits can have saved `dump`.
+    /// Checks that a drive with these limits can have saved `dump`.
     fn check(&self, dump: &Dump) -> Result<(), Excess> {
         self.slots(&dump.slots, self.layout.buffer_pages)?;
         dump.trims.iter().try_for_each(|trim| self.trim(trim))
     }
 
-    /// Whether a drive with these limits can have saved `slots` somewhere with room
-    /// for `most`.
+    /// Checks that a drive with these limits can have saved `slots` in a place for `most`.
     pub(super) fn slots(&self, slots: &[SavedSlot], most: u32) -> Result<(), Excess> {
         below(
             "the number of saved writes",
@@ -160,7 +157,7 @@ pub(super) fn take(
     Ok(Some(dump))
 }
 
-/// Refuses a saved buffer, which was just taken, that does not fit the drive.
+/// Rejects a saved buffer just read that does not fit the drive.
 pub(super) fn check(
     reader: &Reader<'_, impl Read>,
     layout: &Layout,

@@ -1,8 +1,7 @@
-//! Contents that a record of the log does not repeat, since the file has them: the
-//! collection moves many times what a host writes. The layout is on the page of
-//! [`crate::image`].
+//! References of a log record to contents that the file has already: collection relocates a
+//! multiple of the data that the host writes. [`crate::image`] documents the layout.
 //!
-//! Invariant: what a record names was there before it, whatever it changes itself.
+//! Invariant: a record refers to the state before it, whatever it changes itself.
 
 use super::stream::{Reader, Sections};
 use super::{ImageError, put_runs};
@@ -18,18 +17,19 @@ use std::sync::Arc;
 const MOVED: u8 = 5;
 const SAVED: u8 = 6;
 
-/// Saved versions that a file has, by page.
+/// Saved versions that the file has, by page.
 pub(super) type Saved = BTreeMap<u32, Vec<Payload>>;
 
-/// Copies whose contents the file has, by growing place.
+/// Copies whose contents the file has, by ascending target.
 pub(super) struct Moves {
     copies: Vec<Copied>,
     sectors_per_page: u32,
 }
 
 impl Moves {
-    /// Those of `copies` that follow from what was told; it keeps those that are still to be
-    /// told. To be called before anything more is.
+    /// Selects the copies that the next record can express by reference: their source was in a
+    /// record, their target was not. Removes all others from `copies`. To be called before `watch`
+    /// reports anything more.
     pub(super) fn of(
         copies: &mut Vec<Copied>,
         watch: &Watch,
@@ -50,7 +50,7 @@ impl Moves {
         }
     }
 
-    /// Where the contents at `spot` were before.
+    /// Source of the contents at `spot`, if a copy put them there.
     pub(super) fn find(&self, spot: Spot) -> Option<Spot> {
         let behind = self.copies.partition_point(|copied| copied.to <= spot);
         let Copied { to, from } = *self.copies.get(behind.checked_sub(1)?)?;
@@ -63,15 +63,15 @@ impl Moves {
     }
 }
 
-/// How the contents of a sector are told.
+/// Encoding of a sector's contents in a record.
 enum Told<'a> {
     As(&'a Payload),
     Moved(Spot),
-    /// The page and the sector in it.
+    /// Mapped page, and sector in it.
     Saved(u32, u32),
 }
 
-/// What the file has before a record, for who writes that.
+/// State of the file before a record, for the writer of the record.
 pub(super) struct Held<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) layout: &'a Layout,
@@ -98,7 +98,7 @@ impl Held<'_> {
         }
     }
 
-    /// Puts the contents of a block whose lists hold the pages from `from` on.
+    /// Writes the contents of a block whose lists cover the pages from `from` on.
     pub(super) fn put<W: Write>(
         &self,
         sections: &mut Sections<'_, W>,
@@ -157,15 +157,15 @@ fn put_as<W: Write>(sections: &mut Sections<'_, W>, run: &[Told<'_>]) -> io::Res
     put_runs(sections, &payload.collect::<Vec<_>>())
 }
 
-/// What the file has before a record, for who reads that.
+/// State of the file before a record, for the reader of the record.
 pub(super) struct Earlier<'a> {
     pub(super) cells: &'a Media,
-    /// Each with its turn.
+    /// Saved slots by page, each with the serial number of its insertion.
     pub(super) slots: &'a BTreeMap<u32, (u64, SavedSlot)>,
 }
 
 impl Earlier<'_> {
-    /// Takes a sector of a run of `kind`.
+    /// Reads a sector of a run of `kind`.
     pub(super) fn take(
         &self,
         reader: &mut Reader<'_, impl Read>,

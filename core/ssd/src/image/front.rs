@@ -1,9 +1,9 @@
-//! What the battery of a front keeps, in a drive file and in its log. The layout is
-//! on the page of [`crate::image`].
+//! Battery-backed state of a front, in a drive file and in its log. [`crate::image`] documents its
+//! layout.
 //!
-//! Invariant: what is written or read fits the drive: it has the pages, origins and
-//! frontiers named, its log has room for as many lines and commits, its cache for as
-//! many pages, and with a log the cache holds nothing that is dirty.
+//! Invariant: every front written or read fits the drive: the pages, origins and frontiers exist,
+//! the log has room for its lines and commits, and the cache for its pages. With a log, the cache
+//! has no dirty page.
 
 use super::dump::{self, Excess, Limits, below};
 use super::stream::{Kind, Reader, Sections};
@@ -68,7 +68,7 @@ fn check(
     Limits::new(layout, config).slots(&media.pages, dirty_max(front))
 }
 
-/// Most pages of the cache that may be dirty.
+/// Largest number of dirty pages in the cache.
 fn dirty_max(front: &FrontConfig) -> u32 {
     if front.has_log() {
         0
@@ -101,10 +101,10 @@ fn put_numbers<W: Write>(sections: &mut Sections<'_, W>, numbers: &[u32]) -> io:
     numbers.try_for_each(|number| sections.put(&number.to_le_bytes()))
 }
 
-/// What has changed in a front since the last record.
+/// Changes of a front since the last record.
 pub(super) struct FrontChange {
     log: Vec<Change>,
-    /// Pages that are dirty no more.
+    /// Pages that are no longer dirty.
     gone: Vec<u32>,
     put: Vec<SavedSlot>,
 }
@@ -147,19 +147,19 @@ fn put_change<W: Write>(sections: &mut Sections<'_, W>, change: &Change) -> io::
     }
 }
 
-/// Watches the front of a drive.
+/// Watch over the changes of a drive's front.
 pub(super) struct Watch {
     watches: (Option<Changes>, Option<Touched>),
 }
 
 impl Watch {
-    /// Of the front of `drive`, if it has one.
+    /// A watch over the front of `drive`; `None` if it has none.
     pub(super) fn new(drive: &Drive) -> Option<Self> {
         let watches = drive.core.front.as_ref()?.watch();
         Some(Self { watches })
     }
 
-    /// What has changed since the last time.
+    /// Takes the changes since the last call.
     pub(super) fn take(&self, drive: &Drive) -> FrontChange {
         let (log, touched) = &self.watches;
         let log = log
@@ -190,19 +190,19 @@ impl Watch {
     }
 }
 
-/// A front that changes are laid over.
+/// A front to which records of the log are applied.
 pub(super) struct Replay<'a> {
     layout: &'a Layout,
     config: &'a DriveConfig,
     dirty_max: u32,
     log: wlog::Replay,
-    /// Dirty pages, each with its turn.
+    /// Dirty pages, each with the serial number of its insertion.
     pages: BTreeMap<u32, (u64, SavedSlot)>,
     turn: u64,
 }
 
 impl<'a> Replay<'a> {
-    /// The front that the file holds, if the drive has one.
+    /// Reads the front from the file; `None` if the drive has none.
     pub(super) fn take(
         reader: &mut Reader<'_, impl Read>,
         layout: &'a Layout,
@@ -256,7 +256,7 @@ impl<'a> Replay<'a> {
         self.pages.insert(slot.page, (self.turn, slot));
     }
 
-    /// Reads a change.
+    /// Reads the change of a front from a record.
     pub(super) fn take_change(
         &self,
         reader: &mut Reader<'_, impl Read>,
@@ -293,7 +293,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Lays a change over.
+    /// Applies a change read by [`Replay::take_change`].
     pub(super) fn apply(
         &mut self,
         change: FrontChange,
@@ -309,7 +309,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The front as the last record leaves it.
+    /// The front after the last record.
     pub(super) fn end(self, reader: &Reader<'_, impl Read>) -> Result<FrontMedia, ImageError> {
         let mut pages: Vec<_> = self.pages.into_values().collect();
         pages.sort_unstable_by_key(|(turn, _)| *turn);

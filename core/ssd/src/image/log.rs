@@ -1,9 +1,9 @@
-//! The log of a drive file: what a drive under power changed since. The layout is
-//! on the page of [`crate::image`].
+//! The log of a drive file: the changes that a drive under power made since. [`crate::image`]
+//! documents its layout.
 //!
-//! Invariants: the file with all its records is the drive as a power cut at the
-//! instant of the last record may leave it; a record counts as a whole or not at
-//! all; records can be laid only over the file and the records that they follow.
+//! Invariants: the file with all its records is a state that a power cut at the instant of the last
+//! record may leave. A record counts as a whole or not at all. Records apply only to the file and
+//! the records that they follow.
 
 use super::earlier::{Earlier, Held, Moves, Saved};
 use super::memory::{self, LINE, Line, Memory};
@@ -22,34 +22,34 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
-/// Bytes of counters as JSON: twice what there is with every number at its
+/// Upper bound of the counters as JSON, in bytes: twice their length with every number at its
 /// longest.
 const SMART_MAX: u64 = 4096;
 
-/// Turns what a drive does into records at the end of its file.
+/// Writer of a drive's changes as records at the end of its file.
 pub struct Log {
     drive: Drive,
     watch: Rc<Watch>,
     mark: Mark,
     memory: Vec<u8>,
-    /// Pages of which the buffer may hold another version than the file.
+    /// Pages whose version in the buffer may differ from the one in the file.
     touched: Option<Touched>,
-    /// What the collection has copied.
+    /// Copies that collection has issued.
     copies: Copies,
-    /// Versions that the file holds as saved.
+    /// Saved versions that the file has.
     saved: Saved,
     trims: Vec<Trimmed>,
-    /// Whether the file has a saved buffer that no drive has.
+    /// Whether the file has a saved buffer that this drive, unprotected, cannot have.
     stale: bool,
     front: Option<front::Watch>,
     zones: Option<zones::Watch>,
-    /// Lines of the memory beside the drive that have changed, if the file has such memory.
+    /// Changed lines of the memory beside the drive; `None` if the file has no such memory.
     lines: Option<BTreeMap<u32, [u8; LINE]>>,
 }
 
 impl Log {
-    /// A log of what `drive` changes over `media`, which the file holds up to
-    /// `mark`. Begin before the drive's kernel runs, or with [`Drive::settled`].
+    /// A log of the changes of `drive` over `media`, which the file contains up to `mark`. Must be
+    /// created before the drive's kernel runs, or with the media of [`Drive::settled`].
     #[must_use]
     pub fn new(drive: &Drive, media: &DriveMedia, mark: Mark) -> Self {
         let protected = drive.config().controller.power_loss_protection;
@@ -64,7 +64,8 @@ impl Log {
             mark,
             memory: Vec::new(),
             touched,
-            // What these hold is not known by where it lies in memory.
+            // Contents read from the file share no memory with the drive's, so the log cannot refer
+            // to them.
             saved: dump.map_or_else(Saved::new, |dump| {
                 let slots = dump.slots.iter();
                 slots.map(|slot| (slot.page, Vec::new())).collect()
@@ -77,15 +78,15 @@ impl Log {
         }
     }
 
-    /// The log of a file that has memory beside the drive.
+    /// Extends the log to a file that has memory beside the drive.
     #[must_use]
     pub fn with_memory(mut self) -> Self {
         self.lines = Some(BTreeMap::new());
         self
     }
 
-    /// Lines of the memory beside the drive that have changed: the next record has them. The
-    /// caller sees to it that they are of the same instant.
+    /// Adds changed lines of the memory beside the drive to the next record. The caller ensures
+    /// that they belong to the instant of that record.
     ///
     /// # Panics
     /// If the file has no such memory.
@@ -94,37 +95,36 @@ impl Log {
         kept.extend(lines);
     }
 
-    /// Where the file ends.
+    /// End of the file.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// Says where the file ends, for a log that began before its file was
-    /// written.
+    /// Sets the end of the file, for a log created before its file was written.
     pub fn set_mark(&mut self, mark: Mark) {
         self.mark = mark;
     }
 
-    /// Puts the record of this instant at the end of `out`; nothing if neither
-    /// cells nor buffer nor memory have changed, unless `always`.
+    /// Appends the record of this instant to `out`. Without changes of cells, buffer, front, zones
+    /// or memory it writes a record only if `always`.
     ///
     /// # Errors
-    /// Those of `out`. The log cannot be used any more then.
+    /// Those of `out`. The log is unusable afterwards.
     pub fn append(&mut self, out: &mut impl Write, always: bool) -> io::Result<()> {
         self.put(out, always, 1)
     }
 
-    /// Puts the last record at the end of `out`, of a drive that has shut down: what ends
-    /// with it had no power cut.
+    /// Appends the last record, of a drive that has shut down: a file that ends with it had no
+    /// power cut.
     ///
     /// # Errors
-    /// Those of `out`. The log cannot be used any more then.
+    /// Those of `out`. The log is unusable afterwards.
     pub fn append_last(&mut self, out: &mut impl Write) -> io::Result<()> {
         self.put(out, true, 0)
     }
 
-    /// Puts a record that, if it is the last one, is followed by so many power cuts.
+    /// Appends a record. If it stays the last one, it counts as followed by `cuts` power cuts.
     fn put(&mut self, out: &mut impl Write, always: bool, cuts: u64) -> io::Result<()> {
         let dump = self.dump_change();
         let front = self.front.as_ref().map(|watch| watch.take(&self.drive));
@@ -174,7 +174,7 @@ impl Log {
         Ok(())
     }
 
-    /// What became of the buffer that capacitors would save, none if nothing.
+    /// Changes of the buffer that capacitors would save; `None` if there are none.
     fn dump_change(&mut self) -> Option<DumpChange> {
         let Some(touched) = &self.touched else {
             return std::mem::take(&mut self.stale).then_some(DumpChange::Gone);
@@ -214,18 +214,18 @@ impl Drop for Log {
     }
 }
 
-/// The saved buffer is as before.
+/// The saved buffer is unchanged.
 const UNCHANGED: u8 = 0;
-/// There is none any more.
+/// The drive has no saved buffer any more.
 const GONE: u8 = 1;
-/// Slots come and go.
+/// Slots left or entered the saved buffer.
 const CHANGED: u8 = 2;
 
-/// What became of a saved buffer.
+/// Change of a saved buffer.
 enum DumpChange {
     Gone,
     Buffer {
-        /// Pages whose version is on flash now.
+        /// Pages whose version is on flash now, or that are unmapped.
         gone: Vec<u32>,
         put: Vec<SavedSlot>,
         trims: Option<Vec<Trimmed>>,
@@ -233,7 +233,7 @@ enum DumpChange {
 }
 
 impl DumpChange {
-    /// Notes what the file holds from now on.
+    /// Updates the saved versions that the file has.
     fn note(self, saved: &mut Saved) {
         let Self::Buffer { gone, put, .. } = self else {
             return saved.clear();
@@ -262,13 +262,13 @@ impl DumpChange {
     }
 }
 
-/// A drive that records are laid over.
+/// A drive to which records of the log are applied.
 pub(super) struct Replay<'a> {
     layout: &'a Layout,
     config: &'a DriveConfig,
     cells: Media,
     smart: Smart,
-    /// Saved slots by page, each with its turn.
+    /// Saved slots by page, each with the serial number of its insertion.
     slots: BTreeMap<u32, (u64, SavedSlot)>,
     turn: u64,
     trims: Vec<Trimmed>,
@@ -278,7 +278,7 @@ pub(super) struct Replay<'a> {
     memory: Option<Memory>,
 }
 
-/// What a file may have besides cells and buffer.
+/// Parts of a file besides cells, counters and buffer.
 type Rest<'a> = (
     Option<front::Replay<'a>>,
     Option<zones::Replay>,
@@ -317,8 +317,7 @@ impl<'a> Replay<'a> {
         self.slots.insert(slot.page, (self.turn, slot));
     }
 
-    /// Lays the records that follow over the drive. Gives the number of records
-    /// and where the last one ends.
+    /// Applies the records that follow. Returns the end of the last whole one.
     pub(super) fn run(&mut self, reader: &mut Reader<'_, impl Read>) -> Result<Mark, ImageError> {
         let mut mark = reader.mark();
         while reader.has_record()? {
@@ -331,7 +330,7 @@ impl<'a> Replay<'a> {
         Ok(mark)
     }
 
-    /// Reads one record to its end before any of it takes effect.
+    /// Reads one record to its end before any part of it takes effect.
     fn record(&mut self, reader: &mut Reader<'_, impl Read>) -> Result<(), ImageError> {
         reader.begin(Kind::Change)?;
         let len = reader.count("the length of the counters", SMART_MAX)?;
@@ -434,7 +433,7 @@ impl<'a> Replay<'a> {
         )
     }
 
-    /// The drive as the last record leaves it, and the memory beside it.
+    /// The drive after the last record, and the memory beside it.
     pub(super) fn end(
         self,
         reader: &Reader<'_, impl Read>,

@@ -1,12 +1,12 @@
-//! Memory that lasts beside a drive, in its file and in its log. The layout is on the page
-//! of [`crate::image`].
+//! Persistent memory beside a drive, in its file and in its log. [`crate::image`] documents its
+//! layout.
 //!
-//! Whoever maps an open-channel drive may have such memory, without which the drive is of no
-//! use; so the file keeps both, and a record has both as of one instant. What is in it the
-//! drive does not know.
+//! The host that maps an open-channel drive may keep its mapping in such memory, and the drive is
+//! of no use without it. So the file contains both, and a record has both as of one instant. The
+//! drive does not interpret the memory.
 //!
-//! Invariant: what is written or read is no larger than a drive of this flash has use for,
-//! and pages and lines lie in it.
+//! Invariant: memory written or read is no larger than a drive of this flash needs, and its pages
+//! and lines lie within it.
 
 use super::stream::{Kind, Reader, Sections};
 use super::{ImageError, invalid};
@@ -16,26 +16,26 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use units::GIB;
 
-/// Bytes of a page.
+/// Bytes of a page of memory.
 pub(super) const PAGE: usize = 4096;
-/// Bytes of a line.
+/// Bytes of a line of memory.
 pub(super) const LINE: usize = 64;
 
-/// Bytes of flash for each of memory, beyond those that any drive may have: entries of
-/// four bytes for 4 KiB are a quarter of that.
+/// Bytes of flash for each byte of memory, beyond the memory that any drive may have. Map entries
+/// of four bytes for 4 KiB take a quarter of that.
 const FLASH_PER_BYTE: u64 = 256;
 
-/// Memory that lasts beside a drive.
+/// Persistent memory beside a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// How many bytes there are.
+    /// Size of the memory in bytes.
     pub bytes: u64,
-    /// Pages of 4 KiB by number, but for those that hold zeros only; past the end they hold
-    /// zeros.
+    /// Pages of 4 KiB by number; missing pages hold zeros. Bytes of the last page beyond the end
+    /// are zeros.
     pub pages: BTreeMap<u32, Arc<[u8; 4096]>>,
 }
 
-/// A line of 64 bytes: its number, and what it holds.
+/// A line of 64 bytes: its number and its contents.
 pub type Line = (u32, [u8; 64]);
 
 impl Memory {
@@ -49,18 +49,18 @@ impl Memory {
     }
 }
 
-/// The page of a line, and where in it the line is.
+/// Page of a line, and the line's offset in that page.
 const fn place(line: u32) -> (u32, usize) {
     let per_page = (PAGE / LINE) as u32;
     (line / per_page, (line % per_page) as usize * LINE)
 }
 
-/// Bytes that the memory beside a drive has at most.
+/// Largest size of the memory beside a drive, in bytes.
 fn most(config: &DriveConfig) -> u64 {
     GIB + config.geometry.bytes() / FLASH_PER_BYTE
 }
 
-/// How many there are of which the last may be cut off.
+/// Pieces of `each` bytes that cover `bytes`; the last one may be partial.
 fn count_of(bytes: u64, each: usize) -> u64 {
     bytes.div_ceil(each as u64)
 }
@@ -102,7 +102,7 @@ pub(super) fn put<W: Write>(
     Ok(())
 }
 
-/// Puts lines that have changed.
+/// Writes the lines that changed.
 pub(super) fn put_lines<W: Write>(
     sections: &mut Sections<'_, W>,
     lines: &BTreeMap<u32, [u8; LINE]>,
@@ -115,7 +115,7 @@ pub(super) fn put_lines<W: Write>(
     Ok(())
 }
 
-/// Reads the section, if there is one.
+/// Reads the section of the memory, if there is one.
 pub(super) fn take(
     reader: &mut Reader<'_, impl Read>,
     config: &DriveConfig,
@@ -140,7 +140,7 @@ pub(super) fn take(
     Ok(Some(memory))
 }
 
-/// Reads what a record tells of memory.
+/// Reads the changed lines of memory from a record.
 pub(super) fn take_lines(
     reader: &mut Reader<'_, impl Read>,
     memory: &Memory,
@@ -159,7 +159,7 @@ pub(super) fn apply(memory: &mut Memory, lines: Vec<Line>) {
     lines.into_iter().for_each(|line| memory.put_line(line));
 }
 
-/// Takes a number from `least` on and below `end`.
+/// Reads a number that must be at least `least` and below `end`.
 fn take_number(
     reader: &mut Reader<'_, impl Read>,
     (what, least, end): (&'static str, u32, u64),

@@ -1,24 +1,23 @@
-//! The frame of a drive file: header and sections. The layout is on the page of
-//! [`crate::image`].
+//! The framing of a drive file: header and sections. [`crate::image`] documents its layout.
 //!
-//! Invariants: no byte is handed out before the checksum of its section has been
-//! found right; a length is compared with its limit before anything is allocated
-//! for it; an error names the byte at which the file stops making sense.
+//! Invariants: no byte is returned before the checksum of its section has been verified. A length
+//! is checked against its limit before memory is allocated for it. An error names the byte at which
+//! the file stops making sense.
 
 use super::ImageError;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// What a drive file begins with.
+/// First bytes of a drive file.
 pub const MAGIC: [u8; 8] = *b"FLASHLM\0";
-/// The version that is written, and the only one that is read.
+/// Version of the format that is written, and the only one that can be read.
 pub const VERSION: u32 = 1;
-/// Most bytes that a section holds besides its header.
+/// Largest payload of a section, in bytes.
 pub(super) const SECTION_MAX: usize = 1 << 20;
 /// Bytes before the payload of a section: kind, length, checksum.
 pub(super) const SECTION_HEADER: usize = 16;
 
-/// What a section holds.
+/// Kind of a section, by its number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Config = 1,
@@ -33,10 +32,10 @@ pub(super) enum Kind {
     Memory = 10,
 }
 
-/// The end of a drive file or of one of its records: what the next one follows.
+/// The end of a drive file or of one of its records: the point from which it can be continued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes before it.
+    /// Bytes before this point.
     pub offset: u64,
     pub(super) count: u64,
     pub(super) checksum: u32,
@@ -63,7 +62,7 @@ fn section_checksum(head: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head[..12]), payload)
 }
 
-/// Cuts what is put into it into sections.
+/// Writer that cuts its input into sections.
 pub(super) struct Sections<'a, W> {
     out: &'a mut W,
     kind: Kind,
@@ -72,7 +71,7 @@ pub(super) struct Sections<'a, W> {
 }
 
 impl<'a, W: Write> Sections<'a, W> {
-    /// Writes the header.
+    /// Writes the header of a file.
     pub(super) fn new(out: &'a mut W) -> io::Result<Self> {
         let mut sections = Self::resume(out, Mark::default(), Vec::new());
         sections.emit(&MAGIC)?;
@@ -80,7 +79,7 @@ impl<'a, W: Write> Sections<'a, W> {
         Ok(sections)
     }
 
-    /// Goes on behind `mark`. `memory` is used again, for a log of many records.
+    /// Continues after `mark`. `memory` is an old buffer to reuse, for a log of many records.
     pub(super) fn resume(out: &'a mut W, mark: Mark, mut memory: Vec<u8>) -> Self {
         memory.clear();
         Self {
@@ -97,7 +96,7 @@ impl<'a, W: Write> Sections<'a, W> {
         self.out.write_all(bytes)
     }
 
-    /// What is put from here on is of another kind.
+    /// Starts a new section of `kind`.
     pub(super) fn begin(&mut self, kind: Kind) -> io::Result<()> {
         self.flush()?;
         self.kind = kind;
@@ -140,7 +139,7 @@ impl<'a, W: Write> Sections<'a, W> {
         self.seal(Kind::End)
     }
 
-    /// Writes the end marker of a record, and gives the memory back.
+    /// Writes the end marker of a record, and returns the buffer for reuse.
     pub(super) fn commit(mut self) -> io::Result<(Mark, Vec<u8>)> {
         let mark = self.seal(Kind::Commit)?;
         Ok((mark, self.chunk))
@@ -159,7 +158,7 @@ impl<'a, W: Write> Sections<'a, W> {
     }
 }
 
-/// Reads what [`Sections`] wrote.
+/// Reader of the output of [`Sections`].
 pub(super) struct Reader<'a, R> {
     input: &'a mut R,
     kind: Kind,
@@ -170,14 +169,13 @@ pub(super) struct Reader<'a, R> {
     read: u64,
     count: u64,
     checksum: u32,
-    /// Bytes of the next section's header that have been read, and the checksum of all
-    /// before them.
+    /// Bytes of the next section's header read ahead, and the checksum of all bytes before them.
     ahead: Vec<u8>,
     before: u32,
 }
 
 impl<'a, R: Read> Reader<'a, R> {
-    /// Reads the header.
+    /// Reads the header of a file.
     pub(super) fn new(input: &'a mut R) -> Result<Self, ImageError> {
         let mut reader = Self {
             input,
@@ -204,12 +202,12 @@ impl<'a, R: Read> Reader<'a, R> {
         }
     }
 
-    /// Position in the file of the next byte that is taken.
+    /// Position in the file of the next byte to be taken.
     pub(super) fn offset(&self) -> u64 {
         self.read - (self.chunk.len() - self.taken) as u64
     }
 
-    /// Reads until `bytes` is full or the input ends; gives what was read.
+    /// Reads until `bytes` is full or the input ends; returns the number of bytes read.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, ImageError> {
         let mut got = 0;
         while got < bytes.len() {
@@ -241,8 +239,7 @@ impl<'a, R: Read> Reader<'a, R> {
         self.whole(got, bytes.len(), expected)
     }
 
-    /// What is taken from here on is of another kind; all of the last kind must
-    /// have been taken.
+    /// Expects sections of `kind` from here on. The previous sections must have been taken whole.
     pub(super) fn begin(&mut self, kind: Kind) -> Result<(), ImageError> {
         let left = self.chunk.len() - self.taken;
         self.require(
@@ -255,14 +252,14 @@ impl<'a, R: Read> Reader<'a, R> {
         Ok(())
     }
 
-    /// Whether the next section is of this kind; all of the last kind must have been taken.
+    /// Whether the next section is of `kind`. The previous sections must have been taken whole.
     pub(super) fn follows(&mut self, kind: Kind) -> Result<bool, ImageError> {
         self.begin(kind)?;
         let (first, got) = self.look_ahead()?;
         Ok(first[..got] == (kind as u32).to_le_bytes())
     }
 
-    /// The first bytes of the next section, and how many there are.
+    /// Reads the first four bytes of the next section ahead; returns them and their number.
     fn look_ahead(&mut self) -> Result<([u8; 4], usize), ImageError> {
         self.before = self.checksum;
         let mut first = [0; 4];
@@ -271,7 +268,7 @@ impl<'a, R: Read> Reader<'a, R> {
         Ok((first, got))
     }
 
-    /// Reads the next section, whose checksum and kind must be right.
+    /// Reads the next section; its checksum and kind must be right.
     fn next(&mut self) -> Result<(), ImageError> {
         let ahead = std::mem::take(&mut self.ahead);
         let start = self.read - ahead.len() as u64;
@@ -308,14 +305,14 @@ impl<'a, R: Read> Reader<'a, R> {
         Ok(())
     }
 
-    /// A section of which the text is the whole.
+    /// Reads a section that consists of one text.
     pub(super) fn text(&mut self) -> Result<&[u8], ImageError> {
         self.next()?;
         self.taken = self.chunk.len();
         Ok(&self.chunk)
     }
 
-    /// Takes as many bytes as `out` has.
+    /// Takes the bytes that fill `out`.
     pub(super) fn take(&mut self, mut out: &mut [u8]) -> Result<(), ImageError> {
         while !out.is_empty() {
             if self.taken == self.chunk.len() {
@@ -352,7 +349,7 @@ impl<'a, R: Read> Reader<'a, R> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The value `found`, which was just taken, must be as expected.
+    /// Returns an error unless `fits`; `found` is the value just taken.
     pub(super) fn require(
         &self,
         what: &'static str,
@@ -371,7 +368,7 @@ impl<'a, R: Read> Reader<'a, R> {
         })
     }
 
-    /// A number of things, of which there can be at most `most`.
+    /// Reads a count of at most `most` items.
     pub(super) fn count(&mut self, what: &'static str, most: u64) -> Result<u32, ImageError> {
         let count = self.u32()?;
         let found = u64::from(count);
@@ -405,7 +402,7 @@ impl<'a, R: Read> Reader<'a, R> {
         self.begin(kind)
     }
 
-    /// Where what was read ends.
+    /// The current end of the input that was read.
     pub(super) fn mark(&self) -> Mark {
         Mark {
             offset: self.read,
@@ -414,8 +411,8 @@ impl<'a, R: Read> Reader<'a, R> {
         }
     }
 
-    /// Whether a record of the log may follow. Nothing else can: what is there of
-    /// the next section must begin as one.
+    /// Whether a record of the log follows. Any other continuation is an error: the bytes of the
+    /// next section's kind, as far as present, must be those of a change.
     pub(super) fn has_record(&mut self) -> Result<bool, ImageError> {
         self.begin(Kind::Change)?;
         let kind = Kind::Change as u32;

@@ -1,9 +1,8 @@
-//! What is kept of zones besides their flash, in a drive file and in its log. The layout
-//! is on the page of [`crate::image`].
+//! State of zones besides their flash, in a drive file and in its log. [`crate::image`] documents
+//! its layout.
 //!
-//! Invariant: what is written or read fits the drive: zones that it has and that are
-//! written in order, by growing number, with no more sectors than lie in their buffer or
-//! than their capacity.
+//! Invariant: all state written or read fits the drive: it names existing sequential zones by
+//! ascending number, with no more sectors than their buffer or their capacity holds.
 
 use super::stream::{Kind, Reader, Sections};
 use super::{ImageError, invalid, put_runs, take_runs};
@@ -12,7 +11,7 @@ use crate::drive::Drive;
 use crate::zoned::{SavedZone, ZoneLayout, ZoneState, ZonesMedia};
 use std::io::{self, Read, Write};
 
-/// Defects by number.
+/// Defects by their number in the file.
 const DEFECTS: [ZoneState; 2] = [ZoneState::ReadOnly, ZoneState::Offline];
 
 pub(super) fn put<W: Write>(
@@ -55,7 +54,7 @@ fn put_media<W: Write>(sections: &mut Sections<'_, W>, media: &ZonesMedia) -> io
     Ok(())
 }
 
-/// The first thing of `media` that does not fit the drive.
+/// The first number in `media` that does not fit the drive.
 fn misfit(
     layout: &ZoneLayout,
     config: &DriveConfig,
@@ -88,7 +87,7 @@ fn misfit(
     None
 }
 
-/// The zones of a drive that records are laid over.
+/// The zones of a drive to which records of the log are applied.
 pub(super) struct Replay {
     layout: ZoneLayout,
     contents: bool,
@@ -96,7 +95,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Reads the section of a drive that has zones.
+    /// Reads the section of the zones; `None` if the drive has none.
     pub(super) fn take(
         reader: &mut Reader<'_, impl Read>,
         config: &DriveConfig,
@@ -165,7 +164,7 @@ impl Replay {
         }
     }
 
-    /// What a record of the log tells of zones: those that have changed, and all defects.
+    /// Reads the change of zones from a record: those that changed, and all defects.
     pub(super) fn take_change(
         &self,
         reader: &mut Reader<'_, impl Read>,
@@ -197,12 +196,12 @@ impl Replay {
     }
 }
 
-/// Whether nothing was saved of a zone.
+/// Whether the entry says that nothing is saved of a zone any more.
 fn is_nothing(saved: &SavedZone) -> bool {
     saved.sectors == 0 && !saved.reset
 }
 
-/// What a log has told of the zones of a drive.
+/// State of the zones that the log has recorded.
 pub(super) struct Watch {
     told: ZonesMedia,
 }
@@ -214,8 +213,8 @@ impl Watch {
         })
     }
 
-    /// What has changed since the last call: zones of which nothing is kept any more
-    /// come without sectors.
+    /// Changes since the last call; `None` if there are none. Zones of which nothing is saved any
+    /// more appear without sectors.
     pub(super) fn take(&mut self, drive: &Drive) -> Option<ZonesMedia> {
         let now = drive.saved_zones();
         if now == self.told {
@@ -243,7 +242,7 @@ impl Watch {
         })
     }
 
-    /// Puts what has changed; the defects are told always.
+    /// Writes the changes; all defects are written in any case.
     pub(super) fn put<W: Write>(
         &self,
         change: Option<ZonesMedia>,

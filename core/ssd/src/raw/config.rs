@@ -1,82 +1,82 @@
-//! The knobs of an open-channel drive, and its shape as its host is told it.
+//! Configuration of an open-channel drive, and the geometry that it reports to its host.
 //!
-//! Invariants of a [`RawGeometry`]: a parallel unit is a die, and a group a channel; chunk c
-//! of a unit is block c of all its planes, so nothing has to be looked up. Addresses pack
-//! group, unit, chunk and block from the top, each in as many bits as it needs, so they have
-//! gaps where a count is no power of two.
+//! Invariants of a [`RawGeometry`]: a parallel unit is a die, and a group a channel; chunk c of a
+//! unit is block c of all its planes, so no table is needed. Addresses pack group, unit, chunk and
+//! block from the top, each in as many bits as it needs, so the address space has gaps where a
+//! count is no power of two.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
 use crate::zoned::Unwritten;
 use nand::{Geometry, Row, UNIT};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that the drive keeps with each block for its host, beside it.
+/// Bytes of metadata that the drive stores beside each block for its host.
 pub const META: usize = 16;
-/// Words of the spare area that those are.
+/// Spare words that the metadata of a block take.
 const META_WORDS: u32 = META as u32 / 4;
-/// Most addresses of a command: there is a bit for each in its completion.
+/// Largest number of addresses in a command: its completion has a bit for each.
 //= ocssd-2.0 3.2
 pub const MOST_ADDRESSES: usize = 64;
 
-/// What a drive is, besides its flash, whose mapping its host holds.
+/// Rules of an open-channel drive, besides its flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
-    /// Blocks of 4 KiB behind which a written one can be read, in an open chunk; 0 where
-    /// every program can be read as soon as it is done.
+    /// Written blocks of 4 KiB before the write pointer of an open chunk that cannot be read yet; 0
+    /// where a block is readable as soon as its program completes.
     pub cached: u32,
-    /// What a read of a block gives that is not written, or not readable yet.
+    /// Result of reading a block that is not written, or not readable yet.
     pub read_unwritten: Unwritten,
 }
 
-/// The shape of an open-channel drive. A block is of 4 KiB.
+/// Geometry of an open-channel drive. A block is of 4 KiB.
 //= ocssd-2.0 2.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawGeometry {
-    /// Groups, which share nothing: channels.
+    /// Groups, which share no resources: channels.
     pub groups: u32,
-    /// Parallel units of a group, which work at the same time: dies.
+    /// Parallel units of a group, which work concurrently: dies.
     pub units: u32,
-    /// Chunks of a unit.
+    /// Chunks of a parallel unit.
     pub chunks: u32,
     /// Blocks of a chunk.
     pub blocks: u32,
-    /// Least blocks of a write, and what writes are multiples of: one program.
+    /// Blocks of the smallest write, one program; writes are multiples of it.
     pub write_min: u32,
-    /// Blocks of a write that is as fast as can be.
+    /// Blocks of a write that performs best.
     pub write_opt: u32,
-    /// Blocks behind which a written one can be read, in an open chunk.
+    /// Written blocks before the write pointer of an open chunk that cannot be read yet.
     pub cached: u32,
     flash: Geometry,
 }
 
-/// The address of a block.
+/// Physical address of a block, as packed bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppa(pub u64);
 
-/// An address in its parts.
+/// A physical address, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Group.
+    /// Group of the drive, below [`RawGeometry::groups`].
     pub group: u32,
     /// Parallel unit in the group.
     pub unit: u32,
-    /// Chunk in the unit.
+    /// Chunk in the parallel unit.
     pub chunk: u32,
     /// Block in the chunk.
     pub block: u32,
 }
 
-/// Bits that tell `count` numbers apart.
+/// Bits that distinguish `count` values.
 const fn bits(count: u32) -> u32 {
     u32::BITS - (count - 1).leading_zeros()
 }
 
 impl RawGeometry {
-    /// The shape of `config`; none of a drive that holds its mapping itself.
+    /// The geometry of `config`; `None` for a drive of another interface.
     ///
     /// # Errors
-    /// Says which knob makes it impossible.
+    /// Names the knob that makes it impossible.
     pub fn new(config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
         let open = config.interface == Interface::OpenChannel;
         let Some(raw) = config.raw.filter(|_| open) else {
@@ -140,19 +140,19 @@ impl RawGeometry {
         Ok(())
     }
 
-    /// Parallel units in all.
+    /// Parallel units of all groups.
     #[must_use]
     pub const fn all_units(&self) -> u32 {
         self.groups * self.units
     }
 
-    /// Chunks in all.
+    /// Chunks of all parallel units.
     #[must_use]
     pub const fn all_chunks(&self) -> u32 {
         self.all_units() * self.chunks
     }
 
-    /// The address of a place.
+    /// The address of `place`.
     //= ocssd-2.0 1.2.3
     #[must_use]
     pub const fn ppa(&self, place: Place) -> Ppa {
@@ -162,7 +162,7 @@ impl RawGeometry {
         Ppa(address << block | place.block as u64)
     }
 
-    /// The place of an address; none if there is no such block.
+    /// Unpacks an address; `None` if there is no such block.
     //= ocssd-2.0 1.2.3
     #[must_use]
     pub fn place(&self, ppa: Ppa) -> Option<Place> {
@@ -184,13 +184,13 @@ impl RawGeometry {
         })
     }
 
-    /// The number of a chunk among all: groups, then units, then chunks.
+    /// Index of a chunk in the drive: ordered by group, unit, chunk.
     #[must_use]
     pub const fn chunk_index(&self, place: Place) -> u32 {
         (place.group * self.units + place.unit) * self.chunks + place.chunk
     }
 
-    /// The first block of a chunk by its number among all.
+    /// The first block of the chunk at `index` in the drive.
     #[must_use]
     pub const fn chunk_place(&self, index: u32) -> Place {
         let unit = index / self.chunks;
@@ -202,7 +202,7 @@ impl RawGeometry {
         }
     }
 
-    /// The block at `number` among all blocks of 4 KiB of the flash, chunk by chunk.
+    /// The block at index `number` among all blocks of 4 KiB of the flash, chunk by chunk.
     #[must_use]
     pub const fn nth(&self, number: u32) -> Place {
         Place {
@@ -211,14 +211,13 @@ impl RawGeometry {
         }
     }
 
-    /// The number of a place among all blocks of 4 KiB of the flash: four bytes name it.
+    /// Index of `place` among all blocks of 4 KiB of the flash; fits into four bytes.
     #[must_use]
     pub const fn number(&self, place: Place) -> u32 {
         self.chunk_index(place) * self.blocks + place.block
     }
 
-    /// The row of flash in which a block lies, with the plane that it is in, and its sector
-    /// in the page.
+    /// The flash row and plane of a block, and its sector in the page.
     pub(super) fn row(&self, place: Place) -> (Row, u32) {
         let per_page = self.flash.sectors_per_page();
         let (program, within) = (place.block / self.write_min, place.block % self.write_min);

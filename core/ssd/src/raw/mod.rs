@@ -1,30 +1,29 @@
-//! Open channels: a drive whose mapping its host holds.
+//! Open channels: a drive whose host holds the mapping.
 //!
-//! # The idea
+//! # Structure
 //!
-//! The drive shows its flash as it is: groups of parallel units, units of chunks, chunks of
-//! blocks of 4 KiB that are written in order and reset together. It maps nothing, moves
-//! nothing and buffers nothing; where data lie, when they are moved and which chunks wear is
-//! the host's to decide. What the drive keeps for itself is the rules of the flash, the
-//! correction of errors, and which chunks are no good.
+//! The drive exposes its flash: groups of parallel units, units of chunks, chunks of blocks of 4
+//! KiB that are written in order and reset together. It maps nothing, relocates nothing and buffers
+//! nothing; the host decides where data lie, when they move and which chunks wear. The drive only
+//! enforces the rules of the flash, corrects bit errors, and tracks which chunks are bad.
 //!
-//! A chunk is one erase block of every plane of a die. Commands name lists of up to 64
-//! blocks anywhere; beside each block lie 16 bytes of the host's own.
+//! A chunk is one erase block of every plane of a die. Commands name lists of up to 64 blocks
+//! anywhere; beside each block lie 16 bytes of metadata for the host.
 //!
-//! # What is promised at a power cut
+//! # Promises at a power cut
 //!
-//! - A write that was acknowledged is on flash, with its metadata. There is no volatile
-//!   cache, so there is no flush.
-//! - Of a write under way each unit, one program, is there as a whole or not at all, and
-//!   none is there behind one that is not.
-//! - The write pointer is where the readable units end. A chunk whose next unit was torn is
-//!   closed there; one whose reset was torn is closed with nothing in it.
+//! - An acknowledged write is on flash, with its metadata. There is no volatile cache, so there is
+//!   no flush.
+//! - Of a write under way, each unit (one program) is on flash as a whole or not at all, and no
+//!   unit is there beyond a missing one.
+//! - The write pointer is at the end of the readable units. A chunk whose next unit was torn is
+//!   closed there; a chunk whose reset was torn is closed and empty.
 //!
-//! # When flash fails
+//! # Failing flash
 //!
-//! A chunk of which a program fails is closed early: what is behind its write pointer can
-//! be read, and its next reset makes it offline. One of which an erase fails is offline at
-//! once. Either is told in a notification too, as is a chunk whose reads need many passes.
+//! A chunk is closed early when a program of it fails: blocks below its write pointer stay
+//! readable, and its next reset takes it offline. A failing erase takes the chunk offline at once.
+//! Both cause a notification, and so does an uncorrectable read.
 
 mod config;
 mod read;
@@ -50,19 +49,19 @@ use std::rc::Rc;
 use table::Table;
 use units::Ns;
 
-/// Which addresses of a command failed, and why.
+/// Error of a command: its status, and the addresses that failed.
 //= ocssd-2.0 3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{status} (addresses {failed:#x})")]
 pub struct RawError {
-    /// The first reason.
+    /// Status of the first address that failed.
     pub status: RawStatus,
-    /// A bit for each address of the list that failed.
+    /// Failed addresses of the list, one bit each.
     pub failed: u64,
 }
 
 impl RawError {
-    /// All `count` addresses have failed for the same reason.
+    /// The error of a command whose `count` addresses all failed with `status`.
     const fn all(status: RawStatus, count: usize) -> Self {
         let failed = if count >= MOST_ADDRESSES {
             u64::MAX
@@ -73,34 +72,34 @@ impl RawError {
     }
 }
 
-/// What the newest version of a sector of 4 KiB of a mapping is; none if it cannot be read.
+/// Oracle's view through the host's mapping: contents of a 4 KiB sector; `None` if unreadable.
 type View = Box<dyn Fn(u32) -> Option<Payload>>;
 
-/// What all tasks of the firmware share.
+/// State shared by all tasks of an open-channel drive's firmware.
 pub(crate) struct Firmware {
-    /// The flash, the clock and the counters; it maps nothing here.
+    /// Flash, clock and counters; it maps nothing here.
     core: Rc<Core>,
     pub(crate) config: DriveConfig,
     geometry: RawGeometry,
     unwritten: Unwritten,
     table: RefCell<Table>,
-    /// By chunk: who programs or erases it.
+    /// For each chunk: lock held while it is programmed or erased.
     turns: Vec<Semaphore>,
     notices: RefCell<Notices>,
-    /// What its host says of a sector.
+    /// View through the host's mapping, if the host provides one.
     view: RefCell<Option<View>>,
-    /// A read has ended.
+    /// A read has completed.
     read: Signal,
 }
 
-/// The chunks of a drive, as its host holds them.
+/// The chunks of an open-channel drive: the host's handle to them.
 #[derive(Clone)]
 pub struct Chunks {
     pub(crate) inner: Rc<Firmware>,
 }
 
 impl Chunks {
-    /// The chunks of `config`; none if it maps addresses itself.
+    /// The chunks of `config`; `None` for a drive of another interface.
     pub(crate) fn new(core: &Rc<Core>, config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
         let Some((geometry, raw)) = RawGeometry::new(config)?.zip(config.raw) else {
             return Ok(None);
@@ -123,18 +122,18 @@ impl Chunks {
         }))
     }
 
-    /// Lets oracles look through the mapping of the host, in [`Drive::peek`]: the drive
-    /// itself asks for nothing of it.
+    /// Provides a view through the host's mapping for test oracles ([`Drive::peek`]). The drive
+    /// itself does not use it.
     pub fn show(&self, view: impl Fn(u32) -> Option<Payload> + 'static) {
         *self.inner.view.borrow_mut() = Some(Box::new(view));
     }
 
-    /// What the mapping of the host has in a sector.
+    /// Contents of a sector of the host's mapping, for test oracles.
     pub(crate) fn view(&self, sector: u32) -> Option<Payload> {
         self.inner.view.borrow().as_ref()?(sector)
     }
 
-    /// The shape of the drive.
+    /// The geometry of the drive.
     #[must_use]
     pub fn geometry(&self) -> RawGeometry {
         self.inner.geometry
@@ -142,7 +141,7 @@ impl Chunks {
 }
 
 impl Firmware {
-    /// The places of a list of addresses.
+    /// Unpacks a list of addresses.
     fn places(&self, at: &[Ppa]) -> Result<Vec<Place>, RawError> {
         if at.is_empty() || at.len() > MOST_ADDRESSES {
             return Err(RawError::all(RawStatus::InvalidField, at.len()));
@@ -171,14 +170,14 @@ impl Firmware {
         self.table.borrow().check(&self.geometry);
     }
 
-    /// Reads what power-on has to: the last written unit of each chunk, by halves.
+    /// Takes the time of power-on: a binary search for the write pointer of each chunk.
     pub(crate) async fn read_spares(&self) {
         read::find_pointers(self).await;
     }
 }
 
 impl Drive {
-    /// Its chunks, if its host holds the mapping.
+    /// The chunks of an open-channel drive; `None` for any other.
     #[must_use]
     pub fn chunks(&self) -> Option<&Chunks> {
         self.raw.as_ref()

@@ -1,4 +1,4 @@
-//! Reads: blocks of a list that lie in one row of pages are read together, all rows at once.
+//! Reads: blocks of a list that lie in one page row are read together, all rows in parallel.
 
 use super::config::{Place, Ppa};
 use super::report::Noticed;
@@ -11,20 +11,20 @@ use nand::{NandError, Payload, Priority, Row, UNIT};
 use sim::join_all;
 use units::SECTOR;
 
-/// A block as it is read.
+/// A block as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawBlock {
-    /// Its contents.
+    /// Contents of the block; zeros if it was not written and the drive allows such reads.
     pub payload: Payload,
-    /// What the host wrote beside them.
+    /// Metadata that the host wrote beside the block.
     pub meta: Meta,
 }
 
-/// Blocks that are read together.
+/// Blocks of one page row that are read together.
 struct RowRead {
     chunk: u32,
     row: Row,
-    /// Positions in the list.
+    /// Positions of the blocks in the list.
     members: Vec<usize>,
 }
 
@@ -32,8 +32,8 @@ impl Chunks {
     /// Reads the blocks at `at`, up to 64 of them, for `cause`.
     ///
     /// # Errors
-    /// For a list or an address that cannot be, for blocks that are not readable yet where
-    /// the drive refuses that, and for flash that cannot be read.
+    /// For an impossible list or address, for blocks that are not readable yet if the drive rejects
+    /// such reads, and for flash that cannot be read.
     //= ocssd-2.0 3.2
     pub async fn read(&self, at: &[Ppa], cause: ReadCause) -> Result<Vec<RawBlock>, RawError> {
         let inner = &self.inner;
@@ -46,8 +46,7 @@ impl Chunks {
         Ok(read)
     }
 
-    /// What a block holds, at once and without the clock; none if it cannot be read. For
-    /// oracles.
+    /// Contents of a block without taking time; `None` if it cannot be read. For test oracles.
     #[must_use]
     pub fn peek(&self, at: Ppa) -> Option<RawBlock> {
         let inner = &self.inner;
@@ -65,7 +64,7 @@ impl Firmware {
         chunk.state != ChunkState::Offline && place.block < chunk.wp
     }
 
-    /// Whether a block may be read.
+    /// Whether the host may read a block.
     //= ocssd-2.0 1.2.5
     fn readable(&self, place: Place) -> bool {
         let chunk = self.geometry.chunk_index(place);
@@ -78,7 +77,7 @@ impl Firmware {
         place.block < end
     }
 
-    /// What the flash holds of a block.
+    /// Contents of a block on flash; `None` if its page cannot be read.
     fn block(&self, place: Place) -> Option<RawBlock> {
         let (row, sector) = self.geometry.row(place);
         let id = row.blocks().next()?;
@@ -133,7 +132,7 @@ impl Firmware {
         Ok(blocks.collect())
     }
 
-    /// The rows that have to be read, without the blocks of the mask `left_out`.
+    /// The rows to read, without the blocks in the mask `left_out`.
     fn rows(&self, places: &[Place], left_out: u64) -> Vec<RowRead> {
         let mut rows: Vec<RowRead> = Vec::new();
         for (index, &place) in places.iter().enumerate() {
@@ -163,7 +162,7 @@ impl Firmware {
         self.core.state.borrow_mut().ledger.reads[cause as usize] += pages;
     }
 
-    /// Reads a row, and says whether that has worked.
+    /// Reads a row. Returns whether all its blocks were readable.
     async fn read_row(&self, read: &RowRead, cause: ReadCause) -> bool {
         let chunk = read.chunk as usize;
         self.table.borrow_mut().chunks[chunk].readers += 1;
@@ -180,8 +179,9 @@ impl Firmware {
     }
 }
 
-/// Finds the write pointer of every chunk that has one, by halves, each unit on its own.
-/// What cannot be read counts as not written: the time is spent.
+/// Takes the time of a binary search for the write pointer of every chunk that has one, all
+/// parallel units concurrently. Pages that cannot be read count as unwritten; the read still takes
+/// its time.
 pub(super) async fn find_pointers(firmware: &Firmware) {
     let geometry = &firmware.geometry;
     let units = (0..geometry.all_units()).map(|unit| async move {

@@ -1,4 +1,4 @@
-//! What a host can ask of chunks, and what it is told without asking.
+//! Chunk descriptors that a host queries, and notifications that it receives.
 
 use super::config::Ppa;
 use super::rules::{ChunkState, RawStatus};
@@ -9,56 +9,56 @@ use std::collections::VecDeque;
 //= ocssd-2.0 2.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Its number among all: groups, then units, then chunks.
+    /// Index of the chunk in the drive: ordered by group, unit, chunk.
     pub chunk: u32,
-    /// Its state.
+    /// State of the chunk.
     pub state: ChunkState,
-    /// How worn its most erased block is: 255 at the rated cycles and beyond.
+    /// Wear of its most erased block: 255 at the rated cycles and beyond.
     pub wear: u8,
-    /// Its first block.
+    /// Address of its first block.
     pub start: Ppa,
-    /// Blocks that it has: those behind its write pointer if it was closed early.
+    /// Blocks of the chunk; in a closed one, those below its write pointer.
     pub blocks: u32,
-    /// Blocks that are written; the next write begins there if it is free or open.
+    /// Blocks written; the next write starts there if the chunk is free or open.
     pub write_pointer: u32,
 }
 
-/// What became of a chunk.
+/// Kind of a notification.
 //= ocssd-2.0 2.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Noticed {
-    /// A program of it has failed, and it is closed: its data are to be moved.
+    /// A program of the chunk failed, and it was closed: the host should move its data.
     EarlyClose,
-    /// It is offline.
+    /// The chunk went offline.
     Offline,
-    /// A read of it could not be corrected.
+    /// A read of the chunk could not be corrected.
     Unrecoverable,
 }
 
-/// A notification.
+/// A notification about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkNotice {
-    /// Its number, from 1 on.
+    /// Serial number of the notification, from 1.
     pub number: u64,
-    /// The first block of the chunk.
+    /// Address of the chunk's first block.
     pub chunk: Ppa,
-    /// What became of it.
+    /// Kind of the notification.
     pub what: Noticed,
 }
 
-/// Notifications that the host has not taken. The oldest are dropped beyond
-/// [`MOST_NOTICES`], which their numbers show.
+/// Notifications that the host has not taken. Beyond [`MOST_NOTICES`] the oldest are dropped, which
+/// shows in the serial numbers.
 #[derive(Default)]
 pub(super) struct Notices {
     count: u64,
     waiting: VecDeque<ChunkNotice>,
 }
 
-/// Notifications that wait at most: a choice of ours.
+/// Notifications kept at most; chosen here.
 const MOST_NOTICES: usize = 1024;
 
 impl Chunks {
-    /// Descriptors of `count` chunks from number `first` on.
+    /// Descriptors of `count` chunks from index `first` on.
     ///
     /// # Errors
     /// If there are no such chunks.
@@ -72,22 +72,22 @@ impl Chunks {
         Ok((first..end).map(|chunk| inner.info(chunk)).collect())
     }
 
-    /// The descriptor of a chunk as it is now, for who looks at a drive from outside; none
-    /// if there is no such chunk.
+    /// The descriptor of a chunk without taking time, for observers outside the simulated host;
+    /// `None` if there is no such chunk.
     #[must_use]
     pub fn info(&self, chunk: u32) -> Option<ChunkInfo> {
         let exists = chunk < self.inner.geometry.all_chunks();
         exists.then(|| self.inner.info(chunk))
     }
 
-    /// Chunks that are free.
+    /// Chunks in the state free.
     pub(crate) fn free(&self) -> u32 {
         let table = self.inner.table.borrow();
         let free = table.chunks.iter().filter(|c| c.state == ChunkState::Free);
         free.count() as u32
     }
 
-    /// Notifications since the last call, oldest first.
+    /// Removes and returns the notifications since the last call, oldest first.
     //= ocssd-2.0 2.3
     #[must_use]
     pub fn take_notices(&self) -> Vec<ChunkNotice> {

@@ -1,32 +1,32 @@
-//! The states of a chunk, and every step that joins them.
+//! States of a chunk, and the transitions between them.
 //!
-//! Invariants: [`transition`] is the only thing that says which state follows a command or
-//! a failure, and [`found`] the only one that says it of a power-on; neither knows a drive,
-//! a time or an address. That a write is at the write pointer and within its chunk is
-//! arithmetic, and is done where addresses are known.
+//! Invariants: only [`transition`] decides which state follows a command or a failure, and only
+//! [`found`] which state follows a power-on; neither depends on a drive, a time or an address.
+//! Whether a write starts at the write pointer and stays within its chunk is checked where
+//! addresses are known.
 
 /// State of a chunk.
 //= ocssd-2.0 1.2.4
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChunkState {
-    /// Nothing is written; the next write begins it.
+    /// Erased; the next write starts at its first block.
     #[default]
     Free,
     /// Written up to its write pointer.
     Open,
-    /// Written to its end, or to where a program failed.
+    /// Written to its end, or to the point where a program failed.
     Closed,
-    /// Its flash is gone.
+    /// Unusable: an erase failed, or its blocks were retired.
     Offline,
 }
 
 use ChunkState::{Closed, Free, Offline, Open};
 
 impl ChunkState {
-    /// All of them, in the order of the columns of the table.
+    /// Every state, in the order of the table's columns.
     pub const ALL: [Self; 4] = [Free, Open, Closed, Offline];
 
-    /// Name in reports.
+    /// The state's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl ChunkState {
         }
     }
 
-    /// Its bit in a chunk report.
+    /// The state's bit in a chunk report.
     #[must_use]
     pub const fn bit(self) -> u8 {
         match self {
@@ -49,23 +49,23 @@ impl ChunkState {
     }
 }
 
-/// What happens to a chunk.
+/// Event in the life of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChunkEvent {
-    /// The host writes or copies to it.
+    /// The host writes or copies to the chunk.
     Write,
-    /// The write pointer has come to its end.
+    /// The write pointer reached the end of the chunk.
     Filled,
-    /// A program has failed: nothing more can be written behind it.
+    /// A program failed: no block can be written beyond it.
     ProgramFailed,
-    /// The host resets it.
+    /// The host resets the chunk.
     Reset,
-    /// The erase of a reset has failed, or its blocks were to be used no more.
+    /// The erase of a reset failed, or a block of the chunk had been retired.
     EraseFailed,
 }
 
 impl ChunkEvent {
-    /// All of them, in the order of the rows of the table.
+    /// Every event, in the order of the table's rows.
     pub const ALL: [Self; 5] = [
         Self::Write,
         Self::Filled,
@@ -75,41 +75,42 @@ impl ChunkEvent {
     ];
 }
 
-/// Why a command of an open-channel drive failed: the status that the specification names.
+/// Status of a failed command of an open-channel drive, named as in the specification.
 //= ocssd-2.0 4
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum RawStatus {
-    /// No addresses or too many, not in units of the least write, or more or fewer data.
+    /// The list has no or too many addresses, is no multiple of the smallest write, or does not
+    /// match the data.
     #[error("Invalid Field in Command: the list of addresses does not fit the drive")]
     InvalidField,
-    /// A step that the firmware never takes.
+    /// The firmware never takes this step.
     #[error("Internal Error: the chunk has no such step")]
     Internal,
-    /// No such group, parallel unit, chunk or block.
+    /// There is no such group, parallel unit, chunk or block.
     #[error("LBA Out of Range: there is no such address")]
     OutOfRange,
-    /// Read beyond what can be read yet, on a drive that refuses it.
+    /// The block cannot be read yet, and the drive rejects such reads.
     #[error("Deallocated or Unwritten Logical Block: it is not behind the write pointer yet")]
     Unwritten,
-    /// The flash gave more errors than can be corrected.
+    /// The flash returned more bit errors than can be corrected.
     #[error("Unrecovered Read Error")]
     UnrecoveredRead,
-    /// The chunk is offline, or a reset has made it so.
+    /// The chunk is offline, or the reset took it offline.
     #[error("Offline Chunk: its flash is gone")]
     OfflineChunk,
-    /// A reset of a chunk that is free or open.
+    /// The chunk to reset is free or open.
     #[error("Invalid Reset: only a closed chunk is reset")]
     InvalidReset,
-    /// A program has failed, and the chunk is closed.
+    /// A program failed, and the chunk was closed.
     #[error("Write Fail, Chunk Early Close: it can be read up to its write pointer")]
     EarlyClose,
-    /// Not at the write pointer, or to a chunk that is closed or offline.
+    /// The write does not start at the write pointer, or the chunk is closed or offline.
     #[error("Write Out of Order: the write does not begin at the write pointer of an open chunk")]
     OutOfOrder,
 }
 
 impl RawStatus {
-    /// All of them.
+    /// Every status, in the order of declaration.
     pub const ALL: [Self; 9] = [
         Self::InvalidField,
         Self::Internal,
@@ -152,7 +153,7 @@ const ORDER: Rule = Rule::Refuse(RawStatus::OutOfOrder);
 const RESET: Rule = Rule::Refuse(RawStatus::InvalidReset);
 const GONE: Rule = Rule::Refuse(RawStatus::OfflineChunk);
 
-/// By event, then by state: what follows.
+/// Next state or status, by event and then by state.
 //= ocssd-2.0 1.2.4
 #[rustfmt::skip]
 const TABLE: [[Rule; 4]; 5] = [
@@ -164,10 +165,10 @@ const TABLE: [[Rule; 4]; 5] = [
     /* EraseFailed   */ [NEVER,    NEVER,      To(Offline), NEVER],
 ];
 
-/// The state that follows `event` in `state`.
+/// The state after `event` in `state`.
 ///
 /// # Errors
-/// The status of the specification for a step that there is not; nothing changes then.
+/// The specification's status if the event is illegal in `state`; the chunk does not change then.
 pub const fn transition(state: ChunkState, event: ChunkEvent) -> Result<ChunkState, RawStatus> {
     match TABLE[event as usize][state as usize] {
         To(to) => Ok(to),
@@ -175,26 +176,26 @@ pub const fn transition(state: ChunkState, event: ChunkEvent) -> Result<ChunkSta
     }
 }
 
-/// What power-on finds of the blocks of a chunk.
+/// Condition of a chunk's blocks at power-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
-    /// All are erased.
+    /// All blocks are erased.
     Blank,
-    /// Their first programs can be read, and the next one can be made.
+    /// The first programs are readable, and the next one can be made.
     Part,
-    /// Their first programs can be read, and that is all there can be: they are full, or a
-    /// program was torn or had failed. None can be read if an erase was torn.
+    /// The first programs are readable, and none can follow: the blocks are full, or a program was
+    /// torn or had failed. No program is readable after a torn erase.
     End,
-    /// One is bad, and nothing can be read.
+    /// A block is bad, and no program is readable.
     Bad,
 }
 
 impl Found {
-    /// All of them.
+    /// Every condition, in the order of declaration.
     pub const ALL: [Self; 4] = [Self::Blank, Self::Part, Self::End, Self::Bad];
 }
 
-/// The state of a chunk when the power has come back.
+/// The state of a chunk after power-on.
 #[must_use]
 pub const fn found(found: Found) -> ChunkState {
     match found {
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use std::fmt::Write as _;
 
-    /// Every state with every event, and everything that power-on may find, as a page.
+    /// A page with the result of every event in every state, and of every condition at power-on.
     fn page() -> String {
         let mut page = String::from("state | event | follows\n");
         for state in ChunkState::ALL {
@@ -231,7 +232,7 @@ mod tests {
     //= ocssd-2.0 1.2.4
     //= ocssd-2.0 4
     #[test]
-    fn every_step_legal_and_illegal_is_as_written_down() {
+    fn chunk_transitions_match_the_golden_page() {
         let golden = include_str!("transitions.txt");
         for (number, (is, was)) in page().lines().zip(golden.lines()).enumerate() {
             assert_eq!(is, was, "line {}", number + 1);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_rows_are_in_the_order_of_their_enums() {
+    fn chunk_table_order_matches_its_enums() {
         for (index, state) in ChunkState::ALL.into_iter().enumerate() {
             assert_eq!(state as usize, index);
         }
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_has_a_code_of_its_own() {
+    fn raw_status_codes_are_distinct() {
         let mut codes: Vec<_> = RawStatus::ALL.map(RawStatus::code).to_vec();
         codes.sort_unstable();
         codes.dedup();

@@ -1,26 +1,26 @@
-//! The chunks as the firmware knows them: state, write pointer, and what power-on finds.
+//! The chunks in the firmware's memory: their state and write pointer, rebuilt at power-on.
 //!
-//! Invariants: nothing of it is kept: [`Table::found`] makes it from the flash. The blocks
-//! of a chunk behind its write pointer can be read; it is open if they are some and the next
+//! Invariants: the table is not stored; [`Table::found`] rebuilds it from the flash. The blocks of
+//! a chunk below its write pointer are readable. A chunk is open if it has such blocks and its next
 //! program can be made.
 
 use super::config::RawGeometry;
 use super::rules::{ChunkState, Found, found};
 use nand::{BlockState, Media};
 
-/// A chunk.
+/// A chunk in the firmware's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) state: ChunkState,
-    /// Blocks of 4 KiB that are written.
+    /// Write pointer: blocks of 4 KiB written.
     pub(super) wp: u32,
-    /// Reads of its flash that have begun and not ended.
+    /// Reads of its flash that have begun and not completed.
     pub(super) readers: u32,
 }
 
 pub(super) struct Table {
     pub(super) chunks: Vec<Chunk>,
-    /// Of the next program.
+    /// Stamp of the next program.
     pub(super) stamp: u64,
 }
 
@@ -58,8 +58,7 @@ impl Table {
     }
 }
 
-/// Programs of a chunk from its first on that can be read, and the stamp of the last one
-/// that any of its blocks has.
+/// Readable programs of a chunk, counted from its first, and the highest stamp among them.
 fn leading(geometry: &RawGeometry, media: &Media, chunk: u32) -> (u32, u64) {
     let (row, step) = (
         geometry.blocks_of(chunk),

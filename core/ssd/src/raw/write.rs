@@ -1,4 +1,4 @@
-//! Writes, copies and resets. The durable point of a write is the end of its last program.
+//! Writes, copies and resets. The durable point of a write is the completion of its last program.
 
 use super::config::{Place, Ppa};
 use super::report::Noticed;
@@ -9,23 +9,22 @@ use nand::{BlockState, NandError, Payload, Program, Row, UNIT};
 use sim::join_all;
 use units::{Origin, SECTOR};
 
-/// What a host keeps beside a block.
+/// Metadata that a host stores beside a block.
 pub type Meta = [u8; META];
 
-/// Beside a block of which nothing is known.
+/// Metadata of an unwritten block.
 pub(super) const META_ZERO: Meta = [0; META];
 
-/// For whom and why a block is written, for the counters alone: the drive makes nothing
-/// of it.
+/// Cause and origin of a block write, for the counters only: the drive does not act on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Why.
+    /// Cause that the ledger counts the block for.
     pub cause: Cause,
-    /// For whom.
+    /// Origin that the ledger counts the block for.
     pub origin: Origin,
 }
 
-/// What a write brings: as many of each as it has addresses. No contents at all are zeros.
+/// Data of a write: one item for each address. An empty `payload` writes zeros.
 #[derive(Clone, Copy)]
 struct Data<'a> {
     payload: &'a [Payload],
@@ -36,13 +35,13 @@ struct Data<'a> {
 /// Blocks of one chunk in a list of addresses.
 struct Run {
     chunk: u32,
-    /// The first one in the chunk.
+    /// First of the blocks, as an index in the chunk.
     start: u32,
     /// Positions in the list, in the order of the chunk.
     members: Vec<usize>,
 }
 
-/// The metadata that words of a spare area begin with.
+/// The metadata at the start of `words` of a spare area.
 pub(super) fn meta_of(words: &[u32]) -> Meta {
     let mut meta = META_ZERO;
     for (bytes, word) in meta.chunks_exact_mut(4).zip(words) {
@@ -52,13 +51,13 @@ pub(super) fn meta_of(words: &[u32]) -> Meta {
 }
 
 impl Chunks {
-    /// Writes the blocks at `at`, up to 64 of them: of each chunk in order from its write
-    /// pointer on, and a multiple of the least write. With each go contents, metadata and a
-    /// mark; `payload` may be empty where contents are not kept.
+    /// Writes the blocks at `at`, up to 64 of them: in each chunk in order from its write pointer
+    /// on, and in multiples of the smallest write. Each block has contents, metadata and a mark;
+    /// `payload` may be empty where contents are not kept.
     ///
     /// # Errors
-    /// For a list, an address or an order that cannot be, before anything is written; for
-    /// programs that fail. What a chunk took before is told by its write pointer.
+    /// For an impossible list, address or order, before any block is written; for programs that
+    /// fail. The write pointer of a chunk shows the blocks written before the failure.
     //= ocssd-2.0 3.1
     pub async fn write(
         &self,
@@ -88,10 +87,10 @@ impl Chunks {
         Ok(())
     }
 
-    /// Copies the blocks at `from` to those at `to` inside the drive, metadata and all.
+    /// Copies the blocks at `from` to those at `to` inside the drive, with their metadata.
     ///
     /// # Errors
-    /// As a read and a write.
+    /// As [`Chunks::read`] and [`Chunks::write`].
     //= ocssd-2.0 3.4
     pub async fn copy(&self, from: &[Ppa], to: &[Ppa], marks: &[Mark]) -> Result<(), RawError> {
         let inner = &self.inner;
@@ -114,11 +113,10 @@ impl Chunks {
         inner.write_runs(&runs, data).await
     }
 
-    /// Resets the chunks that the blocks at `at` lie in, which are closed.
+    /// Resets the chunks that contain the blocks at `at`; they must be closed.
     ///
     /// # Errors
-    /// The status of the specification for a chunk that is not, and for one of which the
-    /// erase fails.
+    /// The specification's status for a chunk that is not closed, and for one whose erase fails.
     //= ocssd-2.0 3.3
     pub async fn reset(&self, at: &[Ppa]) -> Result<(), RawError> {
         let inner = &self.inner;
@@ -130,7 +128,7 @@ impl Chunks {
     }
 }
 
-/// The first of the errors of the addresses of a command, with all of those.
+/// Combines the errors of a command's addresses: the first status, and all failed addresses.
 fn errors(results: impl Iterator<Item = (usize, Result<(), RawStatus>)>) -> Result<(), RawError> {
     let mut error: Option<RawError> = None;
     for (index, result) in results {
@@ -143,7 +141,7 @@ fn errors(results: impl Iterator<Item = (usize, Result<(), RawStatus>)>) -> Resu
 }
 
 impl Firmware {
-    /// A list of addresses by chunk.
+    /// Groups a list of addresses by chunk.
     fn runs(&self, at: &[Ppa]) -> Result<Vec<Run>, RawError> {
         let invalid = RawError::all(RawStatus::InvalidField, at.len());
         let mut runs: Vec<Run> = Vec::new();
@@ -181,7 +179,7 @@ impl Firmware {
         }))
     }
 
-    /// Writes the blocks of one chunk; gives how many of them are on flash.
+    /// Writes the blocks of one chunk. Returns how many of them are on flash.
     async fn write_run(&self, run: &Run, data: Data<'_>) -> (usize, Result<(), RawStatus>) {
         let turn = &self.turns[run.chunk as usize];
         turn.take(1).await;
@@ -198,7 +196,7 @@ impl Firmware {
         (count, result)
     }
 
-    /// Checks that a chunk takes a write, and opens it.
+    /// Checks that a chunk accepts a write, and opens it.
     fn begin(&self, run: &Run) -> Result<(), RawStatus> {
         let mut table = self.table.borrow_mut();
         let chunk = &mut table.chunks[run.chunk as usize];
@@ -210,7 +208,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Programs one unit of a chunk, whose positions in the list are `members`.
+    /// Programs one unit of a chunk; `members` are its positions in the list.
     async fn write_unit(
         &self,
         run: &Run,
@@ -263,7 +261,7 @@ impl Firmware {
         }
     }
 
-    /// A program has ended: the write pointer moves on, or the chunk is closed.
+    /// Handles the end of a program: advances the write pointer, or closes the chunk early.
     fn end_unit(
         &self,
         number: u32,
@@ -300,7 +298,7 @@ impl Firmware {
         let entry = |table: &mut super::Table| table.chunks[number as usize];
         let state = entry(&mut self.table.borrow_mut()).state;
         let next = transition(state, ChunkEvent::Reset)?;
-        // From here on nothing of it can be read.
+        // From here on no block of the chunk can be read.
         self.table.borrow_mut().chunks[number as usize].wp = 0;
         while entry(&mut self.table.borrow_mut()).readers > 0 {
             self.read.wait(&self.core.sim).await;

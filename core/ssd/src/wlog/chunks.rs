@@ -1,19 +1,19 @@
-//! The third layer of the index: for each page, which of its lines are in the log.
+//! The third layer of the index: the logged lines of each page, as lists of chunks.
 //!
-//! Invariants: the chunks of a list are ordered by line and do not overlap; two
-//! that touch both in the page and in the log are one. A list of one chunk is that
-//! chunk; a longer one says with no lines where its chunks are and how many. They lie
-//! in blocks of one arena, and so do the lists of neighbouring pages, so that no list
+//! Invariants: the chunks of a list are ordered by line and do not overlap. Chunks that are
+//! adjacent both in the page and in the log are merged. A list of one chunk is that chunk itself. A
+//! longer list is represented by a chunk with no lines, which holds the position and the number of
+//! its chunks. These lie in blocks of one arena, and so do the lists of neighbouring pages: no list
 //! costs an allocation of its own.
 
 use super::LINES;
 
-/// Consecutive lines of a page that lie one after the other in the log.
+/// Consecutive lines of a page that lie consecutively in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     /// First line in the page.
     pub line: u8,
-    /// How many lines.
+    /// Number of lines; 0 marks a reference to a longer list.
     pub lines: u8,
     /// Slot of the first line.
     pub slot: u32,
@@ -26,7 +26,7 @@ impl Chunk {
         self.line + self.lines
     }
 
-    /// The part of it before `line`, and the part from `line` on.
+    /// Splits the chunk into the part before `line` and the part from `line` on.
     fn split(self, line: u8) -> (Self, Self) {
         let before = line.clamp(self.line, self.end()) - self.line;
         let left = Self {
@@ -46,7 +46,7 @@ impl Chunk {
     }
 }
 
-/// A list in the making, of chunks that come in order.
+/// A list under construction; its chunks are added in order.
 struct Merged {
     chunks: [Chunk; LINES as usize],
     len: usize,
@@ -78,10 +78,10 @@ impl Merged {
     }
 }
 
-/// Sizes of blocks: 1 to 4, then multiples of 4 up to a page or group.
+/// Number of block sizes: 1 to 4, then multiples of 4 up to a page or group.
 const CLASSES: usize = 4 + (LINES as usize / 4 - 1);
 
-/// Class of a block with room for `len`.
+/// Class of a block with room for `len` chunks.
 const fn class(len: usize) -> usize {
     if len <= 4 {
         len - 1
@@ -90,7 +90,7 @@ const fn class(len: usize) -> usize {
     }
 }
 
-/// Chunks of a block.
+/// Chunks of a block of `class`.
 const fn size(class: usize) -> usize {
     if class < 4 {
         class + 1
@@ -101,7 +101,7 @@ const fn size(class: usize) -> usize {
 
 const _: () = assert!(size(CLASSES - 1) == LINES as usize && class(5) == 4 && size(4) == 8);
 
-/// Blocks of chunks.
+/// Allocator of blocks of chunks.
 #[derive(Clone, Debug, Default)]
 struct Arena {
     chunks: Vec<Chunk>,
@@ -126,8 +126,8 @@ impl Arena {
         self.free[class].push(start);
     }
 
-    /// Moves the first `keep` of `len` chunks to a block for `new_len`, if they need
-    /// another one.
+    /// Moves the first chunks of a block of `len` to one for `new_len`, if that is of another
+    /// class. Returns its start.
     fn resize(&mut self, start: u32, len: usize, new_len: usize) -> u32 {
         let keep = len.min(new_len);
         if len > 0 && new_len > 0 && class(len) == class(new_len) {
@@ -147,7 +147,7 @@ impl Arena {
     }
 }
 
-/// The lists of the pages of each group, ascending.
+/// The lists of the pages of each group, in ascending order of pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     arena: Arena,
@@ -164,8 +164,7 @@ impl Pages {
         &mut self.arena.chunks[start as usize + rank]
     }
 
-    /// Puts a page in as number `rank` of a group that has `len`. Gives where the group
-    /// is then.
+    /// Inserts a page as number `rank` of a group of `len`. Returns the new start of the group.
     pub(super) fn insert(&mut self, start: u32, len: usize, rank: usize, list: Chunk) -> u32 {
         let start = self.arena.resize(start, len, len + 1);
         let group = &mut self.arena.chunks[start as usize..][..=len];
@@ -175,7 +174,7 @@ impl Pages {
         start
     }
 
-    /// Takes page number `rank` out of a group that has `len`.
+    /// Removes page number `rank` from a group of `len`. Returns the new start of the group.
     pub(super) fn remove(&mut self, start: u32, len: usize, rank: usize) -> u32 {
         let group = &mut self.arena.chunks[start as usize..][..len];
         group.copy_within(rank + 1.., rank);
@@ -183,18 +182,18 @@ impl Pages {
         self.arena.resize(start, len, len - 1)
     }
 
-    /// Pages that are there.
+    /// Pages with a list.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Pages that there is room for.
+    /// Pages that the allocated blocks have room for.
     pub(super) fn room(&self) -> u64 {
         self.arena.used
     }
 }
 
-/// The lists of more than one chunk.
+/// The lists with more than one chunk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     arena: Arena,
@@ -209,7 +208,7 @@ impl Lists {
         }
     }
 
-    /// Lays `new` over what the list has.
+    /// Replaces the lines of `new` in the list.
     pub(super) fn lay(&mut self, list: &mut Chunk, new: Chunk) {
         let mut merged = Merged::default();
         let mut pending = Some(new);
@@ -227,8 +226,8 @@ impl Lists {
         self.put(list, merged.chunks());
     }
 
-    /// Takes the lines of `mask` out. Whether any line is left; if not, the list is
-    /// as before.
+    /// Removes the lines of `mask`. Returns whether any line is left; if not, the list is
+    /// unchanged.
     pub(super) fn cut(&mut self, list: &mut Chunk, mask: u64) -> bool {
         let mut merged = Merged::default();
         for &old in self.get(list) {
@@ -273,7 +272,7 @@ impl Lists {
         }
     }
 
-    /// Chunks that there is room for.
+    /// Chunks that the allocated blocks have room for.
     pub(super) fn room(&self) -> u64 {
         self.arena.used
     }

@@ -1,36 +1,36 @@
-//! Cleaning: what goes to flash, what moves, and when space is free; and what is
-//! left of a log when the power was gone.
+//! Cleaning of the log (write-out of committed lines, moves of open ones, release of space), and
+//! recovery after a power cut.
 
 use super::kept::{Change, Kept};
 use super::ring::{DESCRIPTOR, Entry};
 use super::{Index, LINE, LINES, Log, StoreError, Write, last_slot};
 
-/// What cleaning found for one page.
+/// Result of cleaning one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageImage {
-    /// Bit set: the line has a committed version.
+    /// Lines with a committed version, one bit each.
     pub lines: u64,
-    /// Those versions at their places, zeros elsewhere.
+    /// These versions at their places; other bytes are zeros.
     pub bytes: Box<[u8; LINE * LINES as usize]>,
-    /// Origin of the newest of them.
+    /// Origin of the newest of these versions.
     pub tag: u16,
     /// Lines that moved to the end of the log.
     pub moved: u32,
 }
 
-/// What a scan of a log finds.
+/// Result of the scan of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// All entries.
+    /// Entries in the log.
     pub entries: u64,
-    /// Those with lines that count.
+    /// Entries with valid lines that are committed.
     pub kept: u64,
-    /// Those of transactions that have not committed.
+    /// Entries with valid lines of transactions that have not committed.
     pub dropped: u64,
 }
 
 impl Survey {
-    /// Bytes of their descriptors.
+    /// Bytes of the descriptors of all entries.
     #[must_use]
     pub const fn descriptors(&self) -> u64 {
         self.entries * DESCRIPTOR
@@ -46,7 +46,7 @@ impl PageImage {
 }
 
 impl<I: Index> Log<I> {
-    /// Begins cleaning all that is there.
+    /// Starts cleaning all entries that are in the log.
     ///
     /// # Panics
     /// If the last cleaning has not ended.
@@ -57,19 +57,19 @@ impl<I: Index> Log<I> {
         self.frozen = Some((std::mem::take(&mut self.index), mark));
     }
 
-    /// Whether a cleaning has begun and not ended.
+    /// Whether a cleaning has started and not ended.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// Pages that cleaning has not done.
+    /// Pages that the current cleaning has not finished.
     #[must_use]
     pub fn pages_to_clean(&self) -> u64 {
         self.frozen.as_ref().map_or(0, |(index, _)| index.pages())
     }
 
-    /// The first page from `from` on that cleaning has not done.
+    /// The first page from `from` on that the current cleaning has not finished.
     #[must_use]
     pub fn next_to_clean(&self, from: u32) -> Option<u32> {
         self.frozen.as_ref()?.0.next_page(from)
@@ -83,8 +83,7 @@ impl<I: Index> Log<I> {
         lines.map(|chunk| u32::from(chunk.lines)).sum()
     }
 
-    /// The lines of a page that cleaning would find a committed version of, a bit
-    /// each.
+    /// Lines of a page for which cleaning would find a committed version, one bit each.
     #[must_use]
     pub fn committed_lines(&self, page: u32) -> u64 {
         let lines = self.frozen_lines(page);
@@ -95,8 +94,7 @@ impl<I: Index> Log<I> {
         committed.fold(0, |lines, (line, _)| lines | 1 << line)
     }
 
-    /// The lines of a page that are being cleaned, with the slots of their newest
-    /// versions.
+    /// Lines of a page that are being cleaned, with the slots of their newest versions.
     fn frozen_lines(&self, page: u32) -> Vec<(u8, u64)> {
         let chunks = self.frozen.as_ref().map(|(index, _)| index.chunks(page));
         let lines = chunks.unwrap_or_default().iter().flat_map(|chunk| {
@@ -108,9 +106,9 @@ impl<I: Index> Log<I> {
         lines.collect()
     }
 
-    /// What of a page goes to flash: for each of its lines the newest committed
-    /// version. Lines that have not committed move to the end of the log, and the
-    /// version before them counts. The page stays readable until [`Log::cleaned`].
+    /// Collects the newest committed version of each line of a page. Uncommitted lines move to the
+    /// end of the log, and the version before them is used. The page stays readable in the log
+    /// until [`Log::cleaned`].
     //= bytefs 4.3
     pub fn resolve(&mut self, page: u32) -> PageImage {
         let mut image = PageImage {
@@ -138,8 +136,8 @@ impl<I: Index> Log<I> {
         image
     }
 
-    /// Moves an uncommitted line to the end, unless its transaction has written it
-    /// again since. Whether it has moved.
+    /// Moves an uncommitted line to the end of the log, unless its transaction has written it again
+    /// since. Returns whether the line was moved.
     fn migrate(&mut self, entry: &Entry, line: u8, slot: u64) -> bool {
         let page = entry.page;
         if self.find(self.index.chunks(page), line).is_some() {
@@ -158,7 +156,7 @@ impl<I: Index> Log<I> {
         true
     }
 
-    /// The newest committed version of a line, from `entry` backwards.
+    /// Slot of the newest committed, valid version of a line, searched from `entry` backwards.
     fn committed(&self, entry: Entry, line: u8) -> Option<u64> {
         let mut entry = Some(entry);
         while let Some(at) = entry {
@@ -173,8 +171,8 @@ impl<I: Index> Log<I> {
         None
     }
 
-    /// A page that was resolved is on flash: its entries must not come back after
-    /// a power cut, over what is written to it as a block from now on.
+    /// Invalidates the entries of a page that was resolved and is on flash now: after a power cut
+    /// they must not overwrite later block writes.
     pub fn cleaned(&mut self, page: u32) {
         let Some((frozen, _)) = &mut self.frozen else {
             return;
@@ -186,10 +184,10 @@ impl<I: Index> Log<I> {
         }
     }
 
-    /// Ends cleaning: frees the space of all that was there when it began.
+    /// Ends cleaning: frees the space of all entries that were in the log at its start.
     ///
     /// # Panics
-    /// If a page is left.
+    /// If a page has not been cleaned.
     //= bytefs 4.3
     pub fn finish(&mut self) {
         let Some((frozen, mark)) = self.frozen.take() else {
@@ -207,17 +205,16 @@ impl<I: Index> Log<I> {
         self.tell(|_| Change::Free(slots));
     }
 
-    /// Drops everything: what is in the log belongs to transactions that will not
-    /// commit.
+    /// Drops all entries: those that are left belong to transactions that will never commit.
     pub fn clear(&mut self) {
         (self.index, self.frozen) = (I::default(), None);
         self.kept.txs.abort_open();
         self.free_until(self.kept.ring.tail());
     }
 
-    /// The log after a power cut: ring and commits are there, the index is not.
-    /// Lines of transactions that have not committed belong to nobody. Everything
-    /// else waits to be cleaned, which may be cut short again.
+    /// The log after a power cut, from its ring and commits; the index is rebuilt. Lines of
+    /// uncommitted transactions are dropped. All others wait to be cleaned, which another cut may
+    /// interrupt.
     //= bytefs 4.7
     pub(crate) fn recovered(kept: &Kept) -> Self {
         let mut log = Self::over(kept.clone());
@@ -231,7 +228,7 @@ impl<I: Index> Log<I> {
         log
     }
 
-    /// Appends a write to what a power cut left, before any of that is cleaned.
+    /// Appends a write to the log that a power cut left, before any of it is cleaned.
     ///
     /// # Errors
     /// As [`Log::store`].
@@ -249,7 +246,7 @@ impl<I: Index> Log<I> {
         stored
     }
 
-    /// Lays the lines of an entry that were not invalidated into the index.
+    /// Adds the valid lines of an entry to the index.
     fn lay_live(&mut self, entry: &Entry) {
         for at in 0..entry.lines {
             let first = entry.first + u64::from(at);
@@ -265,7 +262,7 @@ impl<I: Index> Log<I> {
         }
     }
 
-    /// What is in the log, entry by entry.
+    /// Counts the entries in the log, by their state.
     #[must_use]
     pub fn survey(&self) -> Survey {
         let mut survey = Survey::default();

@@ -1,7 +1,7 @@
-//! What of a log the battery keeps, and how it changes.
+//! The battery-backed part of a log, and its changes.
 //!
-//! Invariant: the changes that a log tells, applied in their order to what it kept
-//! when the telling began, are what it keeps now.
+//! Invariant: the changes that a log reports to a watch, applied in order to the kept state at the
+//! start of the watch, give the kept state now.
 
 use super::LogSizes;
 use super::ring::{Entry, Ring};
@@ -16,7 +16,7 @@ pub(crate) struct Kept {
     pub(super) txs: TxLog,
 }
 
-/// One write as it lies in the log.
+/// One write in the log, in saved form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedEntry {
     pub(crate) page: u32,
@@ -24,30 +24,30 @@ pub(crate) struct SavedEntry {
     pub(crate) lines: u8,
     pub(crate) tx: u32,
     pub(crate) tag: u16,
-    /// Bit set: that of its lines was invalidated.
+    /// Invalidated lines of the write, one bit each.
     pub(crate) dead: u64,
-    /// The lines; none where contents are not kept.
+    /// Contents of the lines; empty if contents are not kept.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What may become of a log.
+/// A change of the kept state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A write came to its end.
+    /// A write was appended.
     Append(SavedEntry),
-    /// Those lines of `page` in the first `slots` slots are invalid.
+    /// The lines `mask` of `page` in the first `slots` slots became invalid.
     Kill { page: u32, mask: u64, slots: u32 },
-    /// A transaction has committed.
+    /// A transaction committed; its number.
     Commit(u32),
-    /// The first slots are free.
+    /// The first slots were freed; their number.
     Free(u32),
 }
 
-/// Where changes are told to.
+/// List that receives the changes of a log.
 pub(crate) type Changes = Rc<RefCell<Vec<Change>>>;
 
 impl Kept {
-    /// What an empty log keeps.
+    /// State of an empty log.
     pub(crate) fn new(sizes: LogSizes) -> Self {
         Self {
             ring: Ring::new(Ring::slots_in(sizes.log), sizes.keep_contents),
@@ -55,17 +55,17 @@ impl Kept {
         }
     }
 
-    /// Whether nothing is kept.
+    /// Whether the log has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.ring.used() == 0
     }
 
-    /// Its writes, oldest first.
+    /// Writes in the log, oldest first.
     pub(crate) fn entries(&self) -> impl Iterator<Item = SavedEntry> {
         self.ring.entries().map(|entry| self.saved(entry))
     }
 
-    /// Transactions that have committed, by number.
+    /// Numbers of committed transactions, ascending.
     pub(crate) fn committed(&self) -> impl Iterator<Item = u32> {
         self.txs.committed()
     }
@@ -90,9 +90,8 @@ impl Kept {
         }
     }
 
-    /// Puts a write back that was in the log before, and that has room. `older` is the
-    /// number, plus one, of the last slot before it that its page has among those put
-    /// back; 0 if it has none.
+    /// Restores a write that the log had before; there is room for it. `older` is the number, plus
+    /// one, of the last restored slot of the same page before it; 0 if there is none.
     pub(super) fn put_back(&mut self, entry: &SavedEntry, older: u64) {
         let first = self.ring.tail();
         self.ring.append(
@@ -112,14 +111,14 @@ impl Kept {
         self.txs.add(entry.tx, u32::from(entry.lines));
     }
 
-    /// Slots that were put in so far.
+    /// Slots appended so far.
     pub(super) fn tail(&self) -> u64 {
         self.ring.tail()
     }
 
-    /// A transaction whose writes were put back had committed.
+    /// Restores the commit of a transaction whose writes were restored.
     pub(super) fn put_commit(&mut self, tx: u32) {
-        // It is open, and there is room for what was committed before.
+        // The transaction is open, and its commit entry fitted before.
         let _ = self.txs.commit(tx);
     }
 }

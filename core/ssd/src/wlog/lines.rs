@@ -1,41 +1,40 @@
-//! The lines of a log in memory, for every kind of log.
+//! Storage of a log's lines, for every kind of log.
 //!
-//! Invariant: clones share the pieces that neither has written since.
+//! Invariant: clones share the segments that neither has written since.
 
 use super::LINE;
 use std::sync::Arc;
 
-/// Lines of a segment, the piece that a fork shares until it is written.
+/// Lines of a segment, the unit of sharing between clones.
 const SEGMENT: usize = 1024;
 
 type Segment = [[u8; LINE]; SEGMENT];
 
-/// Places for lines, numbered from 0. What was never written takes no memory and reads
-/// as zeros.
+/// Numbered places for lines. A place never written takes no memory and reads as zeros.
 #[derive(Clone, Debug)]
 pub struct Lines(Vec<Option<Arc<Segment>>>);
 
 impl Lines {
-    /// Room for `places` lines.
+    /// Storage with room for `places` lines.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(vec![None; places.div_ceil(SEGMENT)])
     }
 
-    /// Writes a line of 64 bytes.
+    /// Writes a line of 64 bytes to `place`.
     ///
     /// # Panics
-    /// Beyond the room there is, or if `line` has another length.
+    /// If `place` is out of range, or `line` has another length.
     pub fn set(&mut self, place: usize, line: &[u8]) {
         let segment = &mut self.0[place / SEGMENT];
         let segment = segment.get_or_insert_with(|| Arc::new([[0; LINE]; SEGMENT]));
         Arc::make_mut(segment)[place % SEGMENT].copy_from_slice(line);
     }
 
-    /// What a place holds.
+    /// The line at `place`.
     ///
     /// # Panics
-    /// Beyond the room there is.
+    /// If `place` is out of range.
     #[must_use]
     pub fn get(&self, place: usize) -> [u8; LINE] {
         let segment = self.0[place / SEGMENT].as_ref();

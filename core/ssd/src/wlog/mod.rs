@@ -1,31 +1,28 @@
-//! A log of cache lines in device DRAM: what a drive that is written by bytes puts
-//! between the host's lines and the pages of its flash.
+//! A log of cache lines in device DRAM, between the host's lines and the flash pages of a
+//! byte-addressable drive.
 //!
-//! A write appends whole lines and lays them into an index; a read asks the index;
-//! a write of a block invalidates. Cleaning takes the pages in the order of the
-//! index, gives for each the newest committed version of its lines, and frees the
-//! space of all entries that were there when it began; what comes meanwhile goes
-//! to a new index over the same ring. The firmware around it moves the pages, keeps
-//! two from working at one page, and counts time.
+//! A write appends whole lines and adds them to an index; a read looks them up; a block write
+//! invalidates them. Cleaning visits the pages in the order of the index, collects the newest
+//! committed version of each line, and frees the space of all entries that were in the log at its
+//! start. Writes that arrive meanwhile go to a new index over the same ring. The firmware around
+//! the log moves the pages, ensures that one task at a time works on a page, and accounts for time.
 //!
 //! # Invariants
 //!
-//! - A line has at most one version that has not committed: a write to it by anyone
-//!   else is refused until then. So the order of committed versions of a line is
-//!   their order in the log.
-//! - The index in force gives the newest version of each line, committed or not;
-//!   the frozen one is asked for what that does not have.
-//! - Freed entries are on flash, or newer versions are in the log, or they belong to
-//!   nobody. An uncommitted line that cleaning meets moves to the end of the log.
-//! - What recovery makes of the ring and the commits is what a reader of
-//!   committed data saw before.
+//! - A line has at most one uncommitted version: until it commits, a write by another transaction
+//!   is rejected. So the order of committed versions of a line is their order in the log.
+//! - The current index has the newest version of each line, committed or not; the frozen index
+//!   serves lines that the current one lacks.
+//! - Freed entries are on flash, or superseded in the log, or of aborted transactions. Cleaning
+//!   moves uncommitted lines to the end of the log.
+//! - Recovery of ring and commits yields the committed data that reads saw before.
 //!
-//! # What the source leaves open
+//! # Choices that the source leaves open
 //!
-//! Descriptors (`ring.rs`), and that overlapping writes split the older chunk. The
-//! version before the newest is found over the entries of the same page instead of
-//! walking the whole log backwards. One ring is both regions of the double buffer:
-//! the new region is what the old one does not use.
+//! Descriptors (`ring.rs`), and that an overlapping write splits the older chunk. The version
+//! before the newest is found through the entries of the page, instead of a walk backwards over the
+//! whole log. One ring serves as both regions of the double buffer: the new region is the part that
+//! the old one does not use.
 
 mod chunks;
 mod clean;
@@ -51,19 +48,19 @@ pub(crate) use ring::DESCRIPTOR;
 use ring::{Entry, Ring};
 use std::rc::Rc;
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 pub const LINE: usize = 64;
-/// Lines of a page: 4,096 bytes, whatever the flash maps.
+/// Lines of a page: 4,096 bytes, whatever the mapping unit of the flash.
 pub const LINES: u32 = 64;
 
-/// Sizes of a log.
+/// Sizes of a log, and whether it keeps contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSizes {
     /// Lines and their descriptors, in bytes.
     pub log: u64,
     /// Commit entries, in bytes.
     pub commits: u64,
-    /// Whether contents are kept.
+    /// Whether contents are kept; if not, lines read as zeros.
     pub keep_contents: bool,
 }
 
@@ -74,9 +71,8 @@ impl LogSizes {
         u64::from(Ring::slots_in(bytes))
     }
 
-    /// Most lines of transactions that have not committed in a log of `bytes`:
-    /// cleaning needs as much room again to move them, and a page that no transaction
-    /// writes must find room beside.
+    /// Largest number of uncommitted lines in a log of `bytes`: cleaning needs as much room again
+    /// to move them, and a page written without a transaction must fit beside them.
     #[must_use]
     pub fn open_lines(bytes: u64) -> u64 {
         Self::slots(bytes).saturating_sub(u64::from(LINES)) / 2
@@ -89,52 +85,52 @@ impl LogSizes {
     }
 }
 
-/// A write to one page.
+/// A write to consecutive lines of one page.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// Page of 4,096 bytes.
+    /// Index of the 4,096-byte page.
     pub page: u32,
-    /// First line in it.
+    /// First line in the page.
     pub line: u8,
-    /// How many, at least one.
+    /// Number of lines, at least one.
     pub lines: u8,
-    /// The transaction; 0 for none, and committed at once.
+    /// Transaction; 0 for a write that commits at once.
     pub tx: u32,
     /// Origin of the data.
     pub tag: u16,
-    /// The lines; none where contents are not kept.
+    /// Contents of the lines; empty if contents are not kept.
     pub bytes: &'a [u8],
 }
 
-/// Bits of `lines` lines from `line` on.
+/// Bit mask of `lines` lines from `line` on.
 #[must_use]
 pub fn mask(line: u8, lines: u8) -> u64 {
     assert!(lines > 0 && u32::from(line) + u32::from(lines) <= LINES);
     (u64::MAX >> (64 - lines)) << line
 }
 
-/// Why a write is refused.
+/// Reason why a write is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// No room until cleaning has freed some.
+    /// The log is full until cleaning has freed space.
     #[error("the log is full")]
     Full,
-    /// Open transactions hold so much of the log that cleaning could not free it.
+    /// Open transactions would take so much of the log that cleaning could not free space.
     #[error("open transactions have {open} lines in a log of {slots}: split them")]
     Oversized {
-        /// Lines that have not committed.
+        /// Uncommitted lines, those of the write included.
         open: u32,
         /// Slots of the log.
         slots: u32,
     },
-    /// The line was written by another transaction that is open.
+    /// Another open transaction has written the line.
     #[error("line {line} of page {page} belongs to open transaction {by}")]
     Locked {
-        /// Page of 4,096 bytes.
+        /// Index of the 4,096-byte page.
         page: u32,
-        /// Line in it.
+        /// Line in the page.
         line: u8,
-        /// Who wrote it.
+        /// Transaction that wrote the line.
         by: u32,
     },
     /// The transaction has committed.
@@ -142,19 +138,19 @@ pub enum StoreError {
     Committed(u32),
 }
 
-/// The log.
+/// A write log with the index `I`.
 #[derive(Debug)]
 pub struct Log<I> {
     kept: Kept,
     index: I,
-    /// What is being cleaned: the index of all slots before the mark.
+    /// Index of the slots being cleaned, all of which are before the mark.
     frozen: Option<(I, u64)>,
-    /// Each is told what becomes of `kept`.
+    /// Lists that receive the changes of `kept`.
     watches: Vec<Changes>,
 }
 
 impl<I: Index> Log<I> {
-    /// An empty log.
+    /// An empty log of the given sizes.
     #[must_use]
     pub fn new(sizes: LogSizes) -> Self {
         Self::over(Kept::new(sizes))
@@ -169,13 +165,13 @@ impl<I: Index> Log<I> {
         }
     }
 
-    /// Slots in use, and all of them.
+    /// Slots in use, and slots of the log.
     #[must_use]
     pub fn fill(&self) -> (u32, u32) {
         (self.kept.ring.used(), self.kept.ring.capacity())
     }
 
-    /// Commit entries in use, and the most there can be.
+    /// Commit entries in use, and the largest possible number.
     #[must_use]
     pub fn commits(&self) -> (u32, u32) {
         self.kept.txs.fill()
@@ -187,25 +183,25 @@ impl<I: Index> Log<I> {
         self.kept.txs.open_lines()
     }
 
-    /// The index of what was written since the last cleaning began.
+    /// Index of the lines written since the last cleaning started.
     #[must_use]
     pub fn index(&self) -> &I {
         &self.index
     }
 
-    /// What the battery keeps.
+    /// State that the battery keeps.
     pub(crate) fn kept(&self) -> &Kept {
         &self.kept
     }
 
-    /// Tells of what changes from here on.
+    /// Registers a new watch; it receives the changes from here on.
     pub(crate) fn watch(&mut self) -> Changes {
         let watch = Changes::default();
         self.watches.push(Changes::clone(&watch));
         watch
     }
 
-    /// Tells no more.
+    /// Removes `watch` from the receivers of changes.
     pub(crate) fn unwatch(&mut self, watch: &Changes) {
         self.watches.retain(|other| !Rc::ptr_eq(other, watch));
     }
@@ -216,11 +212,11 @@ impl<I: Index> Log<I> {
         }
     }
 
-    /// Whether `writes` of one transaction could be taken one after the other, each
-    /// once there is room for it, behind `waiting` lines of open transactions.
+    /// Checks that `writes` of one transaction can be stored one after the other, given room for
+    /// each, with `waiting` lines of open transactions ahead of them.
     ///
     /// # Errors
-    /// If they never could be.
+    /// If a write can never be stored.
     pub fn check_writes<'a>(
         &self,
         writes: impl Iterator<Item = Write<'a>>,
@@ -242,7 +238,7 @@ impl<I: Index> Log<I> {
     /// Appends a write.
     ///
     /// # Errors
-    /// If it must wait, or never can be. Nothing has changed then.
+    /// If the write must wait for room, or can never be stored. The log does not change then.
     //= bytefs 4.4
     pub fn store(&mut self, write: &Write<'_>) -> Result<(), StoreError> {
         self.check_writes(std::iter::once(*write), 0)?;
@@ -268,8 +264,8 @@ impl<I: Index> Log<I> {
         Ok(())
     }
 
-    /// What is open is moved by cleaning, which needs as much room again; and a page
-    /// that no transaction writes must find room beside.
+    /// Checks the limit of uncommitted lines: cleaning moves them, which needs as much room again,
+    /// and a page written without a transaction must fit beside them.
     fn check_size(&self, more: u32, waiting: u32) -> Result<(), StoreError> {
         let (_, slots) = self.fill();
         let open = u64::from(self.open_lines()) + u64::from(more) + u64::from(waiting);
@@ -280,7 +276,7 @@ impl<I: Index> Log<I> {
         Ok(())
     }
 
-    /// Room for the write, and beyond that for what cleaning may have to move.
+    /// Checks that there is room for the write, and for the lines that cleaning may have to move.
     fn check_room(&self, write: &Write<'_>) -> Result<(), StoreError> {
         let (used, slots) = self.fill();
         let new = u64::from(write.lines);
@@ -312,7 +308,7 @@ impl<I: Index> Log<I> {
         self.tell(|kept| Change::Append(kept.saved(&entry)));
     }
 
-    /// Lays an entry into the index, in two chunks if it goes over the end of the ring.
+    /// Adds an entry to the index, as two chunks if it wraps around the end of the ring.
     fn lay(&mut self, entry: &Entry) {
         let place = self.kept.ring.place(entry.first);
         let before_end = self.kept.ring.capacity() - place;
@@ -333,7 +329,7 @@ impl<I: Index> Log<I> {
         }
     }
 
-    /// The last slot that was written for `page` and is not invalidated.
+    /// The last valid slot that was written for `page`.
     fn last_of(&self, page: u32) -> Option<u64> {
         let last = |index: &I| last_slot(&self.kept.ring, index.chunks(page));
         last(&self.index).or_else(|| last(&self.frozen.as_ref()?.0))
@@ -352,7 +348,7 @@ impl<I: Index> Log<I> {
         (line < chunk.end()).then(|| self.kept.ring.slot_at(slot()))
     }
 
-    /// The newest version of a line, committed or not; none if the log has none.
+    /// The newest version of a line, committed or not; `None` if the log has none.
     //= bytefs 4.4
     #[must_use]
     pub fn load(&self, page: u32, line: u8) -> Option<[u8; LINE]> {
@@ -360,7 +356,7 @@ impl<I: Index> Log<I> {
         slot.map(|slot| self.kept.ring.line(slot))
     }
 
-    /// The lines of `page` that the log has, a bit each.
+    /// Lines of `page` in the log, one bit each.
     #[must_use]
     pub fn lines_of(&self, page: u32) -> u64 {
         let frozen = self.frozen.as_ref().map(|(index, _)| index.chunks(page));
@@ -369,7 +365,7 @@ impl<I: Index> Log<I> {
         chunks.fold(0, |lines, chunk| lines | mask(chunk.line, chunk.lines))
     }
 
-    /// The first page from `from` on of which the log has lines.
+    /// The first page with lines in the log, from `from` on.
     #[must_use]
     pub fn next_page(&self, from: u32) -> Option<u32> {
         let frozen = self.frozen.as_ref();
@@ -378,8 +374,8 @@ impl<I: Index> Log<I> {
         frozen.into_iter().chain(new).min()
     }
 
-    /// Lays the lines that the log has of a page over `bytes`, what flash has of it
-    /// from `line` on; which lines those were, a bit each.
+    /// Overlays `bytes`, the contents of `page` from `line` on, with the lines in the log. Returns
+    /// the overlaid lines, one bit each.
     //= bytefs 4.4
     pub fn merge(&self, page: u32, line: u8, bytes: &mut [u8]) -> u64 {
         let mut lines = 0;
@@ -400,8 +396,8 @@ impl<I: Index> Log<I> {
         lines
     }
 
-    /// Those lines of `page` were written as part of a block: whatever the log has of
-    /// them does not count any more, whoever wrote it. Whether it had any of the page.
+    /// Invalidates `lines` of `page`, which a block write has replaced, whether they are committed
+    /// or not. Returns whether the log had any line of the page.
     //= bytefs 4.4
     pub fn invalidate(&mut self, page: u32, lines: u64) -> bool {
         let last = self.last_of(page);
@@ -415,8 +411,7 @@ impl<I: Index> Log<I> {
         last.is_some()
     }
 
-    /// Invalidates the versions of some lines that are in the entry of `slot` or in
-    /// those of the same page before it.
+    /// Invalidates `lines` in the entry of `slot` and in earlier entries of the same page.
     fn kill(&mut self, slot: u64, lines: u64) {
         let last = self.kept.ring.entry_of(slot);
         let mut next = Some(last);
@@ -439,7 +434,7 @@ impl<I: Index> Log<I> {
     /// Commits a transaction.
     ///
     /// # Errors
-    /// If it is not open, or the log of commits is full.
+    /// If it is not open, or no commit entry is free.
     //= bytefs 4.3
     pub fn commit(&mut self, tx: u32) -> Result<(), CommitError> {
         self.kept.txs.commit(tx)?;
@@ -495,8 +490,8 @@ impl<I: Index> Log<I> {
     }
 }
 
-/// The newest slot of `chunks`. In a full ring a chunk may go on from the newest
-/// slot to the oldest one.
+/// The newest slot of `chunks`. In a full ring a chunk may continue from the newest slot to the
+/// oldest one.
 fn last_slot(ring: &Ring, chunks: &[Chunk]) -> Option<u64> {
     let last = |c: &Chunk| {
         let last = ring.slot_at(c.slot + u32::from(c.lines) - 1);

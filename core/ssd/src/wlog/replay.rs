@@ -1,8 +1,7 @@
-//! What a log keeps, put together from writes and changes that may come from
-//! anywhere.
+//! The kept state of a log, rebuilt from writes and changes of an untrusted source.
 //!
-//! Invariants: nothing is taken that no log of these sizes could hold; applied to
-//! what a log kept, the changes that it told give what it keeps now.
+//! Invariants: input that no log of these sizes could hold is rejected. The changes that a log
+//! reported, applied to its kept state at the start, give its kept state now.
 
 use super::kept::{Change, Kept, SavedEntry};
 use super::ring::Ring;
@@ -10,23 +9,23 @@ use super::txlog::{CommitError, TxLog};
 use super::{LINES, LogSizes};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A log in the making.
+/// A kept state under construction.
 pub(crate) struct Replay {
     sizes: LogSizes,
     slots: u32,
-    /// Slots that were ever freed and taken.
+    /// Slots freed and slots appended so far.
     head: u64,
     tail: u64,
-    /// With the number of their first slot.
+    /// Entries in the log, each with the number of its first slot.
     entries: VecDeque<(u64, SavedEntry)>,
-    /// Entries that were ever freed.
+    /// Entries freed so far.
     freed: u64,
-    /// Entries of each page, counted from the first one of all.
+    /// Entries of each page, as numbers counted from the first entry of all.
     of_page: BTreeMap<u32, VecDeque<u64>>,
     txs: TxLog,
 }
 
-/// What is wrong: the name of a number, the number, and below what it must be.
+/// A number out of range: its name, its value, and the exclusive limit.
 pub(crate) type Excess = (&'static str, u64, u64);
 
 fn below(what: &'static str, found: u64, limit: u64) -> Result<(), Excess> {
@@ -51,13 +50,13 @@ impl Replay {
         }
     }
 
-    /// Takes all that a log keeps.
+    /// Appends the whole kept state of a log.
     pub(crate) fn take(&mut self, kept: &Kept) -> Result<(), Excess> {
         kept.entries().try_for_each(|entry| self.append(entry))?;
         kept.committed().try_for_each(|tx| self.commit(tx))
     }
 
-    /// Applies a change.
+    /// Applies a change that a log reported.
     pub(crate) fn apply(&mut self, change: Change) -> Result<(), Excess> {
         match change {
             Change::Append(entry) => self.append(entry),
@@ -101,7 +100,7 @@ impl Replay {
         Ok(())
     }
 
-    /// One of which no line is in the log leaves no trace.
+    /// Commits a transaction; ignored if no line of it is in the log.
     pub(crate) fn commit(&mut self, tx: u32) -> Result<(), Excess> {
         match self.txs.commit(tx) {
             Ok(()) | Err(CommitError::Unknown(_)) => Ok(()),
@@ -132,7 +131,7 @@ impl Replay {
         below("lines that are free in part", self.head - until, 1)
     }
 
-    /// What the log keeps; none if nothing.
+    /// The kept state; `None` if the log is empty.
     pub(crate) fn kept(self) -> Option<Kept> {
         if self.entries.is_empty() {
             return None;

@@ -1,18 +1,16 @@
-//! The circular buffer: lines, and a descriptor for each write.
+//! The circular buffer of a log: lines, and a descriptor for each write.
 //!
-//! Invariants: a slot holds one line, and slots are numbered from the first write
-//! of all on; number n lies at n modulo the capacity, and the numbers in use are
-//! those from `head` to before `tail`. Each belongs to exactly one entry, and
-//! entries are in the order of their slots. An entry knows the entry before it that
-//! wrote to the same page, so that an older version can be found.
+//! Invariants: a slot holds one line. Slots are numbered from the first write of all; number n lies
+//! at n modulo the capacity, and the numbers in use are those from `head` to before `tail`. Each
+//! used slot belongs to exactly one entry, and entries are in the order of their slots. An entry
+//! refers to the previous entry of the same page, so that an older version can be found.
 //!
-//! # The layout in device DRAM
+//! # Layout in device DRAM
 //!
-//! A 64-byte slot has no room for what a scan after a power cut has to know beside
-//! 64 bytes of data, so descriptors lie in a ring of their own, 16 bytes each: page
-//! 4, first line 1, lines 1, origin 2, transaction 4, check 4. A log of some bytes
-//! holds as many slots as fit if each has a descriptor (see [`Ring::slots_in`]),
-//! and one bit a slot that says whether it was invalidated.
+//! A 64-byte slot has no room for the fields that a scan after a power cut needs beside 64 bytes of
+//! data, so descriptors lie in a ring of their own, 16 bytes each: page 4, first line 1, lines 1,
+//! origin 2, transaction 4, check 4. A log of a given size has as many slots as fit with their
+//! descriptors (see [`Ring::slots_in`]), and one bit for each slot that marks it as invalid.
 
 use super::{LINE, Lines};
 use std::collections::VecDeque;
@@ -22,7 +20,7 @@ pub(crate) const DESCRIPTOR: u64 = 16;
 /// Bytes of a slot with its share of descriptors.
 pub(super) const SLOT: u64 = LINE as u64 + DESCRIPTOR;
 
-/// One write to one page.
+/// A write to consecutive lines of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Number of its first slot.
@@ -30,33 +28,32 @@ pub(super) struct Entry {
     pub(super) page: u32,
     pub(super) line: u8,
     pub(super) lines: u8,
-    /// 0 for none.
+    /// Transaction; 0 for none.
     pub(super) tx: u32,
     /// Origin of the data.
     pub(super) tag: u16,
-    /// Number of the last slot of the entry before it that wrote to this page, plus
-    /// one; 0 if there is none.
+    /// Number, plus one, of the last slot of the previous entry of this page; 0 if there was none.
     pub(super) older: u64,
 }
 
 impl Entry {
-    /// The slot of `line`, if it wrote that.
+    /// The slot of `line`; `None` if the entry does not cover it.
     pub(super) fn slot_of(&self, line: u8) -> Option<u64> {
         let covers = (self.line..self.line + self.lines).contains(&line);
         covers.then(|| self.first + u64::from(line - self.line))
     }
 }
 
-/// The log's memory; what the battery keeps.
+/// The log's memory, which the battery keeps.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     slots: u32,
     head: u64,
     tail: u64,
     entries: VecDeque<Entry>,
-    /// Bit set: the slot's line was invalidated.
+    /// Slots whose line is invalid, one bit each.
     dead: Vec<u64>,
-    /// Lines, if contents are kept.
+    /// Lines by place; `None` if contents are not kept.
     data: Option<Lines>,
 }
 
@@ -102,13 +99,13 @@ impl Ring {
         self.entries.iter()
     }
 
-    /// Where a slot lies.
+    /// Place of a slot in the ring.
     #[inline]
     pub(super) fn place(&self, slot: u64) -> u32 {
         (slot % u64::from(self.slots)) as u32
     }
 
-    /// The number of the slot in use that lies at `place`.
+    /// The number of the used slot at `place`.
     #[inline]
     pub(super) fn slot_at(&self, place: u32) -> u64 {
         let head = self.place(self.head);
@@ -116,18 +113,18 @@ impl Ring {
         self.head + u64::from(place + ahead - head)
     }
 
-    /// The entry of a slot in use.
+    /// The entry of a used slot.
     pub(super) fn entry_of(&self, slot: u64) -> Entry {
         let after = self.entries.partition_point(|entry| entry.first <= slot);
         self.entries[after - 1]
     }
 
-    /// The entry before `entry` that wrote to the same page and is still there.
+    /// The previous entry of the same page, if it is still in the ring.
     pub(super) fn older(&self, entry: &Entry) -> Option<Entry> {
         (entry.older > self.head).then(|| self.entry_of(entry.older - 1))
     }
 
-    /// Appends an entry; `lines` are its contents, if there are any. There is room.
+    /// Appends an entry with its contents `lines`, empty if not kept. There must be room.
     pub(super) fn append(&mut self, entry: Entry, lines: &[u8]) {
         assert!(entry.first == self.tail, "entries are in order");
         let room = self.capacity() - self.used();
@@ -161,7 +158,7 @@ impl Ring {
         self.dead[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// Frees the slots before `mark`; gives the entries that were there.
+    /// Frees the slots before `mark`; returns their entries.
     pub(super) fn free_until(&mut self, mark: u64) -> impl Iterator<Item = Entry> + use<> {
         let freed = self.entries.partition_point(|entry| entry.first < mark);
         self.head = mark;

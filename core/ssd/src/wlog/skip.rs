@@ -1,16 +1,15 @@
-//! The index of `bytefs` 4.3: partitions, a skip list of pages in each, a list of
-//! chunks for each page.
+//! The index of `bytefs` 4.3: partitions, in each a skip list of pages, and for each page a list of
+//! chunks.
 //!
-//! The skip list is unrolled: a node holds the pages of a group of 64 that are there,
-//! in ascending order, with a bit for each. A partition has few groups, so each has its
-//! place there, in the list or not. A look-up takes a step to the node, one to the
-//! page, and one more if the page has several chunks; only who changes the list or asks
-//! what comes next walks it.
+//! The skip list is unrolled: a node holds the indexed pages of a group of 64, in ascending order,
+//! with a bit for each. A partition has few groups, so every group has a fixed place, whether in
+//! the list or not. A look-up takes a step to the node, one to the page, and one more if the page
+//! has several chunks; only changes of the list and searches for the next page walk it.
 //!
-//! Invariants: the list of level 0 has every group of a partition that has pages, in
-//! ascending order, each level above a part of the one below. The height of a node is
-//! a function of its group, so the shape does not depend on what came first, and no
-//! chance is needed. A node is in the list if it has pages, and a page has chunks.
+//! Invariants: the list of level 0 has every group of a partition that has pages, in ascending
+//! order, and each level above has a part of the one below. The height of a node is a function of
+//! its group, so the shape depends neither on the order of insertion nor on chance. A node is in
+//! the list only if it has pages, and a page has chunks.
 
 use super::chunks::{Chunk, Lists, Pages};
 use super::index::Index;
@@ -25,25 +24,25 @@ const GROUPS: usize = (PARTITION_PAGES / GROUP) as usize;
 const LEVELS: usize = 3;
 const NIL: u8 = u8::MAX;
 
-/// The pages of a group that are in the log.
+/// The indexed pages of a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
-    /// A bit for each that is there.
+    /// Indexed pages, one bit each.
     there: u64,
-    /// Where they are, as many as there are bits.
+    /// Start of their lists in `Pages`, one list for each bit.
     pages: u32,
 }
 
-/// The groups of a partition.
+/// The groups of a partition, linked as a skip list.
 #[derive(Clone, Debug)]
 struct Partition {
     head: [u8; LEVELS],
-    /// Behind each group that has pages, the next one of each level.
+    /// For each group with pages: its successor on each level, or `NIL`.
     next: [[u8; LEVELS]; GROUPS],
     nodes: [Node; GROUPS],
 }
 
-/// The three-layer skip list.
+/// The three-layer skip list of `bytefs` 4.3.
 #[derive(Clone, Debug, Default)]
 pub struct SkipIndex {
     partitions: Vec<Option<Box<Partition>>>,
@@ -51,7 +50,7 @@ pub struct SkipIndex {
     lists: Lists,
 }
 
-/// Levels of a group's node: one more with a chance of 1 in 4, by its number.
+/// Levels of a group's node: each further level for about one group in four.
 fn height(group: u8) -> usize {
     let mixed = (u32::from(group) + 1).wrapping_mul(0x9E37_79B1);
     let mixed = mixed ^ (mixed >> 15);
@@ -74,12 +73,12 @@ impl Node {
         self.there.count_ones() as usize
     }
 
-    /// How many pages come before `bit`.
+    /// Number of indexed pages before `bit`.
     fn rank(self, bit: u32) -> usize {
         (self.there & !(u64::MAX << bit)).count_ones() as usize
     }
 
-    /// The first page from `bit` on.
+    /// The first indexed page from `bit` on.
     fn first_from(self, bit: u32) -> Option<u32> {
         let rest = self.there & u64::MAX << bit;
         (rest != 0).then(|| rest.trailing_zeros())
@@ -95,7 +94,7 @@ impl Partition {
         }
     }
 
-    /// The group behind another; the first behind `NIL`.
+    /// The successor of `group` on a level; the first group if `group` is `NIL`.
     fn next(&self, group: u8, level: usize) -> u8 {
         match group {
             NIL => self.head[level],
@@ -110,7 +109,7 @@ impl Partition {
         }
     }
 
-    /// On each level the last group before `group`, `NIL` for the head.
+    /// On each level, the last group before `group`; `NIL` for the head.
     fn before(&self, group: u8) -> [u8; LEVELS] {
         let mut path = [NIL; LEVELS];
         let mut at = NIL;
@@ -127,7 +126,7 @@ impl Partition {
         path
     }
 
-    /// Takes a group into the list.
+    /// Inserts a group into the list.
     fn link(&mut self, group: u8) {
         let path = self.before(group);
         for (level, &before) in path.iter().enumerate().take(height(group)) {
@@ -136,7 +135,7 @@ impl Partition {
         }
     }
 
-    /// Takes a group out of the list.
+    /// Removes a group from the list.
     fn unlink(&mut self, group: u8) {
         let path = self.before(group);
         for (level, &before) in path.iter().enumerate().take(height(group)) {
@@ -144,7 +143,7 @@ impl Partition {
         }
     }
 
-    /// The first page from `bit` of `group` on: its group and bit.
+    /// Group and bit of the first indexed page from `bit` of `group` on.
     fn first_from(&self, group: u8, bit: u32) -> Option<(u8, u32)> {
         let at = self.next(self.before(group)[0], 0);
         let mut rest = std::iter::successors(Some(at), |&at| Some(self.next(at, 0)));
@@ -157,7 +156,7 @@ impl Partition {
 }
 
 impl SkipIndex {
-    /// The node of a page that is there.
+    /// The node of `page`; `None` if the page is not indexed.
     fn node(&self, page: u32) -> Option<Node> {
         let (at, group, bit) = split(page);
         let partition = self.partitions.get(at)?.as_deref()?;
@@ -244,10 +243,10 @@ impl Index for SkipIndex {
         self.pages.len()
     }
 
-    /// An entry of the table is a pointer; a partition what it is here, with a bit for
-    /// each page and a pointer for each group; a page its one chunk, or a pointer to
-    /// several and their number; a chunk what `bytefs` 4.3 lists. Blocks count as they
-    /// are, with room that is not used.
+    /// Counts an entry of the partition table as a pointer; a partition as it is here, with a bit
+    /// for each page and a pointer for each group; a page as its one chunk, or as a pointer to
+    /// several and their number; a chunk by the fields that `bytefs` 4.3 lists. Blocks count in
+    /// full, with their unused room.
     fn memory(&self) -> u64 {
         const POINTER: u64 = 4;
         const PARTITION: u64 = GROUPS as u64 * (8 + POINTER + LEVELS as u64) + LEVELS as u64;

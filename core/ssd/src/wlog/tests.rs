@@ -1,4 +1,4 @@
-//! The log beside a model: what each line holds, and who may have it.
+//! The log against a model: the contents of each line, and the transaction that owns it.
 
 use super::index::Index;
 use super::{Chunk, LINE, LINES, Log, LogSizes, SkipIndex, StoreError, Write};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sim::{Rng, Seed};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An index that is right by looks.
+/// A reference index, plainly correct.
 #[derive(Clone, Debug, Default)]
 struct Plain(BTreeMap<u32, Vec<Chunk>>);
 
@@ -83,7 +83,7 @@ fn chunk() -> impl Strategy<Value = Chunk> {
 
 proptest! {
     #[test]
-    fn the_skip_list_is_an_ordered_map_of_chunk_lists(
+    fn skip_index_matches_an_ordered_map_of_chunk_lists(
         ops in prop::collection::vec((0_u32..20_000, chunk(), 0_u8..4), 1..400),
         spread in prop::sample::select(vec![1_u32, 7, 1_000]),
     ) {
@@ -109,12 +109,12 @@ proptest! {
 const PAGES: u64 = 6;
 type Line = [u8; LINE];
 
-/// What a drive with this log holds.
+/// Contents of a drive with this log.
 #[derive(Clone, Default)]
 struct Model {
     /// Flash and committed lines.
     kept: BTreeMap<(u32, u8), Line>,
-    /// Lines of open transactions.
+    /// Lines of open transactions, each with its transaction.
     open: BTreeMap<(u32, u8), (u32, Line)>,
     txs: BTreeSet<u32>,
 }
@@ -139,7 +139,7 @@ impl Model {
     }
 }
 
-/// A log over flash, as firmware would drive it, one step at a time.
+/// A log over flash, driven like firmware would, one step at a time.
 struct Firmware<I> {
     log: Log<I>,
     flash: BTreeMap<u32, Vec<u8>>,
@@ -147,7 +147,7 @@ struct Firmware<I> {
     next_tx: u32,
     /// A page that was resolved and is on its way to flash.
     under_way: Option<(u32, Vec<u8>)>,
-    /// Which events there were.
+    /// Events that occurred in this run.
     seen: BTreeSet<&'static str>,
 }
 
@@ -297,7 +297,7 @@ impl<I: Index + Clone> Firmware<I> {
         self.flash.insert(page, bytes.clone());
     }
 
-    /// One step of cleaning: begin, move a page, end.
+    /// One step of cleaning: start, move a page, or end.
     fn clean(&mut self) {
         if let Some((page, bytes)) = self.under_way.take() {
             self.flash.insert(page, bytes);
@@ -326,7 +326,7 @@ impl<I: Index + Clone> Firmware<I> {
         self.under_way = Some((page, bytes));
     }
 
-    /// The power goes and comes back; recovery is cut short once, and then runs.
+    /// A power cut; the first recovery is interrupted, the second one completes.
     fn cut(&mut self) {
         self.seen.insert("cut");
         self.under_way = None;
@@ -347,7 +347,7 @@ impl<I: Index + Clone> Firmware<I> {
 }
 
 #[test]
-fn committed_lines_survive_and_open_ones_do_not() {
+fn committed_lines_survive_a_cut_and_open_lines_do_not() {
     let mut seen = BTreeSet::new();
     for seed in 0..60 {
         let mut rng = Seed(seed).stream("log");
@@ -371,7 +371,7 @@ fn committed_lines_survive_and_open_ones_do_not() {
 }
 
 #[test]
-fn a_transaction_that_cleaning_could_not_free_is_refused() {
+fn oversized_transaction_is_rejected() {
     let mut log = Log::<SkipIndex>::new(LogSizes {
         log: 100 * 80,
         commits: 4,
@@ -404,7 +404,7 @@ fn a_transaction_that_cleaning_could_not_free_is_refused() {
 }
 
 #[test]
-fn lines_that_cleaning_moves_count_once() {
+fn moved_lines_count_once_as_open() {
     let mut log = Log::<SkipIndex>::new(LogSizes {
         log: 300 * 80,
         commits: 4,

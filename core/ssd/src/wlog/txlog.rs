@@ -1,8 +1,8 @@
-//! Which transactions are open, and which have committed.
+//! The transactions of a log: open and committed ones.
 //!
-//! Invariants: a transaction is known from its first write until it has committed
-//! and no line of it is in the log; the order of commits is that of the log of
-//! commits; 0 is no transaction, and what it writes counts as committed.
+//! Invariants: a transaction is known from its first write until it has committed and no line of it
+//! is in the log. Commits are recorded in the order in which they happen. Transaction 0 is none,
+//! and its writes count as committed.
 
 use super::StoreError;
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ const COMMIT: u64 = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tx {
-    /// Lines of it in the ring, dead ones included.
+    /// Lines of the transaction in the ring, invalid ones included.
     lines: u32,
-    /// Of those, lines that cleaning has moved and that still lie where they were.
+    /// Original slots of lines that cleaning has moved and not freed yet.
     moved: u32,
     committed: bool,
 }
 
 impl Tx {
-    /// Lines that would have to be moved, were it cleaned now.
+    /// Lines that a cleaning started now would have to move.
     fn open(self) -> u32 {
         if self.committed {
             0
@@ -40,16 +40,16 @@ pub(super) struct TxLog {
     open_lines: u32,
 }
 
-/// Why a commit is refused.
+/// Reason why a commit is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// Nothing was written under this number since it was last forgotten.
+    /// No line was written under this number since the number became free.
     #[error("transaction {0} is not open: nothing was written under it")]
     Unknown(u32),
-    /// It has committed.
+    /// The transaction has committed.
     #[error("transaction {0} has committed already")]
     Committed(u32),
-    /// The log of commits is full; cleaning makes room.
+    /// No commit entry is free; cleaning makes room.
     #[error("the log of commits is full with {0}")]
     Full(u32),
 }
@@ -64,12 +64,12 @@ impl TxLog {
         }
     }
 
-    /// Commits that are kept, and the most that can be.
+    /// Commit entries in use, and the largest possible number.
     pub(super) fn fill(&self) -> (u32, u32) {
         (self.commits, self.most)
     }
 
-    /// Lines of open transactions.
+    /// Uncommitted lines of open transactions.
     pub(super) fn open_lines(&self) -> u32 {
         self.open_lines
     }
@@ -78,13 +78,13 @@ impl TxLog {
         tx == 0 || self.known.get(&tx).is_some_and(|tx| tx.committed)
     }
 
-    /// Those that have committed, by number.
+    /// Numbers of committed transactions, ascending.
     pub(super) fn committed(&self) -> impl Iterator<Item = u32> {
         let known = self.known.iter();
         known.filter(|(_, tx)| tx.committed).map(|(&tx, _)| tx)
     }
 
-    /// Whether `tx` may write.
+    /// Checks that `tx` has not committed, and may write.
     pub(super) fn may_write(&self, tx: u32) -> Result<(), StoreError> {
         match self.known.get(&tx) {
             Some(known) if known.committed => Err(StoreError::Committed(tx)),
@@ -92,7 +92,7 @@ impl TxLog {
         }
     }
 
-    /// Applies `change` to what is known of `tx`.
+    /// Applies `change` to the record of `tx`, and updates the count of open lines.
     fn change(&mut self, tx: u32, change: impl FnOnce(&mut Tx)) {
         let known = self.known.entry(tx).or_default();
         self.open_lines -= known.open();
@@ -106,7 +106,7 @@ impl TxLog {
         }
     }
 
-    /// A line of `tx` was written again at the end of the log, by cleaning.
+    /// Records that cleaning has copied a line of `tx` to the end of the log.
     pub(super) fn moved(&mut self, tx: u32) {
         self.change(tx, |known| known.moved += 1);
     }
@@ -125,7 +125,7 @@ impl TxLog {
         Ok(())
     }
 
-    /// Lines of `tx` have left the ring; what had been moved was among what left.
+    /// Records that lines of `tx` have left the ring; moved originals leave first.
     pub(super) fn remove(&mut self, tx: u32, lines: u32) {
         if !self.known.contains_key(&tx) {
             return;

@@ -1,8 +1,8 @@
-//! Flushes, and the backups that they need on a drive without protection.
+//! Flushes, and the backups that flushes need on a drive without protection.
 //!
-//! Invariant: a backup has all data of its zone from a place that is on flash up to
-//! `until`. It is erased once all that is on flash itself and the zone is full, or with
-//! the zone; and an older one only after its newer one is there.
+//! Invariant: a backup has all data of its zone from some place that is on flash up to `until`. It
+//! is erased with the zone, or once all its data are on flash themselves and the zone is full. An
+//! older backup is erased only after a newer one is on flash.
 
 use super::rules::ZoneStatus;
 use super::table::{Backup, Table};
@@ -15,7 +15,7 @@ impl Zones {
     /// Makes every acknowledged write durable.
     ///
     /// # Errors
-    /// [`ZoneStatus::WriteFault`] if there are data of a zone that failed, or if the
+    /// [`ZoneStatus::WriteFault`] if a failed zone has data that are not on flash, or if the
     /// conventional zones are out of spare blocks.
     pub async fn flush(&self) -> Result<(), ZoneStatus> {
         let inner = &self.inner;
@@ -61,7 +61,7 @@ impl Zoned {
         result
     }
 
-    /// Makes what is in the buffer of a zone durable.
+    /// Makes the buffered data of a zone durable; nothing to do on a protected drive.
     pub(super) async fn force(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         if self.config.controller.power_loss_protection {
             return Ok(());
@@ -73,7 +73,7 @@ impl Zoned {
                 let entry = &table.zones[zone as usize];
                 let on_flash = entry.on_flash(self.layout.unit);
                 let backed = entry.backup.filter(|backup| backup.until > on_flash);
-                // After a reset there is less than there was, and nothing to keep.
+                // A reset lowers the target: there is less to keep.
                 if on_flash.max(backed.map_or(0, |b| b.until)) >= target.min(entry.filled) {
                     return Ok(());
                 }
@@ -92,12 +92,13 @@ impl Zoned {
         }
     }
 
-    /// Says on flash that a zone with a backup is reset.
+    /// Writes a mark to the backup of a zone: the zone is reset.
     pub(super) async fn mark_reset(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         self.back_up(zone, true).await
     }
 
-    /// Programs a backup of what a zone has in its buffer, or the mark of a reset.
+    /// Programs a backup of a zone's buffered data, or the mark of a reset; retries elsewhere if
+    /// the program fails.
     async fn back_up(self: &Rc<Self>, zone: u32, reset: bool) -> Result<(), ZoneStatus> {
         self.table.borrow_mut().zones[zone as usize].backing = true;
         let (mut spent, mut failed) = (Vec::new(), Vec::new());
@@ -115,7 +116,7 @@ impl Zoned {
             let mut table = self.table.borrow_mut();
             let entry = &mut table.zones[zone as usize];
             if outcome == Err(NandError::ProgramFailed) {
-                // Its older copies count until there is a newer one elsewhere.
+                // Its older copies count until a newer one is on flash elsewhere.
                 failed.push(backup.row);
                 entry.backup = Some(Backup {
                     used: self.layout.programs,
@@ -144,8 +145,8 @@ impl Zoned {
         result
     }
 
-    /// The backup of a zone with room for a program: a new one if the old one is full,
-    /// which is then `spent`.
+    /// The backup of a zone with room for another program. If the old one is full, takes a new one
+    /// and adds the old to `spent`.
     fn room_for_backup(
         &self,
         table: &mut Table,
@@ -191,7 +192,7 @@ impl Zoned {
         self.submit(table, (zone, row, label), (from, data), rest)
     }
 
-    /// Takes the backup from a zone whose data are all on flash and stay there.
+    /// Takes the backup from a zone whose data are all on flash and will not grow.
     pub(super) fn unneeded_backup(&self, table: &mut Table, zone: u32) -> Option<Row> {
         let entry = &mut table.zones[zone as usize];
         let all = entry.filled == entry.on_flash(self.layout.unit) && entry.filled == entry.wp;
@@ -201,13 +202,13 @@ impl Zoned {
         entry.backup.take().map(|backup| backup.row)
     }
 
-    /// Erases an old backup of a zone, beside whatever else is done but a reset: what is
-    /// left of it must not be taken for data afterwards.
+    /// Erases an old backup of a zone in the background. Only a reset waits for it: leftovers of
+    /// the backup must not count as data afterwards.
     pub(super) fn give_back(self: &Rc<Self>, zone: u32, row: Row) {
         self.table.borrow_mut().zones[zone as usize].leaving += 1;
         let zoned = Rc::clone(self);
         self.core.sim.spawn_detached(async move {
-            // What fails is bad, and does not come back into the pool.
+            // Blocks that fail to erase are bad, and do not return to the pool.
             let _ = zoned.core.nand.erase(row).await;
             let mut table = zoned.table.borrow_mut();
             table.pool.put(&zoned.layout, &zoned.core.nand.media(), row);

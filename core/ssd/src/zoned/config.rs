@@ -1,101 +1,101 @@
-//! The knobs of a zoned drive, and its zones in numbers that are resolved once.
+//! Configuration of a zoned drive, and its resolved layout.
 //!
-//! Invariants of a [`ZoneLayout`]: the zones that are written in order come after the
-//! conventional ones; each of them belongs to one group of dies, and a group has blocks
-//! for all of its zones at once and for what the firmware keeps beside them.
+//! Invariants of a [`ZoneLayout`]: sequential zones come after the conventional ones. Each
+//! sequential zone belongs to one group of dies, and a group has enough blocks for all its zones at
+//! once and for the firmware's backups and spares.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
 use nand::{Geometry, UNIT};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, SECTOR};
 
-/// What a read beyond the data of a zone gives.
+/// Result of a read beyond the data of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unwritten {
-    /// Zeros.
+    /// The read returns zeros.
     Zeros,
-    /// The status Deallocated or Unwritten Logical Block.
+    /// The read fails with the status Deallocated or Unwritten Logical Block.
     Error,
 }
 
-/// The zones of a drive.
+/// Zones of a zoned drive, and their limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneConfig {
-    /// From the start of one zone to the start of the next.
+    /// Distance from the start of one zone to the start of the next.
     pub size: Bytes,
-    /// What can be written to a zone.
+    /// Bytes that can be written to a zone.
     pub capacity: Bytes,
-    /// Dies that a zone is striped over: all for large and fast zones, few for small
-    /// ones that do not disturb each other.
+    /// Dies that a zone is striped over: all for large and fast zones, few for small ones that do
+    /// not disturb each other.
     pub dies: u32,
-    /// Most zones that are open; 0 for no limit.
+    /// Largest number of open zones; 0 for no limit.
     pub max_open: u32,
-    /// Most zones that are open or closed; 0 for no limit.
+    /// Largest number of active (open or closed) zones; 0 for no limit.
     pub max_active: u32,
     /// Write buffer of each active zone, in the drive's DRAM.
     pub buffer: Bytes,
-    /// Most bytes of an append; 0 for no limit.
+    /// Largest append in bytes; 0 for no limit.
     pub append_limit: Bytes,
-    /// Zones at the start of the drive that are written anywhere: page-mapped, with a
+    /// Conventional zones, at the start of the drive: writable at any address, page-mapped, with a
     /// garbage collection of their own.
     pub conventional: u32,
-    /// Whether a read may go on from one zone into the next.
+    /// Whether a read may continue from one zone into the next.
     pub read_across: bool,
-    /// What a read beyond the data of a zone gives.
+    /// Result of a read beyond the data of a zone.
     pub read_unwritten: Unwritten,
-    /// The area behind the write pointer that may be written in any order; 0 for none.
+    /// Size of the window from the write pointer on that may be written in any order; 0 for none.
     pub random_write_area: Bytes,
-    /// What the write pointer moves by in a zone with such an area.
+    /// Granularity by which the write pointer moves in a zone with such a window.
     pub random_write_step: Bytes,
-    /// Zones that may have such an area at the same time.
+    /// Largest number of zones that have such a window at the same time.
     pub random_write_zones: u32,
 }
 
-/// Least bytes of a zone of a drive that is made smaller: two segments of F2FS.
+/// Smallest zone, in bytes, when a drive is made smaller: two segments of F2FS.
 const LEAST_ZONE: u64 = 4 << 20;
-/// Zones below which a drive that is made smaller gets smaller ones.
+/// Number of zones below which a smaller drive gets smaller zones instead of fewer.
 const FEW_ZONES: u64 = 64;
-/// Most programs of a zone that are under way or wait: one bit each in a word.
+/// Largest number of a zone's programs that are under way or wait: one bit each in a word.
 pub(super) const MOST_UNITS: u32 = 64;
 
-/// Resolved sizes. A sector is of 4 KiB, a unit is what one program writes.
+/// Resolved sizes. A sector is of 4 KiB, a unit is one multi-plane program.
 #[derive(Clone, Debug)]
 pub struct ZoneLayout {
-    /// Zones, conventional ones included.
+    /// Zones of the drive, conventional ones included.
     pub zones: u32,
-    /// Conventional zones.
+    /// Conventional zones, which come first.
     pub conventional: u32,
-    /// Sectors from zone to zone.
+    /// Sectors from the start of a zone to the start of the next.
     pub size: u32,
     /// Sectors that can be written to a zone.
     pub capacity: u32,
-    /// Sectors of a unit.
+    /// Sectors of a unit, that is of one multi-plane program.
     pub unit: u32,
-    /// Units of a zone.
+    /// Units of a zone; the last one may be partial.
     pub units: u32,
-    /// Dies of a zone.
+    /// Dies that a zone is striped over.
     pub width: u32,
-    /// Groups of dies.
+    /// Groups of dies; zones are assigned to them in turn.
     pub groups: u32,
-    /// Blocks of a zone in a plane.
+    /// Blocks of a zone in each plane of its dies.
     pub depth: u32,
-    /// Sectors of the buffer of a zone, a random write area included.
+    /// Sectors of the buffer of a zone, its random write area included.
     pub ring: u32,
-    /// First block of each plane that zones may use.
+    /// First block of each plane that sequential zones may use.
     pub first_block: u32,
-    /// Programs of a block.
+    /// Programs that fill a block.
     pub programs: u32,
     /// Shape of the flash.
     pub geometry: Geometry,
     /// Sectors of the random write area; 0 for none.
     pub window: u32,
-    /// Sectors that the write pointer moves by there.
+    /// Sectors by which the write pointer moves in a zone with such an area.
     pub step: u32,
 }
 
-/// Where a unit of a zone lies: a piece is a block in every plane of one die.
+/// Position of a unit in a zone. A piece is one block in every plane of one die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) piece: u32,
@@ -104,10 +104,10 @@ pub(super) struct Place {
 }
 
 impl ZoneLayout {
-    /// The zones of `config`; none for a drive without.
+    /// The zones of `config`; `None` for a drive of another interface.
     ///
     /// # Errors
-    /// Says which knob makes them impossible.
+    /// Names the knob that makes the zones impossible.
     pub fn new(config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
         let layout = Self::shape(config)?;
         if let Some(layout) = &layout {
@@ -116,7 +116,7 @@ impl ZoneLayout {
         Ok(layout)
     }
 
-    /// The zones of `config`, whether there are blocks for them or not.
+    /// The layout of `config`, without checking that the flash has enough blocks.
     fn shape(config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
         let zoned = config.interface == Interface::Zoned;
         let Some(zones) = config.zones.filter(|_| zoned) else {
@@ -215,7 +215,7 @@ impl ZoneLayout {
         Err(ConfigError::range("zones.size", zones.size, expected))
     }
 
-    /// Whether there are blocks for all zones, and for what is kept beside them.
+    /// Checks that the flash has blocks for all zones, backups and spares.
     fn check_blocks(&self, config: &DriveConfig) -> Result<(), ConfigError> {
         let need = self.blocks_needed(config);
         let have = config
@@ -237,7 +237,7 @@ impl ZoneLayout {
         ))
     }
 
-    /// Blocks of a plane that zones need, with spare ones and with those for backups.
+    /// Blocks that sequential zones need in a plane, spares and backups included.
     fn blocks_needed(&self, config: &DriveConfig) -> u32 {
         let zones = self.sequential().div_ceil(self.groups);
         let backups = self.backup_blocks(config);
@@ -246,9 +246,9 @@ impl ZoneLayout {
             .saturating_add(config.wear.spare_blocks + backups)
     }
 
-    /// Blocks of a plane for backups of units that are not full: each active zone of a
-    /// drive without protection has one, and another while it changes to a new one. Then
-    /// one for the copy of a block that a power cut has torn.
+    /// Blocks of a plane for backups of partial units: each active zone of a drive without
+    /// protection has one, and a second one while it changes to a new one. One more block is for
+    /// the copy of a block that a power cut tore.
     fn backup_blocks(&self, config: &DriveConfig) -> u32 {
         let zones = config.zones.as_ref();
         let active = zones.map_or(0, |zones| zones.max_active);
@@ -265,25 +265,25 @@ impl ZoneLayout {
         backups + 1
     }
 
-    /// Zones that are written in order.
+    /// Sequential zones, which are written at their write pointer.
     #[must_use]
     pub const fn sequential(&self) -> u32 {
         self.zones - self.conventional
     }
 
-    /// Pieces of a zone.
+    /// Pieces of a zone: its width times its depth.
     pub(super) const fn pieces(&self) -> u32 {
         self.width * self.depth
     }
 
-    /// The die of a piece of a zone.
+    /// The die of `piece` of `zone`, the zone's number including conventional ones.
     #[inline]
     pub(super) const fn die(&self, zone: u32, piece: u32) -> u32 {
         let group = (zone - self.conventional) % self.groups;
         group * self.width + piece % self.width
     }
 
-    /// Where a unit of a zone lies.
+    /// Position of `unit` in a zone.
     #[inline]
     pub(super) const fn place(&self, unit: u32) -> Place {
         let (turn, die) = (unit / self.width, unit % self.width);
@@ -294,7 +294,7 @@ impl ZoneLayout {
     }
 }
 
-/// What a zoned drive has nothing of, or only one way of.
+/// Rejects settings that a zoned drive does not support.
 fn check_alone(config: &DriveConfig) -> Result<(), ConfigError> {
     if config.mapping.unit.0 != UNIT as u64 {
         return Err(ConfigError::range(
@@ -327,7 +327,7 @@ fn sectors(knob: &'static str, bytes: Bytes) -> Result<u32, ConfigError> {
         .ok_or_else(|| ConfigError::range(knob, bytes, "a multiple of 4096 below 8 TiB"))
 }
 
-/// Zones that the capacity makes besides the conventional ones.
+/// Sequential zones that the capacity makes beside the conventional ones.
 fn sequential_zones(config: &DriveConfig, zones: &ZoneConfig) -> Result<u32, ConfigError> {
     let conventional = u64::from(zones.conventional).saturating_mul(zones.size.0);
     let rest = config.capacity.0.checked_sub(conventional);
@@ -347,7 +347,7 @@ fn sequential_zones(config: &DriveConfig, zones: &ZoneConfig) -> Result<u32, Con
 fn ring(zones: &ZoneConfig, unit: u32, window: u32) -> Result<u32, ConfigError> {
     let buffer = sectors("zones.buffer", zones.buffer)?;
     let most = MOST_UNITS * unit;
-    // A write may reach as far again behind the area as the area is long.
+    // A write may reach beyond the window by as much as the window is long.
     let ring = (buffer / unit + (2 * window).div_ceil(unit)) * unit;
     if buffer >= unit && ring <= most {
         return Ok(ring);
@@ -360,7 +360,7 @@ fn ring(zones: &ZoneConfig, unit: u32, window: u32) -> Result<u32, ConfigError> 
     Err(ConfigError::range("zones.buffer", zones.buffer, expected))
 }
 
-/// Blocks of each plane that the conventional zones have, spare ones included.
+/// Blocks of each plane that the conventional zones take, spare ones included.
 fn conventional_blocks(config: &DriveConfig, zones: &ZoneConfig) -> Result<u32, ConfigError> {
     if zones.conventional == 0 {
         return Ok(0);
@@ -369,18 +369,16 @@ fn conventional_blocks(config: &DriveConfig, zones: &ZoneConfig) -> Result<u32, 
     Ok(part.geometry.blocks_per_plane)
 }
 
-/// Hundredths of spare flash of the conventional zones beside the lines that their
-/// garbage collection needs: a choice of ours, as in the generic drives.
+/// Spare flash of the conventional zones in percent, beside the lines that their garbage collection
+/// needs: chosen here, as in the generic drives.
 const SPARE_PERCENT: u64 = 7;
-/// Lines beside the data of conventional zones: the open ones, those of journal and
-/// reserve, and the one that is being reclaimed (see `Layout::lines_besides`).
+/// Lines beside the data of conventional zones: the open ones, those of journal and reserve, and
+/// the one being reclaimed (see `Layout::lines_besides`).
 const LINES_BESIDE: u64 = 12;
 
-/// The drive that the conventional zones of `config` are: a conventional one on the
-/// first blocks of every plane. Without such zones it has no line at all.
-///
-/// A drive whose host holds the mapping has no line either; any other that is not zoned is
-/// that drive itself.
+/// The page-mapped part of `config`. On a zoned drive it consists of the conventional zones: a
+/// conventional drive on the first blocks of every plane, or one without lines if there are none.
+/// An open-channel drive has no lines either; any other drive is returned unchanged.
 pub(crate) fn conventional(config: &DriveConfig) -> Result<DriveConfig, ConfigError> {
     let mut part = config.clone();
     let maps_less = matches!(config.interface, Interface::Zoned | Interface::OpenChannel);
@@ -412,8 +410,8 @@ pub(crate) fn conventional(config: &DriveConfig) -> Result<DriveConfig, ConfigEr
 }
 
 impl DriveConfig {
-    /// Bytes that addresses run over: those of all zones, where zones have a size apart
-    /// from their capacity, and otherwise those that the host may use.
+    /// Bytes that the drive's addresses cover: the sizes of all zones on a zoned drive, otherwise
+    /// the capacity.
     #[must_use]
     pub fn address_space(&self) -> Bytes {
         let Some(zones) = self.zones.filter(|_| self.interface == Interface::Zoned) else {
@@ -425,12 +423,12 @@ impl DriveConfig {
         Bytes(conventional.saturating_add(sequential.saturating_mul(zones.size.0)))
     }
 
-    /// The same zoned drive with `count` conventional zones. They take their flash, with
-    /// what its garbage collection needs, from the other zones. A drive without zones
-    /// stays as it is.
+    /// This zoned drive with `count` conventional zones. They take their flash, with the needs of
+    /// their garbage collection, from the sequential zones. A drive without zones is returned
+    /// unchanged.
     ///
     /// # Errors
-    /// If no other zone is left.
+    /// If no sequential zone is left.
     pub fn with_conventional(&self, count: u32) -> Result<Self, ConfigError> {
         let mut config = self.clone();
         let (Some(zones), Some(before)) = (&mut config.zones, ZoneLayout::new(self)?) else {
@@ -444,7 +442,7 @@ impl DriveConfig {
             config.capacity = Bytes(conventional + u64::from(sequential) * capacity);
             ZoneLayout::new(&config).map(|_| config)
         };
-        // The more zones, the more blocks: the most that fit are looked for by halves.
+        // More zones need more blocks: a binary search finds the largest number that fits.
         let (mut least, mut most) = (1, before.sequential());
         let mut best = fits(least)?;
         while least < most {
@@ -457,9 +455,9 @@ impl DriveConfig {
         Ok(best)
     }
 
-    /// The same zoned drive with at least `capacity` for the host, in whole zones. Zones
-    /// become smaller with their blocks where there would be few of them; the share of
-    /// spare flash stays, but for what the zones of a very small drive need.
+    /// This zoned drive with at least `capacity` for the host, in whole zones. If few zones would
+    /// remain, zones and blocks become smaller. The share of spare flash stays, except that a very
+    /// small drive gets the blocks that its zones need.
     pub(crate) fn resized_zones(&self, capacity: Bytes) -> Self {
         let mut config = self.clone();
         let Some(mut zones) = self.zones else {
@@ -494,8 +492,7 @@ impl DriveConfig {
         config
     }
 
-    /// Blocks of a plane for the zones, in the ratio of `before` of which this drive is
-    /// another size.
+    /// Blocks of a plane for the zones, in the same proportion to the need as in `before`.
     fn blocks_for_zones(&self, before: &Self) -> u32 {
         let least = |config: &Self| {
             let layout = ZoneLayout::shape(config).ok().flatten()?;
@@ -510,7 +507,8 @@ impl DriveConfig {
     }
 }
 
-/// The extent of whole 4 KiB sectors that `start` and `sectors` of 512 bytes are.
+/// Converts an extent of 512-byte sectors to whole 4 KiB sectors; `None` if it is unaligned or
+/// empty.
 pub(super) fn whole(start: u64, count: u32) -> Option<(u64, u32)> {
     let per = UNIT as u64 / SECTOR;
     let aligned = start.is_multiple_of(per) && u64::from(count).is_multiple_of(per) && count > 0;

@@ -9,10 +9,10 @@ use nand::{Payload, UNIT};
 use std::rc::Rc;
 use units::{Extent, Lba, SECTOR};
 
-/// Most ranges of a copy, as many as its command can count.
+/// Largest number of ranges in a copy command.
 const RANGES: usize = 256;
 
-/// Keeps what is read.
+/// Sink that collects whole sectors.
 struct Kept(Vec<Payload>);
 
 impl Sink for Kept {
@@ -24,12 +24,12 @@ impl Sink for Kept {
 }
 
 impl Zones {
-    /// Copies `sources`, one after the other, to `to`: the write pointer of a zone. All
-    /// of them are read before any of them is written.
+    /// Copies `sources`, one after the other, to `to`, the write pointer of a zone. All sources are
+    /// read before the first write.
     ///
     /// # Errors
-    /// As a read of each source and a write of their sum; nothing is written if a source
-    /// cannot be read. Sources and target have to be in zones that are written in order.
+    /// As a read of each source and a write of their sum; no sector is written if a source cannot
+    /// be read. Sources and target must be in sequential zones.
     //= zns 3.3.2
     pub async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
         let inner = &self.inner;

@@ -1,8 +1,8 @@
 //! Opening, closing, finishing and resetting zones.
 //!
-//! A reset and a finish wait until the zone is quiet: the data of every write that was
-//! accepted are in the buffer, no program, backup or read is under way. Commands that
-//! come meanwhile wait for their end and find the zone as that leaves it.
+//! A reset or a finish waits until the zone is quiet: the data of every accepted write are in the
+//! buffer, and no program, backup or read is under way. Commands that arrive meanwhile wait for its
+//! end, and see the zone in its new state.
 
 use super::rules::{OpenRoom, Room, ZoneEvent, ZoneState, ZoneStatus, transition};
 use super::table::Zone;
@@ -17,11 +17,11 @@ const ROOMY: Room = Room {
 };
 
 impl Zones {
-    /// Opens, closes, finishes, resets or gives up `zone`.
+    /// Performs `action` on `zone`.
     ///
     /// # Errors
-    /// The status for a step that the zone cannot take, for a limit that leaves no room,
-    /// for a zone that has no write pointer, and for flash that fails.
+    /// The status for a step that the zone cannot take, for an exhausted limit, for a zone without
+    /// write pointer, and for flash that fails.
     //= zns 3.4.3
     pub async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
         let inner = &self.inner;
@@ -31,9 +31,8 @@ impl Zones {
         inner.act(index, action).await
     }
 
-    /// Does the same to every zone that it makes sense for: opens closed zones, closes
-    /// open ones, finishes active ones, resets all that are written or active, gives up
-    /// read-only ones.
+    /// Performs `action` on every zone that it applies to: opens closed zones, closes open ones,
+    /// finishes active ones, resets active and full ones, takes read-only ones offline.
     ///
     /// # Errors
     /// Those of the first zone that fails.
@@ -79,7 +78,8 @@ impl Zoned {
         Ok(())
     }
 
-    /// Begins what the zone has to be quiet for. Whether there is anything to do.
+    /// Starts a command that needs a quiet zone, and marks the zone busy. Returns false if the zone
+    /// is in state `done` already.
     async fn begin(
         &self,
         zone: u32,
@@ -95,7 +95,7 @@ impl Zoned {
             }
             transition(entry.state, event, ROOMY)?;
             if entry.state == done {
-                // A full zone may still be on its way to flash; that is no matter here.
+                // A full zone may still have programs under way, which do not matter here.
                 return Ok(false);
             }
             entry.busy = true;
@@ -122,8 +122,7 @@ impl Zoned {
         self.wake(zone);
     }
 
-    /// Writes what is left of the data with the mark of a finished zone, in the place of
-    /// the next unit.
+    /// Writes the remaining data with the mark of a finished zone, in place of the next unit.
     async fn finish(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         if !self.begin(zone, ZoneEvent::Finish, ZoneState::Full).await? {
             return Ok(());
@@ -156,8 +155,8 @@ impl Zoned {
         result
     }
 
-    /// Erases the blocks of a zone. The durable point is the acceptance on a protected
-    /// drive, the mark where there is a backup, and else the erase of the first unit.
+    /// Erases the blocks of a zone. The durable point is the acceptance on a protected drive; else
+    /// the mark in the backup if there is one, and the erase of the first unit if not.
     async fn reset(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         if !self.begin(zone, ZoneEvent::Reset, ZoneState::Empty).await? {
             return Ok(());
@@ -176,7 +175,7 @@ impl Zoned {
             // The first unit lies on the first piece.
             let first = rows.remove(0);
             erased.push(first);
-            // What fails is bad, and is left out below.
+            // A block that fails to erase is bad, and is left out below.
             let _ = self.core.nand.erase(first).await;
         }
         self.erase_all(&rows).await;
@@ -191,7 +190,7 @@ impl Zoned {
         Ok(())
     }
 
-    /// Erases rows of blocks, on all dies at once.
+    /// Erases rows of blocks, on all dies in parallel.
     async fn erase_all(self: &Rc<Self>, rows: &[Row]) {
         let erases: Vec<_> = rows
             .iter()
@@ -202,7 +201,7 @@ impl Zoned {
             })
             .collect();
         for erase in erases {
-            // What fails is bad, and does not come back into the pool.
+            // A block that fails to erase is bad, and does not return to the pool.
             let _ = erase.await;
         }
     }
@@ -237,7 +236,7 @@ impl Zoned {
         ledger.zones.lost += condemned;
     }
 
-    /// Gives a read-only zone up: its good blocks serve others.
+    /// Takes a read-only zone offline; its good blocks return to the pool.
     async fn give_up(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         let event = ZoneEvent::SetOffline;
         if !self.begin(zone, event, ZoneState::Offline).await? {

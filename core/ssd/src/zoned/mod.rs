@@ -1,44 +1,44 @@
 //! Zones: a drive that is written in order, zone by zone.
 //!
-//! # The idea
+//! # Structure
 //!
-//! A zone is a stripe of erase blocks over some of the dies, or all of them. Its data lie
-//! on flash in the order of their addresses, so there is no map: where a sector is
-//! follows from its address. What is written waits in a buffer of the zone until it
-//! fills a *unit*, one multi-plane program; a reset erases the blocks, and the zone gets
-//! others, the least worn ones, once it is written again. Conventional zones, where a
-//! drive has them, are the page-mapped firmware of this crate on blocks of their own.
+//! A zone is a stripe of erase blocks over some of the dies, or all of them. Its data lie on flash
+//! in the order of their addresses, so there is no map: the place of a sector follows from its
+//! address. Written data wait in a buffer of the zone until they fill a *unit*, one multi-plane
+//! program. A reset erases the blocks; the zone gets others, the least worn ones, when it is next
+//! written. Conventional zones, where a drive has them, are the page-mapped firmware of this crate
+//! on blocks of their own.
 //!
-//! # What is promised at a power cut
+//! # Promises at a power cut
 //!
-//! - Without power-loss protection: what was acknowledged before a flush that was
-//!   acknowledged is there, and so is a write that was forced. With protection:
-//!   everything acknowledged is there, in a random write area too.
-//! - The write pointer is where the data end: nothing beyond it can be read, and nothing
-//!   before it is missing. Open zones come back closed, or empty if nothing was written.
-//! - A reset or a finish is there as a whole or not at all.
+//! - Without power-loss protection, writes acknowledged before an acknowledged flush survive, and
+//!   so do forced writes. With protection, every acknowledged write survives, in a random write
+//!   area too.
+//! - The write pointer is at the end of the data: beyond it no data can be read, and before it none
+//!   are missing. Open zones come back closed, or empty if they had no data.
+//! - A reset or a finish survives as a whole or not at all.
 //!
-//! # How that is kept
+//! # Mechanism
 //!
-//! - Units name their place in the zone in the spare area, so the write pointer is found
-//!   by reading: the longest run of whole units from the start of the zone, and then what
-//!   a backup or the capacitors have of the next one.
-//! - A unit that is not full cannot be programmed in its place, since the rest of it
-//!   could not follow. Without protection a flush programs what there is of it as a
-//!   *backup* in blocks that each such zone has beside its own; the newest one counts.
-//! - A torn program, or a whole one behind it, leaves pages that cannot be programmed
-//!   again. Power-on copies what lies before them to another block, and only then lets
-//!   the zone be written.
-//! - A reset erases the blocks with the first unit before any others: from then on no
-//!   unit is part of a run from the start. Where there is a backup, a mark in it comes
-//!   first. A finish is one program, in the place of the next unit.
+//! - Units record their place in the zone in the spare area, so reading finds the write pointer: it
+//!   is at the end of the longest run of whole units from the start of the zone, extended by the
+//!   data that a backup or the capacitors have of the next unit.
+//! - A partial unit cannot be programmed in its place, because the rest of it could not follow.
+//!   Without protection a flush programs the data of that unit as a *backup*, in blocks that each
+//!   such zone has beside its own; the newest backup counts.
+//! - A torn program, or a whole one beyond it, leaves pages that cannot be programmed again.
+//!   Power-on copies the pages before them to another block, and only then lets the zone be
+//!   written.
+//! - A reset erases the blocks with the first unit before any others: from then on no unit is part
+//!   of a run from the start. If the zone has a backup, a mark in the backup comes first. A finish
+//!   is one program, in place of the next unit.
 //!
-//! # When flash fails
+//! # Failing flash
 //!
-//! A zone of which a program fails becomes read-only. What was acknowledged and is not on
-//! flash stays in the buffer and can be read until the power goes, and then only if the
-//! drive is protected; flushes fail. A block that cannot be erased is replaced by a
-//! spare one; when a plane has none left, a zone of its group goes offline.
+//! A zone becomes read-only when a program of it fails. Acknowledged data that are not on flash
+//! stay in the buffer and can be read until the power goes, and longer only if the drive is
+//! protected; flushes fail. A block that cannot be erased is replaced by a spare one; when a plane
+//! has none left, a zone of its group goes offline.
 
 mod backup;
 mod config;
@@ -72,7 +72,7 @@ use std::rc::Rc;
 use table::Table;
 use units::{Extent, Ns, Refusals, SECTOR};
 
-/// What all tasks of the zoned firmware share.
+/// State shared by all tasks of the zoned firmware.
 pub(crate) struct Zoned {
     /// The firmware of the conventional zones, with the flash, the clock and the counters.
     core: Rc<Core>,
@@ -80,41 +80,42 @@ pub(crate) struct Zoned {
     rules: ZoneConfig,
     layout: ZoneLayout,
     table: RefCell<Table>,
-    /// By zone: something has changed that a command may wait for.
+    /// For each sequential zone: its state changed in a way that a command may wait for.
     signals: Vec<Signal>,
-    /// Limits that commands have met.
+    /// Limits that rejected commands.
     refusals: RefCell<Refusals>,
-    /// What recovery begins with, until it is over: survives a cut during recovery.
+    /// State that recovery starts from; kept until recovery ends, so that it survives a cut.
     media: RefCell<Option<ZonesMedia>>,
 }
 
-/// The zones of a drive, as its host holds them. Sequential zones are written at their
-/// write pointers only; every refusal is the status that the specification names.
+/// The zones of a drive: the host's handle to them. Sequential zones are written only at their
+/// write pointers; a rejected command returns the status that the specification names.
 #[derive(Clone)]
 pub struct Zones {
     pub(crate) inner: Rc<Zoned>,
 }
 
-/// What the host does to a zone besides reading and writing.
+/// Action of the host on a zone, besides reading and writing.
 //= zns 3.4.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneAction {
-    /// Opens it, to keep it open until it is closed.
+    /// Opens the zone explicitly; only an explicit close or a full zone ends that.
     Open,
-    /// Opens an empty one with a random write area.
+    /// Opens an empty zone with a random write area.
     OpenRandom,
-    /// Closes it: it stays active.
+    /// Closes the zone; it stays active.
     Close,
-    /// Makes it full.
+    /// Makes the zone full.
     Finish,
-    /// Makes it empty.
+    /// Makes the zone empty.
     Reset,
-    /// Gives a read-only one up.
+    /// Takes a read-only zone offline.
     Offline,
 }
 
 impl Zones {
-    /// The zones of `config`, whose conventional ones `core` has; none if it has no zones.
+    /// The sequential zones of `config`, beside the conventional ones in `core`; `None` without
+    /// zones.
     pub(crate) fn new(
         core: &Rc<Core>,
         config: &DriveConfig,
@@ -152,7 +153,7 @@ impl Zoned {
         }
     }
 
-    /// The position of `zone` among those that are written in order.
+    /// Index of `zone` among the sequential zones.
     fn sequential(&self, zone: u32) -> Result<u32, ZoneStatus> {
         if zone >= self.layout.zones {
             return Err(ZoneStatus::LbaOutOfRange);
@@ -178,7 +179,7 @@ impl Zoned {
         Ns(controller.command.0 + controller.dram_per_unit.0 * u64::from(sectors))
     }
 
-    /// What capacitors and the list of defects keep as the power goes.
+    /// State that the capacitors and the list of defects keep as the power goes.
     pub(crate) fn saved(&self) -> ZonesMedia {
         if let Some(media) = &*self.media.borrow() {
             return media.clone();
@@ -195,7 +196,7 @@ impl Zoned {
         media
     }
 
-    /// What the capacitors keep of one zone.
+    /// State that the capacitors keep of one zone; `None` if it has no unsaved data and no reset.
     fn saved_zone(&self, table: &Table, number: u32) -> Option<SavedZone> {
         if !self.config.controller.power_loss_protection {
             return None;
@@ -228,7 +229,7 @@ impl Zoned {
 }
 
 impl Drive {
-    /// Its zones, if it has any.
+    /// The zones of the drive; `None` if it has none.
     #[must_use]
     pub fn zones(&self) -> Option<&Zones> {
         self.zones.as_ref()
@@ -239,7 +240,7 @@ impl Drive {
         zones.map_or_else(ZonesMedia::default, |zones| zones.inner.saved())
     }
 
-    /// Deallocates what of `extent` lies in conventional zones.
+    /// Deallocates the part of `extent` that lies in conventional zones.
     pub(crate) async fn trim_zones(&self, extent: Extent) -> Result<(), IoError> {
         let sectors = self.capacity().0 / SECTOR;
         let last = extent.start.0.saturating_add(u64::from(extent.sectors));

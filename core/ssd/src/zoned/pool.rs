@@ -1,7 +1,7 @@
-//! Erased blocks, and which of them a zone gets.
+//! Erased blocks, and their assignment to zones.
 //!
-//! Invariant: a block is in the pool, or a zone or a backup has it, or it is bad; and a
-//! plane has good blocks for every zone of its group that is not offline.
+//! Invariant: a block is in the pool, or belongs to a zone or a backup, or is bad. A plane has good
+//! blocks for every zone of its group that is not offline.
 
 use super::config::ZoneLayout;
 use nand::{BlockId, BlockState, MAX_PLANES, Media, Row};
@@ -9,11 +9,11 @@ use nand::{BlockId, BlockState, MAX_PLANES, Media, Row};
 /// Erased blocks of every plane.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// By die and plane, in the order in which they became free.
+    /// For each die and plane: erased blocks, in the order in which they became free.
     free: Vec<Vec<u32>>,
-    /// By die and plane: blocks that are not bad.
+    /// For each die and plane: number of blocks that are not bad.
     good: Vec<u32>,
-    /// Whether the least worn block is taken, or the one that has been free longest.
+    /// Whether the least worn block is taken; if not, the one that has been free the longest.
     least_worn: bool,
 }
 
@@ -31,7 +31,7 @@ impl Pool {
         (die * layout.geometry.planes + plane) as usize
     }
 
-    /// A block that is not bad; `free` if it is erased and nobody has it.
+    /// Registers a good block; `free` if it is erased and unassigned.
     pub(super) fn found(&mut self, layout: &ZoneLayout, block: BlockId, free: bool) {
         let column = Self::column(layout, block.die, block.plane);
         self.good[column] += 1;
@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    /// One erased block in every plane of `die`; none if a plane has none.
+    /// Takes one erased block in every plane of `die`; `None` if a plane has none.
     pub(super) fn take(&mut self, layout: &ZoneLayout, media: &Media, die: u32) -> Option<Row> {
         let planes = layout.geometry.planes;
         let mut row = Row {
@@ -67,7 +67,7 @@ impl Pool {
         Some(row)
     }
 
-    /// Takes back the blocks of `row`, which were erased: those that are not bad now.
+    /// Returns the blocks of `row` after their erase; those that turned bad leave the pool.
     pub(super) fn put(&mut self, layout: &ZoneLayout, media: &Media, row: Row) {
         for block in row.blocks() {
             let column = Self::column(layout, block.die, block.plane);
@@ -79,13 +79,13 @@ impl Pool {
         }
     }
 
-    /// Good blocks of the plane of `dies` that has the fewest.
+    /// Good blocks of the plane with the fewest, among the planes of `dies`.
     pub(super) fn fewest_good(&self, layout: &ZoneLayout, dies: std::ops::Range<u32>) -> u32 {
         let columns = Self::column(layout, dies.start, 0)..Self::column(layout, dies.end, 0);
         self.good[columns].iter().copied().min().unwrap_or(0)
     }
 
-    /// Blocks that are free in every plane of `die`.
+    /// Free blocks of the plane with the fewest, among the planes of `die`.
     pub(super) fn free_of(&self, layout: &ZoneLayout, die: u32) -> u32 {
         let columns =
             Self::column(layout, die, 0)..Self::column(layout, die, layout.geometry.planes);

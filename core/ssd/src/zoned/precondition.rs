@@ -1,19 +1,19 @@
-//! A zoned drive with a past: every zone written once, from its start to its capacity.
+//! Preconditioned zones: every zone written once, from its start to its capacity.
 
 use super::config::ZoneLayout;
 use super::write::word;
 use crate::config::ConfigError;
 use nand::{BlockId, BlockState, MAX_PLANES, Media, Row};
 
-/// Writes every zone of `media`, which is as it left the factory, and leaves conventional
-/// zones alone.
+/// Writes every sequential zone of `media`, which is as it left the factory. Conventional zones
+/// stay erased.
 ///
 /// # Errors
 /// If there are too many bad blocks for all zones.
 pub(crate) fn write_full(layout: &ZoneLayout, media: &mut Media) -> Result<(), ConfigError> {
     let geometry = layout.geometry;
     let columns = (geometry.dies() * geometry.planes) as usize;
-    // By die and plane: the first block that is not taken.
+    // For each die and plane: the first block that is not taken.
     let mut next = vec![layout.first_block; columns];
     let mut stamp = 1;
     let mut words = Vec::with_capacity(layout.unit as usize);
@@ -40,7 +40,7 @@ pub(crate) fn write_full(layout: &ZoneLayout, media: &mut Media) -> Result<(), C
     Ok(())
 }
 
-/// The next good block in every plane of `die`.
+/// Takes the next good block in every plane of `die`.
 fn take(
     layout: &ZoneLayout,
     media: &Media,

@@ -1,6 +1,6 @@
-//! Reads: what is on flash from there, what is not yet from the buffer of the zone.
+//! Reads: settled data come from flash, later data from the buffer of the zone.
 //!
-//! A zone whose flash is being read is not erased: a reset waits for its readers.
+//! A zone is not erased while its flash is being read: a reset waits for its readers.
 
 use super::rules::{ZoneState, ZoneStatus};
 use super::{Unwritten, Zoned, Zones};
@@ -13,13 +13,13 @@ use units::{Extent, SECTOR};
 /// Sectors of one zone.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// Position among the zones that are written in order.
+    /// Index among the sequential zones.
     zone: u32,
     at: u32,
     len: u32,
 }
 
-/// Sectors of one page row.
+/// One flash read: sectors of one page row.
 struct RowRead {
     zone: u32,
     row: Row,
@@ -30,10 +30,10 @@ impl Zones {
     /// Reads `extent` into `sink`.
     ///
     /// # Errors
-    /// The status for a read that is not of whole logical blocks, that crosses into
-    /// another zone where the drive forbids it, or from a conventional zone into one that
-    /// is none; of an offline zone; of sectors that are not written, where the drive
-    /// refuses that; and for flash that cannot be read.
+    /// The status for a read that does not cover whole logical blocks; that crosses into another
+    /// zone where the drive forbids it, or from a conventional zone into a sequential one; of an
+    /// offline zone; of unwritten sectors, if the drive rejects such reads; and for flash that
+    /// cannot be read.
     //= zns 3.3.5
     pub async fn read(&self, extent: Extent, sink: &mut impl Sink) -> Result<(), ZoneStatus> {
         let inner = &self.inner;
@@ -63,7 +63,7 @@ impl Zones {
 }
 
 impl Zoned {
-    /// Reads `len` sectors from sector `at` of a zone that is written in order on.
+    /// Reads `len` sectors from sector `at` of a sequential zone on.
     pub(super) async fn read(
         self: &Rc<Self>,
         (zone, at, len): (u32, u32, u32),
@@ -149,8 +149,8 @@ impl Zoned {
         Ok(())
     }
 
-    /// The read of the page row in which sector `at` lies, of the sectors there before
-    /// `end`, and the first sector that it leaves out.
+    /// The read of the page row that contains sector `at`, up to sector `end`; and the first sector
+    /// after the read.
     fn row_read(&self, zone: u32, at: u32, end: u32) -> (RowRead, u32) {
         let layout = &self.layout;
         let per_page = layout.geometry.sectors_per_page();
@@ -171,7 +171,7 @@ impl Zoned {
         (read, at + (last - first))
     }
 
-    /// Reads rows of several dies at once.
+    /// Reads the rows of `part` in parallel.
     async fn read_rows(self: &Rc<Self>, part: Part, cause: ReadCause) -> Result<(), ZoneStatus> {
         let (mut at, end) = (part.at, part.at + part.len);
         let mut reads = Vec::new();
@@ -231,7 +231,7 @@ impl Zoned {
         Ok(())
     }
 
-    /// The newest contents of a sector; zeros beyond what is written.
+    /// The newest contents of a sector; zeros beyond the written data.
     pub(super) fn sector(&self, zone: u32, at: u32) -> Payload {
         let table = self.table.borrow();
         let entry = &table.zones[zone as usize];

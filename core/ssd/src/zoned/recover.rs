@@ -1,9 +1,9 @@
-//! Power-on: write pointers from what the flash says.
+//! Power-on: write pointers are rebuilt from the flash.
 //!
-//! Nothing of the firmware's memory from before the cut is used, but for what capacitors
-//! have saved and the list of defects. Where the flash has to be changed before its zones
-//! can be written again, [`rebuild`] says how, and is asked again afterwards: whatever
-//! becomes of a repair, by a cut or a failure, is found as any other state of the flash.
+//! No firmware memory from before the cut is used, except the dump of the capacitors and the list
+//! of defects. If the flash must be changed before its zones can be written again, [`rebuild`]
+//! returns the repairs, and runs again after them: a repair that was cut or failed leaves the flash
+//! in a state like any other.
 
 use super::config::ZoneLayout;
 use super::media::ZonesMedia;
@@ -16,12 +16,12 @@ use nand::{BlockId, BlockState, Media, Payload, Row};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What has to be done to the flash.
+/// A change that the flash needs before its zones can be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Repair {
-    /// Blocks hold nothing that counts.
+    /// Erase blocks without valid data.
     Erase(Row),
-    /// The first programs of a piece are good, and what follows cannot be programmed.
+    /// Copy the first programs of a piece: later pages of it cannot be programmed.
     Move {
         from: Row,
         to: Row,
@@ -30,28 +30,28 @@ pub(crate) enum Repair {
     },
 }
 
-/// Blocks of all planes of a die that were programmed together.
+/// Blocks in the planes of one die that were programmed together.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     row: Row,
     label: u64,
-    /// Programs that they have taken.
+    /// Programs written to them.
     programs: u32,
 }
 
-/// What the flash holds.
+/// Result of the scan of the flash.
 struct Scan {
-    /// By zone and piece.
+    /// Candidates for each piece, by zone and piece.
     pieces: BTreeMap<(u32, u32), Vec<Found>>,
-    /// By zone.
+    /// Candidates for the backup, by zone.
     backups: BTreeMap<u32, Vec<Found>>,
-    /// What has to be erased.
+    /// Rows without valid data, to be erased.
     dirty: Vec<Row>,
     last_stamp: u64,
 }
 
-/// Rebuilds the firmware's memory, and says what has to be repaired first. The memory is
-/// true once there is nothing to repair.
+/// Rebuilds the firmware's memory, and lists the repairs that are needed first. The memory is valid
+/// only if no repair is needed.
 pub(crate) fn rebuild(
     layout: &ZoneLayout,
     config: &DriveConfig,
@@ -127,7 +127,7 @@ fn scan(layout: &ZoneLayout, media: &Media, kept: &ZonesMedia, pool: &mut Pool) 
 }
 
 impl Scan {
-    /// Puts blocks that were programmed together where they belong.
+    /// Assigns blocks that were programmed together to a piece, a backup, or the rows to erase.
     fn sort(&mut self, layout: &ZoneLayout, media: &Media, found: Found) {
         let last = (0..found.programs)
             .rev()
@@ -152,7 +152,7 @@ impl Scan {
     }
 }
 
-/// The row of program `program` of blocks.
+/// The row of program `program` of the blocks in `found`.
 fn row(layout: &ZoneLayout, found: &Found, program: u32) -> Row {
     Row {
         page: program * layout.geometry.pages_per_program,
@@ -160,14 +160,14 @@ fn row(layout: &ZoneLayout, found: &Found, program: u32) -> Row {
     }
 }
 
-/// The stamp of a program, if all of it can be read.
+/// The highest stamp of a program; `None` unless all of it can be read.
 fn stamp(layout: &ZoneLayout, media: &Media, found: &Found, program: u32) -> Option<u64> {
     let row = row(layout, found, program);
     let mut stamps = row.blocks().map(|block| media.page(block, row.page));
     stamps.try_fold(0, |last, page| page.map(|page| last.max(page.stamp)))
 }
 
-/// Programs from the first on that can be read.
+/// Readable programs, counted from the first on.
 fn leading(layout: &ZoneLayout, media: &Media, found: &Found) -> u32 {
     let readable = |&program: &u32| stamp(layout, media, found, program).is_some();
     (0..found.programs).take_while(readable).count() as u32
@@ -196,17 +196,17 @@ struct Rebuilding<'a> {
     kept: &'a ZonesMedia,
     scan: &'a Scan,
     repairs: Vec<Repair>,
-    /// Zone, piece and programs of pieces that have to be moved.
+    /// Pieces to be moved: zone, piece, good programs, and the blocks.
     moves: Vec<(u32, u32, u32, Found)>,
     table: Table,
 }
 
-/// What is on flash of a zone.
+/// Data of a zone on flash.
 #[derive(Default)]
 struct OnFlash {
     /// Whole units from its start.
     units: u32,
-    /// Sectors in them.
+    /// Sectors in these units.
     sectors: u32,
     finished: bool,
 }
@@ -221,7 +221,7 @@ impl<'a> Rebuilding<'a> {
         let chosen = self.choose(zone, reset || defect == Some(ZoneState::Offline));
         let left = self.scan.pieces.range((zone, 0)..(zone + 1, 0)).next();
         if left.is_none() && marked {
-            // What has said so goes last.
+            // The backup with the mark of the reset is erased last.
             self.repairs
                 .extend(backup.map(|found| Repair::Erase(found.row)));
         }
@@ -243,8 +243,8 @@ impl<'a> Rebuilding<'a> {
         self.name_state(zone, defect, flash.finished);
     }
 
-    /// The newest backup of a zone, and whether it says that the zone is reset. Others
-    /// are to be erased.
+    /// The newest backup of a zone, and whether it has the mark of a reset. Other backups are to be
+    /// erased.
     fn newest_backup(&mut self, zone: u32) -> (Option<Found>, bool) {
         let scan = self.scan;
         let Some(all) = scan.backups.get(&zone) else {
@@ -268,7 +268,7 @@ impl<'a> Rebuilding<'a> {
         (best, marked)
     }
 
-    /// The newest copy in a backup that can be read.
+    /// The newest readable copy in a backup.
     fn copy(&self, found: &Found) -> Option<(Vec<u32>, Vec<Payload>)> {
         let mut programs = (0..found.programs).rev();
         let newest = programs.find(|&p| stamp(self.layout, self.media, found, p).is_some())?;
@@ -279,8 +279,8 @@ impl<'a> Rebuilding<'a> {
         ))
     }
 
-    /// Of each piece of a zone, the blocks that have most of it; or nothing, and all of
-    /// them are to be erased.
+    /// For each piece of a zone, the blocks with the most readable programs. If `none`, chooses no
+    /// blocks and erases all.
     fn choose(&mut self, zone: u32, none: bool) -> Vec<Option<Found>> {
         let (layout, media) = (self.layout, self.media);
         let mut chosen = Vec::with_capacity(layout.pieces() as usize);
@@ -304,7 +304,7 @@ impl<'a> Rebuilding<'a> {
         scan.pieces.get(&(zone, piece)).map_or(&[][..], |all| all)
     }
 
-    /// How far the units of a zone go without a gap.
+    /// The longest run of units from the start of a zone.
     fn units(&self, chosen: &[Option<Found>]) -> OnFlash {
         let mut flash = OnFlash::default();
         for unit in 0..self.layout.units {
@@ -337,8 +337,9 @@ impl<'a> Rebuilding<'a> {
         flash
     }
 
-    /// Gives a zone its pieces as far as they count. What was programmed behind that is
-    /// in the way: the rest moves to other blocks.
+    /// Assigns the chosen pieces to a zone, as far as their units count. Pieces with programs
+    /// beyond those units are in the way of further ones: their good part will move to other
+    /// blocks.
     fn keep_pieces(
         &mut self,
         zone: u32,
@@ -353,12 +354,12 @@ impl<'a> Rebuilding<'a> {
         for (piece, (best, good)) in (0..).zip(chosen.iter().zip(good)) {
             let Some(best) = best else { continue };
             let all = self.found(zone, piece);
-            // A whole copy of what counts has nothing behind it.
+            // A complete copy of the units that count has no programs beyond them.
             let is_copy = |found: &&Found| {
                 found.programs == good && leading(self.layout, self.media, found) == good
             };
             let found = all.iter().find(is_copy).unwrap_or(best);
-            // Of a read-only zone bad blocks are kept too: they are counted as its own.
+            // A read-only zone keeps even its bad blocks: they still hold its data.
             let read_only = defect == Some(ZoneState::ReadOnly);
             let keep = good > 0 || read_only;
             let others = all.iter().filter(|o| !keep || o.row != found.row);
@@ -374,7 +375,7 @@ impl<'a> Rebuilding<'a> {
         }
     }
 
-    /// Takes what capacitors or a backup have of a zone behind what is on flash.
+    /// Restores the data that capacitors or a backup have beyond the units on flash.
     fn keep_tail(&mut self, zone: u32, backup: Option<Found>) {
         let number = zone + self.layout.conventional;
         let from = self.table.zones[zone as usize].filled;
@@ -440,8 +441,8 @@ impl<'a> Rebuilding<'a> {
         step.expect("a zone of any state comes back");
     }
 
-    /// One step of repairs: first what is in the way, then one copy on each die. Without
-    /// any, the zones that have data get the rest of their blocks.
+    /// Returns the next round of repairs: erases first, then one copy on each die. If no repair is
+    /// needed, gives zones with data the rest of their blocks.
     fn end(mut self) -> (Table, Vec<Repair>) {
         self.leave_out_bad();
         if !self.repairs.is_empty() {
@@ -461,7 +462,7 @@ impl<'a> Rebuilding<'a> {
                     programs,
                     label: word::label(zone + self.layout.conventional, piece),
                 }),
-                // Nowhere to go: it can be read where it is.
+                // Without a free block the piece stays readable in place.
                 None => {
                     self.table.enter(zone, ZoneState::ReadOnly);
                     self.table.zones[zone as usize].failed = true;
@@ -474,7 +475,7 @@ impl<'a> Rebuilding<'a> {
         (self.table, self.repairs)
     }
 
-    /// Bad blocks stay as they are.
+    /// Removes bad blocks from the erases.
     fn leave_out_bad(&mut self) {
         let media = self.media;
         self.repairs.retain_mut(|repair| {

@@ -1,7 +1,7 @@
-//! Which limit a refused command met, and which zones hold it.
+//! Limits that rejected commands, and the zones that use them up.
 //!
-//! Invariant: only limits are noted, not commands that would be refused on an idle drive
-//! too, such as a write that is not at the write pointer.
+//! Invariant: only limits are noted. A command that an idle drive would reject too, such as a write
+//! that is not at the write pointer, is not.
 
 use super::rules::{ZoneState, ZoneStatus};
 use super::table::Zone;
@@ -15,7 +15,7 @@ const AREAS: &str = "random write areas";
 const BYTES: &str = "bytes of a zone";
 
 impl Zones {
-    /// Limits that commands have met since power-on, and who held them.
+    /// Limits that rejected commands since power-on, with the zones that used them up.
     #[must_use]
     pub fn refusals(&self) -> Refusals {
         self.inner.refusals.borrow().clone()
@@ -23,8 +23,8 @@ impl Zones {
 }
 
 impl Zoned {
-    /// Passes on how a command on `zone` ended that wanted `sectors` of 4 KiB of it, and
-    /// notes the limit that it met, if it met one.
+    /// Returns `done`, the result of a command on `zone` for `sectors` of 4 KiB. If a limit
+    /// rejected the command, notes that limit.
     pub(super) fn noted<T>(
         &self,
         zone: u32,
@@ -55,7 +55,7 @@ impl Zoned {
         done
     }
 
-    /// One more of `limit` was asked for, where zones that `holds` is true of have one each.
+    /// The refusal of one more unit of `limit`; each zone that satisfies `holds` uses one.
     fn held(&self, limit: &'static str, most: u32, holds: impl Fn(&Zone) -> bool) -> NoSpace {
         let table = self.table.borrow();
         let holders = (self.layout.conventional..).zip(&table.zones);
@@ -68,7 +68,7 @@ impl Zoned {
         })
     }
 
-    /// `sectors` were to be written to a zone that has no room for them.
+    /// The refusal of a write of `sectors` to a zone without room for them.
     fn written_of(&self, zone: u32, sectors: u32) -> NoSpace {
         let bytes = |sectors: u32| u64::from(sectors) * UNIT as u64;
         let table = self.table.borrow();

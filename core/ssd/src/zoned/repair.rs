@@ -7,7 +7,7 @@ use crate::ledger::{Cause, ReadCause};
 use nand::{Priority, Program, Row};
 use std::rc::Rc;
 
-/// Rounds of repairs after which nothing more is tried: each piece of a die takes two.
+/// Largest number of repair rounds: each piece of a die takes two.
 const ROUNDS: u32 = 1 << 16;
 
 impl Zoned {
@@ -33,7 +33,8 @@ impl Zoned {
         unreachable!("every round makes something good");
     }
 
-    /// Repairs the flash, dies side by side, after reading what says where zones end.
+    /// Takes the time of finding the ends of the zones, then repairs the flash, all dies in
+    /// parallel.
     pub(crate) async fn repair(self: &Rc<Self>) {
         self.read_ends().await;
         for _ in 0..ROUNDS {
@@ -57,7 +58,7 @@ impl Zoned {
         unreachable!("every round makes something good");
     }
 
-    /// Rebuilds the table from the flash as it is now.
+    /// Rebuilds the table from the current flash, and returns the repairs that are needed.
     fn look(&self) -> Vec<Repair> {
         let media = self.media.borrow();
         let kept = media.as_ref().expect("recovery is not over");
@@ -69,7 +70,7 @@ impl Zoned {
         repairs
     }
 
-    /// Recovery is over: the firmware's memory is what counts from here on.
+    /// Ends recovery: from here on the firmware's memory is authoritative.
     pub(crate) fn start(self: &Rc<Self>) {
         *self.media.borrow_mut() = None;
         for zone in 0..self.layout.sequential() {
@@ -80,7 +81,7 @@ impl Zoned {
     fn erase_at_once(&self, row: Row) {
         for block in row.blocks() {
             let mut media = self.core.nand.media_mut();
-            // A bad block holds nothing that counts, and is left as it is.
+            // A bad block holds no valid data, and stays as it is.
             let _ = media.erase(block);
         }
     }
@@ -105,7 +106,7 @@ impl Zoned {
 
     async fn carry_out(self: &Rc<Self>, repair: Repair) {
         match repair {
-            // What fails is bad, and is not found again.
+            // A block that fails to erase is bad, and the next round skips it.
             Repair::Erase(row) => drop(self.core.nand.erase(row).await),
             Repair::Move {
                 from,
@@ -116,8 +117,8 @@ impl Zoned {
         }
     }
 
-    /// Copies the first programs of a piece. If one fails, its blocks are bad, and the
-    /// copy is found to be the shorter one.
+    /// Copies the first programs of a piece. If one fails, the blocks of the copy are retired, and
+    /// the next round finds that copy to be the shorter one.
     async fn move_piece(self: &Rc<Self>, (from, to): (Row, Row), programs: u32, label: u64) {
         let geometry = self.layout.geometry;
         for program in 0..programs {
@@ -154,7 +155,7 @@ impl Zoned {
         let pages = row.planes.count_ones();
         let ledger = &self.core.state;
         ledger.borrow_mut().ledger.reads[ReadCause::Recovery as usize] += u64::from(pages);
-        // What cannot be read counts as not written: the time is spent.
+        // Pages that cannot be read count as unwritten; the read still takes its time.
         let _ = self
             .core
             .nand
@@ -162,8 +163,8 @@ impl Zoned {
             .await;
     }
 
-    /// Lets power-on take the time of finding where zones end: a page of every piece that
-    /// has data, and of the pieces that are full in part as many more as a search takes.
+    /// Takes the time of finding the ends of the zones: one page of every piece that has data, and
+    /// for zones that are not full the further pages of a binary search.
     async fn read_ends(self: &Rc<Self>) {
         self.look();
         let mut by_die: Vec<Vec<(Row, u32)>> =
@@ -214,12 +215,12 @@ mod tests {
     use units::{Bytes, Extent, Origin};
 
     #[test]
-    fn labels_tell_pieces_from_backups() {
+    fn labels_distinguish_pieces_from_backups() {
         assert_eq!(word::parse_label(word::label(7, 3)), (7, Some(3)));
         assert_eq!(word::parse_label(word::backup_label(9)), (9, None));
     }
 
-    /// Eight zones over two dies of four programs a block.
+    /// Eight zones over two dies, with four programs in a block.
     fn small(protected: bool) -> DriveConfig {
         let mut config = (Preset::named("zns").expect("a preset").config)();
         config.geometry.channels = 2;
@@ -252,8 +253,8 @@ mod tests {
         .collect()
     }
 
-    /// Media of a cut while every zone is written: torn programs on both dies. None if
-    /// that is over by then.
+    /// Media of a cut after `events` events, while every zone is written: torn programs on both
+    /// dies. `None` if the writes end before.
     fn torn(config: &DriveConfig, events: u32) -> Option<DriveMedia> {
         let kernel = Kernel::new();
         let media = DriveMedia::new(config, Seed(1)).expect("a good one");
@@ -275,9 +276,9 @@ mod tests {
         went_on.then(|| drive.at_power_cut())
     }
 
-    /// Whenever the power goes again while the flash is repaired, the same comes back.
+    /// A further cut during the repair of the flash does not change the result of power-on.
     #[test]
-    fn a_cut_during_recovery_changes_nothing() {
+    fn cut_during_recovery_changes_no_contents() {
         let (mut cuts, mut moved) = (0, 0);
         let points = [true, false].into_iter().flat_map(|protected| {
             let config = small(protected);

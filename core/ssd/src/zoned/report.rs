@@ -1,4 +1,4 @@
-//! What a host can ask of zones: limits, descriptors, and who holds what.
+//! Zone reports for the host: limits, descriptors, and the zones that use up the limits.
 
 use super::config::ZoneLayout;
 use super::rules::{ZoneState, ZoneStatus};
@@ -7,13 +7,13 @@ use nand::{Payload, UNIT};
 use serde::Serialize;
 use units::{Bytes, Lba, SECTOR};
 
-/// How a zone is written.
+/// Writing rule of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZoneKind {
-    /// Anywhere; it has no write pointer.
+    /// Writable at any address; the zone has no write pointer.
     Conventional,
-    /// At its write pointer only.
+    /// Writable at its write pointer only.
     Sequential,
 }
 
@@ -21,27 +21,27 @@ pub enum ZoneKind {
 //= zns 3.4.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneInfo {
-    /// Its number.
+    /// Number of the zone, conventional ones included.
     pub zone: u32,
-    /// How it is written.
+    /// Writing rule of the zone.
     pub kind: ZoneKind,
-    /// Its state; that of a conventional one is never left and means nothing.
+    /// State of the zone; always empty, and without meaning, for a conventional zone.
     pub state: ZoneState,
-    /// Its first address.
+    /// First address of the zone.
     pub start: Lba,
     /// Sectors to the start of the next zone.
     pub size: u64,
     /// Sectors that can be written.
     pub capacity: u64,
-    /// Where the next write has to begin; none where the specification says that there
-    /// is no valid one: full, read-only, offline and conventional zones.
+    /// Address of the next write. `None` where the specification defines no valid pointer: full,
+    /// read-only, offline and conventional zones.
     pub write_pointer: Option<Lba>,
-    /// Whether it has a random write area.
+    /// Whether the zone has a random write area.
     pub random_write_area: bool,
 }
 
 impl ZoneInfo {
-    /// Sectors between its start and its write pointer; all of a full zone.
+    /// Sectors between start and write pointer; the whole capacity of a full zone.
     #[must_use]
     pub fn written(&self) -> u64 {
         match self.write_pointer {
@@ -51,8 +51,8 @@ impl ZoneInfo {
         }
     }
 
-    /// Sectors from its start on that may have data: all of a read-only zone too, since how
-    /// far it was written is not told any more.
+    /// Sectors from the start on that may have data. For a read-only zone this is the whole
+    /// capacity, because its write pointer is no longer known.
     #[must_use]
     pub fn readable(&self) -> u64 {
         match self.state {
@@ -62,36 +62,36 @@ impl ZoneInfo {
     }
 }
 
-/// What the zones of a drive allow. Lengths are in sectors of 512 bytes.
+/// Sizes and limits of the zones of a drive. Lengths are in sectors of 512 bytes.
 //= zns 4.1.5
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneLimits {
-    /// Zones, conventional ones included.
+    /// Zones of the drive, conventional ones included.
     pub zones: u32,
     /// Conventional zones, which come first.
     pub conventional: u32,
-    /// Sectors from zone to zone.
+    /// Sectors from the start of a zone to the start of the next.
     pub size: u64,
     /// Sectors that can be written to a zone.
     pub capacity: u64,
-    /// Sectors of a logical block: writes and reads are of whole ones.
+    /// Sectors of a logical block: reads and writes cover whole blocks.
     pub block: u64,
-    /// Most open zones; 0 for no limit.
+    /// Largest number of open zones; 0 for no limit.
     pub max_open: u32,
-    /// Most active zones; 0 for no limit.
+    /// Largest number of active zones; 0 for no limit.
     pub max_active: u32,
-    /// Most sectors of an append; 0 for no limit.
+    /// Largest append in sectors; 0 for no limit.
     pub append: u64,
     /// Sectors of a random write area; 0 if there is none.
     pub random_write_area: u64,
-    /// Sectors that the write pointer moves by there.
+    /// Sectors by which the write pointer moves in a zone with such an area.
     pub random_write_step: u64,
-    /// Most zones with such an area.
+    /// Largest number of zones with such an area.
     pub random_write_zones: u32,
 }
 
 impl ZoneLimits {
-    /// Those of a drive without zones: nothing is limited, and lengths are one sector.
+    /// Limits of a drive without zones: nothing is limited, and lengths are one sector.
     pub const NONE: Self = Self {
         zones: 0,
         conventional: 0,
@@ -107,27 +107,27 @@ impl ZoneLimits {
     };
 }
 
-/// Who holds what a drive has few of: what to ask when an allocation was refused.
+/// Zones of a drive by state: shows which zones use up a limit after a refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneUse {
-    /// Zones that a write opened, which the controller may close.
+    /// Zones that a write opened, and that the controller may close.
     pub implicitly_open: Vec<u32>,
     /// Zones that the host opened.
     pub explicitly_open: Vec<u32>,
-    /// Zones that are closed: active, and not open.
+    /// Closed zones: active, and not open.
     pub closed: Vec<u32>,
     /// Zones that can only be read.
     pub read_only: Vec<u32>,
-    /// Zones that are lost.
+    /// Zones whose flash is lost.
     pub offline: Vec<u32>,
-    /// How many are empty.
+    /// Number of empty zones.
     pub empty: u32,
-    /// How many are full.
+    /// Number of full zones.
     pub full: u32,
 }
 
 impl ZoneUse {
-    /// Counts one more zone.
+    /// Adds a zone to its state; conventional zones are ignored.
     pub fn add(&mut self, zone: &ZoneInfo) {
         if zone.kind == ZoneKind::Conventional {
             return;
@@ -143,7 +143,7 @@ impl ZoneUse {
         }
     }
 
-    /// Zones that count against the limit that `status` names; none for any other status.
+    /// Zones that count against the limit that `status` reports; empty for any other status.
     #[must_use]
     pub fn holders(&self, status: ZoneStatus) -> Vec<u32> {
         let open = [&self.implicitly_open, &self.explicitly_open];
@@ -162,11 +162,11 @@ impl ZoneUse {
     }
 }
 
-/// Bytes of a descriptor, which a report moves.
+/// Bytes that a report transfers for each descriptor.
 const DESCRIPTOR: u32 = 64;
 
 impl Zones {
-    /// What the zones allow.
+    /// Sizes and limits of the zones.
     #[must_use]
     pub fn limits(&self) -> ZoneLimits {
         let (layout, rules) = (&self.inner.layout, &self.inner.rules);
@@ -186,16 +186,16 @@ impl Zones {
         }
     }
 
-    /// Its sizes as the firmware has resolved them.
+    /// Resolved sizes of the zones.
     #[must_use]
     pub fn layout(&self) -> &ZoneLayout {
         &self.inner.layout
     }
 
-    /// The descriptors of `count` zones from `first` on, as far as there are any.
+    /// Descriptors of up to `count` zones from `first` on, as far as zones exist.
     ///
     /// # Errors
-    /// If there is no such zone.
+    /// If there is no zone `first`.
     //= zns 3.4.2
     pub async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
         let zones = self.inner.layout.zones;
@@ -214,14 +214,14 @@ impl Zones {
             .collect())
     }
 
-    /// The descriptor of one zone without asking the drive for it; none if there is no
-    /// such zone. For oracles, and for hosts that keep a copy of what they know.
+    /// The descriptor of one zone without a command; `None` if there is no such zone. For test
+    /// oracles, and for hosts that cache descriptors.
     #[must_use]
     pub fn info(&self, zone: u32) -> Option<ZoneInfo> {
         self.inner.info(zone)
     }
 
-    /// Who holds what, over all zones.
+    /// All sequential zones by state.
     #[must_use]
     pub fn in_use(&self) -> ZoneUse {
         let zones = (0..self.inner.layout.zones).filter_map(|zone| self.info(zone));
@@ -230,14 +230,13 @@ impl Zones {
         all
     }
 
-    /// Open zones and active ones.
+    /// Numbers of open zones and of active zones.
     #[must_use]
     pub fn counts(&self) -> (u32, u32) {
         self.inner.table.borrow().counts()
     }
 
-    /// Erases of the blocks of each zone: the most of any of them; none for a zone that
-    /// has none at the moment.
+    /// Highest erase count among the blocks of `zone`; `None` if it has no blocks at the moment.
     #[must_use]
     pub fn wear(&self, zone: u32) -> Option<u32> {
         let inner = &self.inner;
@@ -254,8 +253,7 @@ impl Zones {
 }
 
 impl Zones {
-    /// What sector `number` of 4 KiB holds; none if it is in a conventional zone, or in
-    /// none.
+    /// Contents of sector `number` of 4 KiB; `None` outside sequential zones.
     pub(crate) fn peek(&self, number: u32) -> Option<Payload> {
         let inner = &self.inner;
         let zone = number / inner.layout.size;
@@ -269,7 +267,7 @@ impl Zones {
         })
     }
 
-    /// Whether sector `number` of 4 KiB has data; none if it is in a conventional zone.
+    /// Whether sector `number` of 4 KiB has data; `None` outside sequential zones.
     pub(crate) fn is_written(&self, number: u32) -> Option<bool> {
         let inner = &self.inner;
         let zone = inner.sequential(number / inner.layout.size).ok()?;

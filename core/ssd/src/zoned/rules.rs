@@ -1,18 +1,18 @@
-//! What a zone may do: states, events, and the one table that joins them.
+//! The state machine of a zone: states, events, and the table of transitions.
 //!
-//! Invariants: [`transition`] is the only thing that says which state follows; it
-//! knows no drive, no time and no address. What a state holds of the drive's limits
-//! ([`ZoneState::is_open`], [`ZoneState::is_active`]) follows from the state alone, so
-//! that what a step needs is the difference of two states.
+//! Invariants: only [`transition`] decides which state follows; it depends on no drive, time or
+//! address. The share that a zone has in the drive's limits ([`ZoneState::is_open`],
+//! [`ZoneState::is_active`]) follows from the state alone, so the resources that a step needs are
+//! the difference of two states.
 //!
-//! The writes that the table lets pass still have to be at the write pointer and
-//! within the capacity: that is arithmetic, and is done where addresses are known.
+//! A write that the table allows must also be at the write pointer and within the capacity; that is
+//! checked where addresses are known.
 
-/// State of a zone that is written in order.
+/// State of a sequential zone.
 //= zns 2.1.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneState {
-    /// Nothing is written.
+    /// Without data; the next write starts at its first address.
     #[default]
     Empty,
     /// Opened by a write.
@@ -21,18 +21,18 @@ pub enum ZoneState {
     ExplicitlyOpen,
     /// Written in part, and not open.
     Closed,
-    /// No more can be written.
+    /// No more data can be written before a reset.
     Full,
-    /// The flash has failed: it can be read, and nothing else.
+    /// A program failed: the zone can be read, and nothing else.
     ReadOnly,
-    /// The flash is gone.
+    /// Unusable: its blocks are lost.
     Offline,
 }
 
 use ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen, Offline, ReadOnly};
 
 impl ZoneState {
-    /// All of them, in the order of the columns of the table.
+    /// Every state, in the order of the table's columns.
     pub const ALL: [Self; 7] = [
         Empty,
         ImplicitlyOpen,
@@ -43,25 +43,25 @@ impl ZoneState {
         Offline,
     ];
 
-    /// Whether it counts against the limit of open zones.
+    /// Whether the zone counts against the limit of open zones.
     #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, ImplicitlyOpen | ExplicitlyOpen)
     }
 
-    /// Whether it counts against the limit of active zones.
+    /// Whether the zone counts against the limit of active zones.
     #[must_use]
     pub const fn is_active(self) -> bool {
         self.is_open() || matches!(self, Closed)
     }
 
-    /// Whether nothing can be written to it any more, not even after a reset.
+    /// Whether the zone can never be written again, not even after a reset.
     #[must_use]
     pub const fn is_lost(self) -> bool {
         matches!(self, ReadOnly | Offline)
     }
 
-    /// Name in reports.
+    /// The state's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,37 +76,37 @@ impl ZoneState {
     }
 }
 
-/// What happens to a zone.
+/// Event in the life of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneEvent {
-    /// The host writes, appends, or copies to it.
+    /// The host writes, appends, or copies to the zone.
     Write,
-    /// The write pointer has come to the capacity.
+    /// The write pointer reached the capacity.
     Filled,
-    /// The host opens it.
+    /// The host opens the zone.
     Open,
-    /// The host closes it.
+    /// The host closes the zone.
     Close,
-    /// The host finishes it.
+    /// The host finishes the zone.
     Finish,
-    /// The host resets it.
+    /// The host resets the zone.
     Reset,
-    /// The host gives a read-only zone up.
+    /// The host takes a read-only zone offline.
     SetOffline,
-    /// The controller closes it to open another one.
+    /// The controller closes the zone to open another one.
     Evicted,
-    /// A program has failed.
+    /// A program of the zone failed.
     ProgramFailed,
-    /// There are too few good blocks left for it.
+    /// Too few good blocks are left for the zone.
     OutOfBlocks,
-    /// The power has come back, and there are data in it.
+    /// The power returned, and the zone has data.
     PowerOnWritten,
-    /// The power has come back, and there are none.
+    /// The power returned, and the zone has no data.
     PowerOnBlank,
 }
 
 impl ZoneEvent {
-    /// All of them, in the order of the rows of the table.
+    /// Every event, in the order of the table's rows.
     pub const ALL: [Self; 12] = [
         Self::Write,
         Self::Filled,
@@ -123,37 +123,37 @@ impl ZoneEvent {
     ];
 }
 
-/// Why a zoned drive refused a command or failed at it: the status that the
-/// specification names.
+/// Status of a command that a zoned drive rejected or failed, named as in the specification.
 //= zns 3.1.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum ZoneStatus {
-    /// Not of whole logical blocks, not the start of a zone, too long, or of a zone
-    /// that has no write pointer.
+    /// The command does not cover whole logical blocks, does not name the start of a zone, is too
+    /// long, or names a zone without write pointer.
     #[error("Invalid Field in Command: the command does not fit the zones of the drive")]
     InvalidField,
-    /// Past the last zone.
+    /// The command reaches past the last zone.
     #[error("LBA Out of Range: the command reaches past the last zone")]
     LbaOutOfRange,
-    /// An append to a zone with a random write area, or such an area where none may be.
+    /// An append to a zone with a random write area, or an attempt to create such an area in a zone
+    /// that is not empty.
     #[error("Invalid Zone Operation Request: the random write area of the zone forbids it")]
     InvalidZoneOperation,
     /// Every random write area is in use.
     #[error("Zone Random Write Area Resources Unavailable: all of them are in use")]
     NoRandomWriteArea,
-    /// Past the capacity of the zone, or read past the end of it.
+    /// A write past the capacity of the zone, or a read past its end.
     #[error("Zone Boundary Error: the command reaches past the capacity or the end of the zone")]
     ZoneBoundary,
-    /// Nothing more can be written to it.
+    /// The zone is full.
     #[error("Zone Is Full")]
     ZoneIsFull,
-    /// The flash has failed.
+    /// A program of the zone's flash failed.
     #[error("Zone Is Read Only: a program of its flash has failed")]
     ZoneIsReadOnly,
-    /// The flash is gone.
+    /// The zone's flash is lost.
     #[error("Zone Is Offline: its flash is gone")]
     ZoneIsOffline,
-    /// Not at the write pointer.
+    /// The write does not start at the write pointer.
     #[error("Zone Invalid Write: the write does not begin at the write pointer")]
     ZoneInvalidWrite,
     /// The limit of active zones is reached.
@@ -162,22 +162,22 @@ pub enum ZoneStatus {
     /// The limit of open zones is reached, by zones that the host opened itself.
     #[error("Too Many Open Zones: close one first")]
     TooManyOpenZones,
-    /// There is no such step in the state machine.
+    /// The state machine has no such step.
     #[error("Invalid Zone State Transition")]
     InvalidTransition,
-    /// What was acknowledged cannot be put on flash.
+    /// Acknowledged data cannot be written to flash.
     #[error("Write Fault: a program of the flash has failed")]
     WriteFault,
-    /// The flash gave more errors than can be corrected.
+    /// The flash returned more bit errors than can be corrected.
     #[error("Unrecovered Read Error")]
     UnrecoveredRead,
-    /// Read beyond what is written, on a drive that refuses it.
+    /// A read beyond the written data, on a drive that rejects such reads.
     #[error("Deallocated or Unwritten Logical Block")]
     Unwritten,
 }
 
 impl ZoneStatus {
-    /// All of them.
+    /// Every status, in the order of declaration.
     pub const ALL: [Self; 15] = [
         Self::InvalidField,
         Self::LbaOutOfRange,
@@ -196,7 +196,7 @@ impl ZoneStatus {
         Self::Unwritten,
     ];
 
-    /// Name in reports.
+    /// The status's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -242,30 +242,30 @@ impl ZoneStatus {
     }
 }
 
-/// What an open resource would have to come from.
+/// Source of the resource for one more open zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpenRoom {
-    /// One is free.
+    /// An open resource is free.
     Free,
-    /// None is free, and the controller may close a zone that a write opened.
+    /// No resource is free, but the controller may close a zone that a write opened.
     ByEviction,
-    /// None is free, and the host holds all of them.
+    /// No resource is free, and the host opened all open zones.
     None,
 }
 
-/// What is left of the limits of a drive.
+/// Resources left of the limits of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Whether one more zone may be active.
     pub active: bool,
-    /// Whether one more may be open.
+    /// Whether one more zone may be open.
     pub open: OpenRoom,
 }
 
 /// A step of the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The state that follows.
+    /// State after the step.
     pub to: ZoneState,
     /// Whether the controller has to close another zone first.
     pub evict: bool,
@@ -283,8 +283,8 @@ const FULL: Rule = Rule::Refuse(ZoneStatus::ZoneIsFull);
 const READ_ONLY: Rule = Rule::Refuse(ZoneStatus::ZoneIsReadOnly);
 const OFFLINE: Rule = Rule::Refuse(ZoneStatus::ZoneIsOffline);
 
-/// By event, then by state: what follows. A zone of any state may fail; a finish takes
-/// no resource, since the zone holds none afterwards.
+/// Next state or status, by event and then by state. A zone of any state may fail; a finish takes
+/// no resource, because the zone holds none afterwards.
 //= zns 2.1.1
 //= zns 3.4.3
 #[rustfmt::skip]
@@ -304,17 +304,17 @@ const TABLE: [[Rule; 7]; 12] = [
     /* Blank   */ [To(Empty),          To(Empty),          To(Empty),          To(Empty),          To(Full),     To(ReadOnly), To(Offline)],
 ];
 
-/// The state that follows `event` in `state`, with `room` left of the limits.
+/// The state after `event` in `state`, with `room` left of the limits.
 ///
 /// # Errors
-/// The status of the specification for a step that there is not, or for which a
-/// limit leaves no room; nothing changes then.
+/// The specification's status if the step is illegal, or if a limit leaves no room; the state does
+/// not change then.
 pub fn transition(state: ZoneState, event: ZoneEvent, room: Room) -> Result<Step, ZoneStatus> {
     let to = match TABLE[event as usize][state as usize] {
         To(to) => to,
         Rule::Refuse(status) => return Err(status),
     };
-    // What the power left is within the limits: it was so before.
+    // Zones that survived a power cycle are within the limits, as they were before.
     if matches!(event, ZoneEvent::PowerOnWritten) {
         return Ok(Step { to, evict: false });
     }
@@ -350,7 +350,7 @@ mod tests {
         ]
     };
 
-    /// Every state with every event under every limit, as a page.
+    /// A page with the result of every event in every state under every limit.
     fn page() -> String {
         let mut page = String::from(
             "state | event | active, open | active, by eviction | active, no open | no active, open | no active, by eviction | neither\n",
@@ -379,7 +379,7 @@ mod tests {
     //= zns 3.1.2
     //= zns 3.4.3
     #[test]
-    fn every_step_legal_and_illegal_is_as_written_down() {
+    fn zone_transitions_match_the_golden_page() {
         let golden = include_str!("transitions.txt");
         for (number, (is, was)) in page().lines().zip(golden.lines()).enumerate() {
             assert_eq!(is, was, "line {}", number + 1);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_rows_are_in_the_order_of_their_enums() {
+    fn zone_table_order_matches_its_enums() {
         for (index, state) in ZoneState::ALL.into_iter().enumerate() {
             assert_eq!(state as usize, index);
         }
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_has_a_code_of_its_own() {
+    fn zone_status_codes_are_distinct() {
         let mut codes: Vec<_> = ZoneStatus::ALL.map(ZoneStatus::code).to_vec();
         codes.sort_unstable();
         codes.dedup();

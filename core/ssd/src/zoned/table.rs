@@ -1,9 +1,9 @@
-//! What the firmware knows of its zones: the steps on it that take no time.
+//! The zones in the firmware's memory, and the steps on them that take no time.
 //!
-//! Invariants, defended by [`Table::check`]: the counts of open and active zones are
-//! those of their states and within the limits; of the data of a zone, what lies before
-//! `settled` units is on flash, and from there on in its ring; `filled` is at most the
-//! write pointer, and ahead of `issued` by less than a unit unless the zone has failed.
+//! Invariants, checked by [`Table::check`]: the counts of open and active zones match the states
+//! and are within the limits. The data of a zone before `settled` units are on flash, and later
+//! data are in its ring. `filled` is at most the write pointer, and ahead of `issued` by less than
+//! a unit unless the zone has failed.
 
 use super::config::{MOST_UNITS, ZoneConfig, ZoneLayout};
 use super::pool::Pool;
@@ -12,53 +12,53 @@ use crate::layout::NONE;
 use nand::{Media, Payload, Row};
 use std::collections::VecDeque;
 
-/// A zone that is written in order. Lengths are in sectors of 4 KiB from its start.
+/// A sequential zone. Lengths are in sectors of 4 KiB from its start.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub(super) state: ZoneState,
-    /// Where the next write begins.
+    /// Write pointer: start of the next write.
     pub(super) wp: u32,
-    /// Up to where the data of accepted writes have come.
+    /// End of the data of accepted writes that are in the buffer or on flash.
     pub(super) filled: u32,
-    /// Units that were given to the flash.
+    /// Units submitted to the flash.
     pub(super) issued: u32,
-    /// Units that are on flash, without a gap before them.
+    /// Units on flash, without a gap before them.
     pub(super) settled: u32,
-    /// Units after those that are on flash: bit 0 is unit `settled`.
+    /// Later units on flash: bit 0 is unit `settled`.
     pub(super) done: u64,
-    /// Programs under way.
+    /// Programs that have not completed.
     pub(super) in_flight: u32,
-    /// Its buffer, or none.
+    /// Index of its buffer in `rings`, or `NONE`.
     pub(super) ring: u32,
-    /// Reads of its flash under way.
+    /// Reads of its flash that have not completed.
     pub(super) readers: u32,
     /// A reset or a finish is under way: other commands wait.
     pub(super) busy: bool,
-    /// A backup is under way.
+    /// A program of its backup is under way.
     pub(super) backing: bool,
     /// Old backups that are being erased.
     pub(super) leaving: u32,
-    /// A reset has been accepted that a protected drive carries through.
+    /// A protected drive has accepted a reset, which survives a power cut.
     pub(super) resetting: bool,
-    /// A program has failed.
+    /// A program of the zone has failed.
     pub(super) failed: bool,
     /// Whether it has a random write area.
     pub(super) window: bool,
-    /// Whether it has blocks.
+    /// Whether blocks are assigned to it.
     pub(super) bound: bool,
-    /// Whom it was written for last, as programs note it; 0 for nobody that is known.
+    /// Origin of the last write, as programs record it; 0 if unknown.
     pub(super) origin: u16,
-    /// Where the data of its last unit are kept that is not full.
+    /// Backup of its last, partial unit.
     pub(super) backup: Option<Backup>,
 }
 
-/// Blocks in every plane of a die that keep copies of what is in a unit that is not full.
+/// Blocks in every plane of a die with copies of the data of a partial unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backup {
     pub(super) row: Row,
-    /// Programs that it has taken.
+    /// Programs written to it.
     pub(super) used: u32,
-    /// Up to where the data of the zone are in its newest copy.
+    /// End of the zone's data in its newest copy.
     pub(super) until: u32,
 }
 
@@ -84,12 +84,12 @@ impl Zone {
         backup: None,
     };
 
-    /// Up to where its data are on flash.
+    /// End of the data that are on flash.
     pub(super) fn on_flash(&self, unit: u32) -> u32 {
         (self.settled * unit).min(self.filled)
     }
 
-    /// Takes note of a unit that is on flash now.
+    /// Records that `unit` is on flash.
     pub(super) fn settle(&mut self, unit: u32) {
         self.done |= 1 << (unit - self.settled);
         let run = self.done.trailing_ones();
@@ -98,26 +98,26 @@ impl Zone {
     }
 }
 
-/// The buffer of a zone: a ring of sectors, so that sector `at` of the zone is at `at`
-/// modulo its length, and a unit never wraps.
+/// The buffer of a zone: a ring of sectors. Sector `at` of the zone is at `at` modulo the ring's
+/// length, and a unit never wraps.
 pub(super) struct Ring {
-    /// Contents, or empty where they are not kept.
+    /// Contents of the sectors; empty if contents are not kept.
     pub(super) payload: Vec<Payload>,
     /// Cause and origin of each sector.
     pub(super) marks: Vec<(u8, u16)>,
-    /// Whether a sector beyond the write pointer has been written.
+    /// For each sector: whether a sector beyond the write pointer was written.
     pub(super) written: Vec<bool>,
 }
 
-/// All zones of a drive that are written in order, by number from the first of them.
+/// All sequential zones of a drive, by index.
 pub(super) struct Table {
     pub(super) zones: Vec<Zone>,
-    /// Block of each zone, piece and plane.
+    /// Blocks by zone, piece and plane; see `Table::index`.
     pub(super) blocks: Vec<u32>,
     pub(super) pool: Pool,
     pub(super) rings: Vec<Ring>,
     free_rings: Vec<u32>,
-    /// Zones that a write opened, the one opened longest ago first.
+    /// Zones that a write opened, least recently opened first.
     implicit: VecDeque<u32>,
     open: u32,
     active: u32,
@@ -125,9 +125,9 @@ pub(super) struct Table {
     pub(super) windows: u32,
     limits: ZoneConfig,
     contents: bool,
-    /// Number of the next program.
+    /// Stamp of the next program.
     pub(super) sequence: u64,
-    /// Words and contents of the program that is being submitted.
+    /// Scratch space for the words of the program being submitted.
     pub(super) words: Vec<u32>,
 }
 
@@ -152,7 +152,7 @@ impl Table {
         }
     }
 
-    /// What is left of the limits.
+    /// Resources left of the limits.
     pub(super) fn room(&self) -> Room {
         let below = |count: u32, limit: u32| limit == 0 || count < limit;
         let open = if below(self.open, self.limits.max_open) {
@@ -168,8 +168,8 @@ impl Table {
         }
     }
 
-    /// Lets `event` happen to a zone, and closes another one for it where it must.
-    /// Gives whether it did.
+    /// Applies `event` to a zone; closes another zone first if the step needs that. Returns whether
+    /// it did.
     pub(super) fn step(&mut self, zone: u32, event: ZoneEvent) -> Result<bool, ZoneStatus> {
         let state = self.zones[zone as usize].state;
         let step = transition(state, event, self.room())?;
@@ -182,7 +182,7 @@ impl Table {
         Ok(step.evict)
     }
 
-    /// Makes `to` the state of a zone, and the counters true.
+    /// Sets the state of a zone, and updates the counters that depend on it.
     pub(super) fn enter(&mut self, zone: u32, to: ZoneState) {
         let from = std::mem::replace(&mut self.zones[zone as usize].state, to);
         if from == to {
@@ -204,7 +204,7 @@ impl Table {
         }
     }
 
-    /// The ring of a zone, which gets one if it has none.
+    /// The ring of a zone; attaches a free one if the zone has none.
     pub(super) fn attach_ring(&mut self, layout: &ZoneLayout, zone: u32) -> &mut Ring {
         let entry = &mut self.zones[zone as usize];
         if entry.ring == NONE {
@@ -221,7 +221,7 @@ impl Table {
         &mut self.rings[entry.ring as usize]
     }
 
-    /// Gives the ring of a zone back, if all its data are on flash and no more can come.
+    /// Releases the ring of a zone if all its data are on flash and no more can come.
     pub(super) fn release_ring(&mut self, layout: &ZoneLayout, zone: u32) {
         let entry = &mut self.zones[zone as usize];
         let rest = entry.filled > entry.on_flash(layout.unit) || entry.filled < entry.wp;
@@ -235,7 +235,7 @@ impl Table {
         self.free_rings.push(ring);
     }
 
-    /// Position of the block of a piece in plane 0 in the list of blocks.
+    /// Index in `blocks` of plane 0 of a piece.
     fn index(layout: &ZoneLayout, zone: u32, piece: u32) -> usize {
         ((zone * layout.pieces() + piece) * layout.geometry.planes) as usize
     }
@@ -255,19 +255,19 @@ impl Table {
         row
     }
 
-    /// Gives a zone the blocks of `row` as one of its pieces.
+    /// Assigns the blocks of `row` to a piece of a zone.
     pub(super) fn set_piece(&mut self, layout: &ZoneLayout, zone: u32, piece: u32, row: &Row) {
         let planes = layout.geometry.planes as usize;
         let index = Self::index(layout, zone, piece);
         self.blocks[index..index + planes].copy_from_slice(&row.blocks[..planes]);
     }
 
-    /// Whether a piece of a zone has blocks.
+    /// Whether blocks are assigned to a piece of a zone.
     pub(super) fn has_piece(&self, layout: &ZoneLayout, zone: u32, piece: u32) -> bool {
         self.blocks[Self::index(layout, zone, piece)] != NONE
     }
 
-    /// Gives a zone erased blocks for all pieces that have none.
+    /// Assigns erased blocks to all pieces of a zone that have none.
     pub(super) fn bind(&mut self, layout: &ZoneLayout, media: &Media, zone: u32) {
         for piece in 0..layout.pieces() {
             if self.has_piece(layout, zone, piece) {
@@ -281,7 +281,7 @@ impl Table {
         self.zones[zone as usize].bound = true;
     }
 
-    /// Takes all blocks from a zone; those of pieces that had any, in order.
+    /// Takes all blocks from a zone; returns one row for each piece that had blocks, in order.
     pub(super) fn unbind(&mut self, layout: &ZoneLayout, zone: u32) -> Vec<Row> {
         let pieces = (0..layout.pieces()).filter(|&piece| self.has_piece(layout, zone, piece));
         let rows = pieces
@@ -294,7 +294,7 @@ impl Table {
         rows
     }
 
-    /// Zones of the group of `zone` that are not offline.
+    /// Zones of `group` that are not offline.
     fn alive(&self, layout: &ZoneLayout, group: u32) -> impl Iterator<Item = u32> + use<'_> {
         let groups = layout.groups as usize;
         let zones = (0..self.zones.len()).skip(group as usize).step_by(groups);
@@ -302,8 +302,8 @@ impl Table {
         zones.filter(alive).map(|zone| zone as u32)
     }
 
-    /// A zone of `group` that has no blocks and never will: `first`, if it is one, and
-    /// otherwise the last one. None if there are blocks for all.
+    /// A zone of `group` for which no blocks are left: `first` if it has none assigned, otherwise
+    /// the last such zone. `None` if there are blocks for all zones.
     pub(super) fn one_too_many(&self, layout: &ZoneLayout, group: u32, first: u32) -> Option<u32> {
         let dies = group * layout.width..(group + 1) * layout.width;
         let good = self.pool.fewest_good(layout, dies);
@@ -326,7 +326,7 @@ impl Table {
         self.pool.free_of(layout, die).saturating_sub(needed)
     }
 
-    /// Open zones and active ones.
+    /// Numbers of open zones and of active zones.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.open, self.active)
     }
@@ -355,7 +355,7 @@ impl Table {
                 && zone.on_flash(layout.unit) + layout.ring >= zone.filled;
             assert!(sound, "zone {number}: {zone:?}");
             let pieces = (0..layout.pieces()).filter(|&p| self.has_piece(layout, number as u32, p));
-            // One that failed keeps what it had when the power went, and gets no more.
+            // A failed zone keeps the pieces that it had at power-on, and gets no more.
             let some = zone.failed && zone.bound;
             let want = if zone.bound { layout.pieces() } else { 0 };
             let count = pieces.count() as u32;
@@ -374,7 +374,7 @@ impl Table {
         );
     }
 
-    /// Blocks of zones that have failed: they are bad, and still read.
+    /// Upper bound of the blocks of failed zones: they are bad, and still read.
     fn bad_but_held(&self) -> usize {
         let failed = self
             .zones

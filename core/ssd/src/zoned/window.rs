@@ -1,9 +1,9 @@
-//! The random write area of a zone: a window behind the write pointer whose sectors may
-//! be written in any order and more than once.
+//! The random write area of a zone: a window from the write pointer on whose sectors may be written
+//! in any order and repeatedly.
 //!
-//! Invariant: a sector is committed, and thereby on its way to flash, once and in order.
-//! A write that reaches past the window commits what falls out of it at the other end.
-//! Sectors that were never written read as zeros, once they are committed too.
+//! Invariant: each sector is committed once and in order, and thereby on its way to flash. A write
+//! that reaches beyond the window commits the sectors that the window leaves behind. Sectors that
+//! were never written read as zeros, once they are committed too.
 
 use super::rules::{OpenRoom, Room, ZoneEvent, ZoneState, ZoneStatus, transition};
 use super::table::{Table, Zone};
@@ -22,12 +22,12 @@ const ROOMY: Room = Room {
 };
 
 impl Zones {
-    /// Commits the random write area of a zone up to `end`, the first address that is
-    /// not committed then.
+    /// Commits the random write area of a zone up to `end`, the first address that remains
+    /// uncommitted.
     ///
     /// # Errors
-    /// [`ZoneStatus::InvalidField`] if the zone has no such area, or if `end` is not
-    /// within it by whole steps; else as a write.
+    /// [`ZoneStatus::InvalidField`] if the zone has no such area, or if `end` is not a whole number
+    /// of steps within it; otherwise as a write.
     //= zns 3.4.3
     pub async fn commit(&self, end: Lba) -> Result<(), ZoneStatus> {
         let inner = &self.inner;
@@ -102,7 +102,7 @@ impl Zoned {
         Ok(())
     }
 
-    /// Checks a write and takes it into the buffer, if there is room. Whether there was.
+    /// Checks a write and takes it into the buffer. Returns false if there is no room yet.
     fn store_in_window(
         &self,
         zone: u32,
@@ -130,7 +130,7 @@ impl Zoned {
         Ok(true)
     }
 
-    /// Where the write pointer is after a write, if it is allowed.
+    /// The write pointer after a write of `len` sectors at `at`, if the write is allowed.
     fn check_window(&self, entry: &Zone, at: u32, len: u32) -> Result<u32, ZoneStatus> {
         transition(entry.state, ZoneEvent::Write, ROOMY)?;
         let (window, wp) = (self.layout.window, entry.wp);
@@ -164,8 +164,8 @@ impl Zoned {
         self.note_full(table, zone);
     }
 
-    /// Up to where the data of a zone would be if all of its area that was written were
-    /// committed: what a protected drive keeps.
+    /// End of a zone's data if every written sector of its area were committed: the data that a
+    /// protected drive saves.
     pub(super) fn committed_end(&self, table: &Table, zone: u32) -> u32 {
         let entry = &table.zones[zone as usize];
         if !entry.window || entry.ring == NONE {

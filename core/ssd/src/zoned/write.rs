@@ -1,8 +1,8 @@
 //! Writes and appends: from the command to the buffer of the zone, and on to flash.
 //!
-//! The order of writes to a zone is that in which they arrive, whatever their lengths:
-//! the write pointer moves when a command is accepted, and its data come into the buffer
-//! when those of the commands before it have.
+//! Writes to a zone take effect in order of arrival, whatever their lengths. The write pointer
+//! moves when a command is accepted; its data enter the buffer after those of the commands before
+//! it.
 
 use super::rules::{OpenRoom, Room, ZoneEvent, ZoneStatus, transition};
 use super::table::{Ring, Table};
@@ -15,16 +15,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Extent, Lba, Origin, Placement, SECTOR};
 
-/// What spare areas of zones say. One word a sector: its place in the zone, or a mark.
+/// Words of the spare area in zones. One word for each sector: its place in the zone, or a mark.
 pub(super) mod word {
-    /// Nothing.
+    /// Word of a padding sector.
     pub(in crate::zoned) const PADDING: u32 = u32::MAX;
-    /// Nothing, and the zone is finished.
+    /// Word of a padding sector at the end of a finished zone.
     pub(in crate::zoned) const FINISH: u32 = u32::MAX - 1;
-    /// Nothing, and the zone is reset; in backups.
+    /// Word of a padding sector in a backup: its zone is reset.
     pub(in crate::zoned) const RESET: u32 = u32::MAX - 2;
 
-    /// Whether the word is the place of a sector.
+    /// Whether `word` is the place of a sector.
     pub(in crate::zoned) fn is_place(word: u32) -> bool {
         word < RESET
     }
@@ -57,7 +57,7 @@ const ROOMY: Room = Room {
     open: OpenRoom::Free,
 };
 
-/// Who a write is for.
+/// Cause and origin of a write, for the ledger.
 #[derive(Clone, Copy)]
 pub(super) struct For {
     pub(super) cause: Cause,
@@ -73,13 +73,12 @@ struct Issued {
 }
 
 impl Zones {
-    /// Writes `content` to `extent`, which begins at the write pointer of a zone, or lies
-    /// in the conventional zones. Durable as [`crate::Drive::write`] says.
+    /// Writes `content` to `extent`, which starts at the write pointer of a zone or lies in the
+    /// conventional zones. Durability is that of [`crate::Drive::write`].
     ///
     /// # Errors
-    /// The status for a write that is not at the write pointer, of whole logical blocks,
-    /// or within the capacity; for a zone or a limit that forbids it; for flash that
-    /// fails.
+    /// The status for a write that does not start at the write pointer, cover whole logical blocks,
+    /// or stay within the capacity; for a state or a limit that forbids it; for flash that fails.
     //= zns 3.3.7
     pub async fn write(
         &self,
@@ -98,11 +97,11 @@ impl Zones {
         inner.written(extent.sectors, fua, index).await
     }
 
-    /// Appends `sectors` of 512 bytes to `zone`, and gives where they have come to.
+    /// Appends `sectors` of 512 bytes to `zone`, and returns their address.
     ///
     /// # Errors
-    /// As a write; also if it is longer than the limit of appends, or if the zone has a
-    /// random write area.
+    /// As [`Zones::write`]; also if the append is longer than the limit, or the zone has a random
+    /// write area.
     //= zns 3.4.1
     pub async fn append(
         &self,
@@ -171,7 +170,7 @@ impl Zoned {
         Box::pin(written).await.map_err(|_| ZoneStatus::WriteFault)
     }
 
-    /// The zone of an extent, its first sector there, and its length in sectors.
+    /// The zone of an extent, its first sector there, and its length in sectors of 4 KiB.
     pub(super) fn locate(&self, extent: Extent) -> Result<(u32, u32, u32), ZoneStatus> {
         let (start, len) =
             super::config::whole(extent.start.0, extent.sectors).ok_or(ZoneStatus::InvalidField)?;
@@ -189,8 +188,8 @@ impl Zoned {
         Lba(sector * (UNIT as u64 / SECTOR))
     }
 
-    /// Writes `len` sectors to a zone: at `at`, or wherever its write pointer is. Gives
-    /// where that was.
+    /// Writes `len` sectors to a zone at `at`, or at its write pointer if `None`. Returns their
+    /// first sector.
     pub(super) async fn put(
         self: &Rc<Self>,
         zone: u32,
@@ -233,14 +232,14 @@ impl Zoned {
         Ok(start)
     }
 
-    /// The step of a write, which may open the zone and close another one.
+    /// Performs the step of a write, which may open the zone and close another one.
     pub(super) fn open_for_write(&self, table: &mut Table, zone: u32) -> Result<(), ZoneStatus> {
         let evicted = table.step(zone, ZoneEvent::Write)?;
         self.core.state.borrow_mut().ledger.zones.evictions += u64::from(evicted);
         Ok(())
     }
 
-    /// Makes a zone full whose write pointer has come to its end.
+    /// Makes a zone full if its write pointer has reached the capacity.
     pub(super) fn note_full(&self, table: &mut Table, zone: u32) {
         if table.zones[zone as usize].wp == self.layout.capacity {
             let filled = table.step(zone, ZoneEvent::Filled);
@@ -248,8 +247,8 @@ impl Zoned {
         }
     }
 
-    /// Brings the data of an accepted write into the buffer, in its turn and as there is
-    /// room.
+    /// Moves the data of an accepted write into the buffer, after those of earlier writes and as
+    /// room permits.
     async fn fill(
         self: &Rc<Self>,
         zone: u32,
@@ -283,12 +282,12 @@ impl Zoned {
             drop(table);
             self.issue_full(zone);
         }
-        // Whoever waits for its turn.
+        // Wakes writes that wait for their turn.
         self.wake(zone);
         Ok(())
     }
 
-    /// Gives the flash every unit of a zone that is full.
+    /// Issues every complete unit of a zone.
     pub(super) fn issue_full(self: &Rc<Self>, zone: u32) {
         loop {
             let entry = self.table.borrow().zones[zone as usize].clone();
@@ -301,8 +300,8 @@ impl Zoned {
         }
     }
 
-    /// Gives the flash the next unit of a zone: `data` sectors of its buffer, and `rest`
-    /// in the words of the others.
+    /// Issues the next unit of a zone: `data` sectors of its buffer, and the word `rest` for the
+    /// remaining ones.
     pub(super) fn issue(self: &Rc<Self>, zone: u32, data: u32, rest: u32) {
         let mut table = self.table.borrow_mut();
         if !table.zones[zone as usize].bound {
@@ -334,7 +333,7 @@ impl Zoned {
         self.core.sim.spawn_detached(run);
     }
 
-    /// Submits one program of `data` sectors from `first` of the buffer of a zone.
+    /// Submits one program of `data` sectors from `first` on in the buffer of a zone.
     pub(super) fn submit(
         &self,
         table: &mut Table,
@@ -374,7 +373,7 @@ impl Zoned {
         ticket
     }
 
-    /// Books what a program writes to causes and origins; a backup to the firmware.
+    /// Counts the sectors of a program by cause and origin; those of a backup as [`Cause::Zone`].
     fn book(&self, marks: &[(u8, u16)], label: u64, unit: u32) {
         let ledger = &mut self.core.state.borrow_mut().ledger;
         let backup = word::parse_label(label).1.is_none();
@@ -390,7 +389,7 @@ impl Zoned {
         }
     }
 
-    /// Lets a program take its time. From then on its data are on flash.
+    /// Waits for a program; then its data count as on flash, or the zone fails.
     async fn complete(self: Rc<Self>, issued: Issued) {
         let Issued {
             zone,
@@ -418,7 +417,7 @@ impl Zoned {
         self.wake(zone);
     }
 
-    /// A program of a zone has failed: it can only be read from now on.
+    /// Makes a zone read-only after a failed program, and retires the program's blocks.
     pub(super) fn fail(&self, table: &mut Table, zone: u32, row: Row) {
         let step = table.step(zone, ZoneEvent::ProgramFailed);
         step.expect("a zone of any state may fail");
@@ -430,7 +429,7 @@ impl Zoned {
 }
 
 impl Ring {
-    /// Keeps `count` sectors of a zone from `at` on: those of `content` from `first` on.
+    /// Stores `count` sectors from `at` on in the ring: those of `content` from index `first` on.
     pub(super) fn store_all(
         &mut self,
         (at, count): (u32, u32),
@@ -450,7 +449,7 @@ impl Ring {
     }
 }
 
-/// Sector `index` of what the host writes.
+/// Sector `index` of the content that the host writes.
 fn sector_of(content: Content<'_>, index: u32) -> Payload {
     let at = index as usize;
     match content {

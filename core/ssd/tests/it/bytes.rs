@@ -1,9 +1,8 @@
-//! Drives that are read and written by bytes, beside a model of what their lines
-//! hold, with the power cut at every event.
+//! Byte-addressable drives against a model of their lines, with a power cut at every event.
 //!
-//! Each worker has lines of its own and does one thing at a time, so what it may
-//! find there is known at any instant: what it was promised, or what it was about to
-//! do. Workers share pages all the same, down to the sectors of one page.
+//! Each worker owns lines and does one operation at a time, so the contents that a cut may leave
+//! are known at any instant: those that were promised, or those of the operation under way. Workers
+//! share pages nevertheless, down to the sectors of one page.
 
 mod files;
 mod model;
@@ -20,7 +19,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Bytes, Origin};
 
-/// A log of 320 lines and 8 commits, a cache of 5 pages, or both.
+/// A log of 320 lines and `commits` commit entries, a cache of 5 pages, or both.
 pub(crate) fn fronted(log: bool, commits: u64, cache: bool) -> DriveConfig {
     let mut config = tiny(true);
     let mut front = FrontConfig::default();
@@ -41,7 +40,7 @@ fn all() -> [(&'static str, DriveConfig); 4] {
     ]
 }
 
-/// The same with handles and groups, and on flash that fails.
+/// Fronts before a drive with handles and groups, and before flash that fails.
 fn others() -> [(&'static str, DriveConfig); 4] {
     let [(_, cache), (_, log), ..] = all();
     let with = |front: &DriveConfig, base: DriveConfig| DriveConfig {
@@ -61,7 +60,7 @@ fn others() -> [(&'static str, DriveConfig); 4] {
     ]
 }
 
-/// Runs `ops` of each worker and calls `at` before each event.
+/// Runs `ops` operations of each worker and calls `at` before each event.
 fn run(
     config: &DriveConfig,
     ops: usize,
@@ -91,8 +90,8 @@ fn run(
     (drive, seen)
 }
 
-/// Cuts the power, looks at what is left, and recovers; is cut in the middle of that
-/// after `steps` events, and recovers again. Pages that the last recovery had to move.
+/// Cuts the power, checks the state it left, and recovers; cuts again after `steps` events of that
+/// recovery, and recovers to the end. Returns the pages that the last recovery wrote.
 fn cut(config: &DriveConfig, drive: &Drive, workers: &Workers, steps: u64, context: &str) -> u64 {
     cut_media(config, drive.at_power_cut(), workers, steps, context)
 }
@@ -132,7 +131,7 @@ fn cut_media(
         if task.has_transactions() {
             task.store(642 * 4096, &line, 1, Origin(0)).await.unwrap();
             task.commit(1).await.unwrap();
-            // This one is still open at shutdown.
+            // This transaction is still open at shutdown.
             task.store(642 * 4096, &[8; 64], 2, Origin(0))
                 .await
                 .unwrap();
@@ -152,7 +151,7 @@ fn cut_media(
 }
 
 #[test]
-fn at_every_event_of_a_short_run() {
+fn cut_at_every_event_of_a_short_run_keeps_stored_lines() {
     for (seed, (name, config)) in (1..).zip(all()) {
         run(&config, 30, seed, |event, drive, workers| {
             drive.check();
@@ -164,7 +163,7 @@ fn at_every_event_of_a_short_run() {
 }
 
 #[test]
-fn at_seeded_points_of_long_runs_in_which_everything_happens() {
+fn cuts_in_long_runs_keep_stored_lines_on_every_path() {
     for (seed, (name, config)) in (11..).zip(all()) {
         let mut rng = Seed(seed).stream("points");
         let mut moved = 0;
@@ -181,7 +180,7 @@ fn at_seeded_points_of_long_runs_in_which_everything_happens() {
 }
 
 #[test]
-fn at_seeded_points_with_handles_and_groups_and_failures() {
+fn cuts_with_groups_or_failures_keep_stored_lines() {
     for (seed, (name, config)) in (41..).zip(others()) {
         let mut rng = Seed(seed).stream("points");
         run(&config, 600, seed, |event, drive, workers| {
@@ -193,7 +192,7 @@ fn at_seeded_points_with_handles_and_groups_and_failures() {
     }
 }
 
-/// The run went down every path that such a front has.
+/// Checks that the run reached every path that such a front has.
 fn assert_met(config: &DriveConfig, bytes: &ByteStats, seen: &BTreeSet<&str>) {
     let front = config.front.unwrap();
     let (log, cache) = (front.log.bytes.0 > 0, front.cache.bytes.0 > 0);

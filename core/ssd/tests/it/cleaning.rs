@@ -1,4 +1,4 @@
-//! Which line is cleaned, when, and where its data go.
+//! Garbage collection: the choice of victims, its start, and the place of relocated data.
 
 use crate::steady::{Bench, bare};
 use sim::Rng;
@@ -12,8 +12,7 @@ fn drive(victim: VictimPolicy) -> ssd::DriveConfig {
     config
 }
 
-/// Random writes, watched from event to event: `at` gets the lines before and
-/// after each.
+/// Random writes, observed at every event: `at` receives the lines before and after it.
 fn watch(config: &ssd::DriveConfig, mut at: impl FnMut(&[LineReport], &[LineReport])) {
     let mut bench = Bench::new(config, Precondition::Fresh, 1);
     bench.fill(|_| 0);
@@ -39,7 +38,7 @@ fn watch(config: &ssd::DriveConfig, mut at: impl FnMut(&[LineReport], &[LineRepo
     }
 }
 
-/// Lines whose state went from one to the other.
+/// Lines whose state changed from `from` to `to`.
 fn changed(
     before: &[LineReport],
     after: &[LineReport],
@@ -93,7 +92,7 @@ fn fifo_takes_the_line_closed_first() {
 }
 
 #[test]
-fn new_data_never_take_the_reserve() {
+fn host_data_never_take_the_reserve() {
     for reserve in [2, 3] {
         let mut config = drive(VictimPolicy::Greedy);
         config.collection.reserve_lines = reserve;
@@ -118,7 +117,7 @@ fn new_data_never_take_the_reserve() {
     }
 }
 
-/// 90 % of the writes on 10 % of the pages.
+/// 90 % of the writes go to 10 % of the pages.
 fn skewed(pages: u64) -> impl Fn(&mut Rng) -> (u64, u16) + Copy {
     move |rng| match rng.below(10) {
         0 => (pages / 10 + rng.below(pages - pages / 10), 0),
@@ -134,7 +133,7 @@ fn skewed_amplification(config: &ssd::DriveConfig) -> f64 {
 }
 
 #[test]
-fn age_and_separation_pay_where_some_data_are_hot() {
+fn cost_benefit_and_separation_win_on_skewed_writes() {
     let [greedy, by_cost, fifo] = [
         VictimPolicy::Greedy,
         VictimPolicy::CostBenefit,
@@ -156,7 +155,7 @@ fn age_and_separation_pay_where_some_data_are_hot() {
 }
 
 #[test]
-fn moved_data_have_lines_of_their_own_if_the_drive_says_so() {
+fn relocated_data_get_separate_lines_if_configured() {
     for separate in [true, false] {
         let mut config = drive(VictimPolicy::Greedy);
         config.collection.separate = separate;
@@ -172,9 +171,9 @@ fn moved_data_have_lines_of_their_own_if_the_drive_says_so() {
     }
 }
 
-/// One write at a time with time between them, or all at once.
+/// One write at a time with time between them; then many at once without background collection.
 #[test]
-fn collection_keeps_lines_free_in_the_background_and_has_to_be_waited_for_without() {
+fn background_collection_avoids_waits() {
     let mut config = drive(VictimPolicy::Greedy);
     config.collection.background_lines = 4;
     let mut bench = Bench::new(&config, Precondition::Aged, 1);
@@ -203,7 +202,7 @@ fn collection_keeps_lines_free_in_the_background_and_has_to_be_waited_for_withou
         "{}",
         bench.drive.free_lines()
     );
-    // At rest there is nothing left to do, however much could be collected.
+    // An idle drive collects no more, however much could be collected.
     bench
         .kernel
         .run_until(Ns(bench.kernel.sim().now().0 + 1_000_000_000));

@@ -1,5 +1,5 @@
-//! Spare space by demand: its worth on the mixes that others measured, and its limits: no handle
-//! starves, and nothing changes with one handle in use.
+//! Spare space by demand: its gain on published mixes, and its limits: no handle starves, and with
+//! one handle in use the result equals that of a pool.
 
 use crate::steady::{Bench, Seen, bare, with_handles};
 use sim::{Rng, Seed};
@@ -14,9 +14,9 @@ fn drive(handles: u16, percent: u32) -> DriveConfig {
     with_handles(bare(LINES, pages as u32), handles, true)
 }
 
-/// The three streams of WARP on FDP drives: requests in order of 128 KiB over the first 90 % of
-/// the drive, random pages over the same 90 %, and random pages over the last 10 %; 60, 20 and
-/// 20 % of the bytes. Gives pages programmed for each page that the host wrote.
+/// The three streams of WARP on FDP drives: sequential requests of 128 KiB over the first 90 % of
+/// the drive, random pages over that part, and random pages over the last 10 %; they write 60, 20
+/// and 20 % of the bytes. Returns the pages programmed for each page that the host wrote.
 fn three_streams(handles: u16, pick: impl Fn(&mut Rng, u64) -> u64 + Copy + 'static) -> f64 {
     const IN_ORDER: u64 = 32;
     let mut bench = Bench::new(&drive(handles, 10), Precondition::Fresh, 1);
@@ -30,7 +30,8 @@ fn three_streams(handles: u16, pick: impl Fn(&mut Rng, u64) -> u64 + Copy + 'sta
         bench.kernel.block_on(async move {
             let mut rng = Seed(round).stream("streams");
             let mut head = 0;
-            // One request in order for 10.7 of each other stream: 32 pages of 53.3.
+            // One sequential request of 32 pages for 10.7 pages of each random stream: 32 of 53.3
+            // pages.
             for turn in 0..pages * 6 / 53 {
                 let scattered = |stream: u16| (stream, 10 + u64::from(turn % 3 > 0));
                 let write = async |page: u64, stream: u16| {
@@ -66,7 +67,7 @@ fn three_streams(handles: u16, pick: impl Fn(&mut Rng, u64) -> u64 + Copy + 'sta
     (host + moved) as f64 / host as f64
 }
 
-/// A rank of `span` by Zipf's law with an exponent of 2.2, at a place that says nothing of it.
+/// A rank below `span` by Zipf's law with an exponent of 2.2, scattered over the span.
 fn zipf(rng: &mut Rng, span: u64) -> u64 {
     let share = (1.0 + rng.below(1 << 40) as f64) / (1_u64 << 40) as f64;
     let rank = share.powf(-1.0 / 1.2) as u64 % span;
@@ -75,7 +76,7 @@ fn zipf(rng: &mut Rng, span: u64) -> u64 {
 
 /// WARP's emulator goes from 3.85 to 1.08 by Zipf's law and from 4.36 to 4.05 if uniform.
 #[test]
-fn three_streams_apart_program_less_than_together() {
+fn separate_streams_program_less_than_mixed_ones() {
     let uniform = |rng: &mut Rng, span: u64| rng.below(span);
     let [skewed, flat] = [
         [1, 3].map(|handles| three_streams(handles, zipf)),
@@ -86,9 +87,9 @@ fn three_streams_apart_program_less_than_together() {
     assert!(flat[1] < 0.98 * flat[0], "{flat:?}");
 }
 
-/// Even and odd pages have a handle each, and nothing sets them apart: the split costs nothing.
+/// Even and odd pages have a handle each, with equal access patterns: the split costs nothing.
 #[test]
-fn handles_without_a_difference_cost_what_one_handle_does() {
+fn equal_handles_cost_as_much_as_one_handle() {
     let parity = |handles: u16| {
         let mut bench = Bench::new(&drive(handles, 15), Precondition::Fresh, 3);
         let handle = move |page: u64| (page % u64::from(handles)) as u16;
@@ -103,13 +104,13 @@ fn handles_without_a_difference_cost_what_one_handle_does() {
     };
     let [one, two] = [1, 2].map(parity);
     eprintln!("without a difference: one handle {one:.3}, two {two:.3}");
-    // A line more is open and one more is held free.
+    // One more line is open, and one more is held free.
     assert!((two / one - 1.0).abs() < 0.04, "{one}, {two}");
 }
 
-/// With one handle in use collection is that of a drive without handles, program by program.
+/// With one handle in use, collection equals that of a drive without handles, program by program.
 #[test]
-fn one_handle_in_use_is_collected_like_a_pool() {
+fn single_used_handle_is_collected_like_a_pool() {
     for victim in [VictimPolicy::Greedy, VictimPolicy::CostBenefit] {
         let [pooled, demand] = [SpareSplit::Pooled, SpareSplit::ByDemand].map(|spare| {
             let mut config = drive(8, 12);
@@ -128,9 +129,9 @@ fn one_handle_in_use_is_collected_like_a_pool() {
     }
 }
 
-/// A handle that rested, and whose space went to the other, gets it back.
+/// A handle that was idle, and whose spare space went to the other, gets it back.
 #[test]
-fn a_handle_at_rest_is_not_starved_when_it_wakes() {
+fn idle_handle_regains_its_spare_space() {
     let mut bench = Bench::new(&drive(2, 12), Precondition::Fresh, 5);
     let half = bench.pages() / 2;
     bench.fill(move |page| u16::from(page >= half));
@@ -148,10 +149,10 @@ fn a_handle_at_rest_is_not_starved_when_it_wakes() {
     assert!(woken < 4.0 * settled, "{woken}");
 }
 
-/// All data lie in lines of one handle when the other is named for the first time, and again
-/// the other way round.
+/// One handle holds all lines when the other one is used for the first time, and again with the
+/// roles exchanged.
 #[test]
-fn a_handle_that_holds_all_lines_gives_them_to_the_other() {
+fn handle_with_all_lines_yields_them_to_the_other() {
     for isolated in [true, false] {
         let pages = (LINES - 12) * 63;
         let mut config = with_handles(bare(LINES, pages), 2, isolated);
@@ -160,14 +161,14 @@ fn a_handle_that_holds_all_lines_gives_them_to_the_other() {
         bench.fill(|_| 0);
         let pages = bench.pages();
         for handle in [1, 0, 1] {
-            // Fails if not every write is acknowledged.
+            // Fails unless every write is acknowledged.
             bench.write(2 * pages, move |rng| (rng.below(pages), handle));
         }
     }
 }
 
 #[test]
-fn collection_by_demand_is_repeated_to_the_last_program() {
+fn demand_collection_is_reproducible() {
     let run = || {
         let mut bench = Bench::new(&drive(3, 10), Precondition::Aged, 11);
         let pages = bench.pages();

@@ -1,5 +1,4 @@
-//! Drive files: nothing is lost on the way, and nothing that is not one is taken
-//! for one.
+//! Drive files: a round trip loses nothing, and input that is no drive file is rejected.
 
 mod hostile;
 mod log;
@@ -25,8 +24,7 @@ fn small(name: &str) -> DriveConfig {
     config
 }
 
-/// Writes, rewrites and deallocates at random; at rest every fourth command is
-/// left in the buffer of a protected drive.
+/// Runs random writes, rewrites and deallocations, then cuts the power or shuts down.
 fn live(
     config: &DriveConfig,
     media: DriveMedia,
@@ -76,7 +74,7 @@ fn config_handles(drive: &Drive) -> u16 {
     drive.config().placement.handles
 }
 
-/// What every page holds after power-on.
+/// Contents of every page after power-on.
 fn contents(config: &DriveConfig, media: DriveMedia) -> Vec<Option<Vec<Payload>>> {
     let kernel = Kernel::new();
     let drive = Drive::ready(&kernel.sim(), config, media, Seed(9)).unwrap();
@@ -96,7 +94,7 @@ fn read(bytes: &[u8]) -> Result<(DriveConfig, DriveMedia), ImageError> {
     image::read(&mut &bytes[..])
 }
 
-/// Through a file and back, with everything compared that can be seen.
+/// Writes and reads a drive file, and compares all observable state.
 #[track_caller]
 fn round_trip(config: &DriveConfig, media: &DriveMedia) -> DriveMedia {
     let bytes = bytes_of(config, media);
@@ -119,7 +117,7 @@ fn round_trip(config: &DriveConfig, media: &DriveMedia) -> DriveMedia {
 }
 
 #[test]
-fn a_drive_goes_through_a_file_and_comes_back() {
+fn drive_round_trips_through_a_file() {
     for name in ["block", "streams", "fdp"] {
         for past in Precondition::ALL {
             for (seed, cut) in [(1, false), (2, true), (3, true)] {
@@ -136,7 +134,7 @@ fn a_drive_goes_through_a_file_and_comes_back() {
 }
 
 #[test]
-fn a_drive_read_from_a_file_lives_on_like_the_one_it_was_written_from() {
+fn drive_read_from_a_file_behaves_like_the_original() {
     let config = small("fdp");
     let media = live(
         &config,

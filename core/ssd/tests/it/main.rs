@@ -1,4 +1,4 @@
-//! The drive, tested from outside.
+//! Integration tests of the drive through its public interface.
 
 mod bytes;
 mod cleaning;

@@ -1,5 +1,5 @@
-//! The map: entries larger than what the host writes, entries that are on flash,
-//! and the memory that all of them take.
+//! The map: entries larger than the host's writes, entries on flash, and the memory that the map
+//! takes.
 
 use nand::{BlockId, Payload};
 use sim::{Kernel, Seed};
@@ -21,15 +21,15 @@ fn keeping(page_bytes: u32, pages_per_block: u32, sectors: u64) -> DriveConfig {
 
 struct Outcome {
     ledger: Ledger,
-    /// Contents of each sector of 4 KiB, as reads give them: its first eight bytes.
+    /// Contents of each sector of 4 KiB as read back: its first eight bytes.
     read: Vec<u64>,
-    /// What was written there last.
+    /// Contents written to each sector last.
     written: Vec<u64>,
-    /// Sectors whose contents take memory.
+    /// Sectors of flash whose contents take memory.
     kept: usize,
 }
 
-/// Sectors of flash that hold something other than zeros.
+/// Sectors of flash with contents other than zeros.
 fn kept(media: &DriveMedia) -> usize {
     let geometry = media.cells.geometry();
     let holds = |block, page, sector| media.cells.payload(block, page, sector) != Payload::Zero;
@@ -48,8 +48,8 @@ fn kept(media: &DriveMedia) -> usize {
     blocks.map(in_block).sum()
 }
 
-/// Four workers write sectors of 4 KiB at random, each those whose number leaves
-/// its own remainder, so that they share every larger page.
+/// Four workers write sectors of 4 KiB at random. Each worker writes the sectors with its own
+/// remainder modulo four, so that they share every larger page.
 fn write_sectors(config: &DriveConfig, rounds: u64) -> Outcome {
     const WORKERS: u64 = 4;
     let kernel = Kernel::new();
@@ -105,7 +105,7 @@ fn write_sectors(config: &DriveConfig, rounds: u64) -> Outcome {
 }
 
 #[test]
-fn a_page_of_the_map_that_is_larger_than_a_write_is_read_first_and_keeps_its_rest() {
+fn write_smaller_than_a_mapped_page_reads_it_and_keeps_the_rest() {
     let mut config = keeping(16 * KIB as u32, 16, 8_000);
     let small = write_sectors(&config, 4);
     assert_eq!(small.read, small.written);
@@ -125,7 +125,7 @@ fn a_page_of_the_map_that_is_larger_than_a_write_is_read_first_and_keeps_its_res
         0,
         "no write covers a page"
     );
-    // Not for what is not written yet, or still in the buffer.
+    // Pages that are not written yet, or still in the buffer, need no read.
     assert!(
         reads < writes && reads > writes * 8 / 10,
         "{reads} of {writes}"
@@ -134,7 +134,8 @@ fn a_page_of_the_map_that_is_larger_than_a_write_is_read_first_and_keeps_its_res
         programmed < writes && programmed > writes * 8 / 10,
         "{programmed} of {writes}"
     );
-    // Two thousand pages, written eight thousand times a round: four of each write.
+    // Two thousand pages with eight thousand writes a round: most writes program a page of 16 KiB
+    // for 4 KiB.
     let host_bytes = writes * 4096;
     let media_bytes = large.ledger.user_pages() * 16 * KIB;
     assert!(
@@ -145,7 +146,7 @@ fn a_page_of_the_map_that_is_larger_than_a_write_is_read_first_and_keeps_its_res
 
 //= dftl 4
 #[test]
-fn a_paged_map_costs_traffic_by_its_cache_and_changes_no_contents() {
+fn paged_map_adds_traffic_by_cache_size_and_keeps_contents() {
     // 6,000 sectors: 6 translation pages of 1,024 entries.
     let config = keeping(4096, 64, 6_000);
     let whole = write_sectors(&config, 4);
@@ -188,11 +189,10 @@ fn a_paged_map_costs_traffic_by_its_cache_and_changes_no_contents() {
     }
 }
 
-/// The drive has 18 % more flash than the host sees, and every page of flash has
-/// its word in a spare area: so ten bytes are counted for a page of flash, and a
-/// little more for a page of the host.
+/// The drive has 18 % more flash than the host sees, and every page of flash has a word in a spare
+/// area. So the limit is ten bytes for a page of flash, and a little more for a page of the host.
 #[test]
-fn map_validity_and_spare_areas_take_ten_bytes_a_page_of_flash() {
+fn map_and_spare_areas_take_ten_bytes_a_flash_page() {
     let config = (Preset::named("block").expect("a preset").config)().resized(Bytes(64 * GIB));
     let media = Precondition::Aged
         .media(&config, Seed(1))
@@ -210,7 +210,7 @@ fn map_validity_and_spare_areas_take_ten_bytes_a_page_of_flash() {
 }
 
 #[test]
-fn of_what_was_overwritten_or_moved_only_the_newest_contents_take_memory() {
+fn superseded_contents_take_no_memory() {
     for (page_bytes, pages_per_block) in [(4 * KIB, 64), (16 * KIB, 16)] {
         let config = keeping(page_bytes as u32, pages_per_block, 3_000);
         let outcome = write_sectors(&config, 6);

@@ -1,4 +1,4 @@
-//! Whole pages, for a front that lies outside.
+//! Access by whole pages, for a front outside the crate.
 
 use crate::steady::bare;
 use crate::support::tiny;
@@ -23,7 +23,7 @@ fn put(kernel: &Kernel, drive: &Drive, page: u32, payload: &Payload) {
 }
 
 #[test]
-fn a_page_is_there_from_the_instant_at_which_it_is_put() {
+fn put_page_is_visible_and_durable_at_once() {
     let (kernel, drive) = ready(&tiny(true));
     assert_eq!(drive.page(5), Payload::Zero);
     assert!(drive.try_room());
@@ -42,7 +42,7 @@ fn a_page_is_there_from_the_instant_at_which_it_is_put() {
 }
 
 #[test]
-fn room_is_as_many_pages_as_the_buffer_has() {
+fn room_is_limited_by_the_write_buffer() {
     let config = tiny(true);
     let (kernel, drive) = ready(&config);
     let pages = config.controller.write_buffer.0 / 4096;
@@ -54,7 +54,7 @@ fn room_is_as_many_pages_as_the_buffer_has() {
 }
 
 #[test]
-fn a_fetch_takes_what_flash_takes_and_is_seen_to_wait() {
+fn fetch_takes_flash_time_and_shows_in_the_load() {
     let mut config = bare(150, 5_000);
     config.flash.keep_contents = true;
     let (kernel, drive) = ready(&config);
@@ -89,7 +89,7 @@ fn a_fetch_takes_what_flash_takes_and_is_seen_to_wait() {
     assert_eq!(drive.ledger().reads[ReadCause::CacheFetch as usize], 3);
 }
 
-/// The most and the least free lines between collections, as pages are overwritten.
+/// Lowest and highest number of free lines while pages are overwritten at random.
 fn free_lines(batch: u32) -> (u32, u32) {
     let mut config = bare(150, 4_000);
     config.collection.background_lines = 20;
@@ -109,7 +109,7 @@ fn free_lines(batch: u32) -> (u32, u32) {
 }
 
 #[test]
-fn collection_goes_on_for_its_batch() {
+fn collection_reclaims_a_whole_batch() {
     //= skybyte 6.1
     let (least, most) = free_lines(0);
     let (least_of_batch, most_of_batch) = free_lines(30);

@@ -1,5 +1,4 @@
-//! What placement handles keep apart, what that is worth, and what an FDP drive
-//! reports.
+//! Placement handles: their separation of data, its gain, and the reports of an FDP drive.
 
 use crate::steady::{Bench, bare, with_handles};
 use sim::{Rng, Seed};
@@ -10,9 +9,9 @@ use ssd::{
 use std::collections::BTreeMap;
 use units::{Extent, Origin, Placement};
 
-/// Logs that circle at rates of 1, 2, 4 and 8 through equal parts of the drive.
-/// The first two overwrite their oldest data; the others deallocate a segment
-/// before they write it again.
+/// Logs that circle at rates of 1, 2, 4 and 8 through equal parts of the drive. The first two
+/// overwrite their oldest data; the other two deallocate a segment before they write it again.
+/// Returns the write amplification.
 fn logs(config: &DriveConfig) -> (f64, Bench) {
     const LOGS: u64 = 4;
     const SEGMENT: u64 = 256;
@@ -46,7 +45,7 @@ fn logs(config: &DriveConfig) -> (f64, Bench) {
 }
 
 #[test]
-fn handles_take_the_amplification_of_logs_away() {
+fn handles_remove_the_amplification_of_logs() {
     let lines = 400;
     let block = bare(lines, (f64::from(lines) * 63.0 / 1.12) as u32);
     let fdp = with_handles(block.clone(), 4, true);
@@ -59,8 +58,7 @@ fn handles_take_the_amplification_of_logs_away() {
     assert!(streams <= 1.05, "streams: {streams}");
 }
 
-/// Even pages belong to the first handle and odd ones to the second; the lower
-/// tenth is hot.
+/// Even pages belong to the first handle and odd ones to the second; the lower tenth is hot.
 fn by_parity(pages: u64) -> impl Fn(&mut Rng) -> (u64, u16) + Copy {
     move |rng| {
         let page = match rng.below(10) {
@@ -91,7 +89,7 @@ fn two_handles(isolated: bool) -> Bench {
 
 //= nvme-2.1 3.2.4
 #[test]
-fn persistently_isolated_data_never_share_a_line_and_initially_isolated_ones_may() {
+fn only_initially_isolated_data_share_lines() {
     let mut isolated = two_handles(true);
     let mut initially = two_handles(false);
     for bench in [&mut isolated, &mut initially] {
@@ -111,7 +109,7 @@ fn persistently_isolated_data_never_share_a_line_and_initially_isolated_ones_may
 }
 
 #[test]
-fn what_handles_wrote_adds_up() {
+fn handle_statistics_add_up_to_the_totals() {
     let mut bench = two_handles(true);
     let pages = bench.pages();
     bench.write(6 * pages, by_parity(pages));
@@ -120,7 +118,7 @@ fn what_handles_wrote_adds_up() {
     assert_eq!(sum(|h| h.host_sectors), ledger.host_write_sectors);
     assert_eq!(sum(|h| h.media_pages), ledger.user_pages());
     assert!(sum(|h| h.moved_pages) >= ledger.by_cause(Cause::Gc));
-    // Where moves mix handles, they are booked to none.
+    // Relocations that mix handles count for none of them.
     let mut bench = two_handles(false);
     bench.write(6 * pages, by_parity(pages));
     let ledger = bench.drive.ledger();
@@ -130,7 +128,7 @@ fn what_handles_wrote_adds_up() {
 
 //= nvme-2.1 5.1.12.1.30
 #[test]
-fn the_statistics_log_counts_bytes_over_the_life_of_the_drive() {
+fn fdp_statistics_count_bytes_over_power_cycles() {
     let mut bench = two_handles(true);
     let pages = bench.pages();
     bench.write(6 * pages, by_parity(pages));
@@ -163,7 +161,7 @@ fn the_statistics_log_counts_bytes_over_the_life_of_the_drive() {
 
 //= nvme-2.1 5.1.12.1.31.2.1
 #[test]
-fn moves_of_initially_isolated_data_are_reported_and_the_log_is_bounded() {
+fn relocation_events_are_logged_up_to_the_limit() {
     let mut isolated = two_handles(true);
     let pages = isolated.pages();
     isolated.write(6 * pages, by_parity(pages));
@@ -188,7 +186,7 @@ fn moves_of_initially_isolated_data_are_reported_and_the_log_is_bounded() {
             (FdpEventKind::MediaReallocated, 0x80)
         );
         assert!((1..=63).contains(&event.moved_pages));
-        // The page tells the handle that wrote it.
+        // The parity of the page identifies the handle that wrote it.
         let page = event.page.expect("the drive knows what it moved");
         assert_eq!((page % 2, event.group), (event.handle, 0));
         assert_eq!(u32::from(event.placement.0), event.handle);
@@ -196,7 +194,7 @@ fn moves_of_initially_isolated_data_are_reported_and_the_log_is_bounded() {
     assert_eq!(log.host, ssd::FdpEvents::default());
 }
 
-/// Writes one page and waits until it is on flash.
+/// Writes one page with `fua`, so that it is durable on return.
 fn write(bench: &Bench, page: u64, placement: u16) -> Result<(), IoError> {
     let drive = bench.drive.clone();
     bench.kernel.block_on(async move {
@@ -209,7 +207,7 @@ fn write(bench: &Bench, page: u64, placement: u16) -> Result<(), IoError> {
 
 //= nvme-2.1 5.1.12.1.31.1.4
 #[test]
-fn a_placement_that_does_not_exist_is_reported_and_the_write_goes_to_the_default() {
+fn invalid_placement_is_logged_and_redirected() {
     let mut config = with_handles(bare(100, 4000), 3, true);
     config.controller.power_loss_protection = false;
     let bench = Bench::new(&config, Precondition::Fresh, 1);
@@ -242,7 +240,7 @@ fn a_placement_that_does_not_exist_is_reported_and_the_write_goes_to_the_default
 
 //= nvme-2.1 5.1.12.1.31.1.1
 #[test]
-fn a_host_that_moves_a_handle_on_gets_an_empty_unit_and_an_event() {
+fn handle_update_gives_an_empty_unit_and_an_event() {
     let config = with_handles(bare(100, 4000), 2, true);
     let bench = Bench::new(&config, Precondition::Fresh, 1);
     let update = |placement| {
@@ -268,7 +266,7 @@ fn a_host_that_moves_a_handle_on_gets_an_empty_unit_and_an_event() {
         (left.state, left.valid, left.handle),
         (LineState::Closed, 5, Some(1))
     );
-    // What stayed unused of its 63 pages of data, and its summary.
+    // The unused rest of its 63 data pages, and its summary.
     let ledger = bench.drive.ledger();
     assert_eq!(
         (
@@ -301,7 +299,7 @@ fn a_host_that_moves_a_handle_on_gets_an_empty_unit_and_an_event() {
 }
 
 #[test]
-fn a_conventional_drive_has_no_handle_to_move_on() {
+fn handle_update_fails_on_a_conventional_drive() {
     let block = Bench::new(&bare(100, 4000), Precondition::Fresh, 1);
     let drive = block.drive.clone();
     let refused = block
@@ -310,15 +308,15 @@ fn a_conventional_drive_has_no_handle_to_move_on() {
     assert_eq!(refused, Err(IoError::Placement(0, 0)));
 }
 
-/// A unit whose program failed goes into a unit that has room for all of it, and
-/// the last one of a line, which also holds the summary, has not.
+/// A unit whose program failed is reissued into a unit with room for all its pages. The last unit
+/// of a line, which also holds the summary, lacks that room.
 //= nvme-2.1 5.1.12.1.31.2.2
 #[test]
-fn a_handle_that_moves_on_after_a_failed_program_is_reported() {
+fn handle_moved_by_a_failed_program_is_logged() {
     let mut config = with_handles(bare(300, 4000), 2, true);
     config.faults.program_failures = 20_000;
     config.wear.spare_blocks = 200;
-    // Otherwise it goes where copies go, and the handle's unit is left as it is.
+    // Otherwise the retry goes to the frontier of copies, and the handle's unit stays open.
     config.collection.separate = false;
     let mut bench = Bench::new(&config, Precondition::Fresh, 1);
     let pages = bench.pages();
@@ -335,10 +333,10 @@ fn a_handle_that_moves_on_after_a_failed_program_is_reported() {
     );
 }
 
-/// Copies of one handle wait for a line that only copies of another can free; in
-/// the second half of the drives, so do programs that failed.
+/// Copies of one handle wait for a line that only copies of another can free. In the second half of
+/// the drives, failed programs wait as well.
 #[test]
-fn many_isolated_handles_on_a_tight_drive_do_not_lock_up() {
+fn isolated_handles_on_a_tight_drive_do_not_deadlock() {
     for seed in 0..12 {
         let victim = [VictimPolicy::Greedy, VictimPolicy::CostBenefit][seed as usize % 2];
         let handles = 2 + seed % 4 * 2;
@@ -346,8 +344,7 @@ fn many_isolated_handles_on_a_tight_drive_do_not_lock_up() {
         let mut config = bare(lines, (lines - handles * 3 - 6) * 63);
         config.collection.victim = victim;
         if seed >= 6 {
-            // No line is erased before a failed program was repeated, which may
-            // take a line.
+            // No line is erased before a failed program has been retried, and that may take a line.
             config.geometry.blocks_per_plane += 400;
             config.wear.spare_blocks = 400;
             config.faults.program_failures = 1_000;
@@ -358,7 +355,7 @@ fn many_isolated_handles_on_a_tight_drive_do_not_lock_up() {
         let pages = bench.pages();
         let handles = u64::from(handles);
         bench.fill(move |page| (page % handles) as u16);
-        // Fails if not every write is acknowledged.
+        // Fails unless every write is acknowledged.
         bench.write(6 * pages, move |rng| {
             let page = rng.below(pages);
             (page, (page % handles) as u16)

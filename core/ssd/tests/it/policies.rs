@@ -1,4 +1,4 @@
-//! Policies that the caller brings.
+//! Policies supplied by the caller.
 
 use crate::steady::{Bench, bare, with_handles};
 use ssd::{DriveConfig, Ledger, Policies, Precondition, VictimPolicy, WriteView};
@@ -10,7 +10,7 @@ fn drive() -> DriveConfig {
     config
 }
 
-/// What a drive of `config` counts of random writes over `handles` handles, under `policies`.
+/// Ledger of a drive of `config` after random writes over `handles` handles, under `policies`.
 fn counted(config: &DriveConfig, policies: Policies, handles: u64) -> Ledger {
     let mut bench = Bench::new(config, Precondition::Full, 1);
     bench.drive.follow(policies);
@@ -24,7 +24,7 @@ fn counted(config: &DriveConfig, policies: Policies, handles: u64) -> Ledger {
 }
 
 #[test]
-fn a_copy_of_a_policy_of_the_firmware_changes_nothing() {
+fn caller_copy_of_greedy_matches_the_firmware() {
     let greedy = Policies::default().victim("emptiest", |lines| {
         let emptiest = lines.iter().min_by_key(|view| (view.valid, view.line));
         emptiest.expect("there is one at least")
@@ -34,10 +34,9 @@ fn a_copy_of_a_policy_of_the_firmware_changes_nothing() {
     assert_eq!(usual, counted(&drive(), greedy, 1));
 }
 
-/// The worst choice there is still gets on, since each line that is shown gives
-/// something back.
+/// Even the worst policy makes progress, because every line that it sees has an invalid page.
 #[test]
-fn the_worst_victims_cost_more_and_hold_up_nothing() {
+fn worst_victims_cost_more_but_make_progress() {
     let fullest = Policies::default().victim("fullest", |lines| {
         let fullest = lines.iter().max_by_key(|view| (view.valid, view.line));
         fullest.expect("there is one at least")
@@ -49,7 +48,7 @@ fn the_worst_victims_cost_more_and_hold_up_nothing() {
 }
 
 #[test]
-fn a_placement_takes_the_place_of_what_the_host_names() {
+fn placement_policy_overrides_the_named_handle() {
     let config = with_handles(drive(), 4, true);
     let turned = Policies::default().placement("turned", |view| view.handles - 1 - view.handle);
     let (usual, turned) = (
@@ -67,7 +66,7 @@ fn a_placement_takes_the_place_of_what_the_host_names() {
 }
 
 #[test]
-fn a_write_is_shown_as_it_is() {
+fn write_view_shows_page_handle_and_age() {
     let seen: Arc<Mutex<Vec<WriteView>>> = Arc::default();
     let shown = Arc::clone(&seen);
     let policies = Policies::default().placement("watched", move |view| {
@@ -89,7 +88,7 @@ fn a_write_is_shown_as_it_is() {
         age: None,
     };
     assert_eq!(seen[0], first);
-    // What it replaces waits in the buffer, or is in a line that is still open.
+    // The current version is in the buffer, or in a line that is still open.
     assert_eq!(seen[159].age, Some(0));
     let later = seen.iter().rev().find(|view| view.page == 7);
     assert!(later.is_some_and(|view| view.age.is_some()));

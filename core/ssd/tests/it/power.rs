@@ -1,4 +1,4 @@
-//! The power goes, at every event.
+//! Power cuts at every event.
 
 use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp};
 use sim::{Kernel, Seed};
@@ -40,8 +40,8 @@ pub(crate) fn run(
     sim.events()
 }
 
-/// Cuts the power and checks what comes back, and again after a second cut in
-/// the middle of what the recovered drive does next.
+/// Cuts the power and checks the recovered drive, then cuts again in the middle of its next work
+/// and checks again.
 pub(crate) fn cut(config: &DriveConfig, drive: &Drive, model: &Model, context: &str) {
     let (kernel, recovered) = recover(config, drive.at_power_cut());
     recovered.check();
@@ -61,17 +61,17 @@ fn every_event(config: &DriveConfig, mix: Mix, seed: u64) {
 }
 
 #[test]
-fn at_every_event_of_a_short_run_without_protection() {
+fn cut_at_every_event_keeps_promises_without_protection() {
     every_event(&tiny(false), MIX, 1);
 }
 
 #[test]
-fn at_every_event_of_a_short_run_with_protection() {
+fn cut_at_every_event_keeps_promises_with_protection() {
     every_event(&tiny(true), MIX, 2);
 }
 
 #[test]
-fn at_every_event_with_handles_and_groups() {
+fn cut_at_every_event_keeps_promises_with_handles_and_groups() {
     let mix = Mix {
         span: 400,
         placements: 4,
@@ -81,7 +81,8 @@ fn at_every_event_with_handles_and_groups() {
     every_event(&tiny_fdp(true), mix, 4);
 }
 
-/// Cuts at `points` seeded events of a run long enough for garbage collection.
+/// Cuts at `points` seeded events of a run long enough for garbage collection. Returns the lines
+/// collected before the last cut.
 fn seeded(config: &DriveConfig, mix: Mix, seed: u64, points: usize) -> u64 {
     let events = run(config, mix, seed, |_, _, _| {});
     let mut rng = Seed(seed).stream("points");
@@ -109,7 +110,7 @@ const LONG: Mix = Mix {
 };
 
 #[test]
-fn at_seeded_points_of_long_runs_with_garbage_collection() {
+fn cuts_during_collection_keep_promises() {
     assert!(seeded(&tiny(false), LONG, 11, 3_000) > 50);
     assert!(seeded(&tiny(true), LONG, 12, 3_000) > 50);
     let handles = Mix {
@@ -122,8 +123,8 @@ fn at_seeded_points_of_long_runs_with_garbage_collection() {
 }
 
 #[test]
-fn at_seeded_points_where_copies_and_new_data_share_units() {
-    // A page that is moved is often written at the same time.
+fn cuts_keep_promises_where_copies_share_units_with_new_data() {
+    // A page is often written while it is relocated.
     let mix = Mix {
         trims_percent: 1,
         ..LONG
@@ -136,7 +137,7 @@ fn at_seeded_points_where_copies_and_new_data_share_units() {
 }
 
 #[test]
-fn at_seeded_points_while_programs_and_erases_fail() {
+fn cuts_keep_promises_while_programs_and_erases_fail() {
     for (protected, seed) in [(false, 21), (true, 22)] {
         let mut config = tiny(protected);
         config.geometry.blocks_per_plane = 80;
@@ -147,7 +148,7 @@ fn at_seeded_points_while_programs_and_erases_fail() {
     }
 }
 
-/// A drive of four channels on which one program in fifty fails, and whose lines
+/// A drive of four channels on which one program in fifty fails, with enough spare blocks to
 /// survive that.
 fn failing() -> DriveConfig {
     let mut config = tiny(false);
@@ -159,7 +160,7 @@ fn failing() -> DriveConfig {
 }
 
 #[test]
-fn pages_rewritten_while_a_failed_program_of_theirs_is_tried_again() {
+fn cuts_keep_promises_for_pages_rewritten_during_a_retry() {
     let mix = Mix {
         span: 64,
         ops: 400,
@@ -178,8 +179,8 @@ fn pages_rewritten_while_a_failed_program_of_theirs_is_tried_again() {
 }
 
 #[test]
-fn deallocations_beside_pages_whose_program_failed() {
-    // So many that checkpoints of the journal are written all the time.
+fn cuts_keep_deallocations_beside_failed_programs() {
+    // So many that the journal writes checkpoints all the time.
     let mut config = failing();
     config.geometry.channels = 2;
     config.faults.program_failures = 50_000;
@@ -207,7 +208,7 @@ fn deallocations_beside_pages_whose_program_failed() {
 }
 
 #[test]
-fn at_seeded_points_with_a_paged_map() {
+fn cuts_keep_promises_with_a_paged_map() {
     for (protected, seed) in [(false, 31), (true, 32)] {
         let mut config = tiny(protected);
         config.mapping.cache = units::Bytes(4096);
@@ -218,7 +219,7 @@ fn at_seeded_points_with_a_paged_map() {
 }
 
 #[test]
-fn a_quiet_drive_comes_back_as_it_was() {
+fn shutdown_and_power_on_keep_all_contents() {
     for protected in [false, true] {
         let config = tiny(protected);
         let kernel = Kernel::new();

@@ -1,4 +1,4 @@
-//! No drive that can be built comes to rest with work to do.
+//! Progress: no drive that can be built comes to rest with work left.
 
 use crate::power::{cut, run};
 use crate::steady::bare;
@@ -14,10 +14,10 @@ use units::{Bytes, Extent, Origin, Placement};
 
 const WORKERS: u64 = 24;
 const REQUESTS: u64 = 300;
-/// More than twice what the slowest drive takes.
+/// More than twice the events that the slowest drive needs.
 const EVENTS: u64 = 4_000_000;
 
-/// A small drive whose knobs are drawn, with as much for the host as fits.
+/// A small drive with random settings, and the largest capacity that fits or somewhat less.
 fn drawn(rng: &mut Rng) -> DriveConfig {
     let mut config = tiny(rng.below(2) == 0);
     config.geometry.blocks_per_plane = 32 + rng.below(32) as u32;
@@ -60,8 +60,8 @@ fn drawn(rng: &mut Rng) -> DriveConfig {
     config
 }
 
-/// Random reads, writes, deallocations and flushes of one to eight times 4 KiB,
-/// under random handles or one only.
+/// Starts random reads, writes, deallocations and flushes of one to eight times 4 KiB, under random
+/// handles or one only. Returns the number of workers that have finished.
 fn work(drive: &Drive, kernel: &Kernel, config: &DriveConfig, seed: u64) -> Rc<Cell<u64>> {
     let pages = config.capacity.0 / 4096;
     let placement = &config.placement;
@@ -94,7 +94,7 @@ fn work(drive: &Drive, kernel: &Kernel, config: &DriveConfig, seed: u64) -> Rc<C
     done
 }
 
-/// Panics unless `drive` does random work to its end and can be switched off.
+/// Panics unless `drive` completes random work and can be shut down.
 fn must_work(drive: &Drive, kernel: &Kernel, config: &DriveConfig, seed: u64, context: &str) {
     let done = work(drive, kernel, config, seed);
     for _ in 0..EVENTS {
@@ -110,7 +110,7 @@ fn must_work(drive: &Drive, kernel: &Kernel, config: &DriveConfig, seed: u64, co
 }
 
 #[test]
-fn every_drive_that_can_be_built_keeps_going() {
+fn every_drive_that_can_be_built_makes_progress() {
     let (mut built, mut redirected) = (0, 0);
     for seed in 0..70 {
         let config = drawn(&mut Seed(seed).stream("configuration"));
@@ -136,7 +136,7 @@ fn every_drive_that_can_be_built_keeps_going() {
 }
 
 #[test]
-fn drives_keep_their_promises_and_keep_going_after_a_power_cut() {
+fn random_drives_keep_promises_and_progress_after_a_cut() {
     let mut collected = 0;
     for seed in 100..130 {
         let config = drawn(&mut Seed(seed).stream("configuration"));
@@ -171,7 +171,7 @@ fn drives_keep_their_promises_and_keep_going_after_a_power_cut() {
 }
 
 #[test]
-fn a_checkpoint_of_a_drive_in_shreds_comes_to_an_end() {
+fn checkpoint_of_a_fragmented_drive_ends() {
     let mut config = bare(600, 30_000);
     config.controller.power_loss_protection = false;
     let kernel = Kernel::new();
@@ -180,8 +180,7 @@ fn a_checkpoint_of_a_drive_in_shreds_comes_to_an_end() {
     let worker = drive.clone();
     let done = Rc::new(Cell::new(false));
     let all_done = Rc::clone(&done);
-    // As ranges, the pages that are nowhere are far more than a line of the
-    // journal holds.
+    // As ranges, the unmapped pages take far more space than a line of the journal has.
     kernel.sim().spawn_detached(async move {
         for page in (0..30_000).step_by(2) {
             let extent = Extent::new(page * 8, 8);
@@ -213,7 +212,7 @@ fn a_checkpoint_of_a_drive_in_shreds_comes_to_an_end() {
 }
 
 #[test]
-fn a_group_that_the_host_fills_sends_writes_to_another() {
+fn full_group_redirects_writes_to_another() {
     let mut config = crate::support::tiny_fdp(true);
     config.placement.persistently_isolated = false;
     let kernel = Kernel::new();

@@ -1,4 +1,4 @@
-//! Open channels: what a host that holds the mapping may do, and what it is told.
+//! Open channels: the operations and the reports of a host that holds the mapping.
 
 mod cuts;
 mod faults;
@@ -26,7 +26,7 @@ pub(crate) fn raw() -> DriveConfig {
     config
 }
 
-/// Host data of nobody.
+/// Host data without a known origin.
 const MARK: Mark = Mark {
     cause: Cause::Host,
     origin: Origin(0),
@@ -36,7 +36,7 @@ fn shape(config: &DriveConfig) -> RawGeometry {
     RawGeometry::new(config).unwrap().unwrap()
 }
 
-/// Does `work` on the chunks of a new drive.
+/// Runs `work` on the chunks of a new drive.
 fn on_chunks<T: 'static, F: Future<Output = T> + 'static>(
     config: &DriveConfig,
     work: impl FnOnce(Sim, Chunks) -> F,
@@ -75,7 +75,7 @@ fn meta(number: u64) -> Meta {
     meta
 }
 
-/// Writes blocks that hold their addresses, and `tag`.
+/// Writes blocks whose contents and metadata encode their address and `tag`.
 pub(crate) async fn write(chunks: &Chunks, at: &[Ppa], tag: u64) -> Result<(), RawError> {
     let payload: Vec<Payload> = at
         .iter()
@@ -86,7 +86,7 @@ pub(crate) async fn write(chunks: &Chunks, at: &[Ppa], tag: u64) -> Result<(), R
     chunks.write(at, &payload, &metas, &marks).await
 }
 
-/// Whether blocks hold what [`write`] wrote at `were`.
+/// Whether the blocks at `at` have the contents that [`write`] wrote at `were`.
 async fn holds(chunks: &Chunks, at: &[Ppa], were: &[Ppa], tag: u64) -> bool {
     let read = chunks.read(at, ReadCause::Host).await.unwrap();
     let same = |(block, ppa): (&ssd::RawBlock, &Ppa)| {
@@ -99,7 +99,7 @@ async fn holds(chunks: &Chunks, at: &[Ppa], were: &[Ppa], tag: u64) -> bool {
 //= ocssd-2.0 1.2.3
 //= ocssd-2.0 2.1
 #[test]
-fn the_shape_is_that_of_the_flash_and_addresses_name_every_block_once() {
+fn geometry_matches_the_flash_and_addresses_are_unique() {
     let geometry = shape(&raw());
     assert_eq!(
         (geometry.groups, geometry.units, geometry.chunks),
@@ -114,7 +114,7 @@ fn the_shape_is_that_of_the_flash_and_addresses_name_every_block_once() {
         assert_eq!(geometry.number(place), number);
         assert!(last.replace(ppa) < Some(ppa), "addresses grow");
     }
-    // 26 chunks take five bits, so six numbers of chunks are no chunk's.
+    // 26 chunks take five bits, so six chunk numbers are invalid.
     assert_eq!(geometry.place(Ppa(26 << 5)), None);
     assert_eq!(geometry.place(Ppa(2 << 10)), None);
     assert_eq!(geometry.place(Ppa(u64::MAX)), None);
@@ -122,7 +122,7 @@ fn the_shape_is_that_of_the_flash_and_addresses_name_every_block_once() {
 
 //= hyfim 4
 #[test]
-fn the_drive_of_hyfim_has_the_shape_that_the_paper_gives() {
+fn hyfim_preset_has_the_published_geometry() {
     let config = (Preset::named("hyfim-ocssd").unwrap().config)();
     let geometry = shape(&config);
     assert_eq!(
@@ -137,11 +137,11 @@ fn the_drive_of_hyfim_has_the_shape_that_the_paper_gives() {
 }
 
 #[test]
-fn what_is_written_is_read_with_its_metadata_and_counted() {
+fn write_reads_back_with_metadata_and_is_counted() {
     let config = raw();
     let geometry = shape(&config);
     let (ok, drive, _kernel) = on_chunks(&config, move |_, chunks| async move {
-        // Two chunks of different units in one command, in turns.
+        // Two chunks of different units, interleaved in one command.
         let (a, b) = (list(&geometry, 3, 0, 8), list(&geometry, 30, 0, 8));
         let both: Vec<Ppa> = a.iter().zip(&b).flat_map(|(a, b)| [*a, *b]).collect();
         write(&chunks, &both, 1).await.unwrap();
@@ -173,7 +173,7 @@ fn what_is_written_is_read_with_its_metadata_and_counted() {
 //= ocssd-2.0 1.2.5
 //= ocssd-2.0 4
 #[test]
-fn lists_that_cannot_be_are_refused_with_their_status() {
+fn impossible_lists_are_rejected_with_their_status() {
     let config = raw();
     let geometry = shape(&config);
     on_chunks(&config, move |_, chunks| async move {
@@ -197,7 +197,7 @@ fn lists_that_cannot_be_are_refused_with_their_status() {
 //= ocssd-2.0 1.2.5
 //= ocssd-2.0 4
 #[test]
-fn what_a_chunk_does_not_allow_is_refused_with_its_status() {
+fn illegal_chunk_commands_are_rejected_with_their_status() {
     use RawStatus::{InvalidReset, OutOfOrder, Unwritten};
     let config = raw();
     let geometry = shape(&config);
@@ -209,7 +209,7 @@ fn what_a_chunk_does_not_allow_is_refused_with_its_status() {
         assert_eq!(status(write(&chunks, &rest, 0).await), OutOfOrder);
         write(&chunks, &head, 0).await.unwrap();
         assert_eq!(status(write(&chunks, &head, 0).await), OutOfOrder);
-        // A chunk that refuses does not keep another one of the same command back.
+        // A rejected chunk does not prevent the write to another chunk of the command.
         let half = write(&chunks, &[head.clone(), at(1, 0, 4)].concat(), 0).await;
         assert_eq!(half.unwrap_err().failed, 0b1111);
         assert_eq!(chunks.info(1).unwrap().write_pointer, 4);
@@ -233,7 +233,7 @@ fn what_a_chunk_does_not_allow_is_refused_with_its_status() {
 
 //= ocssd-2.0 3.4
 #[test]
-fn a_copy_moves_contents_and_metadata_inside_the_drive() {
+fn copy_moves_contents_and_metadata() {
     let config = raw();
     let geometry = shape(&config);
     let (ok, drive, _kernel) = on_chunks(&config, move |_, chunks| async move {
@@ -254,7 +254,7 @@ fn a_copy_moves_contents_and_metadata_inside_the_drive() {
 
 //= ocssd-2.0 1.2.5
 #[test]
-fn what_is_cached_is_readable_once_enough_lies_behind_it() {
+fn cached_blocks_become_readable_after_later_writes() {
     let mut config = raw();
     for unwritten in [Unwritten::Error, Unwritten::Zeros] {
         config.raw = Some(RawConfig {
@@ -281,7 +281,7 @@ fn what_is_cached_is_readable_once_enough_lies_behind_it() {
 }
 
 #[test]
-fn latency_at_rest_is_the_sum_of_its_parts() {
+fn idle_latency_is_the_sum_of_its_parts() {
     let config = raw();
     let (geometry, timing) = (shape(&config), config.timing().unwrap());
     let (spans, ..) = on_chunks(&config, move |sim, chunks| async move {
@@ -300,7 +300,7 @@ fn latency_at_rest_is_the_sum_of_its_parts() {
 }
 
 #[test]
-fn blocks_by_their_logical_addresses_are_refused() {
+fn logical_block_commands_are_rejected() {
     let config = raw();
     let (_, drive, kernel) = on_chunks(&config, |_, _| async {});
     assert_eq!(drive.capacity(), Bytes(1000 * 4096));
@@ -317,7 +317,7 @@ fn blocks_by_their_logical_addresses_are_refused() {
 }
 
 #[test]
-fn a_drive_file_keeps_chunks_and_metadata() {
+fn drive_file_keeps_chunks_and_metadata() {
     let config = raw();
     let geometry = shape(&config);
     let (_, drive, _kernel) = on_chunks(&config, move |_, chunks| async move {
@@ -348,7 +348,7 @@ fn a_drive_file_keeps_chunks_and_metadata() {
 }
 
 #[test]
-fn a_drive_that_cannot_be_says_which_knob_is_wrong() {
+fn impossible_raw_config_names_the_knob() {
     let says = |change: fn(&mut DriveConfig)| {
         let mut config = raw();
         change(&mut config);

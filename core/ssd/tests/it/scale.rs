@@ -9,7 +9,7 @@ const CAPACITY: u64 = 1_000_000_000_000 / 4096 * 4096;
 const WRITES: u64 = 1_000_000;
 const DEPTH: u64 = 256;
 
-/// Most memory that this process ever had resident, in bytes.
+/// Peak resident memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a Linux kernel");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -20,7 +20,8 @@ fn peak() -> u64 {
         * 1024
 }
 
-/// Set where this is the only test of the process, as peak memory is that of all of it.
+/// Environment variable set in the child process that runs this test alone: peak memory is that of
+/// the whole process.
 const ALONE: &str = "FLASHLOOM_TEST_ALONE";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Long random workloads on drives without contents, and what they settle to.
+//! Bench for long random workloads on drives without contents, and measures of their steady state.
 
 use nand::Geometry;
 use sim::{Kernel, Rng, Seed};
@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Extent, Origin, Placement};
 
-/// A drive of `lines` lines of 64 pages, one of which is the summary, with room
-/// for `pages` pages of the host.
+/// A drive of `lines` lines of 64 pages, one of which is the summary, with a capacity of `pages`
+/// pages.
 pub(crate) fn bare(lines: u32, pages: u32) -> DriveConfig {
     let mut config = (Preset::named("block").expect("a preset").config)();
     config.geometry = Geometry {
@@ -33,7 +33,7 @@ pub(crate) fn bare(lines: u32, pages: u32) -> DriveConfig {
     config
 }
 
-/// The same with `handles` placement handles.
+/// `config` with `handles` placement handles.
 pub(crate) fn with_handles(mut config: DriveConfig, handles: u16, isolated: bool) -> DriveConfig {
     config.interface = Interface::Fdp;
     config.placement.handles = handles;
@@ -51,17 +51,16 @@ pub(crate) struct Bench {
     seed: u64,
 }
 
-/// What a drive was seen to do between two instants.
+/// Measurements of a drive between two instants.
 pub(crate) struct Seen {
     pub(crate) before: Ledger,
     pub(crate) after: Ledger,
-    /// By placement handle: pages of lines that hold its data, on average.
+    /// For each placement handle: pages of lines that hold its data, on average.
     space: Vec<f64>,
 }
 
-/// Pages of lines that hold data, by placement handle. Free lines, lines that
-/// wait for their erase and summaries hold none; an open line is half written on
-/// average.
+/// Pages of lines that hold data, by placement handle. Free lines, lines that wait for their erase,
+/// and summaries count nothing; an open line counts half.
 fn space(drive: &Drive) -> Vec<f64> {
     let layout = drive.layout();
     let mut space = vec![0.0; (layout.handles * layout.groups) as usize];
@@ -94,8 +93,8 @@ impl Bench {
         u64::from(self.drive.layout().host_pages)
     }
 
-    /// Writes `writes` single pages, sixteen at a time; `pick` names the page and
-    /// its handle. Gives what was seen meanwhile.
+    /// Writes `writes` single pages, sixteen at a time; `pick` chooses the page and its handle.
+    /// Returns the measurements of this period.
     pub(crate) fn write(
         &mut self,
         writes: u64,
@@ -139,7 +138,7 @@ impl Bench {
         }
     }
 
-    /// Writes every page once, in order, to the handle that `handle` names.
+    /// Writes every page once, in order, through the handle that `handle` returns.
     pub(crate) fn fill(&mut self, handle: impl Fn(u64) -> u16 + 'static) {
         let (drive, pages) = (self.drive.clone(), self.pages());
         let per_page = u64::from(drive.layout().sectors_per_page) * 8;
@@ -166,15 +165,15 @@ impl Seen {
         self.after.by_cause(cause) - self.before.by_cause(cause)
     }
 
-    /// Pages of data that were programmed for each one that the host's writes
-    /// needed. What the buffer absorbed, summaries and padding are not in it.
+    /// Pages of data programmed for each page that the host's writes needed. Pages absorbed by the
+    /// buffer, summaries and padding do not count.
     pub(crate) fn amplification(&self) -> f64 {
         let (host, moved) = (self.by_cause(Cause::Host), self.by_cause(Cause::Gc));
         (host + moved) as f64 / host as f64
     }
 
-    /// Pages programmed for a handle, moves included, for each one that the host
-    /// wrote to it.
+    /// Pages programmed for a handle, relocations included, for each page that the host wrote to
+    /// it.
     pub(crate) fn amplification_of(&self, handle: usize) -> f64 {
         let (before, after) = (self.before.handles[handle], self.after.handles[handle]);
         (after.media_pages - before.media_pages) as f64

@@ -1,4 +1,4 @@
-//! Small drives, and a model of what a drive promises.
+//! Small drives, and a model of the promises of a drive.
 
 use nand::{Geometry, Payload};
 use sim::{Kernel, Seed, Sim};
@@ -7,8 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Origin, Placement};
 
-/// A drive of 24 lines of 64 pages, so that everything happens within a few
-/// thousand events.
+/// A drive of 24 lines of 64 pages, so that all states occur within a few thousand events.
 pub(crate) fn tiny(protected: bool) -> DriveConfig {
     let mut config = (Preset::named("block").expect("a preset").config)();
     config.geometry = Geometry {
@@ -33,7 +32,7 @@ pub(crate) fn tiny(protected: bool) -> DriveConfig {
     config
 }
 
-/// The same flash with handles and reclaim groups.
+/// The flash of [`tiny`] with handles and reclaim groups.
 pub(crate) fn tiny_fdp(protected: bool) -> DriveConfig {
     let mut config = tiny(protected);
     config.interface = Interface::Fdp;
@@ -47,19 +46,19 @@ pub(crate) fn tiny_fdp(protected: bool) -> DriveConfig {
     config
 }
 
-/// What was asked of one page, in order. Version 0 is "never written".
+/// Versions of one page, in order. Version 0 is "never written".
 #[derive(Clone, Debug)]
 struct History {
     /// Whether version v holds data; version 0 and deallocations do not.
     holds: Vec<bool>,
-    /// Newest version whose acknowledgement was seen.
+    /// Newest version whose acknowledgement has arrived.
     acknowledged: usize,
     /// Newest version that must survive.
     promised: usize,
 }
 
-/// What a drive may read as after a power cut. Each page is written by one worker
-/// only, so its versions are in order.
+/// Contents that a drive may return after a power cut. Each page is written by one worker only, so
+/// its versions are in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pages: Vec<History>,
@@ -79,7 +78,7 @@ impl Model {
         }
     }
 
-    /// A new version is on its way.
+    /// Adds a new version of `page`, and returns its number.
     fn ask(&mut self, page: usize, data: bool) -> usize {
         self.pages[page].holds.push(data);
         self.pages[page].holds.len() - 1
@@ -97,15 +96,15 @@ impl Model {
         self.pages.iter().map(|page| page.acknowledged).collect()
     }
 
-    /// Everything acknowledged before the flush was sent must survive from now
-    /// on.
+    /// Records a flush: the versions in `before`, acknowledged when it was sent, must survive from
+    /// now on.
     fn flushed(&mut self, before: &[usize]) {
         for (page, &version) in self.pages.iter_mut().zip(before) {
             page.promised = page.promised.max(version);
         }
     }
 
-    /// Panics unless every page of `drive` reads as a version that it may.
+    /// Panics unless every page of `drive` reads as an allowed version.
     pub(crate) fn check(&self, drive: &Drive, context: &str) {
         for (page, history) in self.pages.iter().enumerate() {
             let read = drive.peek(page as u32);
@@ -129,19 +128,19 @@ impl Model {
     }
 }
 
-/// What the random workload does.
+/// Parameters of the random workload.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) workers: usize,
     pub(crate) ops: usize,
-    /// Pages that are used, from the first.
+    /// Number of pages that the workload uses, from the first.
     pub(crate) span: usize,
     pub(crate) trims_percent: u64,
     pub(crate) flushes_percent: u64,
     pub(crate) placements: u64,
 }
 
-/// Starts random writes, deallocations and flushes that keep `model` true.
+/// Starts random writes, deallocations and flushes, and records them in `model`.
 pub(crate) fn start(sim: &Sim, drive: &Drive, model: &Rc<RefCell<Model>>, mix: Mix, seed: u64) {
     for worker in 0..mix.workers {
         let (drive, model) = (drive.clone(), Rc::clone(model));
@@ -184,8 +183,7 @@ async fn trim(drive: &Drive, model: &Rc<RefCell<Model>>, page: usize) {
     model.borrow_mut().acknowledge(page, version, true);
 }
 
-/// Powers `media` on, as far as `events` of recovery if that is less than it
-/// takes; gives the drive with its kernel, or what the second cut leaves.
+/// Powers `media` on and returns the drive with its kernel, once recovery is complete.
 pub(crate) fn recover(config: &DriveConfig, media: ssd::DriveMedia) -> (Kernel, Drive) {
     let kernel = Kernel::new();
     let (sim, config) = (kernel.sim(), config.clone());

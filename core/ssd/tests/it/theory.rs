@@ -1,26 +1,24 @@
 //! Write amplification against closed forms.
 //!
-//! A closed form knows T, the pages that hold data, and U, the pages that the host
-//! uses; α = T/U. Not every page of the flash is one of the T: the lines that are
-//! held free, the lines that wait for their erase and the summaries hold nothing,
-//! and of an open line, half is written on average. So T is measured while the
-//! drive runs ([`Seen::space`](crate::steady::Seen::space)), and α follows from it;
-//! the over-provisioning of a test says how large the drive is made, not what is
-//! put into the formula.
+//! A closed form depends on T, the pages that hold data, and U, the pages that the host uses; α =
+//! T/U. T excludes part of the flash: the lines that are held free, the lines that wait for their
+//! erase and the summaries hold no data, and an open line is half written on average. So T is
+//! measured while the drive runs ([`Seen::space`](crate::steady::Seen::space)), and α follows from
+//! it; the over-provisioning of a test determines the size of the drive, not the input of the
+//! formula.
 //!
-//! What is left between formula and drive: T is known to about a line in a
-//! thousand, which at 7 % of spare space is 1.5 % of the spare space and of the
-//! amplification; the buffer absorbs about one write in a thousand; and a page
-//! that is being moved can be overwritten meanwhile, which saves its copy.
+//! The remaining deviations: T is known to about a line in a thousand, which at 7 % of spare space
+//! is 1.5 % of the spare space and of the amplification; the buffer absorbs about one write in a
+//! thousand; and a page can be overwritten during its relocation, which saves its copy.
 
 use crate::steady::{Bench, Seen, bare, with_handles};
 use ssd::{Cause, LineState, Precondition, SpareSplit, VictimPolicy};
 
-/// Spare space over what the host uses, in percent.
+/// Spare space in percent of the pages that the host uses.
 const OVER_PROVISIONING: [u32; 5] = [7, 12, 17, 28, 50];
 
 const LINES: u32 = 1000;
-/// Pages of a line that hold data.
+/// Data pages of a line.
 const LINE: f64 = 63.0;
 
 /// The principal branch of Lambert's W, the inverse of x e^x, by Halley's method.
@@ -41,17 +39,17 @@ fn lambert_w(x: f64) -> f64 {
     w
 }
 
-/// Cleaning the line written longest ago: α/(α + W(−α e^−α)).
+/// Amplification of cleaning the line written longest ago: α/(α + W(−α e^−α)).
 //= desnoyers2014 4
 fn oldest_first(alpha: f64) -> f64 {
     alpha / (alpha + lambert_w(-alpha * (-alpha).exp()))
 }
 
-/// Cleaning the line with the least valid pages, in lines of `n` pages:
-/// n/(n − (X₀ − 1)), where X₀ is the fewest valid pages of a line that is not
-/// cleaned yet. In the steady state lines with i valid pages are as many as 1/i
-/// says, for i from X₀ to n; that they are T/n in all and hold U pages gives
-/// X₀ = 1/2 − (n/α) W(−(1 + 1/2n) α e^(−(1 + 1/2n) α)).
+/// Amplification of cleaning the line with the fewest valid pages, in lines of `n` pages: n/(n −
+/// (X₀ − 1)), where X₀ is the fewest valid pages of a line that is not cleaned yet. In the steady
+/// state the number of lines with i valid pages is proportional to 1/i, for i from X₀ to n. These
+/// lines are T/n in number and hold U pages, which gives X₀ = 1/2 − (n/α) W(−(1 + 1/2n) α e^(−(1 +
+/// 1/2n) α)).
 //= desnoyers2014 4
 fn emptiest_first(alpha: f64, n: f64) -> f64 {
     let scaled = (1.0 + 0.5 / n) * alpha;
@@ -60,7 +58,7 @@ fn emptiest_first(alpha: f64, n: f64) -> f64 {
 }
 
 #[test]
-fn lambert_w_inverts() {
+fn lambert_w_inverts_x_exp_x() {
     for step in 1..1000 {
         let w = -f64::from(step) / 1000.0;
         let x = w * w.exp();
@@ -69,7 +67,7 @@ fn lambert_w_inverts() {
 }
 
 #[test]
-fn the_closed_forms_agree_for_large_lines_and_know_their_limits() {
+fn closed_forms_agree_for_large_lines_and_at_limits() {
     for alpha in [1.05, 1.1, 1.3, 2.0] {
         let (oldest, emptiest) = (oldest_first(alpha), emptiest_first(alpha, 1e6));
         assert!(
@@ -78,7 +76,7 @@ fn the_closed_forms_agree_for_large_lines_and_know_their_limits() {
         );
         assert!(emptiest_first(alpha, 64.0) < oldest, "α {alpha}");
     }
-    // 30 % of spare space: 2.36, as Xiang and Kurkoski publish for the same formula.
+    // 30 % of spare space: 2.36, as Xiang and Kurkoski publish for this formula.
     assert!(
         (oldest_first(1.3) - 2.36).abs() < 0.01,
         "{}",
@@ -100,8 +98,8 @@ fn close(what: &str, measured: f64, expected: f64, alpha: f64) {
     );
 }
 
-/// A drive with `percent` of spare space besides the lines that are kept free or
-/// open, in its steady state.
+/// A drive in its steady state, with `percent` of spare space besides the lines that are kept free
+/// or open.
 fn steady(victim: VictimPolicy, percent: u32) -> Bench {
     let pages = f64::from(LINES - 4) * LINE / (1.0 + f64::from(percent) / 100.0);
     let mut config = bare(LINES, pages as u32);
@@ -112,7 +110,7 @@ fn steady(victim: VictimPolicy, percent: u32) -> Bench {
 }
 
 #[test]
-fn oldest_first_cleaning_agrees_with_the_closed_form() {
+fn fifo_cleaning_matches_the_closed_form() {
     for percent in OVER_PROVISIONING {
         let mut bench = steady(VictimPolicy::Fifo, percent);
         let seen = bench.overwrite(2);
@@ -128,7 +126,7 @@ fn oldest_first_cleaning_agrees_with_the_closed_form() {
 }
 
 #[test]
-fn greedy_cleaning_agrees_with_the_closed_form() {
+fn greedy_cleaning_matches_the_closed_form() {
     for percent in OVER_PROVISIONING {
         let mut bench = steady(VictimPolicy::Greedy, percent);
         let seen = bench.overwrite(2);
@@ -146,13 +144,13 @@ fn greedy_cleaning_agrees_with_the_closed_form() {
 /// Hot and cold data that never share a line: 80 % of the writes go to 20 % of the pages.
 struct Apart {
     seen: Seen,
-    /// Pages that are cold, and those that are hot.
+    /// Numbers of cold and of hot pages.
     used: [u64; 2],
 }
 
 impl Apart {
-    /// A drive with `percent` of spare space that it divides by `spare`, or one whose moved
-    /// data mix, once it is steady.
+    /// The measurements of a drive in its steady state, with `percent` of spare space divided by
+    /// `spare`. Unless `isolated`, its relocated data mix.
     fn new(percent: u32, spare: SpareSplit, isolated: bool) -> Self {
         let lines = f64::from(LINES - 7);
         let pages = (lines * LINE / (1.0 + f64::from(percent) / 100.0)) as u32;
@@ -172,8 +170,8 @@ impl Apart {
         Self { seen, used }
     }
 
-    /// The least amplification that two drives can have which divide the space of both, and
-    /// the space of the hot one.
+    /// The lowest amplification of two drives that share the space of both, and the space of the
+    /// hot one at that optimum.
     fn best(&self) -> (f64, f64) {
         let space = self.seen.space(0) + self.seen.space(1);
         let [cold, hot] = self.used.map(|used| used as f64);
@@ -189,10 +187,10 @@ impl Apart {
     }
 }
 
-/// However the spare space is divided: with the space that each was seen to have, each is a
-/// drive of its own.
+/// Hot and cold data behave like two drives, each with the space that it was measured to have,
+/// however the spare space is divided.
 #[test]
-fn separated_hot_and_cold_data_are_two_drives() {
+fn separated_hot_and_cold_data_behave_like_two_drives() {
     for spare in [SpareSplit::Pooled, SpareSplit::ByDemand] {
         let Apart { seen, used } = Apart::new(15, spare, true);
         for (handle, name) in [(0, "cold"), (1, "hot")] {
@@ -204,10 +202,10 @@ fn separated_hot_and_cold_data_are_two_drives() {
     }
 }
 
-/// Fails if lines of both handles compete: greedy collection then leaves both the same share of
+/// Fails if lines of both handles compete: greedy collection then leaves both an equal share of
 /// empty space, which programs two fifths more than the best split at 15 % of spare space.
 #[test]
-fn separated_hot_and_cold_data_get_the_split_that_is_best_for_both() {
+fn demand_split_is_optimal_for_separated_data() {
     for percent in [7, 15, 28] {
         let apart = Apart::new(percent, SpareSplit::ByDemand, true);
         let (best, of_hot) = apart.best();
@@ -219,20 +217,20 @@ fn separated_hot_and_cold_data_get_the_split_that_is_best_for_both() {
     }
 }
 
-/// Moved data that mix take space from the others, which no choice of victims can give back:
-/// with every page's rate known it would still be 15 % above two drives.
+/// Relocated data that mix take space from the others, which no choice of victims can recover: with
+/// every page's rate known the amplification would still be 15 % above that of two drives.
 #[test]
-fn data_that_mix_when_moved_gain_less_from_the_split() {
+fn initially_isolated_data_gain_from_the_demand_split() {
     let [demand, pooled] = [SpareSplit::ByDemand, SpareSplit::Pooled]
         .map(|spare| Apart::new(15, spare, false).seen.amplification());
     eprintln!("initially isolated: by demand {demand:.3}, pooled {pooled:.3}");
     assert!(demand < 0.93 * pooled, "{demand}, {pooled}");
 }
 
-/// Reclaim groups fix the division of the spare space: one of 10 %, one of 40 %,
-/// written at different rates.
+/// Reclaim groups fix the division of the spare space: one of 10 %, one of 40 %, written at
+/// different rates.
 #[test]
-fn reclaim_groups_are_two_drives() {
+fn reclaim_groups_behave_like_two_drives() {
     let lines = 600;
     let [tight, roomy] = [1.1, 1.4].map(|ratio| (f64::from(lines - 4) * LINE / ratio) as u64);
     let mut config = with_handles(bare(lines, (tight + roomy) as u32), 1, true);
@@ -254,7 +252,7 @@ fn reclaim_groups_are_two_drives() {
 }
 
 #[test]
-fn an_aged_drive_is_in_its_steady_state() {
+fn aged_drive_starts_in_its_steady_state() {
     for percent in [7, 28] {
         let pages = f64::from(LINES - 4) * LINE / (1.0 + f64::from(percent) / 100.0);
         let config = bare(LINES, pages as u32);
@@ -272,7 +270,7 @@ fn an_aged_drive_is_in_its_steady_state() {
 }
 
 #[test]
-fn a_full_drive_maps_everything_and_moves_nothing_at_first() {
+fn full_drive_maps_every_page_and_starts_without_relocation() {
     let pages = (f64::from(LINES - 4) * LINE / 1.12) as u32;
     let mut bench = Bench::new(&bare(LINES, pages), Precondition::Full, 3);
     assert!((0..pages).all(|page| bench.drive.line_of(page).is_some()));
@@ -282,7 +280,7 @@ fn a_full_drive_maps_everything_and_moves_nothing_at_first() {
     let closed = |line: &ssd::LineReport| line.state == LineState::Closed;
     let full = bench.drive.lines().into_iter().filter(closed).count() as u32;
     assert_eq!(free + full + 1, LINES, "one line is open");
-    // All lines but the reserve and one more are written before one is cleaned.
+    // All lines except the reserve and one more are written before one is cleaned.
     let room = u64::from(free - 3) * LINE as u64;
     let writes = bench.pages();
     let seen = bench.write(room / 16 * 16, move |rng| (rng.below(writes), 0));

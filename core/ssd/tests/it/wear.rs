@@ -1,10 +1,10 @@
-//! Wear levelling.
+//! Wear levelling, static and dynamic.
 
 use crate::steady::{Bench, Seen, bare};
 use ssd::{Cause, LineState, Precondition};
 
-/// Rounds of writes to a tenth of the pages; the others are never written again.
-/// Gives the least and the most erases of a line.
+/// Writes a tenth of the pages for `rounds` rounds; the others are never written again. Returns the
+/// lowest and the highest erase count of a line.
 fn wear(threshold: u32, rounds: u64) -> (u32, u32, Seen) {
     let mut config = bare(150, (145.0 * 63.0 / 1.15) as u32);
     config.wear.static_threshold = threshold;
@@ -40,13 +40,13 @@ fn static_wear_levelling_bounds_the_spread_of_erases() {
 }
 
 #[test]
-fn dynamic_wear_levelling_takes_the_least_worn_free_line() {
+fn dynamic_wear_levelling_opens_the_least_worn_free_line() {
     for dynamic in [true, false] {
         let mut config = bare(100, 70 * 63);
         config.wear.dynamic = dynamic;
         let mut bench = Bench::new(&config, Precondition::Full, 1);
         let pages = bench.pages();
-        // Uneven wear to choose from.
+        // Creates lines with uneven wear.
         bench.write(20 * pages, move |rng| (rng.below(pages / 10), 0));
         let drive = bench.drive.clone();
         bench.kernel.sim().spawn_detached(async move {

@@ -1,4 +1,4 @@
-//! Drives of zones.
+//! Zoned drives: configurations and helpers of their tests.
 
 mod cuts;
 mod faults;
@@ -14,11 +14,11 @@ use sim::{Kernel, Seed, Sim};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, Interface, Unwritten, ZoneConfig, Zones};
 use units::{Bytes, Extent, Origin};
 
-/// Sectors of 512 bytes in one of 4 KiB.
+/// 512-byte sectors in one of 4 KiB.
 pub(crate) const PER: u64 = 8;
 
-/// Ten zones of 62 sectors, 64 apart, over both dies of the tiny flash: units of four
-/// sectors, so that the last one of a zone is not full.
+/// Ten zones of 62 sectors, 64 apart, over both dies of the tiny flash. Units have four sectors, so
+/// that the last unit of a zone is partial.
 pub(crate) fn tiny_zns(protected: bool) -> DriveConfig {
     let mut config = tiny(protected);
     config.name = "tiny zones".to_owned();
@@ -42,7 +42,7 @@ pub(crate) fn tiny_zns(protected: bool) -> DriveConfig {
     config
 }
 
-/// The same flash in zones of one die each.
+/// The tiny flash in zones of one die each.
 pub(crate) fn narrow(protected: bool) -> DriveConfig {
     let mut config = tiny_zns(protected);
     let zones = config.zones.as_mut().expect("it has zones");
@@ -81,7 +81,7 @@ pub(crate) fn extent(zones: &Zones, zone: u32, at: u64, len: u64) -> Extent {
     Extent::new(start, (len * PER) as u32)
 }
 
-/// Eight bytes of each sector.
+/// The tags in `extent`: the first eight bytes of each sector.
 pub(crate) async fn tags(zones: &Zones, extent: Extent) -> Result<Vec<u64>, ssd::ZoneStatus> {
     let mut bytes = vec![0; extent.bytes() as usize];
     zones.read(extent, &mut bytes.as_mut_slice()).await?;
@@ -89,7 +89,7 @@ pub(crate) async fn tags(zones: &Zones, extent: Extent) -> Result<Vec<u64>, ssd:
     Ok(bytes.chunks(4096).map(tag).collect())
 }
 
-/// Sectors that begin with these tags.
+/// Contents of sectors that repeat these tags.
 pub(crate) fn bytes(tags: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let sector = |tag: u64| tag.to_le_bytes().repeat(512);
     tags.into_iter().flat_map(sector).collect()

@@ -1,4 +1,4 @@
-//! Drives with fronts in files: what the battery keeps survives the process too.
+//! Drives with fronts in files: the battery-backed state survives the process too.
 
 use super::model::{Left, Workers};
 use super::{all, fronted, run};
@@ -15,7 +15,7 @@ fn bytes_of(config: &DriveConfig, media: &DriveMedia) -> Vec<u8> {
 }
 
 #[test]
-fn a_front_goes_through_a_file_and_comes_back() {
+fn front_round_trips_through_a_file() {
     for (seed, (name, config)) in (21..).zip(all()) {
         let mut rng = Seed(seed).stream("files");
         run(&config, 300, seed, |event, drive, workers| {
@@ -32,7 +32,7 @@ fn a_front_goes_through_a_file_and_comes_back() {
     }
 }
 
-/// A drive whose file follows it.
+/// A drive, its file and the log that keeps the file up to date.
 struct Followed {
     log: Option<Log>,
     file: Vec<u8>,
@@ -48,7 +48,7 @@ impl Followed {
         log.append(&mut self.file, false).unwrap();
     }
 
-    /// What is in the file is what the drive would be without power.
+    /// Checks that the drive in the file is in a state that a power cut may leave.
     fn compare(&self, workers: &Workers, context: &str) -> Left {
         let opened = image::open(&mut &self.file[..]).unwrap();
         let (_kernel, drive) = recover(&opened.config, opened.media);
@@ -58,7 +58,7 @@ impl Followed {
 }
 
 #[test]
-fn a_file_with_its_log_is_the_drive_as_a_cut_leaves_it() {
+fn file_with_log_matches_a_power_cut() {
     for (seed, (name, config)) in (31..).zip(all()) {
         let mut rng = Seed(seed).stream("log");
         let mut followed = Followed {
@@ -80,14 +80,15 @@ fn a_file_with_its_log_is_the_drive_as_a_cut_leaves_it() {
                 );
             }
             if rng.below(12) == 0 {
-                // The file is written anew, with commits whose lines it has not.
+                // The file is rewritten, with commits that have no lines in its log.
                 (followed.log, followed.file) = (None, Vec::new());
             }
         });
     }
 }
 
-/// Lets a process take the file up, recover and store, and die at any time of it.
+/// Continues the file in a new process that recovers and stores, and tears its last record at a
+/// random point. Returns the file.
 fn recover_in_file(file: &[u8], left: &Left, rng: &mut Rng, context: &str) -> Vec<u8> {
     let mut file = file.to_vec();
     let opened = image::open(&mut &file[..]).unwrap();
@@ -125,7 +126,7 @@ fn recover_in_file(file: &[u8], left: &Left, rng: &mut Rng, context: &str) -> Ve
     file
 }
 
-/// A file as its sections, kind and payload.
+/// The sections of a file, as kind and payload.
 fn sections(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let (mut sections, mut rest) = (Vec::new(), &file[12..]);
     while !rest.is_empty() {
@@ -137,7 +138,7 @@ fn sections(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
     sections
 }
 
-/// The file with its front changed and every checksum right.
+/// The file with its front section changed, and all checksums valid.
 fn changed(file: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = file[..12].to_vec();
     for (number, (kind, mut payload)) in sections(file).into_iter().enumerate() {
@@ -159,8 +160,7 @@ fn changed(file: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// A file with two writes in its log, 20 bytes and a line each, of which one has
-/// committed.
+/// A file with two writes in its log, each of 20 bytes and a line; one has committed.
 fn with_log() -> Vec<u8> {
     let config = fronted(true, 8, false);
     let kernel = Kernel::new();
@@ -176,7 +176,7 @@ fn with_log() -> Vec<u8> {
 }
 
 #[test]
-fn fronts_that_no_drive_can_have_are_refused() {
+fn impossible_fronts_are_rejected() {
     let file = with_log();
     let kinds: Vec<u32> = sections(&file).iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [1, 2, 3, 4, 8, 5]);
@@ -212,7 +212,7 @@ fn fronts_that_no_drive_can_have_are_refused() {
 }
 
 #[test]
-fn a_front_of_any_bytes_is_read_without_panic() {
+fn front_of_random_bytes_does_not_panic() {
     let file = with_log();
     let mut rng = Seed(7).stream("front");
     let mut read = 0;

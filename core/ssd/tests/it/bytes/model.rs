@@ -1,4 +1,4 @@
-//! What lines hold, and who writes them.
+//! Model of the contents of lines, and the workers that write them.
 
 use sim::{Rng, Seed, Sim};
 use ssd::wlog::StoreError;
@@ -11,22 +11,22 @@ use units::{Extent, Ns, Origin, Placement};
 pub(super) const WORKERS: usize = 4;
 /// Pages of which each worker has one sector in four.
 const SHARED: u64 = 6;
-/// Pages of each worker.
+/// Pages that each worker has for itself.
 const PRIVATE: u64 = 4;
 const LINES: u64 = 64;
 
-/// The number that a line holds over and over, by line; 0 where nothing is.
+/// Contents by line: the number that the line repeats; missing lines have 0.
 type Lines = BTreeMap<u64, u64>;
 
-/// What a worker is doing, as far as a cut may find it half done.
+/// Operation under way of a worker, as far as a cut may find it partly done.
 #[derive(Clone, Debug)]
 enum Doing {
     Nothing,
-    /// Lines that become durable, each for itself.
+    /// Lines that become durable one by one.
     Lines(Lines),
     /// Lines that become durable page by page.
     Pages(Lines),
-    /// All lines of the open transaction become durable.
+    /// All lines of the open transaction become durable together.
     Commit,
 }
 
@@ -38,7 +38,7 @@ struct State {
     doing: Doing,
 }
 
-/// All workers, as each of them knows what it may find.
+/// All workers, with the contents that each may find.
 #[derive(Clone)]
 pub(super) struct Workers {
     states: Vec<State>,
@@ -90,7 +90,7 @@ impl Workers {
         }
     }
 
-    /// Whatever is not being written now reads as it was written last.
+    /// Checks that all lines except those being written read as written last.
     pub(super) fn check_now(&self, drive: &Drive) {
         for (worker, state) in self.states.iter().enumerate() {
             if !matches!(state.doing, Doing::Nothing | Doing::Commit) {
@@ -104,8 +104,8 @@ impl Workers {
         }
     }
 
-    /// Panics unless `drive` holds what a cut at this instant may leave. Gives what it
-    /// holds.
+    /// Panics unless `drive` is in a state that a cut at this instant may leave. Returns its
+    /// contents.
     pub(super) fn after_cut(&self, drive: &Drive, context: &str) -> Left {
         let mut left = Lines::new();
         for (worker, state) in self.states.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Workers {
     }
 }
 
-/// Each line is as in `kept` or, if that says anything, as in `new`.
+/// Checks that each line has its contents in `kept`, or those in `new` if given.
 fn check(found: &Lines, kept: &Lines, new: Option<&Lines>, context: &str) {
     for (&line, &value) in found {
         let new = new.and_then(|new| new.get(&line));
@@ -147,7 +147,7 @@ fn check(found: &Lines, kept: &Lines, new: Option<&Lines>, context: &str) {
     }
 }
 
-/// No page is new in part only. Every write has another number, but zeros.
+/// Checks that no page is new in part only. Every write has another number, except zeros.
 fn check_pages(found: &Lines, new: &Lines, context: &str) {
     let of = |page| new.iter().filter(move |(line, _)| **line / LINES == page);
     let pages: BTreeSet<u64> = new.keys().map(|line| line / LINES).collect();
@@ -162,7 +162,7 @@ fn check_pages(found: &Lines, new: &Lines, context: &str) {
     }
 }
 
-/// What a drive held after a cut, and must hold from then on.
+/// Contents of a drive after a cut, which it must keep from then on.
 pub(super) struct Left(Lines);
 
 impl Left {
@@ -173,7 +173,7 @@ impl Left {
     }
 }
 
-/// The lines of a worker.
+/// The lines that a worker writes.
 fn lines_of(worker: usize) -> impl Iterator<Item = u64> {
     let mine = move |line: &u64| (line / 8) % WORKERS as u64 == worker as u64;
     let shared = (0..SHARED * LINES).filter(mine);
@@ -242,7 +242,7 @@ impl Worker {
         SHARED + self.number as u64 * PRIVATE
     }
 
-    /// Some lines of this worker that follow each other.
+    /// Consecutive lines of this worker, within a shared sector or in its own pages.
     fn some_lines(&mut self) -> std::ops::Range<u64> {
         if self.rng.below(2) == 0 {
             let sector = self.rng.below(SHARED * 2) * WORKERS as u64 + self.number as u64;
@@ -250,7 +250,7 @@ impl Worker {
             let lines = 1 + self.rng.below(8 - from);
             return sector * 8 + from..sector * 8 + from + lines;
         }
-        // Over the ends of pages too.
+        // May cross page boundaries.
         let most = if self.rng.below(6) == 0 { 70 } else { 9 };
         let lines = 1 + self.rng.below(most);
         let first = self.private() * LINES;
@@ -273,7 +273,7 @@ impl Worker {
         if !locked && tx == 0 {
             self.state(|state| state.doing = Doing::Lines(new.clone()));
         } else if !locked {
-            // It may be seen at any time now, but not after a cut.
+            // The lines are visible from now on, but must not survive a cut.
             self.state(|state| state.doing = Doing::Lines(Lines::new()));
         }
         let since = self.sim.now();

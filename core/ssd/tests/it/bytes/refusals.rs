@@ -1,4 +1,4 @@
-//! What such drives refuse, and what their accesses cost.
+//! Rejected accesses of byte-addressable drives, and the costs of accepted ones.
 
 use super::fronted;
 use crate::support::tiny;
@@ -21,7 +21,7 @@ pub(super) fn on_drive<T: 'static, F: Future<Output = T> + 'static>(
 }
 
 #[test]
-fn a_conventional_drive_has_no_bytes() {
+fn byte_accesses_fail_on_a_conventional_drive() {
     on_drive(&tiny(true), |drive, _| async move {
         assert!(!drive.has_bytes() && !drive.has_transactions());
         let mut line = [0; 64];
@@ -34,7 +34,7 @@ fn a_conventional_drive_has_no_bytes() {
 }
 
 #[test]
-fn accesses_that_are_no_lines_of_the_drive_are_refused() {
+fn unaligned_or_out_of_range_accesses_are_rejected() {
     let config = fronted(true, 8, true);
     let capacity = config.capacity.0;
     on_drive(&config, move |drive, _| async move {
@@ -56,7 +56,7 @@ fn accesses_that_are_no_lines_of_the_drive_are_refused() {
 }
 
 #[test]
-fn transactions_are_refused_where_there_are_none() {
+fn transactions_are_rejected_without_firmware_support() {
     for config in [fronted(true, 0, false), fronted(false, 8, true)] {
         on_drive(&config, |drive, _| async move {
             assert!(drive.has_bytes() && !drive.has_transactions());
@@ -69,7 +69,7 @@ fn transactions_are_refused_where_there_are_none() {
 }
 
 #[test]
-fn a_number_is_refused_after_its_commit_and_until_it_has_left_the_log() {
+fn committed_transaction_number_is_rejected_until_cleaned() {
     on_drive(&fronted(true, 8, false), |drive, _| async move {
         let unknown = ByteError::Commit(CommitError::Unknown(3));
         assert_eq!(drive.commit(3).await, Err(unknown));
@@ -81,7 +81,7 @@ fn a_number_is_refused_after_its_commit_and_until_it_has_left_the_log() {
         assert_eq!(drive.commit(3).await, Err(CommitError::Committed(3).into()));
         let late = drive.check_store(64, 64, 3, 0).unwrap_err();
         assert_eq!(late, StoreError::Committed(3).into());
-        // Enough lines that the log is cleaned.
+        // Enough lines to trigger log cleaning.
         for line in 0..400 {
             let at = 4096 + line % 128 * 64;
             drive.store(at, &[2; 64], 0, Origin(0)).await.unwrap();
@@ -92,7 +92,7 @@ fn a_number_is_refused_after_its_commit_and_until_it_has_left_the_log() {
 }
 
 #[test]
-fn a_transaction_that_could_not_be_moved_is_refused_before_anything_is_stored() {
+fn oversized_transaction_stores_nothing() {
     on_drive(&fronted(true, 8, false), |drive, _| async move {
         let (most, slots) = ((320 - 64) / 2, 320);
         let large = vec![1; 64 * (most as usize + 1)];
@@ -102,7 +102,7 @@ fn a_transaction_that_could_not_be_moved_is_refused_before_anything_is_stored() 
         assert_eq!(drive.ledger().bytes.stored_lines, 0);
         let fits = &large[64..];
         drive.store(0, fits, tx, Origin(0)).await.unwrap();
-        // The largest transaction leaves room for a page of anyone else.
+        // The largest transaction leaves room for a page without a transaction.
         for round in 0..20 {
             let page = [round; 4096];
             drive.store(40 * 4096, &page, 0, Origin(0)).await.unwrap();
@@ -111,7 +111,7 @@ fn a_transaction_that_could_not_be_moved_is_refused_before_anything_is_stored() 
     });
 }
 
-/// Of a page on flash: what a load and a store of a line take, and the same again.
+/// Latencies of a load, a store, a load and a store of one line of a page on flash.
 fn costs(config: &DriveConfig) -> [Ns; 4] {
     on_drive(config, |drive, sim| async move {
         drive.write_whole(3).await;
@@ -132,13 +132,13 @@ fn costs(config: &DriveConfig) -> [Ns; 4] {
 }
 
 #[test]
-fn latency_at_rest_is_the_sum_of_its_parts() {
+fn idle_latency_is_the_sum_of_its_parts() {
     let (log, cache) = (fronted(true, 8, false), fronted(false, 0, true));
     let timing = log.timing().unwrap();
     let flash = |bytes: u64| {
         timing.read + timing.command + Ns((bytes * 1_000_000_000).div_ceil(timing.bus_bytes_per_s))
     };
-    // 12.8 bytes a nanosecond, of the DRAM; a write in the log has a descriptor of 16.
+    // The DRAM moves 12.8 bytes a nanosecond; a write in the log has a descriptor of 16 bytes.
     let moved = |bytes: u64| Ns((bytes * 10).div_ceil(128));
     let miss = flash(4096) + moved(4096);
     let (load, store) = (Ns(89 + 100) + moved(64), Ns(89 + 100) + moved(80));
@@ -148,7 +148,7 @@ fn latency_at_rest_is_the_sum_of_its_parts() {
 }
 
 #[test]
-fn causes_add_up_to_what_the_flash_did() {
+fn ledger_causes_add_up_to_flash_counters() {
     for (log, cache) in [(true, false), (false, true), (true, true)] {
         on_drive(&fronted(log, 8, cache), move |drive, _| async move {
             let mut rng = Seed(5).stream("causes");
@@ -182,7 +182,7 @@ fn causes_add_up_to_what_the_flash_did() {
     }
 }
 
-/// Page reads of cleaning when the cache has the pages.
+/// Page reads of cleaning while the cache has the pages.
 fn reads_of_cleaning(tx: u32) -> u64 {
     on_drive(&fronted(true, 8, true), move |drive, sim| async move {
         for page in 0..3 {
@@ -203,13 +203,13 @@ fn reads_of_cleaning(tx: u32) -> u64 {
 }
 
 #[test]
-fn cleaning_takes_from_the_cache_what_has_committed() {
+fn cleaning_uses_cached_pages_without_open_lines() {
     assert_eq!(reads_of_cleaning(0), 0);
     assert!(reads_of_cleaning(1) > 0, "the cache may hold what is open");
 }
 
-/// On flash that cannot be read, with a log: page 3 was written and flushed, then its
-/// first line was stored and cleaned. It is in the write buffer now.
+/// Runs `test` on a drive with a log and unreadable flash. Page 3 was written and flushed, then its
+/// first line was stored and cleaned; it is in the write buffer now.
 fn with_a_lost_page<F: Future<Output = ()> + 'static>(
     test: impl FnOnce(Drive, sim::Sim) -> F + 'static,
 ) {
@@ -233,7 +233,7 @@ fn with_a_lost_page<F: Future<Output = ()> + 'static>(
 }
 
 #[test]
-fn of_a_page_that_cannot_be_read_cleaning_loses_what_the_log_does_not_have() {
+fn cleaning_an_unreadable_page_loses_unlogged_lines() {
     with_a_lost_page(|drive, _| async move {
         let [page] = drive.peek(3).unwrap().try_into().unwrap();
         assert_eq!(page.lost(), !1);
@@ -250,7 +250,7 @@ fn of_a_page_that_cannot_be_read_cleaning_loses_what_the_log_does_not_have() {
 }
 
 #[test]
-fn what_is_lost_of_a_page_stays_so_when_another_part_is_written() {
+fn lost_lines_stay_lost_after_a_partial_write() {
     with_a_lost_page(|drive, _| async move {
         let second = Extent::new(3 * 8 + 1, 1);
         let fill = Content::Fill(9);
@@ -272,7 +272,7 @@ fn what_is_lost_of_a_page_stays_so_when_another_part_is_written() {
         let whole = Extent::new(3 * 8, 8);
         let read = drive.read(whole, &mut vec![0; 4096].as_mut_slice()).await;
         assert_eq!(read, Err(IoError::Media(3 * 8)));
-        // Line by line it comes back.
+        // The page is restored line by line.
         for line in (1..8).chain(16..64) {
             let at = 3 * 4096 + line * 64;
             drive.store(at, &[5; 64], 0, Origin(0)).await.unwrap();
@@ -283,7 +283,7 @@ fn what_is_lost_of_a_page_stays_so_when_another_part_is_written() {
 }
 
 #[test]
-fn what_is_lost_of_a_page_is_in_drive_files() {
+fn lost_lines_survive_in_drive_files() {
     with_a_lost_page(|drive, _| async move {
         let page = drive.peek(3);
         let (config, media) = (drive.config().clone(), drive.at_power_cut());
@@ -296,7 +296,7 @@ fn what_is_lost_of_a_page_is_in_drive_files() {
     });
 }
 
-/// What these tests do with drives.
+/// Block operations of these tests.
 pub(super) trait Blocks {
     async fn write_whole(&self, page: u64);
     async fn flush_to_flash(&self, sim: &sim::Sim);
@@ -310,7 +310,7 @@ impl Blocks for Drive {
             .unwrap();
     }
 
-    /// Writes enough behind what was written that it leaves the buffer.
+    /// Writes enough other pages that earlier ones leave the buffer.
     async fn flush_to_flash(&self, sim: &sim::Sim) {
         for page in 100..140 {
             self.write_whole(page).await;
@@ -320,7 +320,7 @@ impl Blocks for Drive {
 }
 
 #[test]
-fn without_contents_everything_takes_the_same_time() {
+fn timing_does_not_depend_on_kept_contents() {
     let times = |contents: bool| {
         [(true, false), (false, true)].map(|(log, cache)| {
             let mut config = fronted(log, 8, cache);
@@ -339,7 +339,7 @@ fn without_contents_everything_takes_the_same_time() {
 }
 
 #[test]
-fn a_drive_that_has_worn_out_is_read_and_no_longer_stored_to() {
+fn worn_out_drive_loads_but_rejects_stores() {
     for (log, cache) in [(true, false), (false, true)] {
         let mut config = fronted(log, 8, cache);
         config.faults.program_failures = 200_000;
@@ -375,7 +375,7 @@ fn a_drive_that_has_worn_out_is_read_and_no_longer_stored_to() {
 }
 
 #[test]
-fn fronts_that_cannot_be_are_refused_by_name() {
+fn impossible_front_config_names_the_knob() {
     type Change = fn(&mut DriveConfig);
     let wrong: [(&str, Change); 9] = [
         ("front: ", |c| c.front = Some(FrontConfig::default())),
@@ -411,7 +411,7 @@ fn front(config: &mut DriveConfig) -> &mut FrontConfig {
 }
 
 #[test]
-fn the_presets_are_those_of_their_sources() {
+fn front_presets_match_their_sources() {
     let named = |name| PRESETS.iter().find(|p| p.name == name).unwrap();
     let byte = (named("byte").config)();
     let mut block = (named("block").config)();

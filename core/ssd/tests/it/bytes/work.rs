@@ -1,5 +1,5 @@
-//! What a front does beside its answers: when it cleans, on how much at once, what that
-//! and recovery cost, and what it makes of changes that come meanwhile.
+//! Background work of a front: start, parallelism and cost of cleaning and recovery, and changes
+//! that arrive meanwhile.
 
 use super::fronted;
 use super::refusals::{Blocks, on_drive};
@@ -10,12 +10,13 @@ use units::{Extent, Ns, Origin, Placement};
 
 const PAGE: u64 = 4_096;
 
-/// Time of so many bytes in the DRAM of these drives: 12.8 a nanosecond.
+/// Transfer time of `bytes` in the DRAM of these drives: 12.8 bytes a nanosecond.
 fn moved(bytes: u64) -> Ns {
     Ns((bytes * 10).div_ceil(128))
 }
 
-/// A log of 320 lines that is cleaned at `percent`, of so many pages at once.
+/// A log of 320 lines whose cleaning starts at `percent` and works on `pages_in_work` pages at
+/// once.
 fn cleaned(percent: u32, pages_in_work: u32) -> DriveConfig {
     let mut config = fronted(true, 8, false);
     let log = &mut config.front.as_mut().unwrap().log;
@@ -29,7 +30,7 @@ async fn store(drive: &Drive, page: u64, line: u64, tx: u32) {
 }
 
 #[test]
-fn cleaning_begins_when_the_log_is_as_full_as_it_is_told_and_not_before() {
+fn cleaning_starts_at_the_configured_fill_level() {
     let default = fronted(true, 8, false).front.unwrap().log.clean_percent;
     //= bytefs 4.3
     assert_eq!(default, 85);
@@ -56,7 +57,7 @@ fn cleaning_begins_when_the_log_is_as_full_as_it_is_told_and_not_before() {
     }
 }
 
-/// How long it takes to clean a line of each of 23 pages that are nowhere else.
+/// Time to clean one line of each of 23 pages that exist only in the log.
 fn cleaning_time(pages_in_work: u32) -> Ns {
     // 23 lines of 320.
     on_drive(&cleaned(7, pages_in_work), |drive, sim| async move {
@@ -70,17 +71,17 @@ fn cleaning_time(pages_in_work: u32) -> Ns {
             sim.sleep(Ns(1)).await;
         }
         assert_eq!(drive.ledger().bytes.cleaned_pages, 23);
-        // The cleaner ends after this looked at the same instant.
+        // The cleaner ends after this check of the same instant.
         Ns(sim.now().since(begin).0 - 1)
     })
 }
 
 #[test]
-fn pages_are_cleaned_side_by_side() {
+fn pages_are_cleaned_concurrently() {
     // A look-up, the DRAM, and a line out of the log and into the buffer.
     let (answer, line) = (89 + 100, moved(2 * 64).0);
     assert_eq!(cleaning_time(1), Ns(23 * (answer + line)));
-    // All of them wait for the same memory, and for nothing else.
+    // All pages wait for the one DRAM channel, and for nothing else.
     assert_eq!(cleaning_time(64), Ns(answer + 23 * line));
     let some = cleaning_time(4);
     assert!(
@@ -107,14 +108,14 @@ fn recovery_time(pages: u64, entries: u64) -> Ns {
 }
 
 #[test]
-fn recovery_takes_its_time_for_entries_and_for_pages() {
+fn recovery_time_grows_with_entries_and_pages() {
     let (few, many) = (recovery_time(4, 40), recovery_time(4, 80));
     // Each entry is looked up, its descriptor scanned, and its line copied.
     let scan = |entries: u64| 89 * entries + moved(16 * entries).0;
     let copy = |lines: u64| moved(2 * 64 * lines).0;
     let more = scan(80) + 4 * copy(20) - scan(40) - 4 * copy(10);
     assert_eq!(many, few + Ns(more));
-    // More pages are more that is looked up and written.
+    // More pages cost more look-ups and programs.
     let (program, planes) = (Ns::us(100), 4);
     let scattered = recovery_time(40, 40);
     let cleaned = Ns(36 * (89 + 100));
@@ -126,7 +127,7 @@ fn recovery_takes_its_time_for_entries_and_for_pages() {
 }
 
 #[test]
-fn a_page_of_which_lines_commit_while_it_waits_is_read_before_it_is_written() {
+fn line_committed_during_cleaning_causes_a_page_read() {
     on_drive(&cleaned(85, 64), |drive, sim| async move {
         drive.write_whole(900).await;
         drive.flush_to_flash(&sim).await;
@@ -148,7 +149,7 @@ fn a_page_of_which_lines_commit_while_it_waits_is_read_before_it_is_written() {
 }
 
 #[test]
-fn all_who_wait_for_a_page_that_cannot_be_read_are_told() {
+fn all_waiters_for_an_unreadable_page_get_the_error() {
     let mut config = fronted(false, 0, true);
     config.faults.read_retries = 1_000_000;
     on_drive(&config, |drive, sim| async move {
@@ -181,7 +182,7 @@ fn merged_read(lines: u64) -> Ns {
 }
 
 #[test]
-fn a_block_read_waits_for_the_lines_that_are_laid_over_it() {
+fn block_read_takes_the_time_of_merged_lines() {
     let alone = merged_read(0);
     for lines in [1, 20] {
         assert_eq!(merged_read(lines), alone + Ns(100) + moved(2 * 64 * lines));
@@ -194,15 +195,15 @@ async fn write(drive: Drive) {
     written.await.unwrap();
 }
 
-/// Times of a store and of a load, each right behind a block of 4 KiB on a drive whose
-/// DRAM moves a byte in 100 ns.
+/// Times of a store and of a load, each directly after a block write of 4 KiB, on a drive whose
+/// DRAM takes 100 ns for a byte.
 fn behind_a_block(sim: &Sim, drive: &Drive) -> impl Future<Output = [Ns; 2]> + use<> {
     let (sim, drive) = (sim.clone(), drive.clone());
     async move {
         let mut spans = [Ns::ZERO; 2];
         for (number, span) in spans.iter_mut().enumerate() {
             let block = sim.spawn(write(drive.clone()));
-            // The firmware has taken the command in.
+            // The firmware has accepted the command.
             sim.sleep(Ns(3_100)).await;
             let begin = sim.now();
             if number == 0 {
@@ -218,7 +219,7 @@ fn behind_a_block(sim: &Sim, drive: &Drive) -> impl Future<Output = [Ns; 2]> + u
 }
 
 #[test]
-fn blocks_and_lines_go_through_the_same_memory() {
+fn blocks_and_lines_share_the_dram_channel() {
     for (log, lookup, descriptor) in [(true, 89, 16), (false, 49, 0)] {
         let mut config = fronted(log, 8, !log);
         config.front.as_mut().unwrap().dram.bytes_per_s = 10_000_000;
@@ -238,7 +239,7 @@ fn blocks_and_lines_go_through_the_same_memory() {
 }
 
 #[test]
-fn a_slower_memory_is_a_knob_with_bounds() {
+fn dram_rate_below_the_minimum_is_rejected() {
     let mut config = fronted(true, 8, false);
     config.front.as_mut().unwrap().dram.bytes_per_s = 999_999;
     let refused = ssd::Layout::new(&config).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Bytes that are no drive file, or no longer.
+//! Damaged drive files, and input that is none.
 
 use super::{bytes_of, live, read, small};
 use sim::Seed;
@@ -7,7 +7,7 @@ use ssd::{DriveConfig, Precondition};
 use std::io::{self, Read};
 use units::{Bytes, KIB};
 
-/// The smallest drive there can be.
+/// The smallest possible drive.
 fn tiny() -> DriveConfig {
     let mut config = small("block");
     config.flash.part = "slc".to_owned();
@@ -23,14 +23,14 @@ fn tiny() -> DriveConfig {
     config
 }
 
-/// Its file after some writes and a cut that left something in its buffer.
+/// A file of [`tiny`] after some writes and a cut that left data in its buffer.
 fn tiny_file() -> Vec<u8> {
     let config = tiny();
     let media = Precondition::Fresh.media(&config, Seed(3)).unwrap();
     bytes_of(&config, &live(&config, media, 3, 9, true))
 }
 
-/// A file as its sections, kind and payload.
+/// The sections of a file, as kind and payload.
 pub(super) fn cut(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut sections = Vec::new();
     let mut rest = &file[12..];
@@ -43,8 +43,7 @@ pub(super) fn cut(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
     sections
 }
 
-/// The file that has these sections, with every checksum right; a last one of
-/// kind 5 is made anew.
+/// A file of these sections with valid checksums; sections of kind 5 are rebuilt.
 pub(super) fn seal(sections: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut file = b"FLASHLM\0".to_vec();
     file.extend(VERSION.to_le_bytes());
@@ -64,7 +63,7 @@ pub(super) fn seal(sections: &[(u32, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// The file with the payload of its section `kind` changed and sealed again.
+/// The file with the payload of its sections `kind` changed, and resealed.
 pub(super) fn changed(file: &[u8], kind: u32, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut sections = cut(file);
     for (found, payload) in &mut sections {
@@ -81,7 +80,7 @@ pub(super) fn refusal(file: &[u8]) -> String {
 }
 
 #[test]
-fn a_file_is_made_of_five_kinds_of_sections() {
+fn file_has_five_kinds_of_sections() {
     let file = tiny_file();
     let kinds: Vec<_> = cut(&file).iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [1, 2, 3, 4, 5]);
@@ -89,7 +88,7 @@ fn a_file_is_made_of_five_kinds_of_sections() {
 }
 
 #[test]
-fn large_contents_are_cut_into_sections_of_a_mebibyte() {
+fn large_contents_are_split_into_sections_of_a_mebibyte() {
     let config = small("block");
     let media = Precondition::Full.media(&config, Seed(1)).unwrap();
     let file = bytes_of(&config, &live(&config, media, 1, 1_000, false));
@@ -108,7 +107,7 @@ fn large_contents_are_cut_into_sections_of_a_mebibyte() {
 }
 
 #[test]
-fn a_change_of_any_byte_is_refused() {
+fn file_with_any_byte_changed_is_rejected() {
     let mut file = tiny_file();
     for at in 0..file.len() {
         for change in [1, 0x80, 0xff] {
@@ -120,7 +119,7 @@ fn a_change_of_any_byte_is_refused() {
 }
 
 #[test]
-fn a_file_cut_at_any_length_is_refused_and_says_where_it_ends() {
+fn truncated_file_is_rejected_with_its_length() {
     let file = tiny_file();
     for length in 0..file.len() {
         match read(&file[..length]) {
@@ -131,8 +130,8 @@ fn a_file_cut_at_any_length_is_refused_and_says_where_it_ends() {
 }
 
 #[test]
-fn what_comes_in_small_pieces_is_read_and_what_fails_is_told() {
-    /// One byte at a time, interrupted before each.
+fn reader_accepts_small_pieces_and_reports_input_errors() {
+    /// A reader that returns one byte at a time, and is interrupted before each.
     struct Slow<'a>(&'a [u8], bool);
     impl Read for Slow<'_> {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
@@ -162,7 +161,7 @@ fn what_comes_in_small_pieces_is_read_and_what_fails_is_told() {
 }
 
 #[test]
-fn refusals_say_what_is_wrong() {
+fn image_errors_describe_the_defect() {
     let file = tiny_file();
     assert_eq!(
         refusal(b"#!/bin/sh\n"),
@@ -209,7 +208,7 @@ fn refusals_say_what_is_wrong() {
 }
 
 #[test]
-fn a_section_that_was_left_out_is_missed() {
+fn file_without_any_section_is_rejected() {
     let config = small("block");
     let media = Precondition::Full.media(&config, Seed(1)).unwrap();
     let file = bytes_of(&config, &live(&config, media, 1, 1_000, true));
@@ -226,29 +225,29 @@ fn a_section_that_was_left_out_is_missed() {
 }
 
 #[test]
-fn lengths_from_outside_are_compared_before_they_are_believed() {
+fn section_length_is_checked_before_allocation() {
     let file = tiny_file();
     for length in [0, (1 << 20) + 1, u64::from(u32::MAX), 1 << 40, u64::MAX] {
         let mut huge = file.clone();
         huge[16..24].copy_from_slice(&length.to_le_bytes());
         let expected = format!("the length of a section is {length}, expected 1 to 1048576");
         assert!(refusal(&huge).contains(&expected));
-        // Nor does it help that there is no end of bytes.
+        // An endless input is rejected for that length too.
         let error = image::read(&mut huge[..].chain(io::repeat(7))).unwrap_err();
         assert!(error.to_string().contains(&expected));
     }
 }
 
-/// Puts `bytes` at `at` of a section's payload.
+/// A change that puts `bytes` at offset `at` of a section's payload.
 pub(super) fn put(at: usize, bytes: &'static [u8]) -> impl Fn(&mut Vec<u8>) {
     move |payload: &mut Vec<u8>| payload[at..at + bytes.len()].copy_from_slice(bytes)
 }
 
 #[test]
-fn fields_of_a_block_are_compared_with_the_geometry() {
+fn block_fields_are_checked_against_the_geometry() {
     let file = tiny_file();
-    // Blocks: their number, then of the first one index, state, pages, erases,
-    // label and base stamp.
+    // The blocks section: number of blocks, then index, state, pages, erases, label and base stamp
+    // of the first one.
     for (at, bytes, expected) in [
         (
             0,
@@ -279,10 +278,10 @@ fn fields_of_a_block_are_compared_with_the_geometry() {
 }
 
 #[test]
-fn fields_of_the_saved_buffer_are_compared_with_the_configuration() {
+fn saved_buffer_fields_are_checked_against_the_configuration() {
     let file = tiny_file();
-    // The saved buffer: its mark, the number of writes, and the first one's page,
-    // origin, frontier, and first run.
+    // The saved buffer: its mark, the number of writes, then page, origin, frontier and first run
+    // of the first write.
     for (at, bytes, expected) in [
         (0, &[2][..], "mark of a saved buffer is 2"),
         (
@@ -320,7 +319,7 @@ fn fields_of_the_saved_buffer_are_compared_with_the_configuration() {
 }
 
 #[test]
-fn a_drive_with_too_many_blocks_is_refused_before_they_are_made() {
+fn too_many_blocks_are_rejected_before_allocation() {
     let file = changed(&tiny_file(), 1, |text| {
         let huge = String::from_utf8(text.clone()).unwrap();
         let huge = huge.replace("\"blocks_per_plane\":14", "\"blocks_per_plane\":500000000");
@@ -330,14 +329,14 @@ fn a_drive_with_too_many_blocks_is_refused_before_they_are_made() {
 }
 
 #[test]
-fn media_of_another_drive_are_not_written() {
+fn media_of_another_drive_are_rejected() {
     let media = Precondition::Fresh.media(&tiny(), Seed(1)).unwrap();
     let error = image::write(&small("block"), &media, &mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
 
 #[test]
-fn any_bytes_are_read_without_panic() {
+fn random_bytes_are_rejected_without_panic() {
     bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
         assert!(read(bytes).is_err());
         let mut file = tiny_file();
@@ -347,9 +346,9 @@ fn any_bytes_are_read_without_panic() {
     });
 }
 
-/// Damage with checksums that are right, as only malice makes it.
+/// Damaged payloads under valid checksums, which only malice produces.
 #[test]
-fn sealed_nonsense_is_refused_or_is_a_drive() {
+fn sealed_random_payload_is_rejected_or_consistent() {
     let sections = cut(&tiny_file());
     bolero::check!()
         .with_type::<Vec<(u8, u16, u8)>>()
@@ -369,7 +368,7 @@ fn sealed_nonsense_is_refused_or_is_a_drive() {
 }
 
 #[test]
-fn extreme_numbers_of_a_configuration_are_refused_or_built() {
+fn extreme_configuration_numbers_do_not_panic() {
     let file = tiny_file();
     let text = String::from_utf8(cut(&file)[0].1.clone()).unwrap();
     let numbers: Vec<_> = text
@@ -392,7 +391,7 @@ fn extreme_numbers_of_a_configuration_are_refused_or_built() {
             let sealed = changed(&file, 1, |config| {
                 *config = format!("{}{extreme}{}", &text[..at], &text[end..]).into_bytes();
             });
-            // What matters is that it does not panic.
+            // Any result is fine; the reader must not panic.
             let _ = read(&sealed);
         }
     }

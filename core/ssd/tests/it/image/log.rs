@@ -1,4 +1,4 @@
-//! The log behind a drive file: with it the file is the drive at each instant.
+//! The log of a drive file: at each instant the file with its log equals the drive.
 
 use super::{bytes_of, contents, read, small};
 use nand::Payload;
@@ -7,7 +7,7 @@ use ssd::image::{self, Log, Mark};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, Layout, Precondition, Preset};
 use units::{Bytes, Extent, MIB, Origin, Placement};
 
-/// A drive under power, its file and what the host knows of it.
+/// A drive under power, its file, and the host's view of its contents.
 struct Bench {
     config: DriveConfig,
     kernel: Kernel,
@@ -15,7 +15,7 @@ struct Bench {
     log: Log,
     file: Vec<u8>,
     rng: Rng,
-    /// By page: the pattern that the host wrote, none for nothing.
+    /// For each page: the pattern that the host wrote; `None` if deallocated or never written.
     written: Vec<Option<u64>>,
 }
 
@@ -51,13 +51,13 @@ impl Bench {
         }
     }
 
-    /// What a page holds over and over, none for nothing.
+    /// The pattern that a page repeats; `None` if it is unmapped.
     fn pattern(&self, page: u32) -> Option<u64> {
         let bytes = self.drive.peek(page)?[0].to_bytes();
         Some(u64::from_le_bytes(*bytes.first_chunk().unwrap()))
     }
 
-    /// One command of the host, to its answer.
+    /// Runs one command of the host to its completion.
     fn command(&mut self) {
         let per_page = self.config.mapping.unit.0 / 512;
         let pages = self.written.len() as u64;
@@ -74,7 +74,8 @@ impl Bench {
                 None => drive.trim(extent).await,
                 Some(pattern) => {
                     let bytes = pattern.to_le_bytes().repeat(extent.sectors as usize * 64);
-                    // Bytes are told once by the log, patterns each time.
+                    // The log stores bytes once and later refers to them; patterns are stored each
+                    // time.
                     let content = match pattern & 1 {
                         0 => Content::Fill(pattern),
                         _ => Content::Bytes(&bytes),
@@ -90,7 +91,7 @@ impl Bench {
         self.written[range].fill(pattern);
     }
 
-    /// Lets some of what is under way happen.
+    /// Advances the simulation by some events.
     fn idle(&mut self) {
         for _ in 0..self.rng.below(40) {
             self.kernel.step();
@@ -101,7 +102,7 @@ impl Bench {
         self.log.append(&mut self.file, false).unwrap();
     }
 
-    /// The file holds what the drive would without power.
+    /// Checks that the file equals the settled drive.
     fn compare(&self) {
         let opened = image::open(&mut &self.file[..]).unwrap();
         assert_eq!(opened.end, self.log.mark());
@@ -120,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// Every answered write and deallocation is there.
+    /// Checks that every acknowledged write and deallocation is present.
     fn compare_with_host(&self, found: &[Option<Vec<Payload>>]) {
         for (page, (found, pattern)) in found.iter().zip(&self.written).enumerate() {
             let expected = Payload::Fill(pattern.unwrap_or(0)).to_bytes();
@@ -145,7 +146,7 @@ fn all() -> impl Iterator<Item = (DriveConfig, Precondition, u64)> {
 }
 
 #[test]
-fn a_file_with_its_log_is_the_drive_as_a_cut_leaves_it() {
+fn file_with_log_matches_a_power_cut() {
     for (config, past, seed) in all() {
         let mut bench = Bench::new(config, past, seed);
         for round in 0..400 {
@@ -161,8 +162,7 @@ fn a_file_with_its_log_is_the_drive_as_a_cut_leaves_it() {
     }
 }
 
-/// Bytes by which the log grows when so much was written at random, and the bytes that the
-/// flash was programmed with meanwhile.
+/// Growth of the log over `writes` random writes, and the bytes programmed meanwhile.
 fn growth(config: DriveConfig, writes: usize) -> (u64, u64) {
     let page = config.geometry.page_bytes;
     let mut bench = Bench::new(config, Precondition::Aged, 1);
@@ -180,7 +180,7 @@ fn growth(config: DriveConfig, writes: usize) -> (u64, u64) {
         });
         bench.kernel.run();
     };
-    // What is moved from then on are bytes that the host wrote.
+    // From then on all relocated data are bytes that the host wrote.
     for _ in 0..2 * bench.written.len() {
         write(&mut bench);
         bench.note();
@@ -201,14 +201,14 @@ fn growth(config: DriveConfig, writes: usize) -> (u64, u64) {
 }
 
 #[test]
-fn a_log_tells_contents_once_however_often_they_are_moved() {
+fn log_stores_relocated_contents_only_once() {
     for plp in [true, false] {
         let preset = (Preset::named("block").unwrap().config)();
         let mut config = preset.resized(Bytes(16 * MIB));
         config.flash.keep_contents = true;
         config.controller.write_buffer = Bytes(MIB);
         config.controller.power_loss_protection = plp;
-        // As little flash is spare as the drive can do with.
+        // Leaves as little spare flash as the drive can do with.
         while Layout::new(&config).is_ok() {
             config.capacity.0 += MIB;
         }
@@ -220,14 +220,14 @@ fn a_log_tells_contents_once_however_often_they_are_moved() {
             programmed > written * 3 / 2,
             "much is moved: {programmed} of {written}"
         );
-        // A record has counters and the spare areas of what was programmed as well.
+        // A record also has counters and the spare areas of the programmed pages.
         let most = written + writes as u64 * 2048 + programmed / 64;
         assert!((written..most).contains(&grown), "{grown} of {written}");
     }
 }
 
 #[test]
-fn a_log_goes_on_behind_its_last_whole_record() {
+fn log_continues_after_its_last_whole_record() {
     for (config, past, seed) in all() {
         let mut bench = Bench::new(config, past, seed);
         for life in 0..4 {
@@ -251,7 +251,7 @@ fn a_log_goes_on_behind_its_last_whole_record() {
             let next = Bench::power_on(bench.config, &opened.media, file, opened.end, seed + life);
             bench = next;
             bench.written = written;
-            // What the cut command did or not is not known.
+            // Whether the interrupted command took effect is unknown.
             for page in 0..bench.written.len() {
                 bench.written[page] = bench.pattern(page as u32);
             }
@@ -260,7 +260,7 @@ fn a_log_goes_on_behind_its_last_whole_record() {
 }
 
 #[test]
-fn a_second_log_follows_from_what_the_first_one_had_settled() {
+fn second_log_continues_from_settled_media() {
     for (config, past, seed) in all() {
         let mut bench = Bench::new(config, past, seed);
         for _ in 0..3 {
@@ -286,7 +286,7 @@ fn a_second_log_follows_from_what_the_first_one_had_settled() {
 }
 
 #[test]
-fn the_last_record_of_a_drive_that_has_shut_down_counts_no_power_cut() {
+fn last_record_of_a_shut_down_drive_counts_no_power_cut() {
     for (config, past, seed) in all() {
         let mut bench = Bench::new(config, past, seed);
         for _ in 0..10 {
@@ -310,7 +310,7 @@ fn the_last_record_of_a_drive_that_has_shut_down_counts_no_power_cut() {
     }
 }
 
-/// A small file with a few records.
+/// A small file with a few records, and the length of the file without them.
 fn logged() -> (Vec<u8>, usize) {
     let (config, past, seed) = all().next().unwrap();
     let mut bench = Bench::new(config, past, seed);
@@ -324,7 +324,7 @@ fn logged() -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn a_log_cut_anywhere_is_a_shorter_log() {
+fn truncated_log_ends_at_a_whole_record() {
     let (file, base) = logged();
     let mut ends = Vec::new();
     for end in (base..file.len()).step_by(7).chain([file.len()]) {
@@ -339,7 +339,7 @@ fn a_log_cut_anywhere_is_a_shorter_log() {
 }
 
 #[test]
-fn a_log_that_was_changed_is_refused_or_ends_before() {
+fn changed_log_is_rejected_or_ends_earlier() {
     let (file, base) = logged();
     let whole = bytes_of(
         &read(&file).unwrap().0,
@@ -351,14 +351,14 @@ fn a_log_that_was_changed_is_refused_or_ends_before() {
         let Ok(opened) = image::open(&mut &file[..]) else {
             continue;
         };
-        // A length that reaches past the end looks like a record that is cut.
+        // A changed length that reaches past the end looks like a truncated record.
         assert!(opened.end.offset <= at as u64, "byte {at}");
         assert_ne!(bytes_of(&opened.config, &opened.media), whole);
     }
 }
 
 #[test]
-fn records_belong_behind_the_file_that_they_were_written_to() {
+fn records_after_another_file_are_rejected() {
     let (file, base) = logged();
     let (config, media) = read(&file[..base]).unwrap();
     let mut other = media.clone();

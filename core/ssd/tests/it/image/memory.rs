@@ -1,4 +1,4 @@
-//! Memory that lasts beside an open-channel drive.
+//! Persistent memory beside an open-channel drive.
 
 use super::hostile::{changed, cut, put, refusal, seal};
 use crate::raw::raw;
@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use units::{GIB, KIB};
 
-/// The kind of its section.
+/// Kind of the section of the memory.
 const KIND: u32 = 10;
 
 fn memory() -> Memory {
@@ -38,13 +38,13 @@ fn opened(file: &[u8]) -> Opened {
 }
 
 #[test]
-fn memory_goes_through_a_file_and_comes_back() {
+fn memory_round_trips_through_a_file() {
     let memory = memory();
     let file = written(Some(&memory));
     let found = opened(&file);
     assert_eq!(found.memory, Some(memory.clone()));
     assert_eq!(written(found.memory.as_ref()), file);
-    // A file from before there was any such memory, and one of a page of zeros.
+    // A file without such memory, and one with a page of zeros.
     assert_eq!(opened(&written(None)).memory, None);
     let mut with_zeros = memory.clone();
     with_zeros.pages.insert(9, Arc::new([0; 4096]));
@@ -52,7 +52,7 @@ fn memory_goes_through_a_file_and_comes_back() {
 }
 
 #[test]
-fn what_no_drive_has_beside_it_is_neither_written_nor_read() {
+fn impossible_memory_is_rejected_by_writer_and_reader() {
     let refused = |config: &DriveConfig, memory: &Memory| {
         let written = image::write_with(config, &media(config), Some(memory), &mut Vec::new());
         let error = written.expect_err("it does not fit");
@@ -90,7 +90,7 @@ fn what_no_drive_has_beside_it_is_neither_written_nor_read() {
 
 /// Records have cells and memory as of one instant.
 #[test]
-fn a_file_with_its_log_has_both_at_every_instant() {
+fn every_record_has_cells_and_memory_of_one_instant() {
     let (config, mut memory) = (raw(), memory());
     let kernel = Kernel::new();
     let media = media(&config);
@@ -137,7 +137,7 @@ fn a_file_with_its_log_has_both_at_every_instant() {
         let there: u32 = all.map(|info| info.write_pointer).sum();
         assert_eq!(there, turn as u32 * geometry.write_min);
     }
-    // Nothing has changed, and so there is no record; then there is one of memory alone.
+    // Without changes there is no record; then there is one of memory alone.
     let before = file.len();
     log.append(&mut file, false).expect("as above");
     assert_eq!(file.len(), before);
@@ -147,9 +147,9 @@ fn a_file_with_its_log_has_both_at_every_instant() {
     assert_eq!(pages[&0][64..128], [9; 64]);
 }
 
-/// Damage with checksums that are right.
+/// Damaged payloads under valid checksums.
 #[test]
-fn memory_of_any_bytes_is_refused_or_read() {
+fn memory_of_random_bytes_is_rejected_or_consistent() {
     let sections = cut(&written(Some(&memory())));
     let place = sections.iter().position(|(kind, _)| *kind == KIND);
     let place = place.expect("it is there");
@@ -159,7 +159,7 @@ fn memory_of_any_bytes_is_refused_or_read() {
             let mut sections = sections.clone();
             let payload = &mut sections[place].1;
             for &(near, at, byte) in edits {
-                // Every other one in the first numbers.
+                // Every other change hits the leading numbers.
                 let most = if near % 2 == 0 { 20 } else { payload.len() };
                 payload[usize::from(at) % most] = byte;
             }

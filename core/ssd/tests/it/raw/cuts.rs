@@ -1,4 +1,4 @@
-//! The power cut at every event of a run of writes, copies and resets.
+//! Power cuts at every event of a run of writes and resets.
 
 use super::{Mark, list, meta, on_media, raw, shape};
 use nand::Payload;
@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::Origin;
 
-/// What may lie in a chunk: what was acknowledged, what is being written behind it, and
-/// whether a reset is under way.
+/// Contents that a chunk may have: acknowledged blocks, then blocks of the write under way; or
+/// none, if a reset is under way.
 #[derive(Clone, Debug, Default)]
 struct Expected {
     acknowledged: Vec<u64>,
@@ -19,7 +19,7 @@ struct Expected {
 
 type Model = Rc<RefCell<Vec<Expected>>>;
 
-/// Chunks that the run works on: of both units.
+/// Chunks that the run works on, of both parallel units.
 const CHUNKS: [u32; 4] = [0, 1, 26, 51];
 
 async fn work(chunks: Chunks, model: Model, mut rng: Rng) {
@@ -62,7 +62,8 @@ async fn write(chunks: &Chunks, at: &[Ppa], values: &[u64]) {
     chunks.write(at, &payload, &metas, &marks).await.unwrap();
 }
 
-/// Runs up to event `event`; gives what the cut leaves and what may lie there.
+/// Runs up to event `event`. Returns the media that a cut leaves, `None` if the run has ended, and
+/// the contents that they may have.
 fn cut(config: &DriveConfig, seed: Seed, event: u64) -> (Option<DriveMedia>, Vec<Expected>) {
     let kernel = Kernel::new();
     let media = DriveMedia::new(config, seed).unwrap();
@@ -79,7 +80,7 @@ fn cut(config: &DriveConfig, seed: Seed, event: u64) -> (Option<DriveMedia>, Vec
     (left, model)
 }
 
-/// Whether a chunk holds what it may.
+/// Checks that the chunks have allowed contents and states after a cut.
 fn judge(config: &DriveConfig, media: DriveMedia, expected: &[Expected], event: u64) {
     let geometry = shape(config);
     let (_, drive, _kernel) = on_media(config, media, |_, _| async {});
@@ -120,7 +121,7 @@ fn judge(config: &DriveConfig, media: DriveMedia, expected: &[Expected], event: 
     use_again(config, drive.at_power_cut());
 }
 
-/// Every chunk can be closed, reset and written after a cut.
+/// Checks that every chunk can be filled, reset and written after a cut.
 fn use_again(config: &DriveConfig, media: DriveMedia) {
     let geometry = shape(config);
     on_media(config, media, move |_, chunks| async move {
@@ -142,7 +143,7 @@ fn use_again(config: &DriveConfig, media: DriveMedia) {
 }
 
 #[test]
-fn a_cut_at_any_event_keeps_what_was_acknowledged_and_no_unit_in_part() {
+fn cut_at_any_event_keeps_acknowledged_blocks_and_whole_units() {
     let config = raw();
     let mut cuts = 0;
     for seed in [Seed(1), Seed(2)] {
@@ -157,7 +158,7 @@ fn a_cut_at_any_event_keeps_what_was_acknowledged_and_no_unit_in_part() {
 }
 
 #[test]
-fn a_cut_while_write_pointers_are_looked_for_changes_nothing() {
+fn cut_during_power_on_changes_no_chunk() {
     let config = raw();
     let (media, _) = cut(&config, Seed(1), 200);
     let media = media.unwrap();

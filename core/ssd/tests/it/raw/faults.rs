@@ -1,4 +1,4 @@
-//! Chunks that go bad.
+//! Chunks that go bad: failed programs, failed erases, factory defects, unreadable blocks.
 
 use super::{list, on_chunks, on_media, raw, shape, write};
 use sim::Seed;
@@ -6,7 +6,7 @@ use ssd::{ChunkState, DriveMedia, Noticed, RawStatus, ReadCause};
 
 //= ocssd-2.0 2.3
 #[test]
-fn a_failed_program_closes_its_chunk_which_goes_offline_when_it_is_reset() {
+fn failed_program_closes_chunk_and_reset_takes_it_offline() {
     let mut config = raw();
     config.faults.program_failures = 200_000;
     let geometry = shape(&config);
@@ -51,8 +51,7 @@ fn a_failed_program_closes_its_chunk_which_goes_offline_when_it_is_reset() {
     stays_offline(&config, left, &closed);
 }
 
-/// The power is cut: chunks that had closed are what they were, and go offline when they
-/// are reset.
+/// Cuts the power: chunks closed early are unchanged after it, and resets take them offline.
 fn resets_make_them_offline(
     config: &ssd::DriveConfig,
     drive: &ssd::Drive,
@@ -80,14 +79,14 @@ fn resets_make_them_offline(
         .map(|(b, a)| (b.unwrap(), a.unwrap()))
     {
         let same = before == after;
-        // With nothing to read there is no more to it.
+        // An empty chunk with a bad block may be found offline.
         let lost = before.write_pointer == 0 && after.state == ChunkState::Offline;
         assert!(same || lost, "{before:?} {after:?}");
     }
     drive.at_power_cut()
 }
 
-/// Whether chunks are offline, and refuse everything, after the power was off.
+/// Checks that chunks are offline after a power cycle and reject every command.
 fn stays_offline(config: &ssd::DriveConfig, media: DriveMedia, offline: &[u32]) {
     let (geometry, offline) = (shape(config), offline.to_vec());
     on_media(config, media, move |_, chunks| async move {
@@ -107,9 +106,10 @@ fn stays_offline(config: &ssd::DriveConfig, media: DriveMedia, offline: &[u32]) 
 }
 
 #[test]
-fn a_failed_erase_makes_its_chunk_offline_for_ever() {
+fn failed_erase_takes_chunk_offline_permanently() {
     let mut config = raw();
-    // One plane: what a failed erase leaves could be read otherwise.
+    // One plane: with several, the other blocks of the chunk could still be read after a failed
+    // erase.
     config.geometry.planes = 1;
     config.capacity = units::Bytes(500 * 4096);
     config.faults.erase_failures = 500_000;
@@ -136,7 +136,7 @@ fn a_failed_erase_makes_its_chunk_offline_for_ever() {
 }
 
 #[test]
-fn chunks_that_are_bad_from_the_factory_are_offline() {
+fn factory_bad_chunks_are_offline() {
     let mut config = raw();
     config.faults.factory_bad_blocks = 200_000;
     let media = DriveMedia::new(&config, Seed(4)).unwrap();
@@ -148,7 +148,7 @@ fn chunks_that_are_bad_from_the_factory_are_offline() {
 }
 
 #[test]
-fn a_read_that_cannot_be_corrected_is_told() {
+fn uncorrectable_read_is_notified() {
     let mut config = raw();
     config.faults.read_retries = 1_000_000;
     config.faults.read_passes = 2;

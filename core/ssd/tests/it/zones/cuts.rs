@@ -1,4 +1,4 @@
-//! The power goes while zones are written, at every event.
+//! Power cuts at every event while zones are written.
 
 use super::model::{Mix, Model, start};
 use super::{change, narrow, powered, tiny_zns, zones};
@@ -41,8 +41,8 @@ fn run(
     drive
 }
 
-/// Cuts the power and checks what comes back, without time and in time, and after another
-/// cut before anything was written.
+/// Cuts the power and checks the recovered drive: recovered at once, after another cut before any
+/// write, and recovered in simulated time.
 fn cut(config: &DriveConfig, drive: &Drive, model: &Model, context: &str) {
     let media = drive.at_power_cut();
     let (kernel, recovered) = powered(config, media.clone());
@@ -61,7 +61,7 @@ fn every_event(config: &DriveConfig, mix: Mix, seed: u64) -> Drive {
 }
 
 #[test]
-fn at_every_event_without_protection() {
+fn zone_cut_at_every_event_without_protection_keeps_promises() {
     for seed in 1..4 {
         let drive = every_event(&tiny_zns(false), MIX, seed);
         let ledger = drive.ledger();
@@ -74,7 +74,7 @@ fn at_every_event_without_protection() {
 }
 
 #[test]
-fn at_every_event_with_protection() {
+fn zone_cut_at_every_event_with_protection_keeps_promises() {
     for seed in 4..7 {
         let drive = every_event(&tiny_zns(true), MIX, seed);
         assert_eq!(drive.ledger().by_cause(ssd::Cause::Zone), 0, "no backups");
@@ -82,26 +82,26 @@ fn at_every_event_with_protection() {
 }
 
 #[test]
-fn at_every_event_with_narrow_zones() {
+fn zone_cut_at_every_event_with_narrow_zones_keeps_promises() {
     let mix = Mix { zones: 2, ..MIX };
     let few =
         |config: DriveConfig| change(&config, |zones| (zones.max_open, zones.max_active) = (2, 0));
     let unlimited = |config: DriveConfig| change(&config, |zones| zones.max_open = 0);
-    // Eight zones of four workers: no limit of active ones.
+    // Four workers have eight zones, so the number of active zones is unlimited.
     every_event(&unlimited(few(narrow(true))), mix, 7);
     every_event(&unlimited(few(narrow(false))), mix, 8);
 }
 
 #[test]
-fn at_every_event_with_a_buffer_of_one_program() {
+fn zone_cut_at_every_event_with_a_small_buffer_keeps_promises() {
     let small = |config: DriveConfig| change(&config, |zones| zones.buffer = Bytes(4 * 4096));
     every_event(&small(tiny_zns(false)), MIX, 9);
     every_event(&small(tiny_zns(true)), MIX, 10);
 }
 
-/// A drive file with its log is the drive as a cut at its last record leaves it.
+/// A drive file with its log equals the drive after a cut at its last record.
 #[test]
-fn a_log_of_a_zoned_drive_is_the_drive() {
+fn zoned_drive_file_with_log_matches_a_power_cut() {
     for protected in [false, true] {
         let config = tiny_zns(protected);
         let media = DriveMedia::new(&config, Seed(1)).expect("a good configuration");

@@ -1,4 +1,4 @@
-//! Flash that fails.
+//! Zones on flash that fails.
 
 use super::{extent, fresh, powered, run, tags, tiny_zns, write, zones};
 use ssd::{Content, DriveConfig, ZoneAction, ZoneState, ZoneStatus};
@@ -10,7 +10,7 @@ fn failing(protected: bool) -> DriveConfig {
     config
 }
 
-/// Writes until a program fails; gives the zone, and how much was acknowledged.
+/// Writes until a program fails. Returns its zone and the number of acknowledged sectors.
 async fn until_failure(all: &ssd::Zones, sim: &sim::Sim) -> (u32, u64) {
     for zone in 0..10 {
         for at in 0..62 {
@@ -26,10 +26,11 @@ async fn until_failure(all: &ssd::Zones, sim: &sim::Sim) -> (u32, u64) {
     panic!("one in seventeen programs fails");
 }
 
-/// The zone becomes read-only, is read as before, and says so through a power cut; what
-/// was acknowledged is kept by capacitors, and lost and reported without.
+/// The zone becomes read-only, stays readable, and reports that state after a power cut.
+/// Acknowledged data are preserved by capacitors; without them they are lost, which the flush
+/// reports.
 #[test]
-fn a_failed_program_makes_a_zone_read_only() {
+fn failed_program_makes_its_zone_read_only() {
     for protected in [true, false] {
         let config = failing(protected);
         let (kernel, drive) = fresh(&config);
@@ -84,9 +85,9 @@ fn a_failed_program_makes_a_zone_read_only() {
     }
 }
 
-/// Erases that fail take spare blocks first, and then zones; those that are left work.
+/// Failed erases use up spare blocks first, and then zones; the remaining zones work.
 #[test]
-fn failed_erases_take_zones_once_spare_blocks_are_gone() {
+fn failed_erases_take_zones_offline_after_spares_run_out() {
     let mut config = tiny_zns(true);
     config.faults.erase_failures = 150_000;
     let (kernel, drive) = fresh(&config);
@@ -121,10 +122,10 @@ fn failed_erases_take_zones_once_spare_blocks_are_gone() {
     assert_eq!(zones(&drive).in_use().offline, lost, "the same ones");
 }
 
-/// Everything fails now and then, also while a drive without protection keeps backups:
-/// no command panics, and the firmware's memory stays sound.
+/// All operations fail now and then, also while a drive without protection keeps backups: no
+/// command panics, and the firmware's memory stays consistent.
 #[test]
-fn nothing_panics_while_flash_fails() {
+fn zone_commands_do_not_panic_while_flash_fails() {
     for (protected, seed) in [(true, 1), (false, 2), (false, 3)] {
         let mut config = tiny_zns(protected);
         config.faults.program_failures = 4_000;
@@ -149,7 +150,7 @@ fn nothing_panics_while_flash_fails() {
                     if wrote.is_err() {
                         let action = [ZoneAction::Reset, ZoneAction::Finish, ZoneAction::Close];
                         let action = action[rng.below(3) as usize];
-                        // Whatever it says: a status is an answer.
+                        // Any status is acceptable.
                         let _ = all.manage(zone, action).await;
                     }
                     let _ = tags(&all, extent(&all, zone, 0, 4)).await;

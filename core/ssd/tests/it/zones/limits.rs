@@ -1,11 +1,11 @@
-//! Time, wear, and who holds what.
+//! Limits of zones and their holders, latencies, wear, appends, and conventional zones.
 
 use super::{PER, change, extent, fresh, narrow, run, tags, tiny_zns, write, zones};
 use ssd::{Content, Unwritten, ZoneAction, ZoneState, ZoneStatus};
 use units::{Bytes, Extent, Ns, Origin};
 
 #[test]
-fn who_holds_a_limit_is_named() {
+fn refusal_names_the_holders_of_the_limit() {
     let (kernel, drive) = fresh(&tiny_zns(true));
     let all = zones(&drive);
     run(&kernel, async move |_| {
@@ -23,7 +23,7 @@ fn who_holds_a_limit_is_named() {
         write(&all, 5, 0, vec![1])
             .await
             .expect("one has been closed");
-        // A write's zone makes room for another one, which is the fourth active one.
+        // The zone that a write opened makes room for another one, which is the fourth active one.
         let refused = write(&all, 6, 0, vec![1])
             .await
             .expect_err("four are active");
@@ -41,10 +41,10 @@ fn who_holds_a_limit_is_named() {
     });
 }
 
-/// A write that the buffer takes costs no flash; one that fills a program comes to the
-/// flash in the time of a program; a reset takes the time of its erases.
+/// A write into the buffer takes no flash time; a full unit is programmed in the time of a program;
+/// a reset takes the time of its erases.
 #[test]
-fn what_commands_take_is_the_sum_of_their_parts() {
+fn zone_command_latency_is_the_sum_of_its_parts() {
     let config = tiny_zns(true);
     let timing = config.timing().expect("a good part");
     let controller = config.controller;
@@ -94,9 +94,9 @@ fn what_commands_take_is_the_sum_of_their_parts() {
     });
 }
 
-/// Large zones are as fast as all dies; small ones as one, and do not wait for others.
+/// A wide zone is as fast as all dies; a narrow one is as fast as one, independent of the others.
 #[test]
-fn zones_are_as_fast_as_their_dies() {
+fn zone_speed_follows_its_number_of_dies() {
     let time = |config: &ssd::DriveConfig, zone: u32| {
         let (kernel, drive) = fresh(config);
         let all = zones(&drive);
@@ -121,13 +121,13 @@ fn zones_are_as_fast_as_their_dies() {
 }
 
 #[test]
-fn resets_wear_all_blocks_alike() {
+fn repeated_resets_wear_all_blocks_evenly() {
     let (kernel, drive) = fresh(&tiny_zns(true));
     let all = zones(&drive);
     let held = drive.clone();
     run(&kernel, async move |_| {
         for turn in 0..200 {
-            // One zone only: without a choice its own blocks would be erased each time.
+            // One zone only: without wear levelling its own blocks would be erased each time.
             write(&all, 3, 0, vec![turn + 1; 8])
                 .await
                 .expect("it is empty");
@@ -150,7 +150,7 @@ fn resets_wear_all_blocks_alike() {
 }
 
 #[test]
-fn reads_cross_zones_or_do_not_and_find_nothing_or_refuse() {
+fn reads_across_zones_and_of_unwritten_data_follow_the_config() {
     let config = tiny_zns(true);
     let (kernel, drive) = fresh(&config);
     let all = zones(&drive);
@@ -186,7 +186,7 @@ fn reads_cross_zones_or_do_not_and_find_nothing_or_refuse() {
 }
 
 #[test]
-fn an_append_has_a_limit() {
+fn append_beyond_the_limit_is_rejected() {
     let config = change(&tiny_zns(true), |zones| zones.append_limit = Bytes(8192));
     let (kernel, drive) = fresh(&config);
     let all = zones(&drive);
@@ -201,9 +201,9 @@ fn an_append_has_a_limit() {
     });
 }
 
-/// Appends that are under way together get places of their own.
+/// Concurrent appends get distinct addresses.
 #[test]
-fn appends_together_are_all_there() {
+fn concurrent_appends_get_distinct_addresses() {
     let (kernel, drive) = fresh(&tiny_zns(false));
     let all = zones(&drive);
     run(&kernel, async move |sim| {
@@ -241,9 +241,9 @@ fn appends_together_are_all_there() {
     });
 }
 
-/// Conventional zones are written anywhere, and keep what they have over a power cut.
+/// Conventional zones are writable at any address, and keep their data over a power cut.
 #[test]
-fn conventional_zones_are_page_mapped() {
+fn conventional_zones_are_writable_anywhere_and_survive_cuts() {
     let mut config = change(&tiny_zns(true), |zones| zones.conventional = 2);
     config.capacity = Bytes((2 * 64 + 10 * 62) * 4096);
     config.geometry.blocks_per_plane = 60;
@@ -289,9 +289,9 @@ fn conventional_zones_are_page_mapped() {
     });
 }
 
-/// A full drive has full zones and nothing else; one that ages there is not.
+/// A full drive has full zones only; a zoned drive cannot start aged.
 #[test]
-fn a_drive_may_begin_full() {
+fn zoned_drive_starts_full_but_not_aged() {
     let config = tiny_zns(true);
     let media = ssd::Precondition::Full.media(&config, sim::Seed(1));
     let (kernel, drive) = super::powered(&config, media.expect("there are blocks for all"));

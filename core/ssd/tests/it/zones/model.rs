@@ -1,4 +1,4 @@
-//! What a host may expect of zones when the power goes, and the work that is cut.
+//! Model of the state of zones after a power cut, and the work that is cut.
 
 use super::{PER, bytes, extent, tags, zones};
 use sim::{Kernel, Seed, Sim};
@@ -7,30 +7,30 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::Origin;
 
-/// One zone. Lengths are in sectors of 4 KiB.
+/// History of one zone. Lengths are in sectors of 4 KiB.
 #[derive(Clone, Debug, Default)]
 struct Past {
-    /// How often a reset of it was sent.
+    /// Resets of the zone that were sent.
     resets: u64,
-    /// Up to where writes were sent.
+    /// End of the data that were sent.
     sent: u64,
-    /// Up to where data must survive.
+    /// End of the data that must survive.
     promised: u64,
-    /// A reset has been sent and not answered: what it was before may still be there.
+    /// State before a reset that was sent and not answered; it may still be present.
     resetting: Option<Box<Past>>,
-    /// A finish was sent; answered.
+    /// Whether a finish was sent, and whether it was answered.
     finishing: bool,
     finished: bool,
 }
 
-/// The zones, as those who write them know them.
+/// The zones, from the view of the workers that write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     zones: Vec<Past>,
     protected: bool,
 }
 
-/// The tag of a sector.
+/// The tag of a sector: zone, number of resets, and sector.
 fn tag(zone: u32, resets: u64, at: u64) -> u64 {
     1 << 63 | u64::from(zone) << 48 | resets << 24 | at
 }
@@ -43,8 +43,7 @@ impl Model {
         }
     }
 
-    /// Panics unless every zone of `drive`, which has just got its power back, is as it
-    /// may be.
+    /// Panics unless every zone of `drive`, just powered on, is in an allowed state.
     pub(crate) fn check(&self, kernel: &Kernel, drive: &Drive, context: &str) {
         let all = zones(drive);
         for (zone, past) in (0..).zip(&self.zones) {
@@ -81,7 +80,7 @@ impl Model {
 }
 
 impl Past {
-    /// Whether state and write pointer are those of a zone with so much data.
+    /// Whether state and write pointer of `info` fit a zone with `data` sectors.
     fn agrees(&self, info: &ssd::ZoneInfo, data: u64, capacity: u64) -> bool {
         let pointer = info.write_pointer.map(|wp| (wp.0 - info.start.0) / PER);
         match info.state {
@@ -93,7 +92,7 @@ impl Past {
     }
 }
 
-/// What each worker does to its zones.
+/// Parameters of the random work.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) workers: u32,
@@ -102,7 +101,7 @@ pub(crate) struct Mix {
     pub(crate) zones: u32,
 }
 
-/// Starts the workers. Each has zones of its own, so it knows all that happens to them.
+/// Starts the workers. Each has zones of its own, so it knows their whole history.
 pub(crate) fn start(sim: &Sim, drive: &Drive, model: &Rc<RefCell<Model>>, mix: Mix, seed: u64) {
     for worker in 0..mix.workers {
         let one = Worker {
@@ -171,7 +170,7 @@ impl Worker {
         }
     }
 
-    /// What this worker has been told is written is promised then.
+    /// Flushes; all data of this worker that were sent before must survive afterwards.
     async fn flush(&self) {
         let own = |model: &Model| -> Vec<u64> {
             let zones = self.mine.clone().map(|zone| &model.zones[zone as usize]);
@@ -206,7 +205,7 @@ impl Worker {
         let mut model = self.model.borrow_mut();
         let past = &mut model.zones[zone as usize];
         past.finished = true;
-        // All that was accepted came before the mark.
+        // All accepted writes come before the mark of the finish.
         past.promised = past.sent;
     }
 }

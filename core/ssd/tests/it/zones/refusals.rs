@@ -1,10 +1,10 @@
-//! A command that a limit refuses names the limit, and the zones that hold it.
+//! Commands rejected by a limit name the limit, and the zones that use it up.
 
 use super::{PER, change, extent, fresh, run, tiny_zns, write, zones};
 use ssd::{Content, ZoneAction, ZoneStatus, Zones};
 use units::{Bytes, NoSpace, Origin};
 
-/// The limit that was met last, whose holders have to account for all of it.
+/// The last limit met; its holders must account for all of it.
 fn last(zones: &Zones) -> NoSpace {
     let why = zones.refusals().last().expect("one was refused").clone();
     let held: u64 = why.held_by.iter().map(|holder| holder.amount).sum();
@@ -18,7 +18,7 @@ fn holders(why: &NoSpace) -> Vec<(&str, u16)> {
     holders.map(|h| (h.who.as_ref(), h.origin.0)).collect()
 }
 
-/// Writes a sector at `at` of `zone` on behalf of `origin`.
+/// Writes a sector at `at` of `zone` with `origin`.
 async fn write_for(zones: &Zones, zone: u32, at: u64, origin: u16) -> Result<(), ZoneStatus> {
     let extent = extent(zones, zone, at, 1);
     let content = Content::Fill(1);
@@ -26,7 +26,7 @@ async fn write_for(zones: &Zones, zone: u32, at: u64, origin: u16) -> Result<(),
 }
 
 #[test]
-fn open_and_active_zones_and_for_whom_they_were_written() {
+fn zone_limit_refusals_name_holders_and_origins() {
     let (kernel, drive) = fresh(&tiny_zns(true));
     let all = zones(&drive);
     run(&kernel, async move |sim| {
@@ -56,7 +56,7 @@ fn open_and_active_zones_and_for_whom_they_were_written() {
         assert_eq!((why.limit, why.total), ("active zones", 4));
         assert_eq!(holders(&why)[1], ("zone 1, closed", 7));
         assert_eq!(holders(&why)[3], ("zone 5, implicitly-open", 9));
-        // What an empty zone was written for before is nobody's any more.
+        // A reset clears the origin of a zone.
         for zone in [1, 5] {
             all.manage(zone, ZoneAction::Reset).await.expect("active");
         }
@@ -68,7 +68,7 @@ fn open_and_active_zones_and_for_whom_they_were_written() {
 }
 
 #[test]
-fn zones_that_have_no_room_left() {
+fn full_zone_refusal_names_data_and_finish() {
     let (kernel, drive) = fresh(&tiny_zns(true));
     let all = zones(&drive);
     run(&kernel, async move |_| {
@@ -84,7 +84,7 @@ fn zones_that_have_no_room_left() {
         );
         assert_eq!(holders(&why), [("data in zone 3", 0)]);
         all.manage(3, ZoneAction::Finish).await.expect("it is open");
-        // Another limit is met in between, so that this one is looked at again.
+        // Meeting another limit in between makes the drive collect the holders of this one again.
         for zone in 4..7 {
             let opened = all.manage(zone, ZoneAction::Open).await;
             opened.expect("three may be open");
@@ -107,7 +107,7 @@ fn zones_that_have_no_room_left() {
 }
 
 #[test]
-fn random_write_areas() {
+fn random_write_area_refusal_names_its_holder() {
     let config = change(&tiny_zns(true), |zones| {
         zones.random_write_area = Bytes(8 * 4096);
         zones.random_write_step = Bytes(2 * 4096);
@@ -126,9 +126,9 @@ fn random_write_areas() {
     });
 }
 
-/// What would be refused on an idle drive as well has met no limit.
+/// A command that an idle drive would reject too has met no limit.
 #[test]
-fn a_wrong_command_has_met_no_limit() {
+fn invalid_command_is_not_noted_as_a_refusal() {
     let (kernel, drive) = fresh(&tiny_zns(true));
     let all = zones(&drive);
     run(&kernel, async move |_| {

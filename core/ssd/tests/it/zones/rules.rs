@@ -1,5 +1,5 @@
-//! Random commands beside a small model of the rules: every status, every state and
-//! every write pointer is the same.
+//! Random commands against a small model of the rules: every status, state and write pointer must
+//! match.
 
 use super::{PER, bytes, change, extent, narrow, powered, tags, tiny_zns, zones};
 use sim::{Rng, Seed};
@@ -9,16 +9,16 @@ use units::{Extent, Lba, Origin};
 
 type Answer<T> = Result<T, ZoneStatus>;
 
-/// One zone, in sectors of 4 KiB.
+/// One zone of the model, in sectors of 4 KiB.
 #[derive(Clone, Debug)]
 struct Zone {
     state: ZoneState,
     data: Vec<u64>,
-    /// Turn in which a write opened it.
+    /// Turn in which a write opened the zone.
     opened: u64,
 }
 
-/// Forty lines that say what zones do.
+/// Model of the zone rules.
 struct Model {
     zones: Vec<Zone>,
     capacity: u64,
@@ -49,7 +49,7 @@ impl Model {
         zones.filter(|zone| states.contains(&zone.state)).count()
     }
 
-    /// Makes room for one more open zone, and for one more active one.
+    /// Makes room for one more open zone, and for one more active one if `active`.
     fn make_room(&mut self, active: bool) -> Answer<()> {
         let all = self.count(&[ImplicitlyOpen, ExplicitlyOpen, Closed]);
         if active && self.max_active > 0 && all >= self.max_active {
@@ -110,7 +110,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a power cycle leaves of zones whose data all survive.
+    /// Applies a power cycle that preserves all data.
     fn power_cycle(&mut self) {
         for zone in &mut self.zones {
             if zone.state != Full {
@@ -139,10 +139,11 @@ const ACTIONS: [ZoneAction; 6] = [
     ZoneAction::Offline,
 ];
 
-/// Does one random thing to both.
+/// Performs one random command on drive and model, and compares the results. Returns its
+/// description.
 async fn act(model: &mut Model, zones: &Zones, rng: &mut Rng, step: u64) -> String {
     let count = model.zones.len() as u64;
-    // Few zones most of the time, so that the limits matter and zones become full.
+    // Few zones most of the time, so that limits are met and zones become full.
     let among = if rng.chance(1, 8) {
         count
     } else {
@@ -252,7 +253,7 @@ fn fuzz(config: &DriveConfig, seed: u64, steps: u64) {
 }
 
 #[test]
-fn random_commands_are_answered_by_the_rules() {
+fn random_zone_commands_match_the_model() {
     for seed in 0..6 {
         fuzz(&tiny_zns(seed % 2 == 0), seed, 4_000);
     }
@@ -262,9 +263,9 @@ fn random_commands_are_answered_by_the_rules() {
     }
 }
 
-/// What no zone can take is refused before anything happens.
+/// Commands that no zone can take are rejected without any effect.
 #[test]
-fn commands_that_fit_no_zone_are_refused() {
+fn commands_that_fit_no_zone_are_rejected_without_effect() {
     let (kernel, drive) = powered(
         &tiny_zns(true),
         ssd::DriveMedia::new(&tiny_zns(true), Seed(1)).expect("a good configuration"),

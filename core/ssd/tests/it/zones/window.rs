@@ -1,10 +1,10 @@
-//! The random write area.
+//! The random write area of a zone.
 
 use super::{PER, change, extent, fresh, powered, run, tags, tiny_zns, write, zones};
 use ssd::{Content, DriveConfig, ZoneAction, ZoneState, ZoneStatus, Zones};
 use units::{Bytes, Lba, Origin};
 
-/// Two areas of eight sectors that are committed by two.
+/// Two areas of eight sectors, with a commit granularity of two.
 fn config() -> DriveConfig {
     change(&tiny_zns(true), |zones| {
         zones.random_write_area = Bytes(8 * 4096);
@@ -19,7 +19,7 @@ fn wp(zones: &Zones, zone: u32) -> Option<u64> {
 }
 
 #[test]
-fn sectors_are_written_in_any_order_and_committed_in_order() {
+fn window_sectors_are_written_in_any_order_and_committed_in_order() {
     let (kernel, drive) = fresh(&config());
     let all = zones(&drive);
     run(&kernel, async move |_| {
@@ -36,7 +36,7 @@ fn sectors_are_written_in_any_order_and_committed_in_order() {
             tags(&all, extent(&all, 0, 0, 9)).await,
             Ok(vec![4, 0, 2, 0, 0, 0, 0, 3, 0])
         );
-        // One past the area: a step of two falls out at the other end.
+        // One sector beyond the area: a step of two sectors is committed.
         write(&all, 0, 8, vec![5]).await.expect("as far again");
         assert_eq!(wp(&all, 0), Some(2));
         assert_eq!(
@@ -69,7 +69,7 @@ fn sectors_are_written_in_any_order_and_committed_in_order() {
 }
 
 #[test]
-fn areas_are_few_and_come_back() {
+fn random_write_areas_are_limited_and_freed() {
     let (kernel, drive) = fresh(&config());
     let all = zones(&drive);
     run(&kernel, async move |_| {
@@ -98,9 +98,9 @@ fn areas_are_few_and_come_back() {
     });
 }
 
-/// A zone is filled through its area, by writes that overtake each other.
+/// A zone is filled through its area, by writes out of order.
 #[test]
-fn a_zone_is_filled_through_its_area() {
+fn zone_fills_through_its_random_write_area() {
     let (kernel, drive) = fresh(&config());
     let all = zones(&drive);
     run(&kernel, async move |_| {
@@ -127,9 +127,9 @@ fn a_zone_is_filled_through_its_area() {
     });
 }
 
-/// What is in the area survives a cut: it is committed when the power comes back.
+/// Data in the area survive a cut: they are committed when the power returns.
 #[test]
-fn the_area_survives_a_power_cut() {
+fn random_write_area_survives_a_power_cut() {
     let (kernel, drive) = fresh(&config());
     let (all, held) = (zones(&drive), drive.clone());
     run(&kernel, async move |_| {
