@@ -34,7 +34,7 @@ fn the_report_has_every_claim_that_there_is() {
 #[test]
 fn counts_of_the_readme_are_those_of_the_book() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, checks) = readme.split_once("## Why to believe it").unwrap();
+    let (_, checks) = readme.split_once("## Validation").unwrap();
     let (checks, _) = checks.split_once("\n## ").unwrap();
     let book = fs::read_to_string(root().join("docs/book/src/trust.md")).unwrap();
     let of_count = |c: char| c.is_ascii_digit() || c == ',';
