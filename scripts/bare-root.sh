@@ -21,7 +21,7 @@ bare=$(cd "$1" && pwd)
 shift
 [ $# -ge 1 ] || set -- "cargo run --release -- compare" "cargo xtask check"
 
-# The packages that the README asks for, and the certificates by which cargo trusts crates.io.
+# The packages that the README lists, and the certificates with which cargo verifies crates.io.
 if [ ! -e "$bare/etc/debian_version" ]; then
   debootstrap --variant=minbase --include=git,gcc,libc6-dev,ca-certificates \
     bookworm "$bare" http://deb.debian.org/debian >"$bare.log" || stop "debootstrap: see $bare.log"
@@ -30,7 +30,7 @@ if [ ! -e "$bare/opt/rust" ]; then
   cp -a "$(cd "$repository" && rustc --print sysroot)" "$bare/opt/rust"
 fi
 
-# The network as this machine has it: names, and certificates where it trusts others than Debian.
+# The network setup of this machine: name resolution, and its additional certificates.
 cp /etc/resolv.conf /etc/hosts "$bare/etc/"
 settings=(HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 if [ -r "${SSL_CERT_FILE:-}" ]; then

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Runs databases of others on a mounted file system of Flashloom and kills the mount under
-# them: PostgreSQL under pgbench, RocksDB under db_bench, SQLite. What they were told was
-# done must be there when the drive is mounted again.
+# Runs third-party databases on a mounted file system of Flashloom and kills the mount under them:
+# PostgreSQL under pgbench, RocksDB under db_bench, SQLite. Work that they reported as done must be
+# present when the drive is mounted again.
 #
 #   scripts/beside-databases.sh [ROUNDS]
 #
-# ROUNDS (3) is how many times the mount is killed under pgbench. The status is 1 if a
-# transaction that was answered is gone, or a checksum, or the format, is wrong.
-# SUITES_KIND names another file system than bytefs: btrfs, btrfs-nocow, ext4, f2fs, hyfim,
-# nova, persimmon, pmfs;
-# SUITES_PRESET another drive than its usual one, as `zns` for f2fs; FLASHLOOM another
-# flashloom than target/release's. Needs root, FUSE, e2fsprogs, PostgreSQL with pgbench,
-# db_bench (rocksdb-tools) and sqlite3; f2fs-tools for f2fs, btrfs-progs for btrfs.
+# ROUNDS (3) is the number of times that the mount is killed under pgbench. The exit status is 1 if
+# an acknowledged transaction is lost, or a checksum or the format is wrong. SUITES_KIND selects
+# another file system than bytefs: btrfs, btrfs-nocow, ext4, f2fs, hyfim, nova, persimmon, pmfs;
+# SUITES_PRESET another drive than its default, such as `zns` for f2fs; FLASHLOOM another flashloom
+# than target/release's. Needs root, FUSE, e2fsprogs, PostgreSQL with pgbench, db_bench
+# (rocksdb-tools) and sqlite3; f2fs-tools for f2fs, btrfs-progs for btrfs.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -48,7 +47,7 @@ trap clean EXIT
 
 attach() { in_front "$kind" "$work/drive.flash" "$work/mnt"; }
 
-# Kills the mount and mounts the drive again, once nobody looks at what it was.
+# Kills the process that serves the mount.
 cut_off() {
   disown "$mounted"
   kill -9 "$mounted"
@@ -81,7 +80,7 @@ bench() {
   pkill -9 -f "^$server/postgres -D $work" 2>/dev/null || true
 }
 
-# pgbench empties the history as it begins.
+# pgbench truncates its history table when it starts.
 postgres() {
   local round answered found
   mkdir "$work/mnt/cluster"
@@ -93,7 +92,7 @@ postgres() {
     rm -f "$work"/log/pgbench_log*
     bench $((8 + round * 3))
     again
-    # Left behind by who was killed, whose number may not be free yet.
+    # Left behind by the killed server, whose process number may not be free yet.
     rm -f "$work/mnt/cluster/postmaster.pid" "$work"/log/.s.PGSQL.*
     start
     answered=$(cat "$work"/log/pgbench_log* | wc -l)
@@ -110,7 +109,7 @@ rocksdb() {
   db_bench --db="$database" --benchmarks=fillrandom,overwrite,readrandom --num=50000 \
     >/dev/null 2>&1 || stop "db_bench failed"
   rm -r "$database"
-  # It fills more than there is time for.
+  # The fill takes longer than the time until the kill.
   db_bench --db="$database" --benchmarks=fillrandom --sync=1 --num=10000000 \
     >/dev/null 2>&1 &
   local filler=$!

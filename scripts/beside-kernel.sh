@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #
-# beside-kernel.sh - what a program makes the kernel's ext4 and ours write, by kind.
+# beside-kernel.sh - bytes that the kernel's ext4 and ours write for a program, by kind.
 #
 # Plays each WORKLOAD on the kernel's ext4 (kernel-traffic.sh and `flashloom play`)
 # and runs it on ext4@block with the same seed, size of drive and features, and

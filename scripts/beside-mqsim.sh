@@ -11,14 +11,13 @@
 #
 # Needs bash, awk, sed, GNU time, and to build: cargo, make, g++ and (to clone) git.
 #
-# Requests of the generated cases are those that MQSim completes in 10 s of virtual
-# time. A trace is shorter than the start of either program, so it is run several
-# times over: MQSim repeats it by itself (its delays mean nothing after the first
-# pass, its processor time does), Flashloom is given the trace written down so
-# often with later times. What either takes for a single request of the same case
-# is shown as its start-up, and taken off in the second pair of columns. A full drive
-# takes Flashloom seconds, so there a trace is run ten times as often once more; what
-# is left of a time less than a fifth of the start-up is not shown.
+# Requests of the generated cases are those that MQSim completes in 10 s of virtual time. A trace is
+# shorter than the start of either program, so it is run several times: MQSim repeats it by itself
+# (its delays mean nothing after the first pass, but its processor time does), and Flashloom gets a
+# trace with that many passes at later times. The time for a single request of a case is shown as
+# the start-up, and subtracted in the second pair of columns. A full drive takes Flashloom seconds
+# to start, so there a trace is run another ten times as often; a time is not shown if less than a
+# fifth of the start-up remains of it.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -57,7 +56,7 @@ scenario() {
     END { print "</MQSim_IO_Scenarios>" }' "$mqsim/workload.xml"
 }
 
-# A trace, so many times over, each pass a microsecond after the one before.
+# Repeats a trace; each pass starts a microsecond after the one before.
 repeat() {
   awk -v times="$2" '
     { time[NR] = $1; $1 = ""; rest[NR] = $0 }
@@ -68,8 +67,8 @@ repeat() {
     }' "$1"
 }
 
-# User seconds, system seconds and KiB of a command go to $work/NAME.time, what it
-# prints to $work/NAME.out.
+# Runs a command: user seconds, system seconds and KiB go to $work/NAME.time, its output to
+# $work/NAME.out.
 timed() {
   local name=$1
   shift
@@ -83,13 +82,13 @@ in_mqsim() {
   (cd "$mqsim" && timed "$1" ./MQSim -i ssdconfig.xml -w "$work/$1.xml")
 }
 
-# Name, what the drive has been through, workload.
+# in_flashloom NAME PRECONDITION WORKLOAD
 in_flashloom() {
   timed "$1" "$flashloom" run raw@block --drive "$inputs/mqsim.toml" \
     --precondition "$2" --workload "$3" --json
 }
 
-# The first field of JSON called NAME, as our documents are laid out.
+# The first field called NAME in a JSON document, in the layout of our documents.
 field() {
   sed -n "s/^  \"$2\": \([0-9]*\).*/\1/p" "$work/$1.out"
 }
@@ -99,8 +98,8 @@ serviced() {
     awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# Two lines of the table: the case, then names of the runs and start-ups of both,
-# and of our run that start-up is taken off from, if it is another one.
+# Two lines of the table. Arguments: the case; run and start-up of MQSim; run and start-up of
+# Flashloom; and the longer run of Flashloom, if there is one.
 line() {
   local theirs ours long=${6:-$4} most
   theirs=$(serviced "$2")

@@ -1,17 +1,16 @@
 #!/bin/sh
-# How fast `flashloom serve --nbd` is beside nbdkit's memory plug-in and qemu-nbd.
+# Compares the speed of `flashloom serve --nbd` with nbdkit's memory plug-in and qemu-nbd.
 #
 #   scripts/beside-nbd.sh [PROGRAM]      # default: target/release/flashloom
 #
-# Four servers of as many bytes run at once, and one client after the other uses each of
-# them, round by round, so that whatever else the machine does hits all alike. What is
-# compared is set side by side within a round; the last lines have the median of these
-# ratios. `protected` is a drive whose writes are durable when they are answered, so that
-# each is in its file by then; `plain` is one whose flushes are. nbdkit and qemu-nbd promise
-# neither here. The processor's time of a server for each request is in the last column: on
-# a busy machine that is the steadier number. There the rates say how many threads a server has
-# to queue for a processor with; `chrt -r 1 scripts/beside-nbd.sh`, as root, has servers and
-# clients run before everything else.
+# Four servers of equal size run at once, and one client after the other uses each of them, round by
+# round, so that other load of the machine affects all alike. Ratios are taken within a round; the
+# last lines have their medians. `protected` is a drive whose writes are durable when acknowledged,
+# so that each is in its file by then; `plain` is one whose flushes are. nbdkit and qemu-nbd promise
+# neither here. The last column has the processor time of a server for each request: on a busy
+# machine that is the steadier number, because the rates depend on the number of threads that a
+# server competes with. As root, `chrt -r 1 scripts/beside-nbd.sh` runs servers and clients before
+# everything else.
 #
 # Environment: ROUNDS (5), SECONDS_EACH (4), SIZE in MiB (1024), FOLDER for the drive files
 # and the image (a temporary one). Needs fio with its nbd engine, nbdkit and qemu-nbd.
@@ -68,7 +67,7 @@ client() {
         --output-format=json --output=result.json --randrepeat=0 "$6" > /dev/null
 }
 servers="protected plain nbdkit qemu"
-# What is read was written, on all of them.
+# The servers read data that were written before, on all of them.
 for server in $servers; do client "$server" write 1m 4 1 --loops=1; done
 
 # shellcheck disable=SC2154 # the numbers are set by start

@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# Programs with their files in zones, killed with what is below them: db_bench, WiredTiger,
-# SQLite, nginx's cache, Redis, a RocksDB of PyPI. The program, the daemon of the zones, or the drive is killed with
-# signal 9 at a random moment; what was forced must be there, and the program's own check
-# must find nothing.
+# Runs programs with their files in zones, and kills them with the layers below them: db_bench,
+# WiredTiger, SQLite, nginx's cache, Redis, a RocksDB of PyPI. The program, the daemon of the zones,
+# or the drive is killed with signal 9 at a random moment. Forced data must be present afterwards,
+# and the program's own check must find no error.
 #
 #   scripts/beside-placed.sh [ROUNDS] [PART...]
 #
-# ROUNDS (3) is how often each part is killed with each victim. PARTS are rocksdb
-# (fillrandom, overwrite, readwhilewriting and readrandom, and forced writes that are
-# counted), allocators (forced writes of db_bench over each of jemalloc, tcmalloc, mimalloc and
-# the C library's), redis (its file that is appended to, forced before each answer, over the
-# same), rocksdict (PyPI's, with a RocksDB of its own), wiredtiger, sqlite, nginx, and suites:
-# pjdfstest and fsx under the library, on
-# files that no rule names, if PJDFSTEST and FSX say where they are. All that can run do
-# by default. The zones are a mounted zonefs of ours; with EMULATED set they are a plain
-# folder, which cannot be killed. FLASHLOOM names another flashloom than target/release's,
-# SEED another seed of moments. Needs root, FUSE and a C compiler.
+# ROUNDS (3) is the number of kills of each part with each victim. PARTS are rocksdb (fillrandom,
+# overwrite, readwhilewriting and readrandom, and counted forced writes), allocators (forced writes
+# of db_bench with each of jemalloc, tcmalloc, mimalloc and the C library's), redis (its append-only
+# file, forced before each answer, with the same allocators), rocksdict (PyPI's package, with a
+# RocksDB of its own), wiredtiger, sqlite, nginx, and suites: pjdfstest and fsx under the library,
+# on files that match no rule, if PJDFSTEST and FSX name them. By default all parts run whose
+# programs are installed. The zones are a mounted zonefs of ours; with EMULATED set they are a plain
+# folder, which cannot be killed. FLASHLOOM selects another flashloom than target/release's, SEED
+# another seed of moments. Needs root, FUSE and a C compiler.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -39,10 +38,10 @@ mkdir "$zones"
 mounted= shim= over= victims="program daemon drive"
 [ -z "${EMULATED:-}" ] || victims="program daemon"
 
-# What serves the zones of this script alone.
+# Process numbers of the daemons that serve the zones of this script.
 daemon() { pgrep -f "serve .*$zones" || true; }
 
-# The program, which has the same parent as a daemon that was started for it.
+# Process number of the program; a daemon started for it has the same parent.
 program() { comm -23 <(pgrep -P "$shim" | sort) <(daemon | sort); }
 
 clean() {
@@ -57,7 +56,7 @@ trap clean EXIT
 
 attach() { in_front zonefs "$work/drive" "$zones"; }
 
-# Zones that nothing was written to.
+# Provides empty zones.
 fresh() {
   if [ -n "${EMULATED:-}" ]; then
     rm -rf "$zones"
@@ -65,7 +64,7 @@ fresh() {
     return
   fi
   if [ -n "$mounted" ]; then
-    # Files of who was killed are closed a little later.
+    # Files of a killed process are closed a little later.
     for _ in $(seq 100); do
       umount "$zones" 2>/dev/null && break
       sleep 0.1
@@ -79,7 +78,7 @@ fresh() {
   attach
 }
 
-# Waits until no daemon has the zones.
+# Waits until no daemon uses the zones.
 released() {
   for _ in $(seq 600); do
     [ -n "$(daemon)" ] || return 0
@@ -96,9 +95,9 @@ begin() {
   shim=$!
 }
 
-# kill_after VICTIM SECONDS [TEXT FILE]: kills a victim after a random part of SECONDS, and
-# sees to it that all else ends too. The time begins when the program has, and has said TEXT
-# in FILE, however busy the machine is.
+# kill_after VICTIM SECONDS [TEXT FILE]: kills a victim after a random part of SECONDS, and ends all
+# other processes. The time starts once the program runs and TEXT is in FILE, so that a busy machine
+# does not shorten it.
 kill_after() {
   local victim=$1 seconds=$2 number
   for _ in $(seq 600); do
@@ -129,8 +128,8 @@ kill_after() {
   released
 }
 
-# forced VICTIM: the least that RocksDB has been answered. It counts a write, and may say so,
-# before it looks whether that has failed, which one does if what is below is killed.
+# forced VICTIM: a lower bound of the writes acknowledged by RocksDB. It counts a write, and may
+# print the count, before it checks for failure; one write fails if a layer below is killed.
 forced() {
   local said
   said=$(tr '\r' '\n' <"$work/error" | grep -o 'finished [0-9]* ops' | tail -1 | grep -o '[0-9]*') ||
@@ -152,7 +151,7 @@ rocksdb() {
         stop "db_bench fails: $(cat "$work/error")"
       released
       for round in $(seq "$rounds"); do
-        # With the store that is there it would end before it has begun.
+        # With the existing store fillrandom would end at once.
         had=1
         [ "$bench" != fillrandom ] || had=0
         begin db_bench $base --use_existing_db=$had --duration=30 --benchmarks="$bench"
@@ -169,7 +168,8 @@ rocksdb() {
   forced_writes "RocksDB"
 }
 
-# forced_writes NAME: db_bench forces each write, and is killed; what it was answered is there.
+# forced_writes NAME: kills db_bench while it forces each write; acknowledged writes must be
+# present.
 forced_writes() {
   local victim round least said count
   rules=rocksdb
@@ -190,7 +190,7 @@ forced_writes() {
   done
 }
 
-# over_each WORK NAME: does WORK with a name for each allocator that is installed.
+# over_each WORK NAME: runs WORK with a name for each installed allocator.
 over_each() {
   local library
   for library in "" jemalloc.so.2 tcmalloc_minimal.so.4 mimalloc.so.2; do
@@ -206,7 +206,7 @@ over_each() {
 
 allocators() { over_each forced_writes RocksDB; }
 
-# Redis forces what it appends before it answers, and is killed and started again.
+# Redis forces each append before it answers; it is killed and started again.
 redis() {
   command -v redis-server redis-cli >/dev/null || { echo "Redis: not installed"; return; }
   cat > "$work/rules.redis" <<'R'
@@ -246,7 +246,7 @@ redis_killed() {
         redis-cli -s "$work/redis.sock" >"$work/answers" 2>/dev/null &
       local client=$!
       kill_after "$victim" 3 "^OK" "$work/answers"
-      # It would ask a server that is there no more for each of the others.
+      # The client would try every remaining command on the dead server.
       kill "$client" 2>/dev/null || true
       wait "$client" 2>/dev/null || true
       answered=$((found + $(grep -c "^OK" "$work/answers")))
@@ -262,7 +262,7 @@ redis_killed() {
   done
 }
 
-# A RocksDB that its package brings along, with an allocator of its own.
+# A PyPI package with a RocksDB and an allocator of its own.
 rocksdict() {
   local victim round answered found
   python3 -m pip install -q --target "$work/python" rocksdict 2>"$work/error" ||
@@ -305,7 +305,7 @@ P
   unset PYTHONPATH
 }
 
-# Writes numbered records in transactions that are forced, and says each.
+# Writes numbered records in forced transactions, and prints each number afterwards.
 wiredtiger() {
   [ -e /usr/include/wiredtiger.h ] || { echo "WiredTiger: not installed"; return; }
   local victim round
@@ -383,7 +383,7 @@ sqlite() {
         for n in $(seq 20000); do
           echo "insert into t values($n, randomblob(300)); select $n;"
         done; } >"$work/sql"
-      # It ends with the first error: after one it would say the next number all the same.
+      # It stops at the first error: otherwise it would print the next number nevertheless.
       begin sqlite3 -bail "$work/s.db" ".read $work/sql"
       kill_after "$victim" 4 "^[0-9]" "$work/said"
       answered=$(grep -x '[0-9][0-9]*' "$work/said" | tail -1) ||
@@ -397,7 +397,7 @@ sqlite() {
   done
 }
 
-# A cache in files: whatever it answers with after it was killed is right.
+# A cache in files: every answer after a kill must be correct.
 nginx() {
   command -v nginx >/dev/null || { echo "nginx: not installed"; return; }
   local victim round wrong=0 asked=0 hits=0 n
@@ -458,12 +458,12 @@ C
   [ "$hits" -gt 0 ] || stop "nothing came from the cache"
 }
 
-# Suites on files that no rule names say under the library what they say without.
+# Suites on files that match no rule give the same results with and without the library.
 suites() {
   rules=rocksdb
   fresh
   if [ -x "${FSX:-}" ]; then
-    # Its file has a name that no rule has.
+    # The name of its file matches no rule.
     placed "$FSX" -q -N "${FSX_COUNT:-20000}" "$work/fsx" >"$work/said" 2>&1 ||
       stop "fsx: $(tail -5 "$work/said")"
     echo "fsx under the library, ${FSX_COUNT:-20000} operations: $(tail -1 "$work/said")"
@@ -474,7 +474,7 @@ suites() {
     (cd "$work/pjd" && placed prove -r "$PJDFSTEST/tests") >"$work/with" 2>&1 || true
     echo "pjdfstest alone: $(tail -2 "$work/alone" | tr '\n' ' ')"
     echo "pjdfstest under the library: $(tail -2 "$work/with" | tr '\n' ' ')"
-    # Times differ, and nothing else.
+    # Only times may differ.
     diff <(grep -E '^[^ ]+/[0-9]+\.t' "$work/alone") <(grep -E '^[^ ]+/[0-9]+\.t' "$work/with") ||
       stop "pjdfstest differs"
   fi

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# RocksDB's own unit tests under the placing library: alone, with hints, and with their files
-# in zones. What passes alone has to pass with the library.
+# Runs RocksDB's own unit tests under the placing library: alone, with hints, and with their files
+# in zones. Tests that pass alone must pass with the library.
 #
 #   scripts/beside-rocksdb-tests.sh SOURCE [TEST...]
 #
-# SOURCE is RocksDB's source of the version that is installed (librocksdb-dev; its tag is
-# v7.8.3 on Debian 12). The tests are linked to the installed library: those do that look at
-# nothing which only a debug build of it has. Needs g++, and Linux' shared memory.
-# FLASHLOOM names another flashloom than target/release's; LIMIT, the seconds of a run (600).
+# SOURCE is RocksDB's source of the installed version (librocksdb-dev; its tag is v7.8.3 on Debian
+# 12). The tests are linked to the installed library, which works for tests that use no symbol of
+# debug builds only. Needs g++, and Linux' shared memory. FLASHLOOM selects another flashloom than
+# target/release's; LIMIT is the time limit of a run in seconds (600).
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -43,8 +43,8 @@ for common in "$gtest/gtest/gtest-all.cc" "$source/test_util/testharness.cc" \
   compile "$common" "$work/$(basename "$common" .cc).common.o"
 done
 
-# run TEST HOW WORD...: the cases that pass, in order of name, and how the program ends: one
-# may end with a signal when all its cases are done.
+# run TEST HOW WORD...: lists the cases that pass, sorted by name, and records the exit status: a
+# program may end with a signal after all its cases.
 run() {
   local test=$1 how=$2 status=0
   shift 2
@@ -57,7 +57,7 @@ run() {
   statuses+=" $how $status"
 }
 
-# Zones that something was written to.
+# Number of zones that have data.
 written() { find "$work/drive/seq" -size +0 | wc -l; }
 
 differ=0

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# How fast `flashloom serve --nvme-tcp` is beside SPDK's target over TCP, which keeps its bytes in
-# memory.
+# Compares the speed of `flashloom serve --nvme-tcp` with SPDK's target over TCP, which keeps its
+# data in memory.
 #
 #   SPDK=FOLDER scripts/beside-spdk.sh      # where SPDK 24.01 or later is built
 #
-# The client is SPDK's `spdk_nvme_perf`, 4 KiB at random, 32 requests at a time on each
-# connection. Servers have one processor and the client another. SPDK's target asks its
-# sockets without pause, so that only one server runs at a time; they take turns round by
-# round, and what is compared is set side by side within a round. `protected` is a drive
-# whose writes are durable when they are answered, `plain` one whose flushes are; both
-# are drives in files. The last column is the median of the ratios to SPDK's target, and
-# the script fails where that is below a half.
+# The client is SPDK's `spdk_nvme_perf`, 4 KiB at random, 32 requests at a time on each connection.
+# Servers have one processor and the client another. SPDK's target polls its sockets without pause,
+# so only one server runs at a time; they take turns round by round, and ratios are taken within a
+# round. `protected` is a drive whose writes are durable when acknowledged, `plain` one whose
+# flushes are; both are drives in files. The last column is the median of the ratios to SPDK's
+# target, and the script fails if that is below a half.
 #
 # Environment: FLASHLOOM, ROUNDS (5), SECONDS_EACH (4), SIZE in MiB (1024), PORT (44300), FOLDER
 # for the drive files (a temporary one). Needs root for memory in large pages, which it
@@ -26,7 +25,7 @@ need python3 taskset unshare
 alone "$@"
 target=${SPDK:?names the folder of a build of SPDK}/build/bin/nvmf_tgt
 perf=$SPDK/build/bin/spdk_nvme_perf
-# Where it is built with shared libraries.
+# Folder of the shared libraries, if SPDK was built with them.
 export LD_LIBRARY_PATH=$SPDK/build/lib
 for program in "$target" "$perf"; do
   [ -x "$program" ] || stop "$program is not built"
@@ -68,7 +67,7 @@ cat >"$folder/spdk.json" <<END
       {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": "$port"}}}]}]}
 END
 
-# start NAME: the server of that name, and waits until it listens.
+# start NAME: starts the server of that name, and waits until it listens.
 start() {
   case $1 in
     spdk) exec taskset -c 0 "$target" -m 0x1 -s $((size + 512)) -c "$folder/spdk.json" ;;
@@ -99,7 +98,7 @@ client() {
   awk '/^Total/ { print $3; exit }' "$folder/client"
 }
 
-# What is read was written, on all of them: SPDK's memory begins anew each time.
+# The servers read data that were written before: SPDK's memory is empty at each start.
 for name in protected plain; do
   start "$name"
   client write 1 10 1048576 4 >/dev/null

@@ -1,26 +1,24 @@
 #!/usr/bin/env bash
-# Mounts a file system of Flashloom on an emulated drive and lets suites of others
-# judge it: pjdfstest (POSIX semantics), fsx (contents of a file), fio (every way to
-# read and write), xfstests (regressions of Linux' file systems) and e2fsck (the format).
+# Mounts a file system of Flashloom on an emulated drive and runs third-party suites on it:
+# pjdfstest (POSIX semantics), fsx (contents of a file), fio (every way to read and write), xfstests
+# (regressions of Linux' file systems) and e2fsck (the format).
 #
 #   scripts/beside-suites.sh [PART...]
 #
-# A PART is pjdfstest, fsx, fio, drive (fio on the served drive and on a loop device
-# over it) or xfstests; without one, all run. docs/suites.md says what came of it, and
-# lists the tests that do not pass with the reason; one that is not listed there and
-# fails ends this with status 1.
+# A PART is pjdfstest, fsx, fio, drive (fio on the served drive and on a loop device over it) or
+# xfstests; by default all run. docs/suites.md has the results, and lists the tests that do not pass
+# with the reason; a failing test that is not listed there makes the exit status 1.
 #
-# SUITES_KIND names another file system than ext4: f2fs, btrfs, btrfs-nocow, persimmon on a
-# drive of zones, hyfim on one of chunks, bytefs or nova on one that is read and written by
-# bytes; SUITES_PRESET another drive than that, as `zns` for f2fs or `ocssd` for ext4. FLASHLOOM names another flashloom than target/release's.
-# PJDFSTEST and XFSTESTS name the directories in which these two suites were built (fsx
-# is taken from the latter); without PJDFSTEST, the `pjdfstest` of crates.io is run. A
-# suite that is not there is skipped and named. SUITES_OPS, SUITES_FIO_SIZE,
-# SUITES_LIMIT (seconds a test), SUITES_TESTS (numbers), SUITES_LOUD and SUITES_KEEP (a
-# directory for what xfstests said) change what is run. Needs root, FUSE, e2fsprogs; fio,
-# xfsprogs and the users that xfstests want for those parts. For xfstests it puts
-# mount.fuse.flashloom into /sbin, unless one is there. That and all mounts are taken
-# away at the end, also after a failure.
+# SUITES_KIND selects another file system than ext4: f2fs, btrfs, btrfs-nocow, persimmon on a zoned
+# drive, hyfim on an open-channel one, bytefs or nova on a byte-addressable one; SUITES_PRESET
+# another drive than its default, such as `zns` for f2fs or `ocssd` for ext4. FLASHLOOM selects
+# another flashloom than target/release's. PJDFSTEST and XFSTESTS name the directories in which
+# these two suites were built (fsx is taken from the latter); without PJDFSTEST, the `pjdfstest` of
+# crates.io is run. A missing suite is skipped and named. SUITES_OPS, SUITES_FIO_SIZE, SUITES_LIMIT
+# (seconds a test), SUITES_TESTS (numbers), SUITES_LOUD and SUITES_KEEP (a directory for the output
+# of xfstests) change the run. Needs root, FUSE, e2fsprogs; fio, xfsprogs and the users that
+# xfstests expects for those parts. For xfstests it puts mount.fuse.flashloom into /sbin, unless one
+# is there. That and all mounts are removed at the end, also after a failure.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -82,8 +80,8 @@ judge_with_pjdfstest() {
   echo "pjdfstest: $(grep -E '^ *(Files|Result|Summary)' "$work/pjd.log" | tr '\n' ' ')"
 }
 
-# Whether all that failed are the links of directories, of which Btrfs counts one always:
-# pjdfstest allows that, but does not know Btrfs behind FUSE.
+# Whether all failed checks are link counts of directories, which Btrfs always reports as one:
+# pjdfstest allows that, but does not recognise Btrfs behind FUSE.
 only_links() {
   case $kind in btrfs* | hyfim) ;; *) return 1 ;; esac
   [ "$(grep -c 'Failed: [1-9]' "$work/pjd.log")" = 1 ] &&
@@ -111,7 +109,7 @@ TOML
     only_links_of_crates || { grep -w FAILED "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
 }
 
-# The same of the suite of crates.io, where these checks are one test.
+# As above for the suite of crates.io, where these checks are one test.
 only_links_of_crates() {
   case $kind in btrfs* | hyfim) ;; *) return 1 ;; esac
   [ "$(grep -w FAILED "$work/pjd.log" | awk '{print $1}')" = rename::updates_link_parent ]

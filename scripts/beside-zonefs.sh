@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests of zonefs-tools, which judge Linux' zonefs, on `flashloom mount zonefs`.
+# Runs the tests of zonefs-tools, made for Linux' zonefs, on `flashloom mount zonefs`.
 #
 #   ZONEFS_TOOLS=DIR scripts/beside-zonefs.sh [TEST...]
 #
-# DIR is a checkout of zonefs-tools. Its scripts run as they are; the commands that they
-# call on a device (mkzonefs, mount, blkzone, what is read from /sys) are put in their
-# place by scripts/suites/zonefs.sh. A TEST is a number such as 0300; without one all
-# run, once with conventional zones and once without. docs/suites.md says what came of
-# it. Ends with status 1 if anything fails. FLASHLOOM names another flashloom than
-# target/release's. Needs root, FUSE, fio, jq and a C compiler.
+# DIR is a checkout of zonefs-tools. Its scripts run unchanged; the commands that they call on a
+# device (mkzonefs, mount, blkzone, reads of /sys) are replaced by scripts/suites/zonefs.sh. A TEST
+# is a number such as 0300; by default all run, once with conventional zones and once without.
+# docs/suites.md has the results. The exit status is 1 if any test fails. FLASHLOOM selects another
+# flashloom than target/release's. Needs root, FUSE, fio, jq and a C compiler.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -21,8 +20,8 @@ root "the tests"
 need cc fio jq
 alone "$@"
 
-# They act on a device beneath the file system, need swap on a mount, or a drive that is
-# told to fail: the tests of front/fuse do the latter.
+# These tests act on a device beneath the file system, need swap on a mount, or need a drive with
+# injected failures; the tests of front/fuse cover the latter.
 declare -A left_out=(
   [0002]="makes an F2FS on the zones"
   [0400]="swaps to a file of FUSE"
@@ -49,7 +48,7 @@ export FLASHLOOM=$work/flashloom ZONEFS_WORK=$work ZONEFS_DRIVE=$work/z.flash
 export ZONEFS_MAX_OPEN=4 ZONEFS_MAX_ACTIVE=6 ZONEFS_SIZE=256MiB
 export zonefs_mntdir=$work/m logdir=$work short=false iosize=262144 zonefs_has_sysfs=1
 
-# fresh CONVENTIONAL: a drive with so many conventional zones, and what tests know of it.
+# fresh CONVENTIONAL: a drive with that many conventional zones, and its limits for the tests.
 fresh() {
   cat >"$work/zones.toml" <<TOML
 preset = "zns"
@@ -98,7 +97,7 @@ for conventional in 3 0; do
         failed=$((failed + 1))
         echo "$test failed with $conventional conventional zones: $("$BASH" "$script")"
         tail -n 20 "$work/$test.log"
-        # What a mount that is still there holds.
+        # The drive of a mount that was left behind.
         fresh "$conventional"
         ;;
     esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What calls cost the processor on this machine: the kernel's ext4 in memory, one
-# thread, CPU time a call. The defaults of `page_cache.costs` come from here.
-# Needs root (a loop device), mkfs.ext4 and a C compiler.
+# Measures the processor time of calls on this machine: the kernel's ext4 in memory, one thread, CPU
+# time a call. The defaults of `page_cache.costs` come from here. Needs root (a loop device),
+# mkfs.ext4 and a C compiler.
 set -euo pipefail
 
 work=$(mktemp -d)

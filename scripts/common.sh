@@ -1,5 +1,5 @@
-# What the scripts share, who read it first: where flashloom is, how they end, and what
-# they need. FLASHLOOM names another flashloom than target/release's.
+# Shared parts of the scripts, which source this file first: the path of flashloom, failure
+# messages, and checks of requirements. FLASHLOOM selects another flashloom than target/release's.
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
@@ -13,7 +13,7 @@ built() {
   [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
 }
 
-# root WHO: WHO cannot do without.
+# root NAME: stops unless the script runs as root, which NAME needs.
 root() {
   [ "$(id -u)" = 0 ] || stop "$* need root"
 }
@@ -24,14 +24,14 @@ need() {
   done
 }
 
-# alone ARGUMENT...: starts the script anew where nobody else sees its mounts. Who looks
-# at one while it is to be unmounted, as `df` does, would make it busy.
+# alone ARGUMENT...: restarts the script in a mount namespace of its own. A process that looks at a
+# mount during its unmount, as `df` does, would make it busy.
 alone() {
   [ -n "${MOUNTS_ALONE:-}" ] ||
     MOUNTS_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
 }
 
-# emulated_zones DIR COUNT MIB: a folder that can be used as zones of so many MiB.
+# emulated_zones DIR COUNT MIB: creates a folder that can be used as COUNT zones of MIB each.
 emulated_zones() {
   mkdir -p "$1/seq"
   printf 'capacity=%d\nopen=14\nactive=14\n' $(($3 << 20)) >"$1/emulated"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What standing between a program and the kernel costs a call, by the ways there are:
-# the placing library, patched instructions of the C library, ptrace, syscall_user_dispatch,
-# seccomp with a signal, FUSE. As in Figure 5.1 of the dissertation, and for calls that are
-# none of the library's business.
+# Measures the cost of a call when code stands between a program and the kernel, by mechanism: the
+# placing library, patched instructions of the C library, ptrace, syscall_user_dispatch, seccomp
+# with a signal, FUSE. As in Figure 5.1 of the dissertation, and also for calls that the library
+# does not handle.
 #
 #   scripts/interposition-costs.sh
 #
-# Prints nanoseconds a call, the least of many rounds, by the wall clock: where another
-# process does the work, waiting for it is the cost. Calls are on files of an ext4 in
-# memory. FLASHLOOM names another flashloom than target/release's. Needs root (a loop
-# device, FUSE), mkfs.ext4 and a C compiler.
+# Prints nanoseconds a call, the minimum of many rounds, by the wall clock: where another process
+# does the work, waiting for it is the cost. Calls are on files of an ext4 in memory. FLASHLOOM
+# selects another flashloom than target/release's. Needs root (a loop device, FUSE), mkfs.ext4 and a
+# C compiler.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -362,7 +362,7 @@ mkfs.ext4 -q "$image"
 mkdir "$work/disk" "$work/fuse"
 mount -o loop "$image" "$work/disk"
 
-# Zones in memory, of 64 MiB: the zones' own speed is not what is asked for.
+# Zones in memory, of 64 MiB: the speed of the zones themselves is not measured.
 zones=$work/zones
 mkdir "$zones"
 mount -t tmpfs -o size=3g none "$zones"

@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Puts the kernel's own file systems and fio on a drive that flashloom serves, and
-# says what held and how fast it was.
+# Runs the kernel's own file systems and fio on a drive that flashloom serves, and reports the
+# results of the checks and the speed.
 #
 #   scripts/kernel-on-drive.sh [checks|speed]
 #
-# Without an argument it does both. `checks`: ext4, XFS and Btrfs on a loop device
-# over the drive (make, mount, copy, unmount, check, mount again, compare, trim,
-# discard), the death of the process under a mounted ext4, and fio's verification
-# with three engines, on the file and on the loop device. `speed`: requests per
-# second of 4 KiB at depth 1 and 32 and bytes per second of 1 MiB, on both.
+# Without an argument both parts run. `checks`: ext4, XFS and Btrfs on a loop device over the drive
+# (make, mount, copy, unmount, check, mount again, compare, trim, discard), the death of the process
+# under a mounted ext4, and fio's verification with three engines, on the file and on the loop
+# device. `speed`: requests per second of 4 KiB at depth 1 and 32 and bytes per second of 1 MiB, on
+# both.
 #
-# FLASHLOOM names another flashloom than target/release's; SIZE another size of the
-# drive than 512 MiB. Needs root, FUSE, loop devices, bash, awk, fio, util-linux,
-# fuse3, e2fsprogs, and for the other file systems xfsprogs and btrfs-progs (what is
-# not there is skipped and named). Loop devices and mounts are taken away at the
-# end, also after a failure. Takes about two minutes.
+# FLASHLOOM selects another flashloom than target/release's; SIZE another size of the drive than 512
+# MiB. Needs root, FUSE, loop devices, bash, awk, fio, util-linux, fuse3, e2fsprogs, and for the
+# other file systems xfsprogs and btrfs-progs (missing ones are skipped and named). Loop devices and
+# mounts are removed at the end, also after a failure. Takes about two minutes.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -43,8 +42,8 @@ clean() {
   rm -rf "$work"
 }
 
-# Waits until the process that served the drive has saved it, which goes on after the
-# file is gone.
+# Waits until the process that served the drive has saved it: that continues after its file has
+# disappeared.
 saved() {
   for _ in $(seq 600); do
     pgrep -f "serve $work/d.flash " >/dev/null || return 0
@@ -71,7 +70,7 @@ detach() {
   device=
 }
 
-# A loop device lets go of its file a moment after it is detached.
+# A loop device releases its file a moment after it is detached.
 leave() {
   for _ in $(seq 100); do
     if fusermount3 -u "$work/drive" 2>/dev/null; then
@@ -131,8 +130,7 @@ file_system() {
   echo "$name: right"
 }
 
-# The process dies while ext4 is written to; its journal and what was synced are
-# there afterwards.
+# The process dies during writes to ext4; the journal and synced data must be present afterwards.
 death() {
   create
   attach

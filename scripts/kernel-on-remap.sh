@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
-# Puts the kernel's own file systems on a drive that flashloom serves with its addresses
-# remapped, and says what held.
+# Runs the kernel's own file systems on a drive that flashloom serves with its addresses remapped,
+# and reports the results of the checks.
 #
 #   scripts/kernel-on-remap.sh [NAME...]
 #
-# NAME is ext4, xfs, btrfs, f2fs or device; without one all of them are run. A file system
-# is made on a loop device over `serve --remap`, fio verifies random writes of 4 to 64 KiB
-# with forces in it, while files are deleted and what they had is discarded; it is unmounted
-# and checked. Then the server is killed with `kill -9` under such writes, again and again:
-# what was forced before has to be there, and the check be content. `device`: fio on the loop
-# device itself, whose writes are forced and discarded, with the server killed after a force.
+# NAME is ext4, xfs, btrfs, f2fs or device; by default all run. A file system is made on a loop
+# device over `serve --remap`. fio verifies random writes of 4 to 64 KiB with forces among them,
+# while files are deleted and their blocks discarded; then the file system is unmounted and checked.
+# After that the server is killed with `kill -9` under such writes, repeatedly: data forced before
+# must be present, and the check must pass. `device`: fio on the loop device itself, with forced
+# writes and discards, and the server killed after a force.
 #
-# What must fail does, or the script says so: a check of the drive without the layer, and a
+# Controls must fail, or the script stops: a check of the drive without the layer, and a
 # verification of data of which one block was changed.
 #
-# FLASHLOOM names another flashloom than target/release's, SIZE another size of the drive than
-# 512 MiB, KILLS how often the server is killed (3), IO what fio writes at a time (64M). Needs
-# root, FUSE, loop devices, fio, util-linux, fuse3, and the tools of the file systems; what is
-# not there is skipped and named. Mounts and loop devices are taken away at the end, also
-# after a failure.
+# FLASHLOOM selects another flashloom than target/release's, SIZE another size of the drive than 512
+# MiB, KILLS the number of kills of the server (3), IO the size of each fio run (64M). Needs root,
+# FUSE, loop devices, fio, util-linux, fuse3, and the tools of the file systems; missing ones are
+# skipped and named. Mounts and loop devices are removed at the end, also after a failure.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -50,7 +49,7 @@ clean() {
 }
 trap clean EXIT
 
-# serve [OPTION]: shows the drive, remapped unless it is told otherwise.
+# serve [OPTION]: serves the drive, remapped unless OPTION replaces that.
 serve() {
   "$flashloom" serve "$work/d.flash" --file "$work/drive" ${1---remap} 2>"$work/said" &
   server=$!
@@ -72,8 +71,7 @@ detach() {
   device=
 }
 
-# Takes the drive from its users; a loop device lets go of its file a moment after it is
-# detached.
+# Unmounts and detaches the drive; a loop device releases its file a moment after it is detached.
 leave() {
   detach
   for _ in $(seq 200); do
@@ -87,7 +85,7 @@ leave() {
   stop "the drive stays in use"
 }
 
-# The server dies, and what was mounted on it is useless.
+# Removes the mounts after the death of the server, which makes them useless.
 die() {
   kill -9 "$server"
   wait "$server" 2>/dev/null || true
@@ -100,7 +98,7 @@ sweep() {
   fusermount3 -u -z "$work/drive"
 }
 
-# run NAME FILE [OPTION...]: fio, whose data say where they belong.
+# run NAME FILE [OPTION...]: runs fio, whose data contain their own addresses.
 run() {
   local name=$1 file=$2
   shift 2
@@ -109,7 +107,7 @@ run() {
     --verify_state_save=0 --randseed=7 --minimal "$@" >"$work/fio" 2>&1
 }
 
-# check NAME: the file system on the device, which is not mounted.
+# check NAME: checks the file system on the device, which must not be mounted.
 check() {
   case $1 in
     ext4) timeout 120 e2fsck -fn "$device" ;;
@@ -117,7 +115,7 @@ check() {
     btrfs) timeout 120 btrfs check "$device" ;;
     f2fs) timeout 120 fsck.f2fs --dry-run "$device" ;;
   esac >"$work/check" 2>&1 || return 1
-  # It ends with 0 whatever it finds.
+  # Its exit status is 0 even for defects.
   [ "$1" != f2fs ] || ! grep -q '\[ASSERT\]\|\[Fail\]' "$work/check"
 }
 
@@ -170,7 +168,7 @@ file_system() {
     wait "$churning" 2>/dev/null || true
     sweep
     serve
-    # What a cut leaves is repaired by the mount, as after any crash.
+    # The mount repairs the state after a cut, as after any crash.
     mount -o discard "$device" "$work/fs" || stop "$name: it cannot be mounted after a kill"
     run forced "$work/fs/forced$round" --verify_only ||
       stop "$name: what was forced is not there after a kill: $(tail -1 "$work/fio")"
@@ -184,8 +182,8 @@ file_system() {
   echo "$name: right, also after $kills times kill -9; what must fail does"
 }
 
-# without_kernel NAME MAKE...: a kernel without the file system: it is made, and where there
-# is a tool for that filled, and has to be there as it was after the server is killed.
+# without_kernel NAME MAKE...: for a kernel without the file system. The file system is made, filled
+# if there is a tool for that, and must be unchanged after the server is killed.
 without_kernel() {
   local name=$1
   shift
@@ -210,7 +208,7 @@ without_kernel() {
   echo "$name: right as far as its tools go, as the kernel here does not have it"
 }
 
-# What must fail: the drive without its layer, and a block that was changed.
+# Controls, which must fail: the drive without its layer, and a changed block.
 controls() {
   local name=$1
   serve ""
@@ -226,11 +224,11 @@ controls() {
   leave
 }
 
-# Requests of blocks: writes that are forced and discarded.
+# Block requests: forced writes and discards.
 device() {
   local round
   create
-  # fio 3.33 frees twice when it discards with several requests under way.
+  # fio 3.33 frees memory twice when it discards with several requests under way.
   run trims "$device" --ioengine=psync --iodepth=1 --trim_percentage=20 --trim_backlog=16 \
     --trim_verify_zero=1 --fsync=16 ||
     stop "device: with discards: $(tail -1 "$work/fio")"

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Lets a stock Linux kernel in a virtual machine use drives that flashloom serves by
-# NVMe/TCP, and says what held.
+# Lets a stock Linux kernel in a virtual machine use drives that flashloom serves by NVMe/TCP, and
+# reports the results of the checks.
 #
 #   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp|secrets|placed]...
 #
-# Without an argument it does all five. `block`: discover, connect and what nvme-cli
-# asks; a verified load with digests and without; a control that must fail; ext4, XFS, Btrfs
-# and F2FS (make, mount, copy, trim, mount again, compare); the loss of the connection under
-# load, by a reset of the controller and by a restart of the server; a host that is not
-# allowed; what is there after another restart. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in
-# zoned mode. `fdp`: what is told of placement handles, and that a hint of the lifetime
-# of data arrives as a handle. `secrets`: hosts that prove who they are with secrets of
-# nvme-cli, the drive that does so to one of them, a verified load over a connection that is
-# lost and proved anew, at queues that are in use too; controls: no secret, that of another
-# host, one that nobody was told, a drive with another one than the host expects. `placed`: db_bench under `flashloom shim` over Linux' own
-# zonefs; the program, the daemon of the zones and the server of the drive are killed, and
-# RocksDB's check of its checksums must find nothing, what was forced must be there.
+# Without an argument all five parts run. `block`: discovery, connection and the commands of
+# nvme-cli; a verified load with and without digests; a control that must fail; ext4, XFS, Btrfs and
+# F2FS (make, mount, copy, trim, mount again, compare); the loss of the connection under load, by a
+# reset of the controller and by a restart of the server; a host that is not allowed; the data after
+# another restart. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in zoned mode.
+# `fdp`: the reports about placement handles, and the arrival of a lifetime hint as a handle.
+# `secrets`: hosts that authenticate with secrets of nvme-cli, the drive that authenticates to one
+# of them, a verified load over a connection that is lost and authenticated again, also at queues in
+# use; controls: no secret, the secret of another host, an unregistered secret, a drive with another
+# secret than the host expects. `placed`: db_bench under `flashloom shim` over Linux' own zonefs;
+# the program, the daemon of the zones and the server of the drive are killed. Then RocksDB's check
+# of its checksums must find no error, and forced data must be present.
 #
 # GUEST names a program that boots a Linux of 6.16 or later (for the hints; 6.12 for the
 # rest) with nvme-cli, fio, e2fsprogs, btrfs-progs and zonefs-tools, and runs a script in
@@ -23,13 +23,14 @@
 #
 #   GUEST -n -t SECONDS -m MIB -o DIR -M MODULE,… [-k WORDS] SCRIPT FILE…
 #
-# -n: it has a network in which 10.0.2.2 is this machine. -m: so much memory. -o: DIR of
-# this machine is /out there. -M: modules to load first. -k: what its kernel is told when it
-# starts. FILEs are in /job. Its exit code is that of the script. Without such a program nothing is checked, and the script says so.
+# -n: it has a network in which 10.0.2.2 is this machine. -m: memory in MiB. -o: DIR of this machine
+# is /out there. -M: modules to load first. -k: additional words of the kernel's command line. FILEs
+# are in /job. Its exit code is that of the script. Without such a program nothing is checked, and
+# the script reports that.
 #
-# FLASHLOOM names another flashloom than target/release's; PORT another port than 44200;
-# SEED other moments of kills. `placed` needs db_bench on this machine, and 2 GiB for the guest.
-# Takes about four minutes where the guest has a processor of its own.
+# FLASHLOOM selects another flashloom than target/release's; PORT another port than 44200; SEED
+# other moments of kills. `placed` needs db_bench on this machine, and 2 GiB for the guest. Takes
+# about four minutes if the guest has a processor of its own.
 set -euo pipefail
 
 # shellcheck source=kernel-over.sh
@@ -81,12 +82,12 @@ says "success" nvme copy $D -s 100 -b 1 -d 200
 says "Success" nvme compare $D -s 200 -c 1 -z 8192 -d /tmp/x
 refuses nvme compare $D -s 201 -c 1 -z 8192 -d /tmp/x
 verify load --rw=randwrite --bsrange=4k-256k --size=32m || stop "$(tail -1 /out/fio)"
-# The control: one byte that is wrong must be seen.
+# The control: one wrong byte must be detected.
 verify keep --rw=write --bs=64k --size=2m --do_verify=0 || stop "$(tail -1 /out/fio)"
 head -c 1 /dev/urandom | dd of=$D bs=1 seek=1000001 conv=notrunc status=none; sync
 printf '\001' | dd of=$D bs=1 seek=1000002 conv=notrunc status=none; sync
 if verify keep --rw=write --bs=64k --size=2m --verify_only=1; then stop "damage is not seen"; fi
-# The connection is lost and made anew while a verified load goes on.
+# The connection is lost and established anew during a verified load.
 (for i in 1 2 3; do sleep 2; nvme reset /dev/nvme0 || exit 1; done) &
 resets=$!
 verify lost --rw=randwrite --bs=16k --offset=128m --size=24m --rate_iops=150 || stop "over resets: $(tail -1 /out/fio)"
@@ -183,8 +184,8 @@ says "HBMW.*: 0" nvme fdp stats /dev/nvme0 -e 1
 streams=/sys/block/nvme0n1/queue/max_write_streams
 if [ -e $streams ]; then
   [ "$(cat $streams)" = 8 ] || stop "$(cat $streams) streams"
-  # Short-lived data are stream 2, which is the second handle. Of the handles that are
-  # moved on, only one that was written to leaves a unit that is not full.
+  # Short-lived data are stream 2, which is the second handle. Of the updated handles, only one that
+  # was written to leaves a unit that is not full.
   fio --name=hint --filename=$D --direct=1 --ioengine=psync --rw=write --bs=64k --size=256k \
     --write_hint=short --minimal >/out/fio 2>&1 || stop "$(tail -1 /out/fio)"
   for handle in 1 5; do says Success nvme fdp update $D -p $handle; done
@@ -199,7 +200,7 @@ SCRIPT
   off
 }
 
-# Hosts whose secrets are made over each hash function, and one whose is not.
+# Hosts with secrets transformed by each hash function, and one with a plain secret.
 hosts='host() { echo "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-00000000000$1"; }
 lengths="32 32 48 64"'
 
@@ -254,7 +255,7 @@ verify load --rw=randwrite --bsrange=4k-256k --size=8m || stop "$(tail -1 /out/f
 resets=$!
 verify lost --rw=randwrite --bs=16k --offset=128m --size=16m --rate_iops=120 || stop "over resets: $(tail -1 /out/fio)"
 wait $resets || stop "a reset failed"
-# The kernel has its host prove itself again, at queues that are in use.
+# The kernel lets its host authenticate again, at queues in use.
 dmesg -c >/dev/null
 own 1 >/sys/class/nvme/nvme0/dhchap_secret || stop "the secret is not taken"
 sleep 1
@@ -269,7 +270,7 @@ fails "a drive that has none" enter 2 "$(own 2)" --dhchap-ctrl-secret "$(cat /ou
 out "no secret" join -q "$(host 1)"
 out "a host that is not named" join -q "$(host 9)" --dhchap-secret "$(own 1)"
 refuses nvme discover -t tcp -a 10.0.2.2 -s "$(cat /job/port)" -q "$(host 1)"
-# And the right one is still let in.
+# The right secret is still accepted.
 enter 3 "$(own 3)" || stop "host 3 afterwards: $(cat /out/connect)"
 leave
 SCRIPT
@@ -277,7 +278,7 @@ SCRIPT
   head=$usual
 }
 
-# A tree of db_bench and flashloom with all that they load, whatever the guest has.
+# A tree of db_bench and flashloom with all libraries that they load, independent of the guest.
 bundle() {
   local program library
   mkdir -p "$work/tree"/{bin,proc,sys,dev,tmp,zones,data}
@@ -291,7 +292,7 @@ bundle() {
   tar -C "$work/tree" -cf "$work/programs.tar" .
 }
 
-# What each script of `placed` begins with: an empty zonefs. What is not placed is in memory.
+# Start of each script of `placed`: an empty zonefs. Files that are not placed are in memory.
 begun='T=/tmp/tree
 mkdir -p $T
 tar -xf /job/programs.tar -C $T || stop "programs"
@@ -303,14 +304,15 @@ for dir in proc sys dev; do mount -o rbind /$dir $T/$dir; done
 under() { chroot $T /bin/flashloom shim --rules rocksdb --zones /zones -- /bin/db_bench --db=/data/db "$@"; }
 small="--num=10000 --value_size=400 --write_buffer_size=262144 --target_file_size_base=262144
   --max_bytes_for_level_base=1048576 --compression_type=none --use_existing_db=1"
-# Whose last user has gone.
+# Waits until the daemon has ended, after its last user.
 released() { while pgrep -f "shim serve" >/dev/null; do sleep 0.1; done; }
 sound() { # sound WHAT
   under $small --benchmarks=readseq,verifychecksum --verify_checksum=true >/out/said 2>&1 || stop "$1: $(tail -3 /out/said)"
   grep -qi corrupt /out/said && stop "$1: $(grep -i corrupt /out/said)"
   released
 }
-# kill_after SECONDS WHOM: ends what runs in the background, so long after it has begun.
+# kill_after SECONDS VICTIM: kills a victim that long after the program in the background has
+# started.
 kill_after() {
   until pidof db_bench >/dev/null || ! kill -0 $!; do sleep 0.1; done
   sleep $1
@@ -322,7 +324,7 @@ kill_after() {
   released
 }'
 
-# moments COUNT: random parts of a few seconds.
+# moments COUNT: random times of 1 to 4 seconds.
 moments() {
   local _
   for _ in $(seq "$1"); do awk -v r=$RANDOM 'BEGIN { printf "%.2f ", 1 + 3 * r / 32768 }'; done
@@ -348,7 +350,7 @@ sound "no kill"
 set -- $M
 for bench in fillrandom overwrite readwhilewriting readrandom; do
   for victim in program daemon; do
-    # A store is filled anew, and read or written over as it is.
+    # fillrandom starts with an empty store; the other workloads use the existing one.
     case $bench in fillrandom) had=0 ;; *) had=1 ;; esac
     under $small --use_existing_db=$had --duration=60 --benchmarks=$bench >/out/ran 2>&1 &
     kill_after $1 $victim
@@ -363,7 +365,7 @@ for victim in program daemon; do
   kill_after $1 $victim
   shift
   least=$(tr '\r' '\n' </out/ran | grep -o 'finished [0-9]* ops' | tail -1 | grep -o '[0-9]*')
-  # It counts a write before it looks whether that has failed.
+  # db_bench counts a write before it checks for failure.
   [ $victim = program ] || least=$((least - 1))
   under --use_existing_db=1 --num=10000000 --benchmarks=readseq --verify_checksum=true >/out/said 2>&1 ||
     stop "forced: $(tail -3 /out/said)"
@@ -376,8 +378,8 @@ umount $T/zones || stop "not unmounted"
 SCRIPT
   grep killed: "$work/console"
   rm -f "$work/out/go"
-  # Linux puts a zoned write that a path has lost back to where it had come from with its mark of
-  # being plugged, and does not count it a second time (7.3.4): a freeze of the queue then hangs.
+  # Linux requeues a zoned write that a lost path returns with its mark of being plugged, and does
+  # not count it a second time (7.3.4): a freeze of the queue then hangs.
   told=(-k nvme_core.multipath=N)
   guest "placed: the server of the drive killed under db_bench" nvme-tcp,zonefs <<'SCRIPT' &
 (sleep 6; touch /out/go) &

@@ -1,27 +1,26 @@
 #!/usr/bin/env bash
-# Lets a stock Linux kernel in a virtual machine own a drive that flashloom serves by
-# vfio-user, as a PCIe drive of its own nvme driver, and says what held.
+# Lets a stock Linux kernel in a virtual machine own a drive that flashloom serves by vfio-user, as
+# a PCIe drive of its own nvme driver, and reports the results of the checks.
 #
 #   GUEST=PROGRAM scripts/kernel-over-vfio-user.sh [block|zns|control]...
 #
-# Without an argument it does all three. `block`: what nvme-cli asks, a verified load,
-# resets of the controller under another one; ext4, XFS, Btrfs and F2FS (make, mount,
-# copy, mount again, compare, check); what is there in a machine that is started after the
-# server was. `zns`: reports of zones, and a verified load.
-# `control`: a drive of which another client changes one byte behind the back of the
-# machine, which has to be seen.
+# Without an argument all three parts run. `block`: the commands of nvme-cli, a verified load,
+# resets of the controller under another load; ext4, XFS, Btrfs and F2FS (make, mount, copy, mount
+# again, compare, check); the data in a machine that is started after a restart of the server.
+# `zns`: reports of zones, and a verified load. `control`: another client changes one byte of the
+# drive behind the machine's back, which the machine must detect.
 #
 # GUEST names a program that boots a Linux of 6.12 or later in QEMU 10.1 or later, with
 # nvme-cli, fio and the programs of those file systems, and runs a script in it as root:
 #
 #   MACHINE=TYPE GUEST -t SECONDS -m MIB -o DIR -M MODULE,… -a ARGUMENTS SCRIPT
 #
-# MACHINE: the type of the machine. -o: DIR of this machine is /out there. -M: modules to
-# load first. -a: arguments for QEMU. Its exit code is that of the script. Without such a
-# program nothing is checked, and the script says so.
+# MACHINE: the type of the machine. -o: DIR of this machine is /out there. -M: modules to load
+# first. -a: arguments for QEMU. Its exit code is that of the script. Without such a program nothing
+# is checked, and the script reports that.
 #
-# FLASHLOOM names another flashloom than target/release's. `control` needs qemu-io. Takes about
-# two minutes where the guest has a processor of its own.
+# FLASHLOOM selects another flashloom than target/release's. `control` needs qemu-io. Takes about
+# two minutes if the guest has a processor of its own.
 set -euo pipefail
 
 # shellcheck source=kernel-over.sh
@@ -93,7 +92,7 @@ SCRIPT
   off
 }
 
-# The machine writes, and somebody else changes one byte over another front.
+# The machine writes, and another client changes one byte over another front.
 control() {
   create block 256MiB
   serve --nbd "unix:$work/nbd"

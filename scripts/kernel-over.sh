@@ -1,7 +1,7 @@
-# What `kernel-over-tcp.sh` and `kernel-over-vfio-user.sh` share: a drive that is served,
-# and scripts in a guest that judge it. They set `all`, the parts that they have, and
-# `head`, what each script in the guest begins with; and they have `machine MODULES`, which
-# boots GUEST with "$work/script".
+# Shared parts of `kernel-over-tcp.sh` and `kernel-over-vfio-user.sh`: a served drive, and scripts
+# in a guest that check it. These scripts set `all`, the list of their parts, and `head`, the start
+# of each script in the guest; and they define `machine MODULES`, which boots GUEST with
+# "$work/script".
 
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -26,7 +26,7 @@ create() {
   "$flashloom" drive create "$work/d.flash" --preset "$1" --size "${2:-256MiB}" --force >/dev/null
 }
 
-# served WORD OPTION...: serves the drive, and waits until WORD is said of where.
+# served WORD OPTION...: serves the drive, and waits until WORD appears in the output.
 served() {
   local word=$1
   shift
@@ -47,16 +47,16 @@ off() {
   server=
 }
 
-# As a loss of power, which the drive is protected against.
+# Kills the server: for the drive this is a loss of power, against which it is protected.
 die() {
-  # The shell would say that it was killed.
+  # Otherwise the shell would report the kill.
   disown "$server"
   kill -9 "$server"
   while kill -0 "$server" 2>/dev/null; do sleep 0.05; done
   server=
 }
 
-# boot MODULES: runs the script on standard input in the guest. Its exit code.
+# boot MODULES: runs the script on standard input in the guest, and returns its exit code.
 boot() {
   {
     cat <<'HEAD'
@@ -92,7 +92,7 @@ HEAD
   machine "$1" >"$work/console" 2>&1
 }
 
-# guest NAME MODULES: the same, which has to go well.
+# guest NAME MODULES: runs the script in the guest, and stops unless it succeeds.
 guest() {
   if boot "$2"; then
     echo "$1: right"
@@ -102,7 +102,7 @@ guest() {
   fi
 }
 
-# parts [PART...]: does them, or all.
+# parts [PART...]: runs these parts, or all.
 parts() {
   # shellcheck disable=SC2086
   [ $# -gt 0 ] || set -- $all

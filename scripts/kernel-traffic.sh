@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #
-# kernel-traffic.sh - what the kernel's ext4 writes to its device, by kind.
+# kernel-traffic.sh - bytes that the kernel's ext4 writes to its device, by kind.
 #
 # Makes a sparse file, a loop device with direct I/O and 4 KiB sectors over it and
 # an ext4 of 4 KiB blocks, mounts it, runs `COMMAND DIR` in it, syncs, and prints
@@ -9,8 +9,8 @@
 # block:block_rq_issue: a write into the blocks of inode 8 is the journal's, one
 # that the kernel marked M is metadata, any other is data.
 #
-# Only what COMMAND and the sync after it cause is counted; PREPARE, if set, runs
-# before the counting begins, and its writes are synced first.
+# Only traffic of COMMAND and of the sync after it is counted; PREPARE, if set, runs before, and its
+# writes are synced before counting starts.
 #
 # Needs: root; Linux with tracefs, loop devices and ext4; util-linux, e2fsprogs, awk.
 #
@@ -29,7 +29,7 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/kernel-traffic.XXXXXX")
 LOOP='' INSTANCE='' OUR_TRACEFS='' READER=''
 cleanup() {
   set +e
-  # The instance is in use until its reader is gone.
+  # The instance is in use until its reader has ended.
   [ -n "$READER" ] && kill "$READER" 2>/dev/null && wait "$READER" 2>/dev/null
   [ -n "$INSTANCE" ] && { echo 0 >"$INSTANCE/tracing_on"; rmdir "$INSTANCE"; }
   [ -n "$OUR_TRACEFS" ] && umount /sys/kernel/tracing

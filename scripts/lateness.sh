@@ -1,19 +1,18 @@
 #!/bin/sh
-# How late answers are with `--latency model`: the share of the model's time by which the
-# median answer is later, at 20,000 requests a second.
+# Measures the lateness of answers with `--latency model`: the excess of the median latency over the
+# model's time, as a share of that time, at 20,000 requests a second.
 #
 #   scripts/lateness.sh [PROGRAM]      # default: target/release/flashloom
 #
-# fio reads and writes at random through NBD at a fixed rate, with enough under way that the
-# rate is kept. Server and client have a processor each: on one, whom an answer wakes runs
-# before the server goes on, and what he asks then counts as having come before. What the
-# server says of itself (`drive stats`) is from the instant at which it has a request to the
-# one at which the system is given its answer; what fio says has the two ways through the
-# sockets in it. Fails if the median error is 5 % or more of a drive that takes
-# 50 us or more, which is what reads of the flash take; writes end in the buffer, sooner.
+# fio reads and writes at random through NBD at a fixed rate, with enough requests under way to keep
+# that rate. Server and client have a processor each: on a shared one, a client woken by an answer
+# runs before the server continues, and its next request then counts as an earlier arrival. The
+# server's own statistics (`drive stats`) span the time from receiving a request to handing its
+# answer to the system; fio's numbers include both ways through the sockets. Fails if the median
+# error is 5 % or more for a drive that takes 50 us or more, as flash reads do; writes end in the
+# buffer, sooner.
 #
-# On a busy machine `chrt -r 1 scripts/lateness.sh`, as root, has both run before everything
-# else.
+# On a busy machine, as root, `chrt -r 1 scripts/lateness.sh` runs both before everything else.
 #
 # Environment: RATE (20000), SECONDS_EACH (10), FOLDER. Needs fio with its nbd engine.
 set -eu
@@ -40,7 +39,7 @@ trap 'exit 2' INT TERM
 "$program" drive create d.flash --preset block --size 256MiB > /dev/null
 status=0
 for rw in randread randwrite; do
-    # The drive is full of data before, and its counters begin anew with its power.
+    # Each run starts with a full drive and new counters, because counters restart at power-on.
     "$program" serve d.flash --nbd unix:n.sock --latency off > /dev/null 2>&1 &
     pid=$!
     until [ -S n.sock ]; do sleep 0.1; done

@@ -1,21 +1,19 @@
 #!/usr/bin/env bash
-# Cuts the power of file systems many times: over every generator, calls of every kind, a
-# cache that evicts, a disk that is full again and again, and recordings of programs;
-# on each drive and each mode of the journal, with and without power-loss protection.
+# Cuts the power of file systems many times: over every generator, calls of every kind, a cache that
+# evicts, a disk that is full again and again, and recordings of programs; on each drive and each
+# mode of the journal, with and without power-loss protection.
 #
 #   scripts/many-cuts.sh [CUTS [SEED]]
 #
-# CUTS (100000) is about how many cuts are tried, besides those in recovery; they
-# are shared among the cases, and a short run has fewer events to cut at. SEED (1) is
-# the first seed: the same numbers try the same cuts. One line for each case, then the
-# totals; the status is 1 if anything was lost or corrupt, and the commands that repeat
-# the first three of a case are shown. Then what the cuts met of logs in drives, and of
-# HyFiM's journals and mapping: it is 1 too if ByteFS or HyFiM was cut 10000 times and any
-# of that was never met. FLASHLOOM names
-# another flashloom than target/release's, RECORDINGS a directory of `.flt` files, which
-# are cut as well as that of RocksDB, and ONLY an extended regular expression that cases
-# have to match. No path may have a space in it. Needs e2fsprogs, f2fs-tools,
-# btrfs-progs and jq.
+# CUTS (100000) is the approximate number of cuts, besides those during recovery; they are shared
+# among the cases, and a short run has fewer events to cut at. SEED (1) is the first seed: equal
+# numbers give equal cuts. Prints one line for each case, then the totals, and the commands that
+# repeat the first three failures of a case. The exit status is 1 if data were lost or corrupt. Then
+# it prints the states of logs in drives, and of HyFiM's journals and mapping, that the cuts met:
+# the exit status is also 1 if ByteFS or HyFiM was cut 10000 times and one of these states was never
+# met. FLASHLOOM selects another flashloom than target/release's, RECORDINGS a directory of `.flt`
+# files, which are cut as well as that of RocksDB, and ONLY an extended regular expression that
+# selects cases. No path may contain a space. Needs e2fsprogs, f2fs-tools, btrfs-progs and jq.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -33,7 +31,7 @@ for tool in e2fsck fsck.f2fs btrfs jq; do
   command -v "$tool" >/dev/null || stop "$tool is not installed"
 done
 
-# A share, a stack, a workload, and what else the command is told.
+# Lines of: share of the cuts, stack, workload, further options.
 cases() {
   local generators=(
     varmail:files=50,threads=4,ops=600
@@ -78,9 +76,8 @@ cases() {
   recordings
 }
 
-# File systems of logs, on blocks and on zones: a drive so small that sections are
-# cleaned and their tables go from zone to zone all the time, and both ways to put chunk
-# pages.
+# Log-structured file systems, on blocks and on zones: a drive so small that sections are cleaned
+# and their tables move between zones all the time, and both ways to place chunk pages.
 logs() {
   local one stack
   for stack in f2fs@block f2fs@zns persimmon@zns persimmon+paired+lean@zns; do
@@ -101,8 +98,8 @@ logs() {
   echo "4 f2fs+lfs@block anything:ops=900,size=256k,room=64k"
 }
 
-# A layer that remaps addresses: under requests of blocks that fill a small drive again and
-# again, so that it cleans, and under file systems.
+# A layer that remaps addresses: under block requests that fill a small drive again and again, so
+# that it cleans, and under file systems.
 remapped() {
   local one stack
   for stack in raw+remap@block raw+remap-tree@block raw+remap-lean@block \
@@ -119,14 +116,14 @@ remapped() {
   done
 }
 
-# Trees that are copied, and those that are changed in their place through a mapping in
-# persistent memory: also with journals and spare sectors that are used up.
+# Trees with copy-on-write, and trees that are changed in place through a mapping in persistent
+# memory: also with journals and spare sectors that run out.
 copies() {
   local one stack times
   for stack in hyfim@ocssd hyfim+lean@ocssd hyfim+lean+dup+discard@ocssd btrfs@ocssd \
     btrfs-nocow@ocssd btrfs@block btrfs-nocow@block btrfs+dup@block; do
     if ! has "$stack"; then continue; fi
-    # What is new is cut more often than what it is compared with.
+    # New parts are cut more often than the baselines.
     case $stack in hyfim*) times=2 ;; *) times=1 ;; esac
     for one in "$@"; do
       echo "$times $stack $one"
@@ -139,17 +136,17 @@ copies() {
     echo "$((8 * times)) $stack anything:ops=1200,threads=8"
     echo "$((4 * times)) $stack anything:ops=3000,threads=8,size=256k --page-cache 256KiB"
     echo "$((2 * times)) $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
-    # Each force is a unit of flash, so that the mapping is cleaned beneath.
+    # Each force takes a unit of flash, so that the mapping below is cleaned.
     echo "$((4 * times)) $stack overwrite:bs=4k,size=8m,threads=2,fsync=1,ops=6000"
   done
-  # Memory that takes its time, on a drive that is cleaned nearly always: so sectors of a
-  # publication are on lines that are being cleaned: more often if it has many.
+  # Memory with delays, on a drive that is cleaned almost always: then sectors of a publication are
+  # on lines being cleaned, more often if the publication has many.
   for stack in hyfim+optane@ocssd hyfim+optane+lean@ocssd hyfim+slow@ocssd; do
     if ! has "$stack"; then continue; fi
     echo "4 $stack overwrite:bs=4k,size=20m,threads=2,fsync=4,ops=16000 --size 64MiB"
     echo "8 $stack overwrite:bs=4k,size=20m,threads=2,fsync=200,ops=20000 --size 64MiB"
   done
-  # A snapshot of what is overwritten then.
+  # A snapshot of data that are overwritten afterwards.
   for stack in hyfim@ocssd hyfim+lean@ocssd btrfs@ocssd btrfs-nocow@ocssd; do
     if ! has "$stack"; then continue; fi
     for one in "$@"; do
@@ -165,7 +162,7 @@ large_files() {
   local one
   for one in "ext4@block --set controller.power_loss_protection=true" ext4+journal@block \
     ext4@byte bytefs@byte bytefs+journal@byte; do
-    # A stack, then what else the command is told.
+    # A stack, then further options.
     # shellcheck disable=SC2086
     set -- $one
     if ! has "$1"; then continue; fi
@@ -179,17 +176,16 @@ has() {
   grep -q "^${variant%%+*}@${1#*@} " <<<"$stacks_known"
 }
 
-# Sizes of logs: one that is cleaned all the time, one that is hardly larger than the
-# lines that the largest call reserves, one whose commits fill up first, and one that is
-# cleaned when it is full and not before, so that stores wait for it.
+# Sizes of logs: one that is cleaned all the time; one hardly larger than the lines that the largest
+# call reserves; one whose commit entries fill up first; and one that is cleaned only when full, so
+# that stores wait for it.
 small_log="--set front.log.bytes=1MiB --set front.log.commits=256"
 tight_log="--set front.log.bytes=896KiB --set front.log.commits=256"
 few_commits="--set front.log.bytes=2MiB --set front.log.commits=16"
 full_log="--set front.log.bytes=896KiB --set front.log.clean_percent=100"
 small_cache="--set front.cache.bytes=1MiB"
 
-# Of drives that are read and written by bytes: a share, a stack, and what the drive is
-# told.
+# Lines for byte-addressable drives: share of the cuts, stack, options of the drive.
 drives() {
   echo "2 bytefs@byte $small_log"
   echo "1 bytefs@byte $few_commits"
@@ -229,7 +225,7 @@ by_bytes() {
   done
 }
 
-# Programs that force what they write all the time, with no time between their calls.
+# Programs that force their writes all the time, without time between their calls.
 recordings() {
   local one stack share rest
   local all=("$repository/flashloom/traces/rocksdb.flt:ops=20000,think=no")
@@ -265,9 +261,9 @@ sums=(0 0 0 0 0)
 bytefs=(0 0)
 hyfim=(0 0)
 while read -r share stack workload rest; do
-  # A quarter of a case's cuts are of each of four seeds.
+  # A quarter of a case's cuts use each of four seeds.
   points=$(((cuts * share / total + 3) / 4))
-  # Options have no spaces in them.
+  # Options contain no spaces.
   # shellcheck disable=SC2086
   document=$("$flashloom" crash "$stack" --workload "$workload" $rest \
     --points "$points" --seed "$seed" --seeds 4 --outside 32 --json) || [ $? = 1 ] ||
@@ -288,7 +284,7 @@ done <"$list"
 printf '%8d %8d %8d %6d %7d  %s\n' "${sums[@]}" "in all"
 printf '%8d %8s %8d %6s %7s  %s\n' "${bytefs[0]}" "" "${bytefs[1]}" "" "" "of ByteFS"
 
-# covered FILE CUTS WHAT...: how many cuts met each of these, and whether any is missing.
+# covered FILE CUTS STATE...: prints the number of cuts that met each state, and notes missing ones.
 missing=0
 covered() {
   local file=$1 of=$2 what times

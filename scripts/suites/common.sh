@@ -1,10 +1,9 @@
-# What the suites share: a drive with a file system of Flashloom, mounted, and
-# judged by others afterwards. Is read by `beside-suites.sh`, its parts,
-# `beside-databases.sh` and `beside-placed.sh`, which set `kind` and `work` and read
-# `../common.sh` first.
+# Shared parts of the suites: a drive with a mounted file system of Flashloom, and third-party
+# checks of it afterwards. Sourced by `beside-suites.sh`, its parts, `beside-databases.sh` and
+# `beside-placed.sh`, which set `kind` and `work` and source `../common.sh` first.
 
-# new_drive NAME SIZE: a drive with an empty file system of Flashloom. One of zones is
-# not made smaller than a file system of several logs can use.
+# new_drive NAME SIZE: creates a drive with an empty file system of Flashloom. A zoned drive is at
+# least as large as a file system of several logs needs.
 new_drive() {
   local preset=${SUITES_PRESET:-} size=$2 zones=()
   if [ -z "$preset" ]; then
@@ -17,7 +16,7 @@ new_drive() {
   fi
   if [ "$preset" = zns ]; then
     [ "$size" != 256MiB ] || size=1GiB
-    # What F2FS writes in place needs zones that can be.
+    # F2FS writes some areas in place, which needs conventional zones.
     [ "$kind" != f2fs ] || zones=(--conventional 8)
   fi
   "$flashloom" drive create "$work/$1.flash" --preset "$preset" --size "$size" --force \
@@ -25,13 +24,13 @@ new_drive() {
   "$flashloom" mkfs "$kind" "$work/$1.flash" >/dev/null
 }
 
-# mounted NAME: mounts its file system on the directory of that name.
+# mounted NAME: mounts the drive's file system on the directory of that name.
 mounted() {
   mkdir -p "$work/$1"
   timeout 60 "$flashloom" mount "$kind" "$work/$1.flash" "$work/$1" --background
 }
 
-# in_front KIND DRIVE DIR: the same by a process that can be killed, `mounted`.
+# in_front KIND DRIVE DIR: mounts it from a process that can be killed, whose number is `mounted`.
 in_front() {
   "$flashloom" mount "$1" "$2" "$3" >"$work/mount.log" 2>&1 &
   mounted=$!
@@ -52,8 +51,8 @@ unmounted() {
   stop "$1.flash is not saved after five minutes"
 }
 
-# sound NAME: the file system on the drive is sound to Flashloom and, if there is a
-# checker of others for its format and the drive can be written in place, to that.
+# sound NAME: checks the file system with Flashloom and, if there is a third-party checker of its
+# format and the drive can be written in place, with that.
 sound() {
   "$flashloom" fsck "$kind" "$work/$1.flash" >"$work/$1.fsck" || stop "$(cat "$work/$1.fsck")"
   case $kind${SUITES_PRESET:+-$SUITES_PRESET} in
@@ -61,11 +60,11 @@ sound() {
   esac
   "$flashloom" drive export "$work/$1.flash" "$work/$1.img" >/dev/null
   if [ "$kind" = f2fs ]; then
-    # Its status is 0 whatever it finds.
+    # Its exit status is 0 even for defects.
     fsck.f2fs -f --dry-run "$work/$1.img" >"$work/$1.judged" 2>&1 || stop "$(cat "$work/$1.judged")"
     ! grep -E '\[Fail\]|\[ASSERT\]|unreachable|Invalid' "$work/$1.judged" ||
       stop "fsck.f2fs finds something"
-    # A checker that gives up does not come to its last line.
+    # A checker that aborts does not print its last line.
     grep -q 'other corrupted bugs.*Ok' "$work/$1.judged" || stop "$(tail -3 "$work/$1.judged")"
   elif [ "$kind" = btrfs ] || [ "$kind" = btrfs-nocow ] || [ "$kind" = hyfim ]; then
     btrfs check --check-data-csum "$work/$1.img" >"$work/$1.judged" 2>&1 ||

@@ -1,6 +1,5 @@
-# fio with every way that Linux has to read and write a file, each verifying what it
-# wrote by checksum, at once and again after the file system was mounted anew. Is
-# read by `beside-suites.sh`.
+# Runs fio with every way that Linux has to read and write a file. Each run verifies its data by
+# checksum, at once and again after the file system was mounted anew. Sourced by `beside-suites.sh`.
 
 # Bytes of each file.
 FIO_SIZE=${SUITES_FIO_SIZE:-8m}
@@ -48,7 +47,7 @@ judge_mount_with_fio() {
     fio_job "--directory=$work/f" "$engine" "$direct" "$pattern" --verify_only=1 </dev/null ||
       stop "fio $engine direct=$direct $pattern, mounted anew: $(tail -3 "$work/fio.out")"
   done < <(fio_kinds)
-  # One wrong byte has to be seen, or the rest says nothing.
+  # One wrong byte must be detected; otherwise the other results mean nothing.
   printf '\377\001' | dd of="$work/f/psync-0-randwrite.0.0" bs=1 seek=70000 conv=notrunc status=none
   if fio_job "--directory=$work/f" psync 0 randwrite --verify_only=1; then
     stop "fio did not see a wrong byte"

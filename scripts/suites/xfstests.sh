@@ -1,23 +1,23 @@
-# The group "quick" of xfstests' generic tests, each on its own and with a time
-# limit. Is read by `beside-suites.sh`.
+# Runs the group "quick" of xfstests' generic tests, each on its own and with a time limit. Sourced
+# by `beside-suites.sh`.
 
-# Seconds that a test may take.
+# Time limit of a test in seconds.
 limit=${SUITES_LIMIT:-240}
 
-# The names in one of the tables of docs/suites.md, which is the list of what does
-# not pass and why.
+# The test numbers in one of the tables of docs/suites.md, which list the tests that do not pass and
+# the reasons.
 known() {
   sed -n "/^### $1/,/^#/p" "$repository/docs/suites.md" | grep '^| generic/' |
     cut -d '|' -f 2 | grep -o '[0-9]\{3\}' || true
 }
 
-# Processes that serve the drives of this run, which nobody else names.
+# Processes that serve the drives of this run; their paths are unique to it.
 servers() {
   pgrep -f "mount $kind $work/[ts].flash " || true
 }
 
-# Takes the mounts away that a test has left which was stopped. Whoever still waits
-# for one gets an error, as what serves it ends.
+# Removes the mounts that an aborted test has left. A process that still waits for a mount gets an
+# error when the server of that mount ends.
 let_go() {
   servers | xargs -r kill 2>/dev/null || true
   umount -l "$work/test" 2>/dev/null || true
@@ -29,8 +29,8 @@ let_go() {
   servers | xargs -r kill -9 2>/dev/null || true
 }
 
-# A file system is not made anew for each test, as for one of a drive that the kernel
-# knows; but a drive that is full of what was deleted takes long to save.
+# Keeps the file system between tests, as xfstests does on a kernel drive, unless its drive is
+# large: a drive full of deleted data takes long to save.
 refresh() {
   local size
   size=$(stat -c %s "$work/$1.flash")
@@ -80,7 +80,7 @@ run_xfstest() {
   fi
 }
 
-# Counts the outcomes; what does not pass and is not listed is an error.
+# Counts the outcomes; a failing test that is not listed is an error.
 report_xfstests() {
   local known wrong
   known=$(known "Tests that do not pass")

@@ -1,8 +1,8 @@
-# What the tests of zonefs-tools ask of a machine, asked of Flashloom: is appended to
-# their `test_lib`, so that each of their scripts runs as it is on a drive in a file.
-# `beside-zonefs.sh` sets FLASHLOOM, ZONEFS_WORK and the limits of the drive.
+# Replacements for the system commands of zonefs-tools' tests, based on Flashloom. Appended to their
+# `test_lib`, so that each test script runs unchanged on a drive in a file. `beside-zonefs.sh` sets
+# FLASHLOOM, ZONEFS_WORK and the limits of the drive.
 
-# The path of what a test calls a device.
+# Path of the drive file for a test's device name.
 drive_of() {
   echo "${1/#\/dev\/nullb/$ZONEFS_WORK/nullb}"
 }
@@ -29,7 +29,7 @@ mount() {
   "$FLASHLOOM" mount zonefs "$(drive_of "$1")" "$2" --background ${list:+-o "$list"}
 }
 
-# Unmounts, and waits until the drive is in its file.
+# Unmounts, and waits until the drive is saved to its file.
 umount() {
   command umount "$@" || return
   for _ in $(seq 500); do
@@ -56,7 +56,7 @@ sysfs_nr_wro_seq_files() { of_zonefs nr_wro_seq_files; }
 
 get_max_open_zones() { echo "$ZONEFS_MAX_OPEN"; }
 get_max_active_zones() { echo "$ZONEFS_MAX_ACTIVE"; }
-# As much as the kernel's FUSE passes on at a time.
+# Largest request that the kernel's FUSE passes on.
 get_write_max_bytes() { echo 1048576; }
 
 clear_sb() {

@@ -1,5 +1,5 @@
 //! Checks of third-party crates by cargo-deny: licences, duplicate versions and origins; for a
-//! release also known vulnerabilities. `deny.toml` configures them.
+//! release also published advisories. `deny.toml` configures them.
 
 use crate::program::{self, on_path, output, run, strict};
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ pub fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Also checks for known vulnerabilities, if their database can be fetched.
+/// Also checks for published advisories, if their database can be fetched.
 ///
 /// # Errors
-/// A vulnerable crate, which cargo-deny has printed.
+/// A crate with an advisory, which cargo-deny has printed.
 pub fn check_faults(root: &Path) -> Result<(), String> {
     let fetched = deny(root).and_then(|mut deny| output(deny.args(["fetch", "db"])));
     if let Err(why) = fetched {

@@ -58,8 +58,8 @@ pub fn on_path(program: &str) -> bool {
         .any(|file| file.is_file())
 }
 
-/// Creates a Python environment in `folder` with `packages` from PyPI, and returns its folder of
-/// programs. `None` without a suitable Python.
+/// Installs `packages` from PyPI into the Python environment in `folder`, which is created if
+/// missing, and returns its folder of programs. `None` without a suitable Python.
 ///
 /// # Errors
 /// If the environment or a package cannot be installed.

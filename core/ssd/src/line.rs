@@ -1,9 +1,8 @@
 //! Lines (superblocks) and their states.
 //!
 //! A line moves `Free → Open → Closed → Collecting → Erasing → Free`, or from `Erasing` to
-//! `Retired`; a closed line without valid pages may be erased without being collected. [`Lines`]
-//! owns the transitions and the counters that follow from them. A closed line becomes a candidate
-//! for collection once its last program has completed.
+//! `Retired`. [`Lines`] owns the transitions and the counters that follow from them. A closed line
+//! becomes a candidate for collection once its last program has completed.
 
 use crate::layout::Layout;
 
@@ -15,13 +14,13 @@ pub enum LineState {
     Free,
     /// A frontier appends programs to it.
     Open,
-    /// Full; its last programs may still be under way.
+    /// Takes no more programs; its last programs may still be under way.
     Closed,
-    /// Garbage collection relocates its valid pages.
+    /// Its valid pages are being relocated; the erase follows.
     Collecting,
-    /// Its blocks are being erased.
+    /// The blocks of the line are being erased.
     Erasing,
-    /// Out of service: a bad block of it had no spare block to replace it.
+    /// Out of service: no spare block was left to replace a bad block of the line.
     Retired,
 }
 

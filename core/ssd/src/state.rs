@@ -44,9 +44,9 @@ pub(crate) struct State {
     pub(crate) spares: Vec<Vec<u32>>,
     /// Failed programs whose retry waits for a line, by group.
     pub(crate) retries: Vec<usize>,
-    /// Frontiers that wait for a free line, by group.
+    /// Tasks that wait for a free line, by group.
     pub(crate) stalled: Vec<u32>,
-    /// Host frontiers that wait for a free line, and the time since when at least one does.
+    /// Tasks of host frontiers that wait for a free line, and the time since when there are any.
     pub(crate) stalled_hosts: u32,
     pub(crate) stalled_since: Ns,
     /// Fill level of each group; not maintained with a single group.

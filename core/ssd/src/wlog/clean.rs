@@ -10,7 +10,7 @@ use super::{Index, LINE, LINES, Log, StoreError, Write, last_slot};
 pub struct PageImage {
     /// Lines with a committed version, one bit each.
     pub lines: u64,
-    /// These versions at their places; other bytes are zeros.
+    /// Committed versions at their places in the page; other bytes are zeros.
     pub bytes: Box<[u8; LINE * LINES as usize]>,
     /// Origin of the newest of these versions.
     pub tag: u16,

@@ -116,7 +116,7 @@ impl Zoned {
             let mut table = self.table.borrow_mut();
             let entry = &mut table.zones[zone as usize];
             if outcome == Err(NandError::ProgramFailed) {
-                // Its older copies count until a newer one is on flash elsewhere.
+                // Older copies in the failed backup count until a newer one is on flash elsewhere.
                 failed.push(backup.row);
                 entry.backup = Some(Backup {
                     used: self.layout.programs,

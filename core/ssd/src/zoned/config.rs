@@ -9,7 +9,7 @@ use nand::{Geometry, UNIT};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, SECTOR};
 
-/// Result of a read beyond the data of a zone.
+/// Result of a read beyond the data of a zone or chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unwritten {

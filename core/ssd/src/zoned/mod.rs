@@ -99,7 +99,7 @@ pub struct Zones {
 //= zns 3.4.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneAction {
-    /// Opens the zone explicitly; only an explicit close or a full zone ends that.
+    /// Opens the zone explicitly: the controller does not close it to open others.
     Open,
     /// Opens an empty zone with a random write area.
     OpenRandom,
