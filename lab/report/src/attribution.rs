@@ -1,8 +1,7 @@
-//! Where the bytes on the NAND come from: the matrix of cause and origin, and
-//! what it says in words.
+//! The origins of the bytes on the NAND: a matrix of causes and origins, and sentences made of it.
 //!
-//! Invariant: the cells of a matrix add up to the bytes of its causes. What the
-//! record does not attribute stands under [`UNNAMED`], it is never dropped.
+//! Invariant: the cells of a matrix add up to the bytes of its causes. Bytes that the record does
+//! not attribute stand under [`UNNAMED`]; they are never dropped.
 
 use crate::human;
 use crate::metric::Better;
@@ -10,34 +9,34 @@ use crate::norm::Norm;
 use crate::record::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The origin of bytes whose origin the record does not name.
+/// The row of bytes for which the record names no origin.
 pub const UNNAMED: &str = "(unnamed)";
 
 /// Bytes programmed by cause (columns) and origin (rows), largest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// Causes with their bytes.
+    /// Causes with their bytes, largest first; one column each.
     pub causes: Vec<(String, u64)>,
-    /// Origins with their bytes and the cells of their row.
+    /// One row for each origin, largest first.
     pub origins: Vec<Row>,
-    /// All bytes programmed.
+    /// Bytes programmed, over all causes.
     pub total: u64,
 }
 
 /// One origin of a [`Matrix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The origin.
+    /// Name of the origin as the record has it, [`UNNAMED`], or `(N others)` for the folded row.
     pub origin: String,
-    /// Its bytes over all causes.
+    /// Bytes of this origin over all causes.
     pub total: u64,
-    /// Its bytes by cause, in the order of [`Matrix::causes`].
+    /// Bytes of this origin by cause, in the order of [`Matrix::causes`].
     pub cells: Vec<u64>,
 }
 
 impl Matrix {
-    /// The matrix of `run` with at most `rows` origins; the smallest of them
-    /// are added up in a last row.
+    /// The matrix of `run` with at most `rows` origins; the smallest origins are added up in a last
+    /// row.
     #[must_use]
     pub fn of(run: &Run, rows: usize) -> Self {
         let causes = largest_first(&run.nand.by_cause);
@@ -83,7 +82,7 @@ fn add<'a>(
     row[column] = row[column].saturating_add(bytes);
 }
 
-/// Adds up the origins past the first `rows`.
+/// Adds up the origins past the first `rows - 1` in one row, if there are more than `rows`.
 fn fold(mut origins: Vec<Row>, rows: usize) -> Vec<Row> {
     if origins.len() <= rows {
         return origins;
@@ -98,12 +97,12 @@ fn fold(mut origins: Vec<Row>, rows: usize) -> Vec<Row> {
     origins
 }
 
-/// The sum, or the largest number where it would not fit: records may be forged.
+/// The sum, saturating at `u64::MAX`: records may be forged.
 pub(crate) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// The entries of `map` that are not zero, the largest first.
+/// The entries of `map` that are not zero, largest first; equal ones in the order of their names.
 #[must_use]
 pub fn largest_first(map: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
     let mut entries: Vec<_> = map.iter().map(|(k, v)| (k.clone(), *v)).collect();
@@ -112,7 +111,7 @@ pub fn largest_first(map: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
     entries
 }
 
-/// What a cause means, for readers who meet it for the first time.
+/// Explains a cause in a few words, for readers new to it.
 #[must_use]
 pub fn explain(cause: &str) -> &'static str {
     match cause {
@@ -128,11 +127,11 @@ pub fn explain(cause: &str) -> &'static str {
     }
 }
 
-/// Above this, an amplification is worth a sentence.
+/// An amplification above this is worth a sentence.
 const NOTABLE: f64 = 1.02;
 
-/// Two or three plain sentences: what the device's write amplification is made
-/// of, whose data it is, and what the host added above the drive.
+/// Two or three plain sentences: the causes of the device's write amplification, the origins of the
+/// data, and the writes that the host added above the drive.
 #[must_use]
 pub fn sentences(run: &Run) -> Vec<String> {
     let mut out = vec![device(run)];
@@ -218,8 +217,8 @@ fn host(run: &Run) -> Option<String> {
     Some(text + ".")
 }
 
-/// What to call each run among others: its stack, and the precondition where
-/// one stack ran under several.
+/// The display name of each run among `runs`: its stack, and the precondition and label where one
+/// stack ran more than once.
 #[must_use]
 pub fn names(runs: &[&Run]) -> Vec<String> {
     let stacks: BTreeSet<&str> = runs.iter().map(|run| run.stack.as_str()).collect();
@@ -232,9 +231,9 @@ pub fn names(runs: &[&Run]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// The runs that `run` is fairly compared with, itself among them: those with
-/// the same past and label, or else with the same past, or else all. Ratios are
-/// to the first of them.
+/// The runs to compare `run` fairly with, itself among them: the runs with the same precondition
+/// and label; if there is no other such run, those with the same precondition; else all. Ratios are
+/// relative to the first of them.
 #[must_use]
 pub fn peers<'a>(run: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
     let past = |other: &&&Run| other.precondition == run.precondition;
@@ -245,7 +244,7 @@ pub fn peers<'a>(run: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
     closest.or_else(wider).unwrap_or_else(|| runs.to_vec())
 }
 
-/// To what ratios are relative, in words.
+/// A sentence that names the run to which ratios are relative; empty without runs.
 #[must_use]
 pub fn relative_to(runs: &[&Run]) -> String {
     let Some(first) = runs.first() else {
@@ -262,8 +261,9 @@ pub fn relative_to(runs: &[&Run]) -> String {
     }
 }
 
-/// Up to three sentences for the runs of each past that did all that was asked: who is
-/// fastest, whose tail is shortest, who spares the NAND; each against the first of them.
+/// Up to three sentences for each precondition: the run with the most operations per second, the
+/// lowest p99 latency and the fewest pages programmed, each against the first run. Only runs count
+/// that did all requests.
 #[must_use]
 pub fn findings(runs: &[Run]) -> Vec<String> {
     let asked = [
@@ -286,12 +286,13 @@ pub fn findings(runs: &[Run]) -> Vec<String> {
     found
 }
 
-/// Whether a ratio is 1.00 in a table.
+/// Whether a table would print `ratio` as 1.00.
 fn is_one(ratio: f64) -> bool {
     (ratio - 1.0).abs() < 0.005
 }
 
-/// Which of `runs` does best by the metric at `path`; nothing if they do alike.
+/// A sentence about the run in `runs` that does best by the metric at `path`; `None` if they do
+/// alike.
 fn finding(runs: &[&Run], all: &[&Run], path: &str, claim: &str) -> Option<String> {
     let metric = crate::metric::all().find(|m| m.path == path)?;
     let value = |run: &Run| metric.value(run);
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_comes_first_and_nothing_is_left_out_but_zero() {
+    fn entries_are_sorted_largest_first_without_zeros() {
         let map = [("a", 1), ("b", 5), ("c", 0), ("d", 5)].map(|(k, v)| (k.to_owned(), v));
         let names: Vec<String> = largest_first(&map.into())
             .into_iter()

@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// windows that have to agree.
 const CAPACITIES: u64 = 3;
 
-/// The cautions about `run`.
+/// The cautions about `run`: at most one of each kind.
 #[must_use]
 pub fn of(run: &Run) -> Vec<String> {
     [not_steady(run), too_large(run), too_small(run)]
@@ -24,7 +24,7 @@ pub fn of(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// Cautions of all `runs`, in the order of the runs, each with the runs that it is about.
+/// Cautions of all `runs`, in the order of the runs; beside each the runs that have it.
 #[must_use]
 pub fn grouped<'a>(runs: &[&'a Run]) -> Vec<(&'a str, Vec<&'a Run>)> {
     let mut order: Vec<&str> = Vec::new();
@@ -84,7 +84,7 @@ fn too_large(run: &Run) -> Option<String> {
         return None;
     }
     let (raw, capacity) = (run.drive.raw_bytes, run.drive.capacity_bytes);
-    // Writes that the drive takes before it has to collect.
+    // Bytes that the drive accepts before it has to collect garbage.
     let (needed, aged) = match run.precondition.as_str() {
         "fresh" => (raw, ", or with --precondition aged"),
         "full" => (
@@ -118,7 +118,7 @@ fn too_small(run: &Run) -> Option<String> {
     if without_room == 0 {
         return Some(fault);
     }
-    // Calls that found no room would have needed as much each as those that found some.
+    // Calls that found no room would have needed as much space each as those that succeeded.
     let share = asked as f64 / run.ops.max(1) as f64;
     let needed = (run.drive.capacity_bytes as f64 * share / MIB as f64).ceil() as u64;
     Some(format!(

@@ -21,21 +21,21 @@ pub use verdict::{About, Counts, Tally, Verdict};
 /// The schema of [`Reproduction`].
 pub const REPRODUCE_SCHEMA: &str = "flashloom.reproduce/1";
 
-/// What a claim says where nobody has found out yet why it is missed.
+/// The reason of a missed claim whose cause has not been found yet.
 pub const NOT_FOUND: &str = "not found yet";
 
-/// A record as its JSON document is read: what [`Quantity`] points into.
+/// A record as a JSON document; a [`Quantity`] points into it.
 pub type Document = Value;
 
-/// The document of a run's record.
+/// The JSON document of a run's record.
 ///
 /// # Panics
-/// Never of a record: it has no map whose keys are not text.
+/// Never for a record: all keys of its maps are text.
 pub fn document(run: &impl Serialize) -> Document {
     serde_json::to_value(run).expect("the keys of a record's maps are text")
 }
 
-/// The documents of `runs`, each by its key; of a run that failed why it did.
+/// The documents of `runs` by their keys; for a run that failed, the reason of the failure.
 pub fn documents<'k, K: Ord, R: Serialize>(
     keys: &'k [K],
     runs: &[Result<R, String>],
@@ -47,39 +47,39 @@ pub fn documents<'k, K: Ord, R: Serialize>(
     keys.iter().zip(documents).collect()
 }
 
-/// The claims of a paper, and the runs that they were measured by.
+/// The claims of a paper, and the runs that measured them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction<R = Run> {
     /// Always [`REPRODUCE_SCHEMA`].
     pub schema: String,
-    /// The paper's short name.
+    /// The paper's short name, such as `bytefs`.
     pub paper: String,
-    /// Its title.
+    /// The paper's full title.
     pub title: String,
-    /// Names of the figures that were asked for.
+    /// Names of the figures that were requested.
     pub figures: Vec<String>,
-    /// The name of the scale.
+    /// Name of the scale that the runs had.
     pub scale: String,
-    /// What sizes of the paper were divided by.
+    /// Divisor between the sizes of the paper and those of the runs.
     pub factor: u64,
-    /// The seed of all runs.
+    /// The seed of all runs; the first one if there are several.
     pub seed: u64,
-    /// What was set up, and where it differs from the paper, in sentences.
+    /// Notes on the set-up and on its deviations from the paper, one sentence each.
     pub notes: Vec<String>,
     /// Counts of the claims, by set-up and verdict.
     #[serde(default)]
     pub counts: Counts,
-    /// Numbers that say whether the experiments are the paper's.
+    /// Lines of the regime: numbers that show whether the experiments are the paper's.
     #[serde(default)]
     pub regimes: Vec<Line>,
-    /// The claims, figure by figure.
+    /// The claims, in the order of the figures.
     pub claims: Vec<Claim>,
-    /// The records that the values come from, but for those of runs that failed.
+    /// The records behind the values; runs that failed have none.
     pub runs: Vec<R>,
 }
 
 impl<R> Reproduction<R> {
-    /// It, with `runs` in the place of its own.
+    /// This report, with its runs replaced by `runs`.
     #[must_use]
     pub fn with_runs<N>(self, runs: Vec<N>) -> Reproduction<N> {
         Reproduction {
@@ -99,63 +99,63 @@ impl<R> Reproduction<R> {
     }
 }
 
-/// A claim, and what was measured of it.
+/// A claim of a paper and its measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its number in the list of the paper's claims; several may have one number.
+    /// Identifier in the list of the paper's claims; several claims may share one.
     pub id: String,
-    /// The figure whose plan it belongs to.
+    /// Name of the figure whose plan has the claim.
     pub figure: String,
-    /// Where the paper says it.
+    /// Section, figure or table of the paper that makes the claim.
     pub source: String,
-    /// What is claimed, in a few words.
+    /// The claimed quantity in a few words.
     pub what: String,
-    /// The host that it is claimed of; empty where it is of none.
+    /// The host that the claim is about; empty if it is about none.
     pub stack: String,
-    /// What that is compared with; empty where it is with nothing.
+    /// The host to compare `stack` with; empty if the claim is an absolute value.
     pub versus: String,
-    /// How values of several runs became one: `mean of 5`; empty where there is one.
+    /// The combination of several runs, such as `mean of 5`; empty for one run.
     #[serde(default)]
     pub combined: String,
-    /// What is expected.
+    /// The value, range or trend that the paper states.
     pub expected: Expectation,
-    /// The number of the paper: of a range its lower end, of a trend its bound; none
-    /// where the paper gives none.
+    /// The paper's number: the lower end of a range, the bound of a trend; `None` if the paper
+    /// gives none.
     pub paper: Option<f64>,
-    /// What was measured.
+    /// The measured value; `None` if it could not be measured.
     pub measured: Option<f64>,
-    /// Measured over paper; within a range 1.
+    /// Measured value over that of the paper; 1 within a range.
     pub ratio: Option<f64>,
-    /// How far the ratio may be from 1; of a trend 0.
+    /// Largest distance of the ratio from 1 at which the claim holds; 0 for a trend.
     pub tolerance: f64,
-    /// Whether its verdict is [`Verdict::Held`]; none where it was not measured.
+    /// Whether the verdict is [`Verdict::Held`]; `None` if it was not measured.
     pub holds: Option<bool>,
-    /// Why it was not measured, of which other regime it is, or why it is missed.
+    /// Why the claim was not measured, belongs to another regime, or is missed.
     pub reason: Option<String>,
-    /// What became of it.
+    /// The verdict of the measured value against the expected one.
     #[serde(default)]
     pub verdict: Verdict,
-    /// The set-up that it is measured in.
+    /// Name of the set-up that measures the claim.
     #[serde(default)]
     pub set_up: String,
-    /// Whether that is the primary set-up of its figure, which headline counts are of.
+    /// Whether `set_up` is the primary one of its figure; headline counts are over primary set-ups.
     #[serde(default)]
     pub primary: bool,
-    /// Which system it is a test of.
+    /// The system under test: the paper's, or this project's own.
     #[serde(default)]
     pub about: About,
-    /// The lines of the regime that differ by more than a factor of two.
+    /// The lines of the regime that differ from the paper by more than a factor of two.
     #[serde(default)]
     pub regime: Vec<String>,
-    /// The quantity that is read of each run, as pointers into its record, and the workloads.
+    /// The quantity read from each run, as pointers into its record, and the workloads.
     #[serde(default)]
     pub trial: String,
-    /// The least and the largest value over the seeds that were run; none of one seed.
+    /// The least and the largest value over the seeds; `None` for one seed.
     #[serde(default)]
     pub spread: Option<(f64, f64)>,
 }
 
-/// Reasons of `claims`, each once, with the names of the claims that have it.
+/// Reasons of `claims`, each once, with the names of the claims that share it.
 pub fn reasons<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<(&'a str, Vec<String>)> {
     let mut told: Vec<(&str, Vec<String>)> = Vec::new();
     for claim in claims {
@@ -176,8 +176,8 @@ pub fn reasons<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<(&'a str,
 }
 
 impl Claim {
-    /// Claim `id` of the plan `figure`, as the paper has it in `source`: that of `what`
-    /// there is what is `expected`. Nothing was measured of it.
+    /// The unmeasured claim `id` of the plan `figure`: section `source` of the paper states
+    /// `expected` for the quantity `what`.
     #[must_use]
     pub fn unmeasured(
         id: &str,
@@ -211,7 +211,7 @@ impl Claim {
         }
     }
 
-    /// What was measured, with as many digits as what is expected has, and its spread.
+    /// The measured value with as many digits as the expected one, and its spread over seeds.
     #[must_use]
     pub fn measured_text(&self) -> String {
         let digits = |x| self.expected.digits(x);
@@ -222,15 +222,16 @@ impl Claim {
         }
     }
 
-    /// This claim with the absolute value `measured` beside it; `known` is why it is missed, if
-    /// it is and the reason has been found.
+    /// This claim with the absolute value `measured`. `known` is the reason for a miss, if it has
+    /// been found.
     #[must_use]
     pub fn with(self, measured: f64, known: Option<&str>) -> Self {
         self.judged(measured, false, &[], known)
     }
 
-    /// This claim with `measured` beside it, which is a ratio or not, in a regime of which the
-    /// lines in `differing` are not the paper's.
+    /// This claim with the value `measured`, a ratio if `as_ratio`. The lines in `differing` are
+    /// those of the regime that are not the paper's; if there are any, the verdict is
+    /// [`Verdict::OtherRegime`].
     #[must_use]
     pub fn judged(
         self,
@@ -262,8 +263,8 @@ impl Claim {
 }
 
 impl<R> Reproduction<R> {
-    /// It over several seeds: values of the first, and the spread over it and `others`, which have
-    /// the same claims. Where the verdicts of the seeds differ there is none.
+    /// This report over several seeds: values of the first seed, and the spread over it and
+    /// `others`, whose claims are the same. A claim whose verdict differs between seeds gets none.
     #[must_use]
     pub fn over_seeds(mut self, others: Vec<Self>) -> Self {
         for (index, claim) in self.claims.iter_mut().enumerate() {
@@ -301,7 +302,7 @@ impl Claim {
     }
 }
 
-/// The reason of a claim of another regime.
+/// The reason of a claim of another regime: the differing lines with both values.
 fn another(differing: &[&Line]) -> String {
     let told = |line: &&Line| {
         let ours = line.measured.map_or(NOTHING.to_owned(), three);
@@ -319,7 +320,7 @@ mod tests {
         Claim::unmeasured("S21", "fig23", "VI-H", String::new(), expected)
     }
 
-    /// Fails where `holds` says more than whether a claim held.
+    /// Fails if `holds` is set for another verdict than held or missed.
     #[test]
     fn verdict_of_a_claim_sets_its_field_holds() {
         let of = |measured: f64| {
@@ -334,7 +335,7 @@ mod tests {
         assert_eq!(turned.reason.as_deref(), Some("it costs more"));
     }
 
-    /// Fails where nearness to the paper's value outweighs another experiment.
+    /// Fails if nearness to the paper's value outweighs a difference of the experiment.
     #[test]
     fn claim_of_another_regime_neither_held_nor_was_missed() {
         let mpki = claim(Expectation::Value(39.4));
@@ -349,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Fails where a verdict is told that another seed turns.
+    /// Fails if a verdict is given that another seed reverses.
     #[test]
     fn claim_whose_seeds_disagree_has_a_spread_and_no_verdict() {
         let of = |values: [f64; 2]| {

@@ -1,83 +1,85 @@
-//! What runs that are compared differ in besides the interface of their drives.
+//! Differences between the configurations of compared runs, the interface of their drives aside.
 //!
 //! A record has the configuration of its drive and host, field by field. [`FIELDS`] gives each
-//! field its name and unit. A field that is not in the table is compared all the same, under
-//! its key: nothing that differs is left out.
+//! field its name and unit. A field missing from the table is still compared, under its key: no
+//! difference is left out.
 
 use crate::human;
 use crate::record::Run;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The value of a field.
+/// The value of a configuration field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Setting {
-    /// Whether it is so.
+    /// A setting that is on or off.
     Flag(bool),
     /// A number, in the unit of the field.
     Number(u64),
-    /// A word or a sentence.
+    /// A word or a sentence, printed as it is.
     Text(String),
 }
 
 /// Fields by key, such as `drive.controller.command`.
 pub type Configuration = BTreeMap<String, Setting>;
 
-/// What a number is a number of.
+/// The unit of a numeric field; decides how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes.
+    /// A size, printed in KiB, MiB or GiB.
     Bytes,
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Nanoseconds,
-    /// Bytes a second.
+    /// A rate in bytes per second.
     Rate,
-    /// Things that the name of the field names; and what is no number.
+    /// A count of the things that the field's name names; also the unit of fields that are not
+    /// numbers.
     None,
 }
 
-/// How a field counts when runs are compared.
+/// The part that a field plays when runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is compared.
+    /// The field is compared between all runs.
     Compared,
-    /// It is of a part that not every drive has, and is compared among those that have it.
+    /// The field belongs to a part that not every drive has; it is compared between those that have
+    /// it.
     OfPart,
-    /// It follows from the interface, or names the drive.
+    /// The field follows from the interface, or names the drive: never compared.
     Interface,
-    /// Another field says it, in words that hold for every interface.
+    /// Another field, with this key, expresses it in words that hold for every interface.
     Told(&'static str),
 }
 
-/// A field that configurations have.
+/// The declaration of a configuration field.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its key.
+    /// Key of the field in a [`Configuration`].
     pub key: &'static str,
-    /// Its name.
+    /// Name for readers, in tables and sentences.
     pub name: &'static str,
-    /// The unit of its numbers.
+    /// The unit of its numeric values.
     pub unit: Unit,
-    /// How it counts.
+    /// Whether and among which runs it is compared.
     pub role: Role,
 }
 
-/// DRAM of the drive that keeps its contents without power.
+/// Key of the drive's DRAM that keeps its contents without power.
 pub const DRAM_KEPT: &str = "dram-kept";
-/// All DRAM of the drive.
+/// Key of all the drive's DRAM.
 pub const DRAM: &str = "dram";
-/// Where writes are buffered, and whether they are lost with the power.
+/// Key of the place of the write buffer, and whether a power cut loses it.
 pub const WRITE_BUFFER: &str = "write-buffer";
-/// Where the map from addresses to flash is.
+/// Key of the place of the mapping from logical addresses to flash.
 pub const MAP: &str = "map";
-/// Persistent memory of the host.
+/// Key of the size of the host's persistent memory.
 pub const HOST_MEMORY: &str = "host-memory";
-/// Its times.
+/// Key of the access times of the host's persistent memory.
 pub const HOST_MEMORY_TIMES: &str = "host-memory-times";
-/// To how much a write is padded that is forced to flash.
+/// Key of the size to which a forced write is padded.
 pub const PADDING: &str = "force-padding";
-/// Whether making the file system deallocates the drive.
+/// Key that says whether making the file system deallocates the whole drive.
 pub const MKFS: &str = "mkfs";
 
 const fn field(key: &'static str, name: &'static str, unit: Unit) -> Field {
@@ -111,7 +113,7 @@ const fn told(key: &'static str, by: &'static str) -> Field {
     }
 }
 
-/// All fields, in the order in which they are told.
+/// All fields, in the order in which differences are listed.
 pub const FIELDS: &[Field] = &{
     use Unit::{Bytes, Nanoseconds as Ns, None, Rate};
     [
@@ -371,27 +373,27 @@ pub const FIELDS: &[Field] = &{
 /// A field that differs between runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The key of the field.
+    /// Key of the field in [`Configuration`].
     pub field: String,
-    /// Its name.
+    /// Name of the field for readers; its key if it is undeclared.
     pub name: String,
-    /// Its values, with the stacks that have each.
+    /// The different values, with the stacks that have each.
     pub values: Vec<Held>,
 }
 
-/// A value of a field, and who has it.
+/// A value of a field, and the stacks that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// The value; none where the field is not set.
+    /// The value; `None` where the field is not set.
     pub value: Option<Setting>,
-    /// The value as it is told.
+    /// The value as text, with its unit.
     pub told: String,
-    /// The stacks that have it, with what sets runs of a plan file apart.
+    /// The stacks with this value, each with the label that tells runs of a plan file apart.
     pub stacks: Vec<String>,
 }
 
-/// What `runs` differ in besides the interface. Records from before configurations were kept
-/// are left out.
+/// The differences between the configurations of `runs`, their interface aside. Records without a
+/// configuration (older ones) are left out.
 #[must_use]
 pub fn differences(runs: &[Run]) -> Vec<Difference> {
     let runs: Vec<&Run> = runs
@@ -443,7 +445,7 @@ fn difference(
             }),
         }
     }
-    // Numbers that are told alike are told to the last digit.
+    // Different numbers that round to one text are printed in full.
     let alike = |held: &Held| {
         values
             .iter()
@@ -480,7 +482,7 @@ fn tell(value: Option<&Setting>, unit: Unit) -> String {
 }
 
 impl Difference {
-    /// The difference in a line.
+    /// The difference as one line: the name, then each value with its stacks.
     #[must_use]
     pub fn line(&self) -> String {
         let held = |held: &Held| format!("{} ({})", held.told, held.stacks.join(", "));

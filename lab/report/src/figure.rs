@@ -1,4 +1,4 @@
-//! Files of papers: what a figure or a table claims, read beside what measures it.
+//! Files of papers: the claims of a figure or a table, read beside the runs that measure them.
 //!
 //! ```toml
 //! title = "Throughput of filebench's workloads"
@@ -7,8 +7,8 @@
 //! regimes = ["mpki"]           # lines of `regime.toml` that open the figure, else none
 //!
 //! [[claim]]
-//! id = "B5"                    # in the list of the paper's claims; the rest is told
-//!                              # by who runs it
+//! id = "B5"                    # in the list of the paper's claims; the rest is read
+//!                              # by the crate that runs it
 //! [[not-measured]]
 //! id = "B16"
 //! what = "…"
@@ -18,12 +18,12 @@
 //! ```
 //!
 //! A file that is not a figure of the paper, but takes up the claims of one in other set-ups, has
-//! `beside = "fig14"` in place of `primary`. What the paper has, and how a measured value is
-//! judged by it, is in `claim/expectation.rs`. `regime.toml` has the form of a figure: each of its
+//! `beside = "fig14"` in place of `primary`. `claim/expectation.rs` defines the paper's values and
+//! how a measured value is judged by them. `regime.toml` has the form of a figure: each of its
 //! claims is a line of the regime.
 //!
-//! Invariants: a file that says something else than it should is refused with its line; a figure
-//! has one primary set-up, which at least one of its claims is of, or none.
+//! Invariants: a malformed file is rejected with the line of the fault; a figure has one primary
+//! set-up, which at least one of its claims uses, or none.
 
 use crate::claim::{self, About, Claim, Document, Expectation, Measure};
 use crate::regime::Line;
@@ -33,14 +33,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Spanned, Value};
 
-/// A file that comes with the program.
+/// A file of a paper that is compiled into the program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct File {
-    /// As it is asked for.
+    /// Name that a user gives to select it, such as `fig6`.
     pub name: &'static str,
-    /// Where it is in the repository.
+    /// Path in the repository, for error messages.
     pub path: &'static str,
-    /// What it says.
+    /// Contents of the file.
     pub text: &'static str,
 }
 
@@ -64,7 +64,7 @@ macro_rules! paper_file {
 }
 
 impl File {
-    /// It, to be read.
+    /// The file as a source for the parser, with its path for errors.
     #[must_use]
     pub fn source(&self) -> Source {
         Source {
@@ -77,44 +77,44 @@ impl File {
 /// A figure that can be reproduced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// As it is asked for: `bytefs/fig6`.
+    /// Name that selects it: `bytefs/fig6`.
     pub name: String,
-    /// What it shows.
+    /// Title: the quantity that the figure shows.
     pub title: String,
-    /// Where it is in the paper.
+    /// Figure and section in the paper.
     pub source: String,
-    /// How many claims it has.
+    /// Number of claims in its file.
     pub claims: usize,
 }
 
-/// A claim, and what it takes to measure it with runs that are called by `K`.
+/// A claim, and the measure of it over runs with keys of type `K`.
 #[derive(Debug)]
 pub struct Row<K> {
-    /// It, not measured.
+    /// The claim without a measured value.
     pub claim: Claim,
-    /// How it is measured, if it can be.
+    /// The way to measure it; `None` if it cannot be measured.
     pub measure: Option<Measure<K>>,
-    /// The workloads that it is measured under.
+    /// The workloads of the runs that measure it.
     pub workloads: Vec<String>,
-    /// Whether it grows in proportion to sizes.
+    /// Whether the value grows in proportion to sizes: then it is multiplied by the scale's factor.
     pub grows: bool,
-    /// Why it is missed.
+    /// The known reason for a miss, if it has been found.
     pub known: Option<String>,
-    /// Why it, or a part of it, cannot be measured.
+    /// Reasons why the claim, or a part of it, cannot be measured.
     pub missing: Vec<String>,
 }
 
-/// A figure that has been read.
+/// A figure read from its file.
 pub struct Figure<K> {
-    /// What it shows.
+    /// Title: the quantity that the figure shows.
     pub title: String,
-    /// Where it is in the paper.
+    /// Figure and section in the paper.
     pub source: String,
-    /// Its claims.
+    /// Its claims, in the order of the file.
     pub rows: Vec<Row<K>>,
-    /// The set-up that headline counts are of; none of a figure beside another one.
+    /// The set-up of headline counts; `None` for a figure beside another one.
     pub primary: Option<String>,
-    /// Names of the lines that open it.
+    /// Names of the lines of the regime that open the figure.
     pub regimes: Vec<Spanned<String>>,
 }
 
@@ -144,10 +144,10 @@ struct NotMeasured {
     reason: String,
 }
 
-/// The figure called `name`, of whose claims `rows` makes rows.
+/// Reads the figure called `name`; `rows` turns each of its claims into rows.
 ///
 /// # Errors
-/// If the file says something else than it should.
+/// If the file is malformed, with the line of the fault.
 pub fn read<C: DeserializeOwned, K>(
     name: &str,
     source: &Source,
@@ -186,29 +186,29 @@ pub fn read<C: DeserializeOwned, K>(
     })
 }
 
-/// Names with what is expected beside each; none where they are only listed.
+/// Names with the expected value beside each; `None` where they are only listed.
 pub type Named = Vec<(String, Option<Expectation>)>;
 
-/// What reads the claims of one figure.
+/// Reads the claims of one figure.
 pub struct Reader<'a> {
     source: &'a Source,
     figure: &'a str,
-    /// Where the figure is in the paper.
+    /// Figure and section in the paper, for claims that name no source.
     place: &'a str,
-    /// The set-up of claims that name none.
+    /// The set-up for claims that name none.
     set_up: &'a str,
 }
 
 impl Reader<'_> {
-    /// The error that `problem` with what stands at `at` is.
+    /// An error `problem` at the position of `at` in the file.
     pub fn error(&self, at: &Spanned<impl Sized>, problem: impl Into<String>) -> DocumentError {
         self.source.error(at.span().start, problem)
     }
 
-    /// What the paper has.
+    /// Parses the paper's value at `at`.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// If the value is no expectation; the text says what was expected.
     pub fn expectation(&self, at: &Spanned<Value>) -> Result<Expectation, DocumentError> {
         self.expected(at, at.as_ref())
     }
@@ -221,10 +221,10 @@ impl Reader<'_> {
         Expectation::parse(&text).map_err(|problem| self.error(at, problem))
     }
 
-    /// A list of names, or a table of what is expected beside each.
+    /// Parses a list of names, or a table of names with the expected value of each.
     ///
     /// # Errors
-    /// If it is neither, or there is nothing in it.
+    /// If it is neither, or empty.
     pub fn named(&self, value: &Spanned<Value>) -> Result<Named, DocumentError> {
         let wrong = || {
             self.error(
@@ -250,10 +250,10 @@ impl Reader<'_> {
         (!named.is_empty()).then_some(named).ok_or_else(wrong)
     }
 
-    /// Refuses a `name` that is not `known` as one of this kind.
+    /// Rejects a `name` that is not in `known`; `kind` names the kind of thing for the error.
     ///
     /// # Errors
-    /// Then.
+    /// If `name` is unknown, at `at`.
     pub fn known<'k>(
         &self,
         at: &Spanned<impl Sized>,
@@ -270,8 +270,8 @@ impl Reader<'_> {
         Err(self.error(at, problem))
     }
 
-    /// Claim `id` of this figure; `source` is where the paper says it, if not where the
-    /// figure is.
+    /// The unmeasured claim `id` of this figure; `source` is the place in the paper, if it differs
+    /// from that of the figure.
     #[must_use]
     pub fn claim(
         &self,
@@ -287,11 +287,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses what is `expected` of a `measure` whose value is a ratio if it could be of any
-    /// size. What this project says of itself has no bound in a paper.
+    /// Rejects an `expected` value that a ratio of any size would meet, if `measure` is a ratio.
+    /// Claims of this project about itself are exempt: no paper bounds them.
     ///
     /// # Errors
-    /// Then, at the claim's `id`.
+    /// If the expectation lacks a bound, at the claim's `id`.
     pub fn judgeable<K: Ord>(
         &self,
         id: &Spanned<String>,
@@ -319,19 +319,19 @@ impl Reader<'_> {
 }
 
 impl<K: Ord> Row<K> {
-    /// The runs that it takes.
+    /// Keys of the runs that the measure needs.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.measure.iter().flat_map(Measure::runs)
     }
 
-    /// It, with what `documents` say, which hold each of its runs, with sizes divided by
-    /// `factor`.
+    /// The claim with its value in `documents`, which must hold each of its runs; sizes were
+    /// divided by `factor`.
     #[must_use]
     pub fn claim(&self, documents: &BTreeMap<&K, Result<Document, String>>, factor: u64) -> Claim {
         self.judged(self.value(documents, factor), &[])
     }
 
-    /// Its value in `documents`.
+    /// The measured value in `documents`, or the reason why there is none.
     fn value(
         &self,
         documents: &BTreeMap<&K, Result<Document, String>>,
@@ -342,7 +342,7 @@ impl<K: Ord> Row<K> {
         measure.map_or_else(|| Err(self.missing.join("; ")), |m| m.of(documents, times))
     }
 
-    /// It, with a `value` or why there is none, in the regime of `lines`.
+    /// The claim with `value`, or with the reason for its absence, in the regime of `lines`.
     fn judged(&self, value: Result<f64, String>, lines: &[Line]) -> Claim {
         let claim = self.claim.clone();
         let measured = match (value, &self.measure) {
@@ -370,7 +370,7 @@ impl<K: Ord> Row<K> {
     }
 }
 
-/// A line of the regime that has been read, and the figures that it opens.
+/// A line of the regime, and names of the figures that it opens.
 struct Opening<K> {
     row: Row<K>,
     figures: Vec<String>,
@@ -385,33 +385,33 @@ impl<K> Opening<K> {
     }
 }
 
-/// Figures that were asked for, and the runs that they need, each once.
+/// The requested figures, and the runs that they need, each once.
 pub struct Wanted<K> {
-    /// Their names.
+    /// Names of the requested figures.
     pub names: Vec<String>,
-    /// Their claims.
+    /// Claims of all requested figures.
     pub rows: Vec<Row<K>>,
-    /// The runs, in order.
+    /// Keys of the runs, in order and without duplicates.
     pub keys: Vec<K>,
     openings: Vec<Opening<K>>,
 }
 
-/// The files of a paper.
+/// The files of one paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Files {
-    /// As it is asked for.
+    /// Short name of the paper, which selects it.
     pub paper: &'static str,
-    /// Its figures.
+    /// One file for each figure.
     pub figures: &'static [File],
-    /// Lines of the regime.
+    /// The file with the lines of the regime, if the paper has one.
     pub regime: Option<&'static File>,
 }
 
 impl<K: Ord + Clone> Wanted<K> {
-    /// All figures in `files`, or that called `figure`, each as `read` reads it.
+    /// Reads all figures in `files`, or only that called `figure`, with `read`.
     ///
     /// # Errors
-    /// If there is no such figure, or a file says something else than it should.
+    /// If there is no such figure, or a file is malformed.
     pub fn read<E: From<DocumentError> + From<NoFigure>>(
         files: Files,
         figure: Option<&str>,
@@ -453,8 +453,8 @@ impl<K: Ord + Clone> Wanted<K> {
         })
     }
 
-    /// Lines of the regime and claims, with what `runs`, in the order of the keys and with sizes
-    /// divided by `factor`, measured beside them.
+    /// Judges all claims and lines of the regime by `runs`, which are in the order of the keys and
+    /// have sizes divided by `factor`.
     pub fn measured<R: Serialize>(&self, runs: &[Result<R, String>], factor: u64) -> Judged {
         let documents = claim::documents(&self.keys, runs);
         let line = |opening: &Opening<K>| opening.line(opening.row.value(&documents, factor).ok());
@@ -467,7 +467,7 @@ impl<K: Ord + Clone> Wanted<K> {
         }
     }
 
-    /// The same, with the values that an `earlier` report has in place of those of runs.
+    /// Judges all claims and lines again, by the values in an `earlier` report instead of runs.
     #[must_use]
     pub fn judged_again(&self, earlier: &Judged) -> Judged {
         let same = |line: &Line, old: &&Line| {
@@ -491,22 +491,22 @@ impl<K: Ord + Clone> Wanted<K> {
     }
 }
 
-/// What became of all claims of a paper.
+/// All judged claims of a paper, and its regime.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
-    /// Lines of the regime.
+    /// Lines of the regime with their measured values.
     pub lines: Vec<Line>,
-    /// The claims, figure by figure.
+    /// The claims, in the order of the figures.
     pub claims: Vec<Claim>,
 }
 
-/// Whether `old` is the claim of an earlier report that `claim` is.
+/// Whether `old`, from an earlier report, is the same claim as `claim`.
 fn is_that(claim: &Claim, old: &Claim) -> bool {
     let name = |c: &Claim| [&c.figure, &c.id, &c.what, &c.stack, &c.versus].map(Clone::clone);
     name(claim) == name(old)
 }
 
-/// Opens `file` with the lines called `names`.
+/// Marks the lines called `names` as opening the figure `file`.
 fn open<K>(
     openings: &mut [Opening<K>],
     file: &File,
@@ -528,7 +528,7 @@ fn open<K>(
     Ok(())
 }
 
-/// A figure that a paper does not have.
+/// Error: the paper has no figure of that name.
 #[derive(Debug, thiserror::Error)]
 #[error("{paper}: expected one of its figures {known}, found {found:?}")]
 pub struct NoFigure {
@@ -537,10 +537,10 @@ pub struct NoFigure {
     found: String,
 }
 
-/// The figures in `files` of `paper`, each as `read` reads it.
+/// Lists the figures in `files` of `paper`, each read with `read`.
 ///
 /// # Errors
-/// If a file says something else than it should.
+/// If a file is malformed.
 pub fn list<K>(
     paper: &str,
     files: &[File],

@@ -1,10 +1,10 @@
-//! Files that are there as a whole or not at all.
+//! Atomic writes: a file appears with all of its contents or not at all.
 
 use std::io::{self, Write};
 use std::path::Path;
 use whole::Unfinished;
 
-/// Writes `text` to `path`, whose old contents a reader sees until the new ones are on the disk.
+/// Writes `text` to `path` atomically: readers see the old contents until the new ones are on disk.
 ///
 /// # Errors
 /// If the directory is missing or cannot be written, with the path in the text.

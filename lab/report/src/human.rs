@@ -3,7 +3,7 @@
 //! Invariant: every function is total. A number that is not finite reads as
 //! [`NOTHING`], never as `NaN`, and no magnitude panics.
 
-/// What stands where there is no number.
+/// Placeholder for a missing number.
 pub const NOTHING: &str = "–";
 
 /// Steps of a unit: (smallest value that uses it, its size, its name), largest first.
@@ -55,13 +55,13 @@ fn on(ladder: Ladder, value: f64) -> String {
         .to_owned()
 }
 
-/// The size and the name of the unit in which `largest` bytes are read.
+/// The size and name of the unit to print sizes up to `largest` bytes in.
 #[must_use]
 pub fn bytes_unit(largest: f64) -> (f64, &'static str) {
     rung(BYTES, largest)
 }
 
-/// The size and the name of the unit in which `largest` ns are read.
+/// The size and name of the unit to print times up to `largest` ns in.
 #[must_use]
 pub fn time_unit(largest: f64) -> (f64, &'static str) {
     rung(TIME, largest)
@@ -79,7 +79,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Groups digits by thousands: `1234567` as `1,234,567`.
 fn grouped(whole: &str) -> String {
     let (sign, figures) = whole.strip_prefix('-').map_or(("", whole), |f| ("-", f));
     let mut out = String::from(sign);
@@ -154,8 +154,7 @@ pub fn share(value: f64) -> String {
     }
 }
 
-/// Years of drive life, as days where it is less than one: `37.2 d`, `12.3 y`,
-/// `12.3 M y`.
+/// Years of drive life, as days if less than one: `37.2 d`, `12.3 y`, `12.3 M y`.
 #[must_use]
 pub fn years(value: f64) -> String {
     let (scaled, unit) = match value {
@@ -190,7 +189,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, doy - (153 * march + 2) / 5 + 1)
 }
 
-/// `1.00 ms` as `1 ms`: for the labels of an axis, where the zeros say nothing.
+/// Drops trailing zeros, `1.00 ms` to `1 ms`, for labels of an axis.
 #[must_use]
 pub fn trimmed(text: &str) -> String {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
@@ -201,7 +200,7 @@ pub fn trimmed(text: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
-/// `x` with three digits that count, as ratios and shares of one column need.
+/// `x` with three significant digits and no trailing zeros, as columns of ratios and shares need.
 #[must_use]
 pub fn three(x: f64) -> String {
     let magnitude = match x {
@@ -216,9 +215,8 @@ pub fn three(x: f64) -> String {
     }
 }
 
-/// `text` on one line with nothing that a terminal would obey, and not wider
-/// than `columns`: what is too long loses its middle, since names of files
-/// differ at their ends.
+/// `text` on one line of at most `columns` columns, without control characters. A text that is too
+/// long loses its middle, since file names differ at their ends.
 #[must_use]
 pub fn name(text: &str, columns: usize) -> String {
     let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
@@ -243,7 +241,7 @@ pub fn name(text: &str, columns: usize) -> String {
     format!("{head}…{}", tail.chars().rev().collect::<String>())
 }
 
-/// Columns that `text` takes on a terminal.
+/// Width of `text` in terminal columns.
 #[must_use]
 pub fn width(text: &str) -> usize {
     unicode_width::UnicodeWidthStr::width(text)
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_reads_as_nothing() {
+    fn non_finite_number_prints_as_a_dash() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(time(value), NOTHING);
             assert_eq!(times(value), NOTHING);
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_count() {
+    fn three_keeps_three_significant_digits() {
         let said = [0.0, 0.0002, 0.307, 1.0, 2.549, 25.34, 255.4, 12_345.6].map(three);
         assert_eq!(
             said,

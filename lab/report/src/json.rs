@@ -1,7 +1,7 @@
 //! Records as JSON documents and back.
 //!
-//! Invariant: equal records give the same bytes, and a document that was
-//! written here is read back as an equal record.
+//! Invariant: equal records give equal bytes, and a document written here is read back as an equal
+//! record.
 
 use crate::claim::{REPRODUCE_SCHEMA, Reproduction};
 use crate::papers::{PAPERS_SCHEMA, Papers};
@@ -9,21 +9,21 @@ use crate::ranking::{RANKING_SCHEMA, Ranking};
 use crate::record::{COMPARE_SCHEMA, Comparison, RUN_SCHEMA, Run};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// A document that is not what it was taken for.
+/// Error: the text is not a document of the expected schema.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// No JSON at all, or fields that are missing or of the wrong kind.
+    /// Not JSON at all, or fields that are missing or of the wrong type.
     #[error("expected a {expected} document: {reason}")]
     Malformed {
-        /// The schema asked for.
+        /// The schema that the caller expects.
         expected: &'static str,
-        /// What is wrong, with line and column.
+        /// The fault, with its line and column.
         reason: serde_json::Error,
     },
     /// A JSON document of another kind or version.
     #[error("expected a {expected} document, found schema {found:?}")]
     OtherSchema {
-        /// The schema asked for.
+        /// The schema that the caller expects.
         expected: &'static str,
         /// The schema that the document names.
         found: String,
@@ -59,13 +59,13 @@ impl Document for Papers {
 /// The document of `record`, indented, with a newline at its end.
 ///
 /// # Panics
-/// Never: a record has no map whose keys are not text.
+/// Never: all keys of a record's maps are text.
 pub fn to_json<D: Document>(record: &D) -> String {
     let text = serde_json::to_string_pretty(record);
     text.expect("the keys of a record's maps are text") + "\n"
 }
 
-/// The record of the document `text`.
+/// Parses the document `text` into a record.
 ///
 /// # Errors
 /// Names the schema that was expected, and the schema found or the line and
@@ -85,7 +85,7 @@ pub fn parse<D: Document>(text: &str) -> Result<D, ParseError> {
     serde_json::from_str(text).map_err(malformed)
 }
 
-/// The part of a document that says what the rest is.
+/// The field that every document has: the name of its schema.
 #[derive(Deserialize)]
 struct Head {
     schema: String,

@@ -1,9 +1,9 @@
-//! Records of runs, and everything that is made of them: JSON, tables, pages,
-//! the database of past runs.
+//! Records of runs, and all that is derived from them: JSON, tables, pages, and the database of
+//! past runs.
 //!
-//! Invariant: a table, a page and a JSON document are pure functions of
-//! records; nothing here measures, and nothing in a model prints. Only
-//! [`store`] and [`mod@file`] touch the disk, and only where they are told to.
+//! Invariant: a table, a page and a JSON document are pure functions of records; this crate
+//! measures nothing, and models print nothing. Only [`store`] and [`mod@file`] touch the disk, at
+//! the paths that a caller gives.
 
 pub mod attribution;
 pub mod caution;

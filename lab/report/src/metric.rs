@@ -1,8 +1,7 @@
-//! The numbers of a run that are compared: declared once, read by the tables,
-//! the pages and the differences.
+//! The metrics of a run: declared once, read by the tables, the pages and the differences.
 //!
-//! Invariant: a metric's path is the JSON pointer of the same value in the
-//! record's document, so that everything shown can be checked against it.
+//! Invariant: a metric's path is the JSON pointer of the same value in the record's document, so
+//! that every shown number can be checked against the document.
 
 use crate::human;
 use crate::record::{Extents, Front, LogFacts, Remapped, Run, SwapFacts, TreeFacts};
@@ -10,16 +9,16 @@ use crate::record::{Extents, Front, LogFacts, Remapped, Run, SwapFacts, TreeFact
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// An exact whole number.
     Count(u64),
-    /// A fraction.
+    /// A floating-point number; may be NaN or infinite.
     Real(f64),
-    /// The run has no such number.
+    /// The record has no such number.
     Absent,
 }
 
 impl Value {
-    /// The number, if there is one that arithmetic can use.
+    /// The number, if it exists and is finite.
     #[must_use]
     pub fn number(self) -> Option<f64> {
         match self {
@@ -39,7 +38,7 @@ impl Value {
         }
     }
 
-    /// This value over `base`, where that means something.
+    /// This value over `base`: 1 if both are 0, `None` if only `base` is 0 or one is absent.
     #[must_use]
     pub fn over(self, base: Self) -> Option<f64> {
         let (a, b) = (self.number()?, base.number()?);
@@ -51,27 +50,27 @@ impl Value {
     }
 }
 
-/// What a value counts, and so how it is written.
+/// The unit of a value; decides how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A plain number of things.
+    /// A count without unit.
     Count,
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Ns,
-    /// Seconds.
+    /// A time in seconds.
     Seconds,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
     /// A factor without unit.
     Factor,
-    /// A share, 0 to 1.
+    /// A share from 0 to 1, printed as a percentage.
     Share,
-    /// Years.
+    /// A time in years, such as drive life.
     Years,
 }
 
 impl Unit {
-    /// `value` as people read it.
+    /// `value` as text for readers, with its unit.
     #[must_use]
     pub fn write(self, value: Value) -> String {
         let Some(x) = value.number() else {
@@ -89,50 +88,49 @@ impl Unit {
     }
 }
 
-/// Which direction a user wishes for.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// More is better.
+    /// More is better, as for throughput.
     More,
-    /// Less is better.
+    /// Less is better, as for latency.
     Less,
     /// A fact, neither good nor bad.
     Neither,
 }
 
-/// Where a metric is shown.
+/// The views that show a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In comparisons, and there with its ratio even where room is short.
+    /// In comparisons, with its ratio even where room is short.
     Headline,
-    /// In comparisons.
+    /// In comparisons, with its ratio where there is room.
     Compared,
-    /// Only where one run is shown in detail, and in differences.
+    /// Only in the details of one run, and in differences.
     Detail,
 }
 
-/// One number of a run.
+/// The declaration of one number of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The JSON pointer of the value.
+    /// JSON pointer of the value in the record's document.
     pub path: &'static str,
-    /// A few words for a row.
+    /// Label of its row, a few words.
     pub label: &'static str,
-    /// What it counts.
+    /// Unit of the value.
     pub unit: Unit,
-    /// The direction to wish for.
+    /// Direction in which it improves.
     pub better: Better,
-    /// Where it is shown.
+    /// The views that show it.
     pub place: Place,
-    /// One sentence.
+    /// Explanation in one sentence.
     pub help: &'static str,
-    /// Reads it as the document has it; [`Metric::value`] says what it is worth.
+    /// Reads the raw value from a record; [`Metric::value`] filters values that mean nothing.
     pub get: fn(&Run) -> Value,
 }
 
 impl Metric {
-    /// The run's value. Where no request was completed there is no latency, for which a
-    /// record has 0.
+    /// The run's value. A latency is absent if no request completed, where the record has 0.
     #[must_use]
     pub fn value(&self, run: &Run) -> Value {
         let is_latency = self.path.starts_with("/latency_ns/");
@@ -142,14 +140,14 @@ impl Metric {
         }
     }
 
-    /// The run's value as people read it.
+    /// The run's value as text for readers, with its unit.
     #[must_use]
     pub fn write(&self, run: &Run) -> String {
         self.unit.write(self.value(run))
     }
 
-    /// The value as tables and pages show it: marked with an asterisk where it depends on a
-    /// steady state that the run has not reached.
+    /// The value as tables and pages show it: with an asterisk if it depends on a steady state that
+    /// the run has not reached.
     #[must_use]
     pub fn show(&self, run: &Run) -> String {
         let is_marked = run.steady == Some(false)
@@ -158,13 +156,14 @@ impl Metric {
         self.write(run) + if is_marked { "*" } else { "" }
     }
 
-    /// Whether the same command and seed always give the same value.
+    /// Whether the same command and seed always give the same value: all but wall time and host
+    /// memory.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         !matches!(self.path, "/wall_time_s" | "/peak_rss_bytes")
     }
 
-    /// Whether comparisons show it.
+    /// Whether comparisons show this metric.
     #[must_use]
     pub fn is_compared(&self) -> bool {
         self.place != Place::Detail
@@ -184,31 +183,31 @@ const STEADY: [&str; 6] = [
 /// Metrics that belong together, under a heading.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The heading.
+    /// Heading above the metrics.
     pub title: &'static str,
-    /// Its metrics, in order.
+    /// The metrics, in the order of a table.
     pub metrics: &'static [Metric],
-    /// Of which stacks it says anything.
+    /// The stacks to which the metrics apply.
     pub of: Of,
 }
 
-/// Stacks of which metrics say something.
+/// The stacks to which a group of metrics applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// All.
+    /// Every stack, whatever its parts.
     All,
-    /// Those with a file system.
+    /// Stacks with a file system.
     Files,
-    /// Those over a drive that is read and written by bytes.
+    /// Stacks on a drive with a byte interface.
     Bytes,
-    /// Those with a file system that is laid out as a log.
+    /// Stacks with a log-structured file system.
     Log,
-    /// Those with a layer that remaps addresses.
+    /// Stacks with a layer that remaps addresses.
     Remap,
 }
 
 impl Group {
-    /// Whether it says anything of `runs`.
+    /// Whether the group applies to at least one of `runs`.
     #[must_use]
     pub fn applies(&self, runs: &[&Run]) -> bool {
         runs.iter().any(|run| match self.of {
@@ -220,7 +219,7 @@ impl Group {
         })
     }
 
-    /// Those of its metrics that comparisons of `runs` show.
+    /// The metrics of this group that comparisons of `runs` show.
     pub fn compared(&self, runs: &[&Run]) -> impl Iterator<Item = &'static Metric> {
         let shown = self.applies(runs);
         let metrics = self.metrics.iter();
@@ -228,7 +227,7 @@ impl Group {
     }
 }
 
-/// Every metric that says anything of `runs`, in the order of a table.
+/// Every metric that applies to `runs`, in the order of a table.
 pub fn of(runs: &[&Run]) -> impl Iterator<Item = &'static Metric> {
     let groups: Vec<&Group> = GROUPS.iter().filter(|group| group.applies(runs)).collect();
     groups.into_iter().flat_map(|group| group.metrics)
@@ -263,7 +262,7 @@ const fn metric(
     }
 }
 
-/// Bytes that the host wrote for a purpose.
+/// Bytes that the host wrote for `purpose`, by byte and block accesses; absent if it wrote none.
 fn written(run: &Run, purpose: &str) -> Value {
     let traffic = run.host.by_purpose.get(purpose);
     traffic.map_or(Value::Absent, |traffic| {
@@ -271,7 +270,7 @@ fn written(run: &Run, purpose: &str) -> Value {
     })
 }
 
-/// What the front of the drive counted, if it has one.
+/// A counter of the drive's byte interface; absent if the drive has none.
 fn front(run: &Run, count: fn(&Front) -> u64) -> Value {
     run.front
         .as_ref()
@@ -305,7 +304,7 @@ fn remapped(run: &Run, get: fn(&Remapped) -> Value) -> Value {
     run.remap.as_ref().map_or(Value::Absent, get)
 }
 
-/// All metrics under their headings.
+/// All metrics, grouped under headings.
 #[rustfmt::skip]
 pub static GROUPS: &[Group] = &[
     Group { of: Of::All, title: "Speed", metrics: &[

@@ -1,22 +1,23 @@
-//! Which runs did all that was asked of them.
+//! The runs that completed all requests of their workload, as far as any stack did.
 //!
-//! Invariant: what fails on the stack that fails least, such as to remove a name that is not there,
-//! is of the workload. A run that fails at more than that did less than others, and is no better
+//! Invariant: failures on the stack that fails least, such as the removal of a missing name, belong
+//! to the workload. A run with more failures did less work than others, and is not ranked better
 //! for the time and the programs that this saved.
 
 use crate::record::Run;
 use std::collections::BTreeMap;
 
-/// Of how many requests one may fail beyond what is of the workload, and of how many that are of
-/// it one more: where threads race for names, what they meet is a little different on each stack.
+/// A run may have one failure in `ONE_OF` requests beyond those of the workload, or one more for
+/// each `ONE_OF_FAILED` failures of the workload: where threads race for names, the outcome differs
+/// a little between stacks.
 const ONE_OF: u64 = 1_000;
 const ONE_OF_FAILED: u64 = 10;
 
-/// The run that fails least, for each workload and seed.
+/// The run with the smallest share of failures, for each workload and seed.
 pub struct Norm<'a>(BTreeMap<(&'a str, u64), &'a Run>);
 
 impl<'a> Norm<'a> {
-    /// Of `runs` that are compared.
+    /// Takes the norm of each workload and seed from `runs`.
     #[must_use]
     pub fn of(runs: impl IntoIterator<Item = &'a Run>) -> Self {
         let mut least = BTreeMap::new();
@@ -30,7 +31,7 @@ impl<'a> Norm<'a> {
         Self(least)
     }
 
-    /// What `run` failed at beyond what is of its workload.
+    /// Failures of `run` beyond those of its workload, by reason.
     #[must_use]
     pub fn beyond<'b>(&self, run: &'b Run) -> BTreeMap<&'b str, u64> {
         let least = self.0.get(&(&*run.workload, run.seed));
@@ -43,7 +44,7 @@ impl<'a> Norm<'a> {
         more.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Whether `run` did all that was asked of it.
+    /// Whether `run` did all requests, but for the failures that its workload explains.
     #[must_use]
     pub fn is_met_by(&self, run: &Run) -> bool {
         let least = self.0.get(&(&*run.workload, run.seed));

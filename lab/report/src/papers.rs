@@ -1,8 +1,8 @@
-//! All papers beside what was measured: the document `flashloom.reproduction/1`, and the
-//! same as a text in Markdown.
+//! All papers beside the measured values: the document `flashloom.reproduction/1`, and its
+//! rendering in Markdown.
 //!
-//! Invariants: the text is a function of the document; of that only what made it, and how long
-//! it took, differs from one time to the next.
+//! Invariants: the Markdown is a function of the document; of one command, only the fields of
+//! [`Made`] differ from one time to the next.
 
 use crate::claim::{About, Claim, Counts, Reproduction, Verdict, reasons};
 use crate::human::{self, NOTHING, name, three};
@@ -12,13 +12,13 @@ use std::fmt::Write;
 
 /// The schema of [`Papers`].
 pub const PAPERS_SCHEMA: &str = "flashloom.reproduction/1";
-/// What stands above and below the table of results, for who copies it.
+/// Comments above and below the table of results, for scripts that copy it.
 pub const MARKERS: (&str, &str) = ("<!-- results -->", "<!-- end of results -->");
 
-/// How many columns the table of results has.
+/// Number of columns of the table of results.
 const COLUMNS: usize = 11;
 
-/// How claims are judged and counted, in short.
+/// Explains in short how claims are judged and counted.
 pub const RULE: &str = "A ratio holds that is within a third of the paper's and has between half \
      and twice its effect, in the same direction: 1.31 holds from 1.145 to 1.716. What the paper \
      calls similar is within a tenth, an absolute value within a third, and a trend ends at the \
@@ -30,26 +30,26 @@ pub const RULE: &str = "A ratio holds that is within a third of the paper's and 
      the middle one of the numbers in primary set-ups is from the paper's: ×1.50 is half as much \
      again, or a third less.";
 
-/// Which program made a report, and how.
+/// The program that made a report, and the effort that it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Made {
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// Its checksum, which tells builds of one version apart.
+    /// Checksum of the program, which tells builds of one version apart.
     pub program: String,
-    /// Wall time.
+    /// Wall time in seconds.
     pub wall_time_s: f64,
-    /// Runs that the claims were measured by.
+    /// Number of runs that measured the claims.
     pub runs: usize,
-    /// How many of them were kept from before and took no time.
+    /// Number of those runs that were reused from an earlier time and took no time.
     pub kept: usize,
-    /// Whether plans of a later time judged the values.
+    /// Whether later plans judged the values of an earlier report.
     #[serde(default)]
     pub judged_later: bool,
 }
 
 impl Made {
-    /// The same in words.
+    /// All fields in one sentence.
     pub(crate) fn told(&self) -> String {
         let (version, program) = (&self.version, &self.program);
         let (time, runs) = (
@@ -68,24 +68,24 @@ impl Made {
     }
 }
 
-/// Claims of several papers, and the names of the runs that they were measured by.
+/// Claims of several papers, and the names of the runs that measured them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Papers {
     /// Always [`PAPERS_SCHEMA`].
     pub schema: String,
-    /// The name of the scale.
+    /// Name of the scale of all runs.
     pub scale: String,
     /// The seed of all runs.
     pub seed: u64,
-    /// What made this; none in documents from before it was told.
+    /// The program that made this report; `None` in documents from before the field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Made>,
-    /// The papers; of each run only the name of the file that keeps it.
+    /// The papers; for each run only the name of its file.
     pub papers: Vec<Reproduction<String>>,
 }
 
 impl Papers {
-    /// Of `papers`, all at this scale and from this seed.
+    /// A report on `papers`, all at this scale and from this seed.
     #[must_use]
     pub fn new(scale: &str, seed: u64, papers: Vec<Reproduction<String>>) -> Self {
         Self {
@@ -97,19 +97,19 @@ impl Papers {
         }
     }
 
-    /// All claims.
+    /// Claims of all papers, in order.
     pub fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.papers.iter().flat_map(|paper| &paper.claims)
     }
 
-    /// The counts of all papers.
+    /// The counts over all papers.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts::of(self.claims())
     }
 
-    /// The table of results: what its columns are called, and a row a paper. Counts are of the
-    /// primary set-ups; what other set-ups hold stands in a column of its own.
+    /// The table of results: its column titles, and a row for each paper. Counts are of the primary
+    /// set-ups; those of other set-ups stand in a column of their own.
     #[must_use]
     pub fn results(&self) -> ([&'static str; COLUMNS], Vec<[String; COLUMNS]>) {
         let titles = [
@@ -152,7 +152,7 @@ impl Papers {
         (titles, papers.chain([all]).map(row).collect())
     }
 
-    /// All of it as a text in Markdown.
+    /// The whole report in Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let (scale, seed) = (text(&self.scale), self.seed);
@@ -173,7 +173,7 @@ impl Papers {
     }
 }
 
-/// The results as a table in Markdown.
+/// The table of results in Markdown, one line for each paper.
 fn table(papers: &Papers) -> String {
     let (titles, rows) = papers.results();
     let mut out = format!(
@@ -187,7 +187,7 @@ fn table(papers: &Papers) -> String {
     out
 }
 
-/// How far the middle one of all numbers is from the paper's, as a factor above 1.
+/// The median distance of all measured sizes from the paper's, as a factor above 1.
 fn middle(claims: &[&Claim]) -> Option<f64> {
     let counted = |claim: &&&Claim| claim.primary && claim.about == About::Paper;
     let sizes = claims.iter().filter(counted);
@@ -228,7 +228,7 @@ fn chapter(paper: &Reproduction<String>) -> String {
     out
 }
 
-/// The lines that open a figure.
+/// The lines of the regime that open a figure, as a table in Markdown.
 fn regime(lines: &[&Line]) -> String {
     if lines.is_empty() {
         return String::new();
@@ -309,7 +309,7 @@ fn row(claim: &Claim) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// `told` on one line, with nothing that Markdown would take for its own.
+/// `told` on one line, with Markdown's special characters escaped.
 fn text(told: &str) -> String {
     let mut out = String::new();
     for c in name(told, usize::MAX).chars() {
@@ -366,7 +366,7 @@ mod tests {
         );
     }
 
-    /// Fails where set-ups are added up, or where another regime counts as not measured.
+    /// Fails if set-ups are added up, or if another regime counts as not measured.
     #[test]
     fn table_counts_primary_set_ups_and_shares_of_all_measured() {
         let held = claim(Expectation::Value(2.0)).with(2.5, None);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_says_what_made_it() {
+    fn markdown_head_names_the_program_that_made_it() {
         let all = papers(vec![claim(Expectation::Above(1.0))]);
         let plain = all.markdown();
         let made = Made {

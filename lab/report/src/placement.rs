@@ -1,14 +1,14 @@
-//! Placement in sentences: that no handle was named, and why handles saved nothing.
+//! Sentences on placement: that the host named no handle, or why handles saved nothing.
 //!
-//! Invariant: a run on a drive with handles whose numbers equal those of a drive without, or
-//! whose page programs do not fall below them, gets a sentence.
+//! Invariant: a run on a drive with handles gets a sentence if its numbers equal those of a drive
+//! without, or if its page programs do not fall below theirs.
 
 use crate::attribution::{names, peers};
 use crate::human;
 use crate::record::{Placement, Run};
 use std::collections::BTreeMap;
 
-/// A saving below this share of the page programs is none: tables round it away.
+/// A saving below this share of the page programs counts as none: tables round it away.
 const LEAST_SAVING: f64 = 0.005;
 
 /// The sentences about the placement of `runs`, each once.
@@ -37,7 +37,7 @@ pub fn placement(runs: &[Run]) -> Vec<String> {
     none.chain(vain).collect()
 }
 
-/// The remedy where `policy` named one handle only.
+/// The advice to a user whose run, under `policy`, named only one handle.
 fn remedy(policy: &str) -> &'static str {
     match policy {
         "own" | "none" => {
@@ -61,8 +61,8 @@ fn remedy(policy: &str) -> &'static str {
     }
 }
 
-/// The sentence for a run that used several handles and programs no fewer pages than its peer
-/// on a drive without.
+/// The sentence for a run with several handles that programs no fewer pages than its peer on a
+/// drive without handles.
 fn no_saving(run: &Run, name: &str, all: &[&Run]) -> Option<String> {
     run.placement.as_ref().filter(|p| p.separates())?;
     let host = run.stack.split_once('@')?.0;
@@ -89,7 +89,7 @@ fn no_saving(run: &Run, name: &str, all: &[&Run]) -> Option<String> {
     ))
 }
 
-/// The reason, from what was moved and what was programmed besides.
+/// The reason why handles saved nothing, from the bytes moved and those programmed besides.
 fn reason(run: &Run, base: &Run) -> String {
     let moved = |run: &Run| run.nand.by_cause.get("gc").copied().unwrap_or(0);
     let (with, without) = (moved(run), moved(base));

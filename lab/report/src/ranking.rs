@@ -1,8 +1,8 @@
 //! Stacks ranked for one workload: the document `flashloom.ranking/1`.
 //!
-//! Invariants: everything is a function of records and of the table of prices; a stack is
-//! set beside the first one that did all that was asked, for the same seed; nothing is ranked
-//! by a number that one of the two does not have, nor for having done less.
+//! Invariants: everything is a function of records and of the table of prices. A stack is compared
+//! with the first one that did all requests, for the same seed. A stack is not ranked by a number
+//! that it or that one lacks, nor for having done less.
 
 use crate::human;
 use crate::norm::Norm;
@@ -14,32 +14,32 @@ use std::collections::BTreeMap;
 /// The schema of [`Ranking`].
 pub const RANKING_SCHEMA: &str = "flashloom.ranking/1";
 
-/// Prices in dollars of a gigabyte of 10^9 bytes, and what they are of. All are of one
-/// source, so that they are of one time.
+/// Prices in dollars per gigabyte of 10^9 bytes, by medium. All are of one source, so that they are
+/// of one time.
 //= bytefs 2.1
 pub const PRICES: [(&str, f64); 3] = [("flash", 0.22), ("DRAM", 8.6), ("persistent memory", 3.6)];
-/// Where [`PRICES`] come from.
+/// The source of [`PRICES`].
 pub const PRICED_BY: &str = "ByteFS (ASPLOS 2025), Table 1";
 
-/// What stacks are ranked by.
+/// The criterion of a ranking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
-    /// The geometric mean of speed, tail and wear.
+    /// Geometric mean of the factors of speed, tail and wear.
     #[default]
     All,
-    /// Operations a second.
+    /// Completed operations per second.
     Speed,
     /// The 99.9th percentile of latency.
     Tail,
-    /// Bytes that the flash programs for each that programs write.
+    /// Bytes that the flash programs for each byte that programs write.
     Wear,
-    /// Dollars for a petabyte that programs write.
+    /// Dollars for each petabyte that programs write.
     Cost,
 }
 
 impl By {
-    /// All of them with their names, for who asks.
+    /// Every criterion with the name that selects it.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("all", Self::All),
         ("speed", Self::Speed),
@@ -49,19 +49,19 @@ impl By {
     ];
 }
 
-/// A number over seeds.
+/// The spread of a number over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one.
+    /// The median; the mean of the two middle values if their count is even.
     pub median: f64,
-    /// The least.
+    /// The smallest value over the seeds.
     pub least: f64,
-    /// The most.
+    /// The largest value over the seeds.
     pub most: f64,
 }
 
 impl Spread {
-    /// Of `values`; none if there are none.
+    /// The spread of `values`; `None` if there are none.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
@@ -79,89 +79,88 @@ impl Spread {
         })
     }
 
-    /// Whether the two have a value in common.
+    /// Whether the two ranges overlap.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         self.least <= other.most && other.least <= self.most
     }
 }
 
-/// One stack. What is a factor is over the first stack, and more is better.
+/// One ranked stack. Factors are relative to the base stack, and more is better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranked {
-    /// It.
+    /// Name of the stack, such as `ext4@block`.
     pub stack: String,
-    /// Why one would try it.
+    /// The idea behind the stack in a line: a reason to try it.
     pub idea: String,
-    /// How its drive was prepared.
+    /// Precondition of its drive.
     pub precondition: String,
-    /// What it is ranked by; none if it is not, for which [`Ranked::why`] has the reason.
+    /// The number that ranks it; `None` if it has no score, for the reason in [`Ranked::why`].
     pub score: Option<Spread>,
-    /// Operations a second, as a factor.
+    /// Operations per second, as a factor over the base.
     pub speed: Option<Spread>,
-    /// The 99.9th percentile of latency of the first over its own.
+    /// The base's 99.9th percentile of latency over that of this stack.
     pub tail: Option<Spread>,
-    /// Bytes programmed for a byte that programs write, of the first over its own.
+    /// Bytes programmed for each byte that programs write, the base's over that of this stack.
     pub wear: Option<Spread>,
-    /// The same bytes, not as a factor.
+    /// Bytes programmed for each byte that programs write, absolute.
     pub programmed_per_byte: Option<Spread>,
-    /// DRAM of the drive, bytes.
+    /// Size of the drive's DRAM in bytes.
     pub drive_dram_bytes: u64,
-    /// Memory of the host for maps, bytes.
+    /// Host memory for mappings, in bytes.
     pub host_memory_bytes: u64,
-    /// Dollars for a terabyte that holds files, with the memory that it takes.
+    /// Dollars for a terabyte of capacity, with the memory that the stack needs.
     pub dollars_per_tb: f64,
-    /// Dollars for a petabyte that programs write, until the flash is worn out.
+    /// Dollars for each petabyte that programs write, until the flash is worn out.
     pub dollars_per_pb_written: Option<Spread>,
-    /// Years until the flash is worn out, if programs write all day at the pace that they
-    /// have on the first stack.
+    /// Years until the flash is worn out, if programs write all day at the pace of the base stack.
     pub life_years: Option<Spread>,
-    /// Why it is better or worse, from the counters; or why it has no score.
+    /// Why the stack is better or worse, from its counters; or why it has no score.
     pub why: String,
 }
 
-/// A stack that was not ranked.
+/// A stack that could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// It.
+    /// Name of the stack.
     pub stack: String,
-    /// Why.
+    /// Why it could not run the workload.
     pub reason: String,
 }
 
-/// Stacks for one workload, the best one first.
+/// The ranking of stacks for one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
     /// Always [`RANKING_SCHEMA`].
     pub schema: String,
-    /// The workload as written.
+    /// The workload as the user wrote it.
     pub workload: String,
-    /// What others are set beside.
+    /// Name of the base stack, which the others are compared with; empty if none did all requests.
     pub base: String,
-    /// What they are ranked by.
+    /// The criterion that the stacks are ranked by.
     pub by: By,
-    /// The seeds.
+    /// The seeds of the base stack's runs.
     pub seeds: Vec<u64>,
-    /// The stacks, the best one first.
+    /// The stacks, best first; those without a score last.
     pub ranked: Vec<Ranked>,
-    /// Stacks that cannot do it.
+    /// Stacks that could not run the workload.
     pub left_out: Vec<LeftOut>,
-    /// What follows from it.
+    /// Recommendation in one or two sentences.
     pub advice: String,
 }
 
-/// What a stack is called, and why one would try it.
+/// A stack to rank, and a reason to try it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its name.
+    /// Name of the stack, which its runs have.
     pub stack: String,
-    /// The idea in a line.
+    /// The idea behind the stack in a line.
     pub idea: String,
 }
 
 impl Ranking {
-    /// Ranks `candidates` by the `runs` that they have, one a seed each; those of the first
-    /// one that did all that was asked are what the others are set beside.
+    /// Ranks `candidates` by their `runs`, one for each seed. The base is the first candidate that
+    /// did all requests.
     #[must_use]
     pub fn new(
         workload: &str,
@@ -184,7 +183,7 @@ impl Ranking {
             .iter()
             .map(|c| ranked(c, (&of[&*c.stack], &base), by, &norm));
         let mut ranked: Vec<Ranked> = ranked.collect();
-        // Stable, so that those alike stay in the order of the table.
+        // A stable sort: equal stacks stay in the order of the table.
         ranked.sort_by(better);
         let mut seeds: Vec<u64> = base.iter().map(|run| run.seed).collect();
         seeds.dedup();
@@ -203,13 +202,13 @@ impl Ranking {
     }
 }
 
-/// The better one first, by the middle one of its scores; those without any last.
+/// Orders by median score, larger first; stacks without a score last.
 fn better(a: &Ranked, b: &Ranked) -> Ordering {
     let score = |ranked: &Ranked| ranked.score.map_or(f64::NEG_INFINITY, |s| s.median);
     score(b).total_cmp(&score(a))
 }
 
-/// Bytes that programs wrote.
+/// Bytes that programs wrote: through the file system, or to the drive if there is none.
 fn asked(run: &Run) -> u64 {
     match &run.app {
         Some(app) => app.write_bytes,
@@ -217,14 +216,14 @@ fn asked(run: &Run) -> u64 {
     }
 }
 
-/// Bytes programmed for each that programs wrote; none where nothing was written.
+/// Bytes programmed for each byte that programs wrote; `None` if nothing was written.
 fn programmed_per_byte(run: &Run) -> Option<f64> {
     let programmed: u64 = run.nand.by_cause.values().sum();
     let asked = asked(run);
     (asked > 0).then(|| programmed as f64 / asked as f64)
 }
 
-/// Dollars of all that the stack keeps its data and its maps in.
+/// Dollars for all flash and memory of the stack, host and drive.
 fn dollars(run: &Run) -> f64 {
     let [flash, dram, persistent] = PRICES.map(|(_, price)| price / 1e9);
     let host = run.host_memory.unwrap_or_default();
@@ -234,8 +233,8 @@ fn dollars(run: &Run) -> f64 {
         + host.persistent_bytes as f64 * persistent
 }
 
-/// Bytes that programs can write in all until the rated cycles are used up, if each program
-/// is of a byte that wears: what is rated over what a byte costs.
+/// Bytes that programs can write in all until the rated cycles are used up: rated bytes over the
+/// programmed bytes for each. Counts every programmed byte as wear.
 fn writable(run: &Run) -> Option<f64> {
     let rated = run.drive.raw_bytes as f64 * run.drive.endurance_cycles as f64;
     programmed_per_byte(run)
@@ -247,10 +246,10 @@ fn dollars_per_pb(run: &Run) -> Option<f64> {
     writable(run).map(|bytes| dollars(run) / bytes * 1e15)
 }
 
-/// Nanoseconds of a year of 365.25 days.
+/// Nanoseconds in a year of 365.25 days.
 const YEAR_NS: f64 = 365.25 * 86_400e9;
 
-/// Years that the flash of `run` lasts at the pace at which `base` is written to.
+/// Years that the flash of `run` lasts at the write rate of `base`.
 fn life_years(run: &Run, base: &Run) -> Option<f64> {
     let pace = asked(base) as f64 / base.sim_time_ns as f64;
     let years = writable(run)? / pace / YEAR_NS;
@@ -265,11 +264,11 @@ fn speed(run: &Run) -> Option<f64> {
     Some(run.ops_per_s).filter(|&rate| rate > 0.0)
 }
 
-/// A quantity of a run, if it has it.
+/// A quantity of a run; `None` if the run lacks it.
 type Quantity = fn(&Run) -> Option<f64>;
 
-/// How many times as good a run is as that of the first stack, if both have any of the
-/// quantity: to nothing there is no ratio.
+/// The factor by which `run` is better than `base`; `None` if one of them lacks the quantity or has
+/// 0.
 fn gain(quantity: Quantity, less_is_better: bool, run: &Run, base: &Run) -> Option<f64> {
     let some = |run| quantity(run).filter(|&x| x > 0.0);
     let (here, there) = (some(run)?, some(base)?);
@@ -279,7 +278,7 @@ fn gain(quantity: Quantity, less_is_better: bool, run: &Run, base: &Run) -> Opti
     })
 }
 
-/// What `run` is ranked by, beside `base`.
+/// The factor of `run` over `base` by the criterion `by`.
 fn score(by: By, run: &Run, base: &Run) -> Option<f64> {
     let speed = || gain(speed, false, run, base);
     let tail = || gain(tail, true, run, base);
@@ -302,7 +301,7 @@ fn ranked(
     by: By,
     norm: &Norm<'_>,
 ) -> Ranked {
-    // What did not do all that was asked with one of the seeds is compared with none.
+    // A stack that failed requests with one of the seeds is compared with none.
     let counted = match runs.iter().all(|run| norm.is_met_by(run)) {
         true => runs,
         false => &[],
@@ -354,7 +353,7 @@ fn ranked(
     }
 }
 
-/// Why a stack with these `runs` has no score.
+/// The reason why a stack with these `runs` has no score.
 fn unscored((runs, base): (&[&Run], &[&Run]), by: By, norm: &Norm<'_>) -> String {
     if let Some(short) = runs.iter().find(|run| !norm.is_met_by(run)) {
         return failed(&norm.beyond(short));
@@ -367,7 +366,7 @@ fn unscored((runs, base): (&[&Run], &[&Run]), by: By, norm: &Norm<'_>) -> String
     }
 }
 
-/// What a run did not do of what it was asked for, by reason.
+/// A sentence on the failures beyond those of the workload, by reason.
 fn failed(beyond: &BTreeMap<&str, u64>) -> String {
     let count = |count: u64| human::count(count as f64);
     let requests = match crate::attribution::sum(beyond.values().copied()) {
@@ -383,7 +382,7 @@ fn failed(beyond: &BTreeMap<&str, u64>) -> String {
     format!("{requests} failed: {}", reasons.join(", "))
 }
 
-/// What stands in the way of ranking `run`, if it has none of what it would be ranked by.
+/// The reason why `run` cannot be ranked by `by`; `None` if it has all quantities.
 fn lacks(by: By, run: &Run) -> Option<&'static str> {
     const UNTIMED: &str = "requests took no time";
     const UNWORN: &str = "nothing was programmed";
@@ -398,10 +397,10 @@ fn lacks(by: By, run: &Run) -> Option<&'static str> {
     (!quantities.iter().all(has)).then_some(reason)
 }
 
-/// How much a factor has to be for a word about it.
+/// A factor at least this large is mentioned among the reasons.
 const WORTH_A_WORD: f64 = 1.05;
 
-/// What differs most between two runs, each as a factor over the other's.
+/// The largest differences between two runs in words, as factors over `base`.
 fn why(run: &Run, base: &Run) -> String {
     if std::ptr::eq(run, base) {
         return "what others are set beside".to_owned();
@@ -449,7 +448,7 @@ fn some(count: u64) -> Option<f64> {
     Some(count as f64)
 }
 
-/// Which stack to take, and how sure that is.
+/// Names the stack to take, and says how sure that is over the seeds.
 fn advice(ranked: &[Ranked], by: By, base: &str, seeds: usize) -> String {
     let scored: Vec<(&Ranked, Spread)> =
         ranked.iter().filter_map(|r| Some((r, r.score?))).collect();

@@ -1,7 +1,7 @@
-//! What one run leaves behind: the JSON document `flashloom.run/1`.
+//! The record of one run: the JSON document `flashloom.run/1`.
 //!
-//! A field is never renamed or removed within a schema version. Maps are
-//! ordered, so that the same run gives the same bytes.
+//! Invariants: a field is never renamed or removed within a schema version. Maps are ordered, so
+//! that the same run gives the same bytes.
 
 mod file_system;
 mod placement;
@@ -20,28 +20,28 @@ pub const RUN_SCHEMA: &str = "flashloom.run/1";
 /// The schema of [`Comparison`].
 pub const COMPARE_SCHEMA: &str = "flashloom.compare/1";
 
-/// One workload on one stack.
+/// The record of one workload on one stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Always [`RUN_SCHEMA`].
     pub schema: String,
     /// The stack as written, such as `raw@fdp`.
     pub stack: String,
-    /// The drive as resolved.
+    /// The drive as it was resolved from a preset or a file.
     pub drive: DriveFacts,
     /// The workload as written, with its parameters.
     pub workload: String,
-    /// What sets it apart from others of one plan file, such as `seed=2`; else empty.
+    /// Text that tells runs of one plan file apart, such as `seed=2`; else empty.
     #[serde(default)]
     pub label: String,
-    /// How the drive was prepared: `fresh`, `full`, `aged`, or `kept` where it
-    /// came from a drive file.
+    /// State of the drive before the run: `fresh`, `full`, `aged`, or `kept` if it came from a
+    /// drive file.
     pub precondition: String,
     /// The seed of the run.
     pub seed: u64,
-    /// Requests completed.
+    /// Number of requests completed without error.
     pub ops: u64,
-    /// What of the workload was not taken over as it stands, in sentences.
+    /// Deviations from the workload as written, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Requests that failed, by reason.
@@ -50,137 +50,137 @@ pub struct Run {
     pub ops_per_s: f64,
     /// Latency over all requests and by kind.
     pub latency_ns: LatencySet,
-    /// Traffic at the host interface.
+    /// Traffic at the host interface, in bytes and commands.
     pub host: HostTraffic,
-    /// Traffic at the NAND.
+    /// Traffic at the NAND, in pages and bytes.
     pub nand: NandTraffic,
-    /// Write amplification.
+    /// Write amplification of host and device.
     pub waf: Waf,
-    /// Whether garbage collection had reached its steady state when the run ended: the last
-    /// two windows, each of at least the drive's capacity in host writes, agree in device
-    /// amplification within 2 %. None where the question does not arise (nothing was written,
-    /// or the drive has zones and moves no data of its own), and in records
-    /// from before it was kept.
+    /// Whether garbage collection had reached its steady state when the run ended: the last two
+    /// windows, each of at least the drive's capacity in host writes, agree in device amplification
+    /// within 2 %. `None` if nothing was written, or if the drive has zones and moves no data of
+    /// its own; also in records from before the field existed.
     #[serde(default)]
     pub steady: Option<bool>,
-    /// Windows of at least the drive's capacity in host writes that the run went through.
+    /// Number of windows, each of at least the drive's capacity in host writes, that the run
+    /// completed.
     #[serde(default)]
     pub windows: u64,
-    /// Why numbers of the run may not answer what they seem to, and what to run instead, in
-    /// sentences.
+    /// Reasons why numbers of the run may mislead, and what to run instead, one sentence each.
     #[serde(default)]
     pub cautions: Vec<String>,
-    /// What garbage collection did.
+    /// Counters of garbage collection.
     pub gc: Gc,
-    /// Wear and the life that follows from it.
+    /// Wear of the blocks, and the drive life that follows from it.
     pub wear: Wear,
     /// Busy share of each kind of resource, 0 to 1: `die`, `channel`, `link`, `cpu`.
     pub utilisation: BTreeMap<String, f64>,
-    /// Series over virtual time; empty unless asked for.
+    /// Series over virtual time; empty unless requested.
     pub timeline: Vec<Sample>,
-    /// Placement handles, where the drive has more than one.
+    /// Placement handles; empty unless the drive has more than one.
     pub handles: Vec<Handle>,
-    /// The policy that named the placement handles, where the drive has more than one; none in
-    /// records from before it was kept.
+    /// The policy that named the placement handles; `None` on a drive with at most one handle, and
+    /// in records from before the field existed.
     #[serde(default)]
     pub placement: Option<Placement>,
     /// The statistics log of an FDP drive.
     #[serde(default)]
     pub fdp: Option<Fdp>,
-    /// Look-ups of a map that is not all in DRAM.
+    /// Look-ups of a mapping table that is not all in DRAM; `None` for other drives.
     #[serde(default)]
     pub map_cache: Option<MapCache>,
-    /// What stands before the flash of a drive that is read and written by bytes.
+    /// Counters of the log and cache before the flash; `None` for a drive without byte interface.
     #[serde(default)]
     pub front: Option<Front>,
-    /// What programs asked of the file system, where there is one.
+    /// Calls of programs to the file system; `None` without one.
     #[serde(default)]
     pub app: Option<App>,
-    /// What recovery took, where the power was cut after the last request.
+    /// Recovery after a power cut that followed the last request; `None` without a cut.
     #[serde(default)]
     pub recovery: Option<Recovery>,
-    /// Latencies of operations of a storage engine by kind, where the workload is one.
+    /// Latencies of operations of a storage engine by kind; empty for other workloads.
     #[serde(default)]
     pub operations: BTreeMap<String, Latency>,
-    /// What the file system said of itself at the end, where there is one.
+    /// Facts of the file system at the end; `None` without one.
     #[serde(default)]
     pub file_system: Option<FileSystem>,
-    /// How the zones stood at the end, where the drive has any.
+    /// State of the zones at the end; `None` for a drive without any.
     #[serde(default)]
     pub zones: Option<ZoneCounts>,
-    /// How the lines of the drive, or its zones, stood at the end; none of an open-channel
-    /// drive, whose host knows that, and in records from before it was kept.
+    /// Lines or zones of the drive at the end. `None` for an open-channel drive, whose host keeps
+    /// that state, and in records from before the field existed.
     #[serde(default)]
     pub places: Option<Places>,
-    /// What a layer that remaps addresses did, where the stack has one.
+    /// Counters of a layer that remaps addresses; `None` for a stack without one.
     #[serde(default)]
     pub remap: Option<Remapped>,
-    /// Memory of the host for maps, where the drive or a layer leaves them to it.
+    /// Host memory that holds mappings of the drive or of a layer; `None` if there are none.
     #[serde(default)]
     pub host_memory: Option<HostMemory>,
-    /// What unmounting and mounting took, where both were asked for at the end.
+    /// Unmount and mount at the end; `None` unless both were requested.
     #[serde(default)]
     pub remount: Option<Remount>,
-    /// Limits that allocations met, and who held them.
+    /// Limits that allocations hit, and the holders of each.
     #[serde(default)]
     pub refusals: Vec<Refusal>,
-    /// The drive and the host, field by field; empty in records from before it was kept.
+    /// Configuration of the drive and the host, field by field; empty in records from before it
+    /// existed.
     #[serde(default)]
     pub configuration: Configuration,
-    /// Virtual time from the first request to the last completion.
+    /// Virtual time from the first request to the last completion, ns.
     pub sim_time_ns: u64,
     /// Events that the kernel ran.
     pub events: u64,
-    /// Wall time of the run in seconds. Differs from run to run.
+    /// Wall time of the run in seconds; differs between equal runs.
     pub wall_time_s: f64,
-    /// Peak resident memory of the process. Differs from run to run.
+    /// Peak resident memory of the process in bytes; differs between equal runs.
     pub peak_rss_bytes: u64,
 }
 
-/// The drive that a run used.
+/// Facts about the drive that a run used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveFacts {
-    /// Preset or file.
+    /// Name of the preset or file.
     pub name: String,
-    /// The interface: `block`, `streams`, `fdp`, …
+    /// Name of the interface: `block`, `streams`, `fdp`, …
     pub interface: String,
-    /// Bytes that the host sees.
+    /// Capacity that the host sees, in bytes.
     pub capacity_bytes: u64,
-    /// Bytes of NAND.
+    /// Size of the NAND in bytes.
     pub raw_bytes: u64,
-    /// Raw over usable, minus one.
+    /// Raw over usable bytes, minus one.
     pub over_provisioning: f64,
     /// The NAND part, such as `tlc`.
     pub nand: String,
-    /// A line of geometry: channels × dies × planes × blocks × pages × page size.
+    /// Geometry: channels × dies × planes × blocks × pages × page size.
     pub geometry: String,
     /// Program/erase cycles that a block is rated for.
     pub endurance_cycles: u64,
-    /// DRAM that the drive needs for map, buffers, log and cache; 0 in records from before
-    /// it was told.
+    /// DRAM that the drive needs for mapping, buffers, log and cache, in bytes; 0 in records from
+    /// before the field existed.
     #[serde(default)]
     pub dram_bytes: u64,
 }
 
-/// Memory of the host that the stack keeps its maps in.
+/// Host memory that holds the mappings of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostMemory {
-    /// DRAM.
+    /// Bytes of volatile memory (DRAM).
     pub dram_bytes: u64,
-    /// Memory that lasts without power.
+    /// Bytes of memory that keeps its contents without power.
     pub persistent_bytes: u64,
 }
 
-/// Latencies of one kind of request.
+/// Latency distribution of one kind of request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many.
+    /// Number of requests that were measured.
     pub count: u64,
     /// Arithmetic mean, ns.
     pub mean: f64,
     /// Median, ns.
     pub p50: u64,
-    /// 95th percentile, ns; 0 in records from before it was kept.
+    /// 95th percentile, ns; 0 in records from before the field existed.
     #[serde(default)]
     pub p95: u64,
     /// 99th percentile, ns.
@@ -189,7 +189,7 @@ pub struct Latency {
     pub p99_9: u64,
     /// 99.99th percentile, ns.
     pub p99_99: u64,
-    /// Largest, ns.
+    /// Largest latency, ns.
     pub max: u64,
     /// The distribution: (latency in ns, requests at or below it), ascending,
     /// about 100 to 200 points, the last one with all requests.
@@ -199,31 +199,31 @@ pub struct Latency {
 /// Latency over all requests, and by kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencySet {
-    /// Over all requests.
+    /// Latency of all requests together.
     #[serde(flatten)]
     pub all: Latency,
-    /// By kind: `read`, `write`, `trim`, `flush`; of files, the name of the call.
+    /// Latency by kind: `read`, `write`, `trim`, `flush`; with a file system, the name of the call.
     pub by_op: BTreeMap<String, Latency>,
 }
 
-/// Bytes by granularity of the interface.
+/// Bytes by the drive's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grain {
-    /// Through the byte interface.
+    /// Bytes through the byte interface.
     pub byte: u64,
-    /// Through the block interface.
+    /// Bytes through the block interface.
     pub block: u64,
-    /// Through both; 0 in records from before it was kept.
+    /// Bytes through both interfaces; 0 in records from before the field existed.
     #[serde(default)]
     pub total: u64,
 }
 
-/// Reads and writes of one purpose.
+/// Reads and writes for one purpose or origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Directions {
-    /// Bytes read.
+    /// Bytes read, by interface.
     pub read: Grain,
-    /// Bytes written.
+    /// Bytes written, by interface.
     pub write: Grain,
 }
 
@@ -234,30 +234,30 @@ pub struct HostTraffic {
     pub read_bytes: u64,
     /// Bytes written to the drive.
     pub write_bytes: u64,
-    /// Of those read, bytes that went through the byte interface.
+    /// Part of `read_bytes` that went through the byte interface.
     #[serde(default)]
     pub byte_read_bytes: u64,
-    /// Of those written.
+    /// Part of `write_bytes` that went through the byte interface.
     #[serde(default)]
     pub byte_write_bytes: u64,
-    /// Bytes deallocated.
+    /// Bytes that the host deallocated.
     pub trim_bytes: u64,
-    /// Flush commands.
+    /// Number of flush commands.
     pub flushes: u64,
-    /// By what the host used them for: `data`, `metadata`, `journal`, …
+    /// Bytes by purpose on the host: `data`, `metadata`, `journal`, …
     pub by_purpose: BTreeMap<String, Directions>,
-    /// By who asked: a process, a file, a stream.
+    /// Bytes by origin of the request: a process, a file, a stream.
     pub by_origin: BTreeMap<String, Directions>,
 }
 
-/// Traffic of the NAND, in pages of the part and in bytes.
+/// Traffic at the NAND, in its pages and in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NandTraffic {
-    /// Page reads.
+    /// Number of page reads.
     pub read_pages: u64,
-    /// Page programs.
+    /// Number of page programs.
     pub program_pages: u64,
-    /// Block erases.
+    /// Number of block erases.
     pub erase_blocks: u64,
     /// Bytes of one page.
     pub page_bytes: u64,
@@ -270,7 +270,7 @@ pub struct NandTraffic {
     pub reads_by_cause: BTreeMap<String, u64>,
 }
 
-/// Write amplification.
+/// Write amplification factors of host and device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waf {
     /// Bytes written to the drive over bytes that the application wrote.
@@ -279,59 +279,59 @@ pub struct Waf {
     pub device: f64,
 }
 
-/// Garbage collection.
+/// Counters of garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gc {
-    /// Lines reclaimed.
+    /// Number of lines (superblocks) reclaimed.
     pub lines: u64,
-    /// Bytes of valid data moved.
+    /// Valid bytes that garbage collection moved.
     pub moved_bytes: u64,
-    /// Of `lines`, those reclaimed while a host write waited.
+    /// Lines among `lines` that were reclaimed while a host write waited.
     pub foreground_lines: u64,
-    /// Virtual time during which data of the host waited for free lines, ns.
+    /// Virtual time for which host data waited for free lines, ns.
     pub stall_ns: u64,
-    /// Mean share of valid data of the lines that were reclaimed, 0 to 1.
+    /// Mean share of valid data in the reclaimed lines, 0 to 1; `None` if there were none.
     #[serde(default)]
     pub mean_valid: Option<f64>,
-    /// How full of valid data the victims were: counts over ten equal bins.
+    /// Number of victims by their share of valid data, in ten equal bins from 0 to 1.
     pub victim_valid_histogram: Vec<u64>,
 }
 
-/// Wear.
+/// Wear of the drive's blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wear {
     /// Mean erases of a block over its life so far.
     pub mean_erases: f64,
-    /// Fewest and most erases of a block.
+    /// Fewest erases of a block.
     pub min_erases: u64,
     /// Most erases of a block.
     pub max_erases: u64,
     /// Blocks by erases: (erases at most, blocks), ascending.
     pub histogram: Vec<(u64, u64)>,
-    /// Blocks out of service.
+    /// Blocks out of service as bad.
     pub bad_blocks: u64,
-    /// Years until the most worn block has used up its rated cycles at this run's rate of
-    /// programs; none if nothing was programmed for the host.
+    /// Years until the most worn block has used up its rated cycles, at this run's rate of
+    /// programs; `None` if nothing was programmed for the host.
     pub life_years: Option<f64>,
-    /// Bytes that the host can write until then, in writes like this run's: raw bytes in
-    /// service times cycles, over amplification. The cycles are the rated ones less the lead
-    /// of the most worn block over the mean.
+    /// Bytes that the host can write until the most worn block has used up its rated cycles, in
+    /// writes like this run's: raw bytes in service times cycles, over amplification. The cycles
+    /// are the rated ones less the lead of the most worn block over the mean.
     #[serde(default)]
     pub life_host_bytes: Option<u64>,
 }
 
-/// One point of the timeline. Rates cover the time since the sample before.
+/// One point of the timeline. Rates cover the time since the previous sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Virtual time, ns from the first request.
     pub at_ns: u64,
-    /// Requests completed since the sample before.
+    /// Requests completed since the previous sample.
     pub ops: u64,
-    /// Bytes written by the host since the sample before.
+    /// Bytes written by the host since the previous sample.
     pub host_write_bytes: u64,
-    /// Bytes read by the host since the sample before.
+    /// Bytes read by the host since the previous sample.
     pub host_read_bytes: u64,
-    /// Bytes programmed since the sample before, by cause.
+    /// Bytes programmed since the previous sample, by cause.
     pub programmed_bytes: BTreeMap<String, u64>,
     /// Device write amplification over the interval.
     pub waf: f64,
@@ -350,71 +350,70 @@ pub struct Fdp {
     pub host_bytes_written: u64,
     /// Media bytes with metadata written.
     pub media_bytes_written: u64,
-    /// Media bytes erased.
+    /// Media bytes erased, MBE of the log.
     pub media_bytes_erased: u64,
-    /// Events in the log since power-on, by number as in `0x80`.
+    /// Events in the log since power-on, by type number in hexadecimal, such as `0x80`.
     pub events: BTreeMap<String, u64>,
-    /// Events that the log had no room for.
+    /// Events dropped because the log was full.
     pub events_dropped: u64,
 }
 
-/// Look-ups of a paged map.
+/// Look-ups of a mapping table that is paged from flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapCache {
-    /// Those that found their translation page in DRAM.
+    /// Look-ups that found their translation page in DRAM.
     pub hits: u64,
-    /// Those that did not.
+    /// Look-ups that had to read their translation page from flash.
     pub misses: u64,
 }
 
-/// What log and page cache of a drive did that is read and written by bytes. Lines are of
-/// 64 bytes, pages of 4 KiB.
+/// Counters of the log and the page cache of a drive with a byte interface. Cache lines have 64
+/// bytes, pages 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Front {
-    /// Lines that were loaded from the drive's memory.
+    /// Cache lines loaded from the drive's memory.
     pub load_hits: u64,
-    /// Lines for which the flash was read.
+    /// Cache lines whose load had to read the flash.
     pub load_misses: u64,
-    /// Lines that were stored.
+    /// Number of cache lines stored.
     pub stored_lines: u64,
-    /// Transactions that have committed.
+    /// Number of committed transactions.
     pub commits: u64,
-    /// Times that the log was cleaned.
+    /// Number of log cleanings.
     pub cleanings: u64,
-    /// Pages that cleaning wrote.
+    /// Pages that log cleaning wrote.
     pub cleaned_pages: u64,
-    /// Lines that cleaning moved within the log, as they had not committed.
+    /// Uncommitted cache lines that cleaning moved within the log.
     pub migrated_lines: u64,
-    /// Pages that came into the cache from flash.
+    /// Pages fetched from flash into the cache.
     pub fetched_pages: u64,
-    /// Pages that the cache wrote back.
+    /// Dirty pages that the cache wrote back.
     pub evicted_pages: u64,
-    /// Virtual time for which stores and commits waited for room in the log, summed, ns.
+    /// Virtual time for which stores and commits waited for log space, summed, ns.
     pub stall_ns: u64,
 }
 
-/// What programs asked of a file system.
+/// Calls of programs to a file system, and the page cache below them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
-    /// Bytes that calls read.
+    /// Bytes read by calls.
     pub read_bytes: u64,
-    /// Bytes that calls wrote.
+    /// Bytes written by calls.
     pub write_bytes: u64,
-    /// Pages read that the page cache had.
+    /// Pages read that were in the page cache.
     pub cache_hits: u64,
-    /// Pages read that it did not have.
+    /// Pages read that were not in the page cache.
     pub cache_misses: u64,
-    /// Pages read ahead.
+    /// Number of pages read ahead.
     pub read_ahead_pages: u64,
-    /// Pages written back, also after the last call.
+    /// Dirty pages written back, also after the last call.
     pub written_back_pages: u64,
-    /// Clean pages that the page cache let go to make room; 0 in records from before
-    /// they were counted.
+    /// Clean pages evicted from the page cache; 0 in records from before the field existed.
     #[serde(default)]
     pub evicted_pages: u64,
-    /// Virtual time for which writers waited because too much was dirty, ns.
+    /// Virtual time for which writers were throttled because too many pages were dirty, ns.
     pub throttled_ns: u64,
-    /// Answers that are not those of the recording, by what differs.
+    /// Results that differ from those of a recording, by kind of difference.
     pub mismatches: BTreeMap<String, u64>,
 }
 
@@ -423,124 +422,126 @@ pub struct App {
 pub struct Recovery {
     /// Virtual time from power-on until the file system is mounted, ns.
     pub time_ns: u64,
-    /// Of that, until the drive answers, ns.
+    /// Part of `time_ns` until the drive accepts commands, ns.
     pub power_on_ns: u64,
-    /// Pages of the map's size that the drive read, but for those of its power-on.
+    /// Pages that the drive read for the file system's recovery, those of its power-on excluded.
     pub read_pages: u64,
-    /// Those that it programmed.
+    /// Pages that the drive programmed for the file system's recovery, those of its power-on
+    /// excluded.
     pub program_pages: u64,
 }
 
-/// A limit that allocations met. Amounts are in what the limit is of, and what is free
-/// and what holders have add up to the total.
+/// A limit that allocations hit. Amounts are in the limit's own unit; the free amount and those of
+/// all holders add up to the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What there was too little of: `blocks`, `inodes`, `open zones`, …
+    /// The resource that ran out: `blocks`, `inodes`, `open zones`, …
     pub limit: String,
-    /// Allocations that were refused.
+    /// Number of refused allocations.
     pub times: u64,
-    /// When the first one was, ns from the first request. All else is of then.
+    /// Time of the first refusal, ns from the first request. All amounts below are of that time.
     pub first_ns: u64,
-    /// How much it asked for.
+    /// Amount that the allocation requested.
     pub asked: u64,
-    /// How much there was.
+    /// Amount that exists in total.
     pub total: u64,
-    /// How much nobody held.
+    /// Amount without a holder.
     pub free: u64,
-    /// How much of that was kept from who asked.
+    /// Part of `free` that was reserved from this allocation.
     pub reserve: u64,
-    /// Who held the rest.
+    /// Holders of the rest.
     pub held_by: Vec<Holder>,
 }
 
-/// Who held some of what there was too little of.
+/// A holder of a resource that ran out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// It, in words: `files`, `zone 3, closed`.
+    /// The holder in words: `files`, `zone 3, closed`.
     pub who: String,
-    /// On whose behalf, where that is known.
+    /// The origin that it holds the resource for; `None` if unknown.
     pub origin: Option<String>,
-    /// How much it held.
+    /// Amount that it held.
     pub amount: u64,
 }
 
-/// Zones of a drive that are written in order, by how far they are written.
+/// The sequentially written zones of a drive, by their fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneCounts {
-    /// All of them.
+    /// Number of sequential zones.
     pub total: u64,
-    /// Bytes that they hold together.
+    /// Capacity of these zones together, in bytes.
     pub capacity_bytes: u64,
-    /// Those that hold anything.
+    /// Zones with any data.
     pub used: u64,
-    /// Those that nothing more can be written to.
+    /// Zones that accept no further writes.
     pub full: u64,
-    /// Bytes that are written, of all.
+    /// Bytes written, over all these zones.
     pub written_bytes: u64,
-    /// Conventional zones, which are none of these.
+    /// Number of conventional zones, which the other counts exclude.
     pub conventional: u64,
 }
 
-/// An unmount of what was durable already, and the mount that followed.
+/// An unmount with all data durable already, and the mount that followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remount {
     /// Virtual time of the unmount, ns.
     pub unmount_ns: u64,
-    /// Bytes that it wrote.
+    /// Bytes written by the unmount.
     pub unmount_write_bytes: u64,
     /// Virtual time of the mount, ns.
     pub mount_ns: u64,
-    /// Bytes that it read.
+    /// Bytes read by the mount.
     pub mount_read_bytes: u64,
 }
 
-/// A placement handle over the run.
+/// Counters of one placement handle over the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handle {
-    /// Index as the host names it.
+    /// Index of the handle as the host uses it.
     pub id: u16,
-    /// Bytes that the host wrote to it.
+    /// Bytes that the host wrote through the handle.
     pub host_bytes: u64,
-    /// Bytes programmed for it, moves included; none where the drive mixes moved
-    /// data of several handles.
+    /// Bytes programmed for the handle, moves included; `None` if the drive mixes moved data of
+    /// several handles.
     pub media_bytes: Option<u64>,
-    /// Bytes moved out of its lines by garbage collection.
+    /// Bytes that garbage collection moved out of the handle's lines.
     pub moved_bytes: u64,
 }
 
 impl Handle {
-    /// Bytes programmed over bytes written by the host, if both are known.
+    /// Bytes programmed over bytes written by the host; `None` if either is unknown or nothing was
+    /// written.
     #[must_use]
     pub fn waf(&self) -> Option<f64> {
         let media = self.media_bytes?;
         (self.host_bytes > 0).then(|| media as f64 / self.host_bytes as f64)
     }
 
-    /// Whether anything was written to it or moved out of it.
+    /// Whether anything was written through the handle or moved out of its lines.
     #[must_use]
     pub const fn is_used(&self) -> bool {
         self.host_bytes > 0 || self.moved_bytes > 0
     }
 }
 
-/// Several runs of one workload.
+/// Several runs of one workload, to be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Always [`COMPARE_SCHEMA`].
     pub schema: String,
-    /// The workload as written.
+    /// The workload as the user wrote it.
     pub workload: String,
-    /// The seed.
+    /// The seed of all runs.
     pub seed: u64,
-    /// One run a stack and precondition, in the order asked for.
+    /// One run for each stack and precondition, in the requested order.
     pub runs: Vec<Run>,
-    /// What the runs differ in besides the interface of their drives.
+    /// The differences between the runs' configurations, their interface aside.
     #[serde(default)]
     pub differences: Vec<Difference>,
 }
 
 impl Comparison {
-    /// `runs` of a workload, and what they differ in.
+    /// A comparison of `runs` of one workload, with the differences between them.
     #[must_use]
     pub fn new(workload: &str, seed: u64, runs: Vec<Run>) -> Self {
         Self {

@@ -1,45 +1,45 @@
-//! Lines of a regime: numbers that say whether an experiment is the paper's.
+//! Lines of a regime: numbers that show whether an experiment is the paper's.
 //!
-//! Each line has a quantity, ours of the records and the paper's with its source. A figure names
-//! the lines that open it. Where ours and the paper's differ by more than [`FACTOR`], claims that
-//! were measured under the workloads of the line, in its set-up, are of another regime: they
-//! neither held nor were missed.
+//! Each line has a quantity: the measured value and the paper's, with its source. A figure names
+//! the lines that open it. If the two values differ by more than [`FACTOR`], claims measured under
+//! the line's workloads, in its set-up, belong to another regime: they neither held nor were
+//! missed.
 
 use crate::claim::Claim;
 use serde::{Deserialize, Serialize};
 
-/// How far a number of the regime may be from the paper's, as a factor.
+/// Largest factor between a number of the regime and the paper's.
 pub const FACTOR: f64 = 2.0;
 
 /// A number of the regime beside the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// What figures call it by.
+    /// Identifier by which figures refer to the line.
     pub id: String,
     /// The quantity, with its unit and its workload.
     pub what: String,
     /// The stack or design that it is measured on.
     pub stack: String,
-    /// The set-up that it is measured in.
+    /// The set-up that measures it.
     pub set_up: String,
-    /// Where the paper's number is from.
+    /// Section, figure or table of the paper's number.
     pub source: String,
-    /// The paper's number.
+    /// The number that the paper states.
     pub paper: f64,
-    /// Ours; none where it was not measured.
+    /// The measured number; `None` if it was not measured.
     pub measured: Option<f64>,
-    /// Ours over the paper's.
+    /// Measured number over the paper's.
     pub ratio: Option<f64>,
-    /// Whether they are within [`FACTOR`]; none where ours was not measured.
+    /// Whether the ratio is within [`FACTOR`]; `None` if it was not measured.
     pub same: Option<bool>,
-    /// The workloads that it speaks for; for all where it names none.
+    /// The workloads whose claims the line affects; empty for all.
     pub workloads: Vec<String>,
-    /// The figures that it opens.
+    /// Names of the figures that it opens.
     pub figures: Vec<String>,
 }
 
 impl Line {
-    /// The line that `claim` says, with what was `measured`.
+    /// The line that `claim` declares, with the value `measured`; it opens no figure yet.
     #[must_use]
     pub fn of(claim: &Claim, measured: Option<f64>, workloads: Vec<String>) -> Self {
         let paper = claim.paper.unwrap_or_default();
@@ -59,8 +59,8 @@ impl Line {
         }
     }
 
-    /// Whether claims of `figure` in `set_up` that are measured under `workloads` are of another
-    /// regime by this line.
+    /// Whether this line puts claims of `figure` in `set_up`, measured under `workloads`, into
+    /// another regime.
     #[must_use]
     pub fn differs_for(&self, figure: &str, set_up: &str, workloads: &[String]) -> bool {
         let shared = || workloads.iter().any(|name| self.workloads.contains(name));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn line_speaks_for_its_figure_set_up_and_workloads_alone() {
+    fn line_affects_only_its_figure_set_up_and_workloads() {
         let differs = |figure: &str, set_up: &str, workloads: &[&str]| {
             let workloads: Vec<String> = workloads.iter().map(|&name| name.to_owned()).collect();
             line(50.0).differs_for(figure, set_up, &workloads)

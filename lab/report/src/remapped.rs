@@ -1,71 +1,71 @@
-//! What a layer that remaps addresses says of itself.
+//! Counters of a layer that remaps addresses.
 
 use serde::{Deserialize, Serialize};
 
-/// A layer between host and drive that gives each write the address behind the one before:
-/// over the run, but for what it holds at the end. What brought it to its past is not in it.
+/// A layer between host and drive that appends: each write gets the address after the previous one.
+/// Counters cover the run, without the preconditioning before it; sizes are those at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Remapped {
-    /// How its tables are kept: `compact` or `tree`.
+    /// Form of the tables: `compact` or `tree`.
     pub variant: String,
-    /// Bytes that it offers of the drive.
+    /// Capacity that the layer offers to the host, in bytes.
     pub offered_bytes: u64,
-    /// Bytes of them that lead anywhere at the end.
+    /// Bytes of `offered_bytes` that were mapped at the end.
     pub mapped_bytes: u64,
-    /// Memory of its tables at the end, as they are kept.
+    /// Memory of the tables at the end, in bytes, in their actual form.
     pub table_bytes: u64,
-    /// The same tables, were they kept as ordered trees.
+    /// Memory of the same tables if they were kept as ordered trees, in bytes.
     pub tree_bytes: u64,
-    /// The same, were they kept as compact rows.
+    /// Memory of the same tables if they were kept as compact rows, in bytes.
     pub compact_bytes: u64,
-    /// Memory of what leads from the drive back to the host's addresses.
+    /// Memory of the reverse mapping, from the drive to the host's addresses, in bytes.
     pub physical_bytes: u64,
-    /// Sectors of 512 bytes that writes were given new addresses for.
+    /// Sectors of 512 bytes to which writes gave new addresses.
     pub remapped_sectors: u64,
-    /// The same in bytes.
+    /// Size of `remapped_sectors` in bytes.
     pub written_bytes: u64,
-    /// Transactions of its log.
+    /// Number of transactions in the log.
     pub transactions: u64,
-    /// Bytes of its log.
+    /// Bytes written to the log.
     pub log_bytes: u64,
-    /// Blocks of 4 KiB of its log for each 2 MiB that were written.
+    /// Log blocks of 4 KiB for each 2 MiB of writes.
     pub log_blocks_per_2mib: f64,
-    /// Checkpoints.
+    /// Number of checkpoints written.
     pub checkpoints: u64,
-    /// Bytes of these, without the tables.
+    /// Bytes of the checkpoints, without the tables.
     pub checkpoint_bytes: u64,
-    /// Bytes of tables that were written, by checkpoints and to save memory.
+    /// Bytes of tables written, by checkpoints and to free memory.
     pub paged_bytes: u64,
-    /// Tables that were dropped from memory.
+    /// Tables evicted from memory.
     pub tables_dropped: u64,
-    /// Tables that were read.
+    /// Tables read from the drive.
     pub tables_read: u64,
-    /// Reads of the host.
+    /// Number of reads by the host.
     pub reads: u64,
-    /// Commands beyond one for each of them.
+    /// Commands that these reads needed beyond one for each.
     pub read_splits: u64,
-    /// Commands beyond one for each write.
+    /// Commands that writes needed beyond one for each.
     pub write_splits: u64,
-    /// Writes of parts of units of 4 KiB, each with a read before it.
+    /// Writes of parts of 4 KiB units, each with a read before it.
     pub partial_writes: u64,
-    /// Bytes that the host discarded and that led anywhere.
+    /// Mapped bytes that the host discarded.
     pub discarded_bytes: u64,
-    /// Bytes that were deallocated on the drive.
+    /// Bytes that the layer deallocated on the drive.
     pub trimmed_bytes: u64,
-    /// Bytes that its cleaning moved.
+    /// Bytes that cleaning moved.
     pub moved_bytes: u64,
-    /// Passes of cleaning while nobody asked for anything.
+    /// Cleaning passes in the background, while the host was idle.
     pub background_passes: u64,
-    /// Passes that a write waited for.
+    /// Cleaning passes that a write waited for.
     pub foreground_passes: u64,
-    /// How often it went on to append elsewhere.
+    /// Times that the append position moved to another place.
     pub jumps: u64,
-    /// Errors of work that nobody waited for.
+    /// Errors of background work, which no request reports.
     pub background_errors: u64,
-    /// The last of them.
+    /// The last error of background work.
     pub last_background_error: Option<String>,
-    /// Virtual time that its last mount took, ns.
+    /// Virtual time of the last mount, ns.
     pub recovery_ns: u64,
-    /// Transactions that that mount took from the log.
+    /// Transactions that the last mount replayed from the log.
     pub recovered_transactions: u64,
 }

@@ -1,10 +1,10 @@
-//! Timelines: rates from samples, and long series made short.
+//! Timelines: rates from samples, and the shortening of long series.
 //!
 //! Invariant: shortening keeps every total and every largest latency.
 
 use crate::record::Sample;
 
-/// At most `points` samples that cover the same time: neighbours are merged.
+/// Merges neighbours so that at most `points` samples cover the same time.
 #[must_use]
 pub fn shortened(timeline: &[Sample], points: usize) -> Vec<Sample> {
     let group = timeline.len().div_ceil(points.max(1)).max(1);
@@ -60,7 +60,7 @@ pub fn programmed(sample: &Sample) -> f64 {
     sample.programmed_bytes.values().map(|b| *b as f64).sum()
 }
 
-/// Per sample: `amount` a second since the sample before.
+/// The rate of `amount` in each sample, per second since the previous sample.
 pub fn per_second(timeline: &[Sample], amount: impl Fn(&Sample) -> f64) -> Vec<f64> {
     let mut before = 0;
     let rate = |sample: &Sample| {

@@ -1,8 +1,8 @@
 //! The database of past runs.
 //!
-//! Invariants: runs that were appended together are all there, each as a whole, or none is; a
-//! record, of whichever kind, is kept as the JSON document, and the columns beside it are
-//! copies that only serve to find it. A file that is not ours is never written to.
+//! Invariants: of the runs appended together either all are stored as a whole, or none. A record of
+//! any kind is stored as its JSON document; the columns beside it are copies for look-ups. A file
+//! of another program is never written to.
 
 use crate::json::{self, Document, ParseError};
 use crate::record::Run;
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// Marks an SQLite file as ours: `FLSH` in ASCII.
 const APPLICATION: i64 = 0x464c_5348;
-/// The layout that this code reads and writes.
+/// The layout version that this code reads and writes.
 const VERSION: i64 = 1;
-/// How long a writer waits for another one.
+/// Longest wait of a writer for another one.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const LAYOUT: &str = "
@@ -47,24 +47,24 @@ const ENTRY: &str = "id, commit_id, plan_hash, seed, label, command, started_uni
                      iif(json_valid(record), record ->> 'precondition', NULL) AS precondition, \
                      iif(json_valid(record), record ->> 'schema', NULL) AS schema";
 
-/// A record that is kept as that of a run.
+/// A record that the database can store as a run.
 pub trait Kept: Document {
-    /// What it is listed by.
+    /// The columns that list this record.
     fn line(&self) -> Line<'_>;
 }
 
-/// What a run is listed by.
+/// The columns that list a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line<'a> {
-    /// What it ran on.
+    /// The stack or memory design that ran.
     pub stack: &'a str,
-    /// What ran.
+    /// Name of the workload.
     pub workload: &'a str,
-    /// What was completed per second: requests, or of memory instructions.
+    /// Requests completed per second, or instructions per second for runs of memory.
     pub ops_per_s: f64,
     /// 99th percentile of latency, ns: of requests, or of accesses to memory.
     pub p99_ns: f64,
-    /// Write amplification of the device, if it is told.
+    /// Write amplification of the device; 0 if there is none.
     pub waf_device: f64,
 }
 
@@ -80,50 +80,50 @@ impl Kept for Run {
     }
 }
 
-/// Why the database does not do what was asked.
+/// A failure of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file is damaged, or no database at all.
     #[error("{path} is damaged or not a history of runs: {reason}", path = .path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What SQLite found.
+        /// The fault that SQLite reports.
         reason: String,
     },
-    /// A database of another program.
+    /// The file is a database of another program.
     #[error("{path} is a database of another program, not a history of runs", path = .0.display())]
     Foreign(PathBuf),
-    /// A file with nothing in it.
+    /// The file is an empty database.
     #[error("{path}: expected a history of runs, found nothing in it", path = .0.display())]
     Empty(PathBuf),
-    /// Written by a newer version.
+    /// The file was written by a newer version of this program.
     #[error(
         "{path} has layout version {found}; this program knows versions up to {VERSION}, use a newer one",
         path = .path.display()
     )]
     Newer {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Layout version of the file.
         found: i64,
     },
-    /// No run of that number.
+    /// No run has that number.
     #[error("{path} has no run {id}", path = .path.display())]
     NoSuchRun {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The number asked for.
+        /// The number that was requested.
         id: i64,
     },
-    /// The record of a run cannot be read.
+    /// The record of a run cannot be parsed.
     #[error("run {id} of {path}: {reason}", path = .path.display())]
     Record {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The run.
+        /// Number of the run.
         id: i64,
-        /// What is wrong with its document.
+        /// The fault in its document.
         reason: ParseError,
     },
     /// Another process keeps the database locked.
@@ -132,50 +132,50 @@ pub enum StoreError {
     /// The file cannot be opened, read or written.
     #[error("{path}: {reason}", path = .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The fault that SQLite reports.
         reason: String,
     },
 }
 
-/// What is known of a run besides its record.
+/// Facts about a run beside its record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMeta {
-    /// The commit of the program.
+    /// Commit that the program was built from.
     pub commit: String,
-    /// A hash over everything that determines the result.
+    /// Hash over everything that determines the result.
     pub plan_hash: String,
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// A name that the user gave it.
+    /// Name that the user gave the run; may be empty.
     pub label: String,
-    /// The command line.
+    /// The command line that started it.
     pub command: String,
-    /// When it started, in seconds since 1970; passed in, as nothing here has a clock.
+    /// Start time in seconds since 1970. The caller passes it in: this crate has no clock.
     pub started_unix_s: Option<i64>,
 }
 
-/// A run in a list.
+/// A run as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Its number in the database.
     pub id: i64,
-    /// What is known besides the record.
+    /// Facts beside the record.
     pub meta: RunMeta,
-    /// Of which schema its record is; empty where it cannot be read.
+    /// Schema of its record; empty if that cannot be read.
     pub schema: String,
-    /// What it ran on.
+    /// The stack or memory design that ran.
     pub stack: String,
-    /// The workload.
+    /// Name of the workload.
     pub workload: String,
-    /// How the drive was prepared; empty where the record cannot be read.
+    /// Precondition of the drive; empty if the record cannot be read.
     pub precondition: String,
-    /// As [`Line::ops_per_s`].
+    /// The same as [`Line::ops_per_s`].
     pub ops_per_s: f64,
-    /// As [`Line::p99_ns`].
+    /// The same as [`Line::p99_ns`].
     pub p99_ns: f64,
-    /// As [`Line::waf_device`].
+    /// The same as [`Line::waf_device`].
     pub waf_device: f64,
 }
 
@@ -184,22 +184,22 @@ pub struct Entry {
 pub struct Stored<R> {
     /// Its number in the database.
     pub id: i64,
-    /// What is known besides the record.
+    /// Facts beside the record.
     pub meta: RunMeta,
-    /// The record.
+    /// The record as it was appended.
     pub run: R,
 }
 
-/// Which runs to list: those that agree with every field that is set.
+/// A filter of runs: every field that is set must be equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The stack as written.
+    /// The stack as the user wrote it.
     pub stack: Option<String>,
-    /// The workload as written.
+    /// The workload as the user wrote it.
     pub workload: Option<String>,
-    /// The label.
+    /// Name that the user gave the run.
     pub label: Option<String>,
-    /// The hash of the plan.
+    /// Hash over everything that determines the result.
     pub plan_hash: Option<String>,
 }
 
@@ -224,12 +224,13 @@ impl Store {
         Ok(Self { connection, path })
     }
 
-    /// Opens the database at `path` to look at it, which changes nothing and makes none.
+    /// Opens the database at `path` for queries; changes nothing and creates no file.
     ///
     /// # Errors
-    /// If there is none, or as [`Store::open`].
+    /// If the file is missing or empty, or as [`Store::open`].
     pub fn existing(path: &Path) -> Result<Self, StoreError> {
-        // Not for reading alone: what was left half done by a process that died is undone here.
+        // Opened for writing nevertheless: SQLite must be able to roll back a transaction of a
+        // process that died.
         let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
         let connection = connect(path, flags)?;
         let looks = connection.pragma_update(None, "query_only", true);
@@ -242,7 +243,7 @@ impl Store {
         }
     }
 
-    /// Adds all `runs` or, if one cannot be added, none. Waits while another process writes.
+    /// Adds all `runs`, or none if one of them cannot be added. Waits while another process writes.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -289,17 +290,18 @@ impl Store {
         Ok(self.connection.last_insert_rowid())
     }
 
-    /// The run with number `id`.
+    /// The run with number `id` and its record.
     ///
     /// # Errors
-    /// If there is none, its record cannot be read, or it is of another kind.
+    /// If no run has the number, or its record cannot be read or is of another kind.
     pub fn get<R: Kept>(&self, id: i64) -> Result<Stored<R>, StoreError> {
         let path = || self.path.clone();
         self.one(&format!("WHERE id = {id}"))?
             .ok_or_else(|| StoreError::NoSuchRun { path: path(), id })
     }
 
-    /// The run of this kind that was added last, or one whose kind cannot be read.
+    /// The newest run of this kind; `None` if there is none. A record of unreadable kind counts as
+    /// one.
     ///
     /// # Errors
     /// If its record cannot be read.
@@ -310,10 +312,10 @@ impl Store {
         ))
     }
 
-    /// The line of the run with number `id`.
+    /// The list entry of the run with number `id`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no run has the number.
     pub fn entry(&self, id: i64) -> Result<Entry, StoreError> {
         let select = format!("SELECT {ENTRY} FROM runs WHERE id = ?1");
         let found = self.connection.query_row(&select, [id], entry).optional();
@@ -323,7 +325,7 @@ impl Store {
             .ok_or_else(|| StoreError::NoSuchRun { path: path(), id })
     }
 
-    /// At most `limit` runs that `filter` lets through, the newest first.
+    /// At most `limit` runs that match `filter`, the newest first.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -406,9 +408,9 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     open().map_err(|e| fault(path, &e))
 }
 
-/// Whether the file is laid out already; an empty one is not, a foreign one fails.
+/// Whether the file has the current layout; an empty file has none, and a foreign one is an error.
 fn is_current(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
-    // One query, so that all three are of one moment while another process creates the file.
+    // One query, so that all three values are of one moment while another process creates the file.
     let marks = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version \
                  FROM pragma_application_id, pragma_user_version";
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -430,7 +432,7 @@ fn lay_out(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(fail)?;
-    // Another process may have been faster while this one waited for the lock.
+    // Another process may have created the layout while this one waited for the lock.
     if is_current(&transaction, path)? {
         return Ok(());
     }

@@ -1,69 +1,69 @@
-//! What a paper says of a value, and the rule by which a measured value is judged.
+//! A paper's value, and the rule by which a measured value is judged.
 //!
-//! Invariant: the rule stands here and nowhere else. A measured value `m` is set beside the
+//! Invariant: the rule is defined here and nowhere else. A measured value `m` is compared with the
 //! paper's `x`:
 //!
-//! - **A ratio** of two runs, or of a quantity that has 1 for no effect, such as write
+//! - **A ratio** of two runs, or of a quantity whose neutral value is 1, such as write
 //!   amplification: `m` is within a third of `x`, and `ln m` has the sign of `ln x` and between
 //!   half and twice its size. For 1.31 that is 1.145 to 1.716, for 0.6 it is 0.4 to 0.775.
-//! - **Similar** (`similar to X`): within a tenth of `X`. A ratio of 1 is judged so.
+//! - **Similar** (`similar to X`): within a tenth of `X`. A ratio of 1 is judged in this way.
 //! - **More and less** (`above A, at most B`, `below A, at least B`): beyond `A`, and no further
-//!   than `B`. A ratio needs the second bound: it is the paper's where its text or a figure gives
-//!   one, 1.1 or 1/1.1 where the paper says "slightly", and 2 or 1/2 otherwise, since authors who
-//!   have measured a factor of two say so. Shares and times need none: 0, 1 or the paper's own
-//!   limit ends them.
+//!   than `B`. A ratio needs the second bound: that of the paper's text or figure if they give one,
+//!   1.1 or 1/1.1 if the paper says "slightly", and 2 or 1/2 otherwise, since authors say so if
+//!   they have measured a factor of two. Shares and times need none: 0, 1 or the paper's own limit
+//!   ends them.
 //! - **A range**: inside it, or as near to its nearer end as a single number would have to be.
 //! - **An absolute value**, such as seconds, bytes or a share: within a third of `x`.
-//! - **What follows by counting** (`exactly N`): equal.
+//! - **A counted value** (`exactly N`): equal.
 
 use crate::human::{NOTHING, three};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How far a measured value may be from the paper's, as a share of the paper's.
+/// Largest distance of a measured value from the paper's, as a share of the paper's.
 pub const TOLERANCE: f64 = 1.0 / 3.0;
 
-/// How far values may be apart that the paper calls similar, as a share of the paper's.
+/// Largest distance between values that the paper calls similar, as a share of the paper's.
 const SIMILAR: f64 = 0.1;
 
-/// What a paper says of a value.
+/// The value that a paper states, and the kind of statement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expectation {
-    /// A number.
+    /// One number, within the tolerance.
     Value(f64),
-    /// A number that the paper calls similar, or 1 of two that are.
+    /// A number that the paper calls similar; 1 for the ratio of two similar values.
     Similar(f64),
-    /// Between two numbers.
+    /// A range, from the first to the second number.
     Range(f64, f64),
-    /// Between two numbers, which may be one, and no further: what follows by counting.
+    /// A counted value, from the first to the second number, without tolerance; both may be equal.
     Exactly(f64, f64),
-    /// More than a number.
+    /// Above a number, without a second bound.
     Above(f64),
-    /// Less than a number.
+    /// Below a number, without a second bound.
     Below(f64),
     /// More than the first number and at most the second.
     More(f64, f64),
     /// Less than the first number and at least the second.
     Less(f64, f64),
-    /// Something else than a number that a run could have.
+    /// A statement that is no number a run could have.
     Other,
 }
 
-/// A number that a paper may have.
+/// Parses a finite number above 0.
 fn number(text: &str) -> Option<f64> {
     let number: f64 = text.trim().parse().ok()?;
     (number.is_finite() && number > 0.0).then_some(number)
 }
 
-/// `A to B`, in that order.
+/// Parses `A to B`, with A at most B.
 fn range(text: &str) -> Option<(f64, f64)> {
     let (low, high) = text.split_once(" to ")?;
     let (low, high) = (number(low)?, number(high)?);
     (low <= high).then_some((low, high))
 }
 
-/// `A`, or `A, LIMIT B`.
+/// Parses `A`, or `A, LIMIT B`.
 fn bounded(text: &str, limit: &str) -> Option<(f64, Option<f64>)> {
     let Some((bound, rest)) = text.split_once(',') else {
         return Some((number(text)?, None));
@@ -73,11 +73,11 @@ fn bounded(text: &str, limit: &str) -> Option<(f64, Option<f64>)> {
 }
 
 impl Expectation {
-    /// What `text` says: `2.5`, `similar to 1`, `1.2 to 1.5`, `exactly 512`, `exactly 1 to 4`,
-    /// `above 1`, `above 1, at most 2`, `below 1` or `below 1, at least 0.5`.
+    /// Parses `2.5`, `similar to 1`, `1.2 to 1.5`, `exactly 512`, `exactly 1 to 4`, `above 1`,
+    /// `above 1, at most 2`, `below 1` or `below 1, at least 0.5`.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// If `text` has another form; the error lists the forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let read = if let Some(bounds) = text.strip_prefix("above ") {
             bounded(bounds, "at most ").and_then(|bounds| match bounds {
@@ -107,8 +107,8 @@ impl Expectation {
         })
     }
 
-    /// What a ratio lacks that is expected so: the second bound of a trend, or the word
-    /// "similar" for 1.
+    /// The lack of an expectation that makes it unfit for a ratio: a trend without a second bound,
+    /// or 1 without the word "similar". `None` if it is fit.
     #[must_use]
     pub fn lacks_as_ratio(self) -> Option<&'static str> {
         match self {
@@ -119,7 +119,8 @@ impl Expectation {
         }
     }
 
-    /// The paper's number.
+    /// The paper's number: the lower end of a range, the bound of a trend; `None` for
+    /// [`Self::Other`].
     #[must_use]
     pub const fn paper(self) -> Option<f64> {
         match self {
@@ -135,7 +136,7 @@ impl Expectation {
         }
     }
 
-    /// How far a ratio to it may be from 1.
+    /// Largest distance of the ratio to it from 1; 0 if the rule is another one.
     #[must_use]
     pub const fn tolerance(self) -> f64 {
         match self {
@@ -145,7 +146,7 @@ impl Expectation {
         }
     }
 
-    /// `measured` over the paper's number, and over the nearer end of a range.
+    /// `measured` over the paper's number; for a range over the nearest value in it.
     #[must_use]
     pub fn ratio(self, measured: f64) -> Option<f64> {
         match self {
@@ -156,7 +157,7 @@ impl Expectation {
         }
     }
 
-    /// Whether it is a number or a range, whose ratio tells how far a measured value is.
+    /// Whether it is a number or a range, whose ratio measures the distance of a value.
     #[must_use]
     pub const fn is_a_size(self) -> bool {
         matches!(
@@ -165,8 +166,8 @@ impl Expectation {
         )
     }
 
-    /// Whether `measured` is as expected, by the rule of this module; `as_ratio` if 1 is no
-    /// effect of it.
+    /// Whether `measured` meets the expectation by the rule of this module. `as_ratio`: 1 is the
+    /// neutral value.
     #[must_use]
     pub fn holds(self, measured: f64, as_ratio: bool) -> bool {
         let near = |x| {
@@ -192,7 +193,7 @@ impl Expectation {
         }
     }
 
-    /// `number` with as many digits as a value that is expected so needs: all of a count.
+    /// `number` with all digits if the expectation is a count, else with three.
     #[must_use]
     pub fn digits(self, number: f64) -> String {
         match self {
@@ -259,7 +260,7 @@ mod tests {
         assert!(holds("below 1", 0.999) && !holds("below 1", 1.0));
     }
 
-    /// Fails where nearness alone decides: 1.0008 is within a third of 1.31.
+    /// Fails if nearness alone decides: 1.0008 is within a third of 1.31.
     #[test]
     fn ratio_holds_from_half_to_twice_the_effect() {
         let holds = |text: &str, x: f64| holds(text, x, true);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn expectations_are_refused_that_say_nothing() {
+    fn expectation_that_says_nothing_is_rejected() {
         let wrong = [
             "",
             "0",
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_has_no_tolerance() {
+    fn counted_value_has_no_tolerance() {
         let one = Expectation::parse("exactly 262144").unwrap();
         let holds = |x: f64| one.holds(x, false);
         assert!(holds(262_144.0) && !holds(262_143.0) && !holds(262_145.0));

@@ -1,4 +1,4 @@
-//! What it takes to measure a claim: a quantity of records, compared and combined.
+//! The measure of a claim: a quantity of records, compared and combined.
 //!
 //! Invariant: a measured value is arithmetic on records and nothing else.
 
@@ -11,25 +11,25 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// JSON pointers into the record; one that leads to an object stands for all
-    /// numbers in it, and for its `total` if it has one.
+    /// JSON pointers into the record, whose values are added. A pointer to an object stands for its
+    /// `total`, or else for the sum of all numbers in it.
     pub of: Vec<String>,
-    /// What is taken off the sum of those, in the same form.
+    /// Pointers whose sum is subtracted, in the same form.
     #[serde(default)]
     pub less: Vec<String>,
-    /// What the rest is divided by, in the same form; nothing for 1.
+    /// Pointers to the divisor, in the same form; empty for 1.
     #[serde(default)]
     pub over: Vec<String>,
-    /// Whether 1 is no effect of it, as of an amplification, so that it is judged as a ratio.
+    /// Whether its neutral value is 1, as for an amplification, so that it is judged as a ratio.
     #[serde(default)]
     pub ratio: bool,
-    /// Whether what a record does not have counts as 0, as calls of a kind that nothing made.
+    /// Whether a field missing from a record counts as 0, such as a kind of call never made.
     #[serde(default, rename = "absent-is-zero")]
     pub absent_is_zero: bool,
 }
 
 impl Quantity {
-    /// It in words, by its pointers without their first slash.
+    /// The quantity in words, made of its pointers without their first slash.
     #[must_use]
     pub fn told(&self) -> String {
         let list = |pointers: &[String]| {
@@ -48,10 +48,10 @@ impl Quantity {
         told
     }
 
-    /// Its value in the record that `document` is.
+    /// The value of the quantity in the record `document`.
     ///
     /// # Errors
-    /// If a pointer leads to nothing, or if what it would be divided by is 0.
+    /// If a pointer leads to nothing, or if the divisor is 0.
     pub fn value(&self, document: &Document) -> Result<f64, String> {
         let total = |pointers: &[String]| total(pointers, document, self.absent_is_zero);
         let sum = total(&self.of)? - total(&self.less)?;
@@ -73,7 +73,7 @@ fn total(pointers: &[String], document: &Value, absent_is_zero: bool) -> Result<
         })
 }
 
-/// The sum of all numbers in `value`; where a `total` stands beside its parts it alone.
+/// The `total` of an object that has one, or else the sum of all numbers in `value`.
 fn numbers(value: &Value) -> f64 {
     match value {
         Value::Number(number) => number.as_f64().unwrap_or_default(),
@@ -89,26 +89,26 @@ fn over(a: f64, b: f64) -> Option<f64> {
     (b != 0.0).then(|| a / b)
 }
 
-/// What is made of one value, or of two that are compared.
+/// The comparison of the values of a stack and another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// The value of the stack by itself.
+    /// The value of the stack alone.
     Alone,
-    /// The stack's over the other's: of what should be much.
+    /// The stack's value over the other's, for quantities that should be large.
     #[default]
     Gain,
-    /// The other's over the stack's: of what should be little.
+    /// The other's value over the stack's, for quantities that should be small.
     Saving,
-    /// How much more the stack's is than the other's.
+    /// The stack's value minus the other's.
     Excess,
 }
 
 impl Form {
-    /// What it makes of `stack` and `other`.
+    /// Compares the value of `stack` with that of `other`.
     ///
     /// # Errors
-    /// If it would divide by 0.
+    /// If the divisor is 0.
     pub fn of(self, stack: f64, other: f64) -> Result<f64, String> {
         let value = match self {
             Self::Alone => Some(stack),
@@ -120,25 +120,25 @@ impl Form {
     }
 }
 
-/// How values of several runs become one.
+/// The combination of the values of several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Combine {
-    /// The arithmetic mean.
+    /// The arithmetic mean of all.
     #[default]
     Mean,
-    /// The geometric mean, of values above 0.
+    /// Their geometric mean; all are above 0.
     Geometric,
-    /// The largest.
+    /// The largest of all values.
     Max,
-    /// The least.
+    /// The smallest of all values.
     Min,
-    /// The share of those below 1.
+    /// The share of values below 1.
     ShareBelowOne,
 }
 
 impl Combine {
-    /// What it is called.
+    /// Name for readers, as in `mean of 5`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl Combine {
         }
     }
 
-    /// What it makes of `values`; none of none.
+    /// Combines `values`; `None` if there are none.
     #[must_use]
     pub fn of(self, values: &[f64]) -> Option<f64> {
         let count = values.len() as f64;
@@ -166,31 +166,31 @@ impl Combine {
     }
 }
 
-/// What it takes to measure a claim, of runs that are called by `K`.
+/// The measure of a claim over runs with keys of type `K`.
 #[derive(Debug)]
 pub struct Measure<K> {
-    /// What is read of each run.
+    /// The quantity read from each run.
     pub quantity: Quantity,
-    /// What becomes of two runs.
+    /// The comparison of the two runs of a pair.
     pub form: Form,
-    /// What becomes of all pairs.
+    /// The combination of all pairs.
     pub combine: Combine,
-    /// What the value is divided by.
+    /// Divisor of the result; 1 for none.
     pub unit: f64,
-    /// Runs, each with the one that it is compared with.
+    /// Keys of the runs, each with that of the run to compare it with.
     pub pairs: Vec<(K, Option<K>)>,
 }
 
 impl<K: Ord> Measure<K> {
-    /// The runs that it takes.
+    /// Keys of all runs that the measure needs.
     pub fn runs(&self) -> impl Iterator<Item = &K> {
         let pairs = self.pairs.iter();
         let both = pairs.flat_map(|(run, other)| [Some(run), other.as_ref()]);
         both.flatten()
     }
 
-    /// Whether the value is a ratio: of what is compared, or of a quantity that is one, so that
-    /// 1 is no effect.
+    /// Whether the neutral value is 1: the measure compares runs, or its quantity is a ratio
+    /// itself.
     #[must_use]
     pub fn is_ratio(&self) -> bool {
         let compared = matches!(self.form, Form::Gain | Form::Saving);
@@ -198,13 +198,13 @@ impl<K: Ord> Measure<K> {
         ratio && self.unit == 1.0 && self.combine != Combine::ShareBelowOne
     }
 
-    /// What is read of each run, under which `workloads`.
+    /// The quantity read from each run, and the `workloads`, in words.
     #[must_use]
     pub fn told(&self, workloads: &[String]) -> String {
         format!("{}; {}", self.quantity.told(), workloads.join(", "))
     }
 
-    /// How values become one, if there are several: `mean of 5`.
+    /// The combination in words: `mean of 5`; empty for a single pair.
     #[must_use]
     pub fn combined(&self) -> String {
         match self.pairs.len() {
@@ -213,11 +213,10 @@ impl<K: Ord> Measure<K> {
         }
     }
 
-    /// The value in `documents`, which hold each of the runs, `times` as large.
+    /// The value in `documents`, which must hold each of the runs, multiplied by `times`.
     ///
     /// # Errors
-    /// If a run failed or has nothing of the quantity, or if there would be a division
-    /// by 0.
+    /// If a run failed or lacks the quantity, or if a divisor is 0.
     pub fn of(
         &self,
         documents: &BTreeMap<&K, Result<Document, String>>,
@@ -243,7 +242,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_quantity_sums_what_is_below_its_pointers() {
+    fn quantity_sums_the_numbers_below_its_pointers() {
         let record = json!({"host": {
             "inode": {"read": {"byte": 1, "block": 2}, "write": {"byte": 4, "block": 8}},
             "data": {"read": {"byte": 0, "block": 100}, "write": {"byte": 0, "block": 0}},

@@ -1,30 +1,30 @@
-//! What becomes of a claim, and how claims are counted.
+//! Verdicts of claims, and their counts.
 //!
-//! Invariants: every claim has one verdict; a share is of all claims that were measured, those
-//! of another regime among them; claims of the primary set-up of a figure, of its other
-//! set-ups, and those that do not test the paper's system are counted apart and never added up.
+//! Invariants: every claim has one verdict. A share is of all measured claims, those of another
+//! regime included. Claims of a figure's primary set-up, claims of its other set-ups, and claims
+//! that do not test the paper's system are counted apart and never added up.
 
 use super::Claim;
 use serde::{Deserialize, Serialize};
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Measured, in the paper's regime or where none is declared, and as the paper has it.
+    /// Measured in the paper's regime, or where none is declared, and as expected.
     Held,
-    /// Measured there, and not as the paper has it.
+    /// Measured in the paper's regime, or where none is declared, and not as expected.
     Missed,
     /// Measured in an experiment that differs from the paper's by more than a factor of two in
     /// a number that its figure declares; see [`crate::regime`].
     OtherRegime,
-    /// Not measured.
+    /// Not measured, for the reason in the claim.
     #[default]
     NotMeasured,
 }
 
 impl Verdict {
-    /// It in words, as in a table.
+    /// The verdict in words, as in a table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Verdict {
         }
     }
 
-    /// The class of style sheets that shows it.
+    /// The CSS class that shows it.
     #[must_use]
     pub const fn class(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Verdict {
         }
     }
 
-    /// The field `holds` of a claim: true exactly for [`Self::Held`].
+    /// The value of a claim's field `holds`: `Some(true)` only for [`Self::Held`].
     #[must_use]
     pub const fn holds(self) -> Option<bool> {
         match self {
@@ -57,7 +57,7 @@ impl Verdict {
     }
 }
 
-/// Which system a claim is a test of.
+/// The system that a claim tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
@@ -68,25 +68,25 @@ pub enum About {
     Itself,
     /// Another file system decides, so the value says nothing of the paper's system.
     Others,
-    /// Nothing in the paper: what this project says of the mechanism.
+    /// This project's own statement about the mechanism, which is not in the paper.
     Own,
 }
 
-/// How many claims there are of each verdict.
+/// Number of claims by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Claims that held.
+    /// Number of claims that held.
     pub held: usize,
-    /// Claims that were missed.
+    /// Number of claims that were missed.
     pub missed: usize,
-    /// Claims that were measured in another regime.
+    /// Number of claims measured in another regime.
     pub other_regime: usize,
-    /// Claims that were not measured.
+    /// Number of claims not measured.
     pub not_measured: usize,
 }
 
 impl Tally {
-    /// The tally of `claims`.
+    /// Counts `claims` by verdict.
     pub fn of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Self {
         let mut tally = Self::default();
         for claim in claims {
@@ -100,13 +100,13 @@ impl Tally {
         tally
     }
 
-    /// Claims that were measured.
+    /// Number of measured claims, those of another regime included.
     #[must_use]
     pub const fn measured(self) -> usize {
         self.held + self.missed + self.other_regime
     }
 
-    /// All claims.
+    /// Number of all claims.
     #[must_use]
     pub const fn all(self) -> usize {
         self.measured() + self.not_measured
@@ -147,7 +147,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The counts of `claims`.
+    /// Counts `claims` by set-up and verdict.
     pub fn of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Self {
         let (about, apart): (Vec<&Claim>, Vec<&Claim>) = claims
             .into_iter()

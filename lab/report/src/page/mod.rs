@@ -1,5 +1,5 @@
-//! Records as one HTML file that needs nothing else: no network, no script,
-//! no font. Light and dark, from 360 px up.
+//! Records as one self-contained HTML file: no network, no script, no font. Light and dark, from
+//! 360 px up.
 //!
 //! Invariants: every text of a record is escaped, also inside the embedded
 //! JSON; a policy in the head forbids scripts and requests, so that a hostile
@@ -29,12 +29,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// What a browser may do with the page: apply its own styles, nothing else.
+/// Content security policy: a browser may apply the page's own styles, nothing else.
 pub const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The page of a comparison, with what is `left_out` of it. `command` is the command line that made it, for
-/// the footer; empty if there is none to show.
+/// The page of a comparison, with the stacks `left_out` of it. The footer shows `command`, the
+/// command line that made it; empty for none.
 #[must_use]
 pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) -> String {
     let runs: Vec<&Run> = comparison.runs.iter().collect();
@@ -72,7 +72,7 @@ pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) 
     )
 }
 
-/// The page of one run. `command` as in [`comparison()`].
+/// The page of one run; `command` as in [`comparison()`].
 #[must_use]
 pub fn run(run: &Run, command: &str) -> String {
     let title = format!("{} · {}", run.stack, run.workload);
@@ -95,7 +95,7 @@ pub fn run(run: &Run, command: &str) -> String {
     document(&title, &lead, &body, &[foot, embedded(run)])
 }
 
-/// A page of these parts; `last` comes after its main part.
+/// A page made of these parts; `last` follows its main part.
 fn document(title: &str, lead: &Markup, body: &Markup, last: &[Markup]) -> String {
     let page = html! {
         (DOCTYPE)
@@ -122,7 +122,7 @@ fn embedded<D: Document>(record: &D) -> Markup {
     embedded_text(&to_json(record))
 }
 
-/// A document such that no text in it can end the script element or open a comment: JSON
+/// Escapes a document so that no text in it can end the script element or open a comment: JSON
 /// reads `\u003c` as `<`, HTML does not.
 fn embedded_text(json: &str) -> Markup {
     let text = json
@@ -159,7 +159,7 @@ fn failures(runs: &[&Run]) -> Markup {
     }
 }
 
-/// The sections of plots that pages of one and of several runs share.
+/// The sections of plots, for pages of one or several runs.
 fn figures(runs: &[&Run]) -> Markup {
     let timed: Vec<_> = parts::named(runs)
         .into_iter()

@@ -1,7 +1,7 @@
 //! The page of all papers: how many claims hold, and how far each number is off.
 //!
-//! Invariant: every claim of the document is in a table of the page, whatever is shown of
-//! it; the dots are of those alone that have a ratio.
+//! Invariant: every claim of the document is in a table of the page, whichever rows are shown; only
+//! claims with a ratio have dots.
 
 use super::{document, switch};
 use crate::claim::{
@@ -14,7 +14,8 @@ use crate::plot::{Dot, Dots, Row};
 use crate::regime::Line;
 use maud::{Markup, html};
 
-/// The shapes of numbers that hold and that do not, and of trends by where they should go.
+/// Palette slots of dots: numbers that hold and that do not, and trends by their expected
+/// direction.
 const HOLDS: usize = 0;
 const MISSES: usize = 1;
 const UP: usize = 2;
@@ -53,7 +54,7 @@ pub fn papers(papers: &Papers, command: &str) -> String {
     document("papers beside what is measured", &lead, &body, &[foot])
 }
 
-/// A row a paper, with bars of its claims.
+/// The table of results, one row for each paper, with bars of its claims.
 fn results(papers: &Papers) -> Markup {
     let (titles, rows) = papers.results();
     let tallies = papers.papers.iter().map(|paper| paper.counts.primary);
@@ -126,7 +127,7 @@ fn chapter(paper: &Reproduction<String>) -> Markup {
     }
 }
 
-/// One figure of a paper: its dots, its claims, and why some are missed.
+/// One figure of a paper: its dots, its claims, and the reasons of those that are missed.
 fn figure_of(paper: &Reproduction<String>, figure: &str) -> Markup {
     let claims: Vec<&Claim> = paper
         .claims
@@ -164,7 +165,7 @@ fn figure_of(paper: &Reproduction<String>, figure: &str) -> Markup {
     html! { div.figure { (card.with(&dots)) div.card { (about) } } }
 }
 
-/// The row of a claim that has a ratio.
+/// The row of dots of a claim; `None` if it has no ratio.
 fn row(claim: &Claim) -> Option<Row> {
     let ratio = claim.ratio.filter(|ratio| ratio.is_finite())?;
     let slot = match (claim.expected, claim.holds?) {
@@ -227,7 +228,7 @@ fn table(name: &str, claims: &[&Claim]) -> Markup {
     }
 }
 
-/// The set-up of `claim`, or what it is a test of in place of the paper's systems.
+/// The set-up of `claim`, or a note that it does not test the paper's systems.
 fn set_up(claim: &Claim) -> Markup {
     html! {
         @match claim.about {
@@ -240,7 +241,7 @@ fn set_up(claim: &Claim) -> Markup {
     }
 }
 
-/// The lines of the regime that open a figure.
+/// The table of the lines of the regime that open a figure.
 fn regime(name: &str, lines: &[&Line]) -> Markup {
     let number = |value: Option<f64>| value.map_or(NOTHING.to_owned(), three);
     html! {

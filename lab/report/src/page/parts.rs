@@ -1,4 +1,4 @@
-//! What the figures of a page have in common: names, colours, cards, legends.
+//! Shared parts of the figures of a page: names, colours, cards, legends.
 
 use crate::attribution::names;
 use crate::plot::{Figure, PALETTE, slot_class, svg, swatch};
@@ -6,7 +6,7 @@ use crate::record::Run;
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 
-/// A run with the name that tells it from the others, and its place among them.
+/// A run with the name that tells it from the others, and its index among them.
 #[derive(Clone, Debug)]
 pub(crate) struct Named<'a> {
     pub(crate) run: &'a Run,
@@ -14,7 +14,7 @@ pub(crate) struct Named<'a> {
     pub(crate) slot: usize,
 }
 
-/// The runs with their names.
+/// Names each of `runs` so that they can be told apart.
 pub(crate) fn named<'a>(runs: &[&'a Run]) -> Vec<Named<'a>> {
     let runs_and_names = runs.iter().zip(names(runs)).enumerate();
     runs_and_names
@@ -22,11 +22,11 @@ pub(crate) fn named<'a>(runs: &[&'a Run]) -> Vec<Named<'a>> {
         .collect()
 }
 
-/// Names with a fixed colour, so that a cause looks alike on every page; what
-/// is not listed takes the colours that are left.
+/// Causes with a fixed colour, so that a cause has the same colour on every page; other names take
+/// the colours that are left.
 const CAUSES: [&str; 7] = ["host", "gc", "mapping", "padding", "rmw", "wear", "retire"];
 
-/// Slots for `names`, in the order of a legend.
+/// Palette slots of `names`, in the order of a legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     names: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Causes: the known ones first, in the order of [`CAUSES`].
+    /// Slots of causes: the known ones first, in the order of [`CAUSES`].
     pub(crate) fn causes(names: &BTreeSet<&str>) -> Self {
         let known = CAUSES
             .iter()
@@ -54,14 +54,14 @@ impl Slots {
         out
     }
 
-    /// Any other names, in the order given.
+    /// Slots of any other names, in the given order.
     pub(crate) fn ordered(names: Vec<String>) -> Self {
         let slots = (0..names.len()).map(|i| i % PALETTE).collect();
         Self { names, slots }
     }
 
-    /// The purposes of host writes. Data shares the colour of what the NAND
-    /// holds for the host; the others keep away from those of the main causes.
+    /// Slots of the purposes of host writes. Data has the colour of the cause `host`; the others
+    /// avoid the colours of the main causes.
     pub(crate) fn purposes(names: &BTreeSet<&str>) -> Self {
         let mut out = Self {
             names: Vec::new(),
@@ -91,7 +91,7 @@ impl Slots {
         self.legend_of("")
     }
 
-    /// The same, introduced by what the colours are of.
+    /// A legend of filled squares, headed by `what` the colours stand for.
     pub(crate) fn legend_of(&self, what: &str) -> Markup {
         html! {
             ul.legend {
@@ -121,15 +121,15 @@ pub(crate) fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>) -> Mar
     }
 }
 
-/// One plot with everything around it.
+/// One plot with its title, legend, caption and numbers.
 pub(crate) struct Card<'a> {
-    /// Unique on the page.
+    /// Id of the SVG, unique on the page.
     pub(crate) id: &'a str,
     pub(crate) title: &'a str,
     pub(crate) legend: Markup,
-    /// How to read it.
+    /// Caption: how to read the plot.
     pub(crate) reading: &'a str,
-    /// The same numbers as a table, where a plot hides them.
+    /// The numbers as a table, if the plot hides them.
     pub(crate) numbers: Option<Markup>,
 }
 

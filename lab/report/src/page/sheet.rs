@@ -1,7 +1,7 @@
-//! The page of a document that is not of runs on drives: a table, and stacked bars.
+//! The page of a document that has no runs on drives: a table, and stacked bars.
 //!
-//! Invariants are those of all pages: every text is escaped, and every cell carries its raw
-//! value and where the document has it.
+//! Invariants are those of all pages: every text is escaped, and every cell carries its raw value
+//! and the JSON pointer to it.
 
 use super::{document, embedded_text, footer, list};
 use crate::human;
@@ -9,71 +9,71 @@ use crate::page::parts::{Card, Slots};
 use crate::plot::{Axis, Bar, Bars, Kind, Part};
 use maud::{Markup, html};
 
-/// What the page shows.
+/// The contents of the page.
 #[derive(Clone, Debug)]
 pub struct Sheet<'a> {
-    /// Its title.
+    /// Title of the page.
     pub title: &'a str,
-    /// One sentence below it.
+    /// One sentence below the title.
     pub lead: &'a str,
-    /// What there is to be seen.
+    /// Findings, one sentence each.
     pub findings: Vec<String>,
-    /// What the columns of the table are of.
+    /// Titles of the table's columns.
     pub columns: Vec<&'a str>,
-    /// Its rows.
+    /// Rows of the table.
     pub rows: Vec<Line>,
-    /// The figures: headings and what is below each.
+    /// The figures: each heading with the plots below it.
     pub sections: Vec<(&'a str, Vec<Stacks<'a>>)>,
-    /// The schema of the document.
+    /// Schema of the document.
     pub schema: &'a str,
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// The document.
+    /// The document, to be embedded in the page.
     pub json: &'a str,
 }
 
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is of.
+    /// Name of the row.
     pub label: &'static str,
-    /// What that means.
+    /// Explanation of the row's quantity.
     pub help: &'static str,
-    /// A cell a column.
+    /// One cell for each column.
     pub cells: Vec<SheetCell>,
 }
 
 /// A cell of the table.
 #[derive(Clone, Debug)]
 pub struct SheetCell {
-    /// What is read.
+    /// The text that readers see.
     pub shown: String,
-    /// The value in the document, as it is there.
+    /// The value exactly as in the document.
     pub raw: String,
-    /// The JSON pointer to it.
+    /// JSON pointer to the value.
     pub path: String,
 }
 
-/// Bars, each of parts one after the other.
+/// A plot of bars, each a stack of parts.
 #[derive(Clone, Debug)]
 pub struct Stacks<'a> {
-    /// Unique on the page.
+    /// Id of the SVG, unique on the page.
     pub id: &'a str,
-    /// Its title.
+    /// Title of the plot.
     pub title: &'a str,
-    /// How to read it.
+    /// Caption: how to read the plot.
     pub reading: &'a str,
-    /// What lengths are.
+    /// Label of the axis of lengths.
     pub axis: &'a str,
-    /// Of which kind they are: numbers, bytes, times or shares.
+    /// Kind of the lengths: numbers, bytes, times or shares.
     pub kind: Kind,
-    /// The names of the parts.
+    /// Names of the parts, in order.
     pub parts: Vec<&'a str>,
-    /// The bars: each with its name, what is said of it, and a length a part.
+    /// The bars: name, note, and the length of each part.
     pub bars: Vec<(&'a str, String, Vec<f64>)>,
 }
 
-/// The page of `sheet`. `command` as in [`super::comparison()`].
+/// The page of `sheet`; `command` as in [`super::comparison()`].
 #[must_use]
 pub fn sheet(sheet: &Sheet<'_>, command: &str) -> String {
     let lead = html! {
@@ -158,7 +158,7 @@ impl Stacks<'_> {
         }
     }
 
-    /// The same as a table.
+    /// The lengths as a table.
     fn numbers(&self) -> Markup {
         html! {
             table {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_shown_and_no_text_of_it_is_markup() {
+    fn sheet_shows_all_its_text_escaped() {
         let hostile = "</script><b>&";
         let stacks = Stacks {
             id: "one",

@@ -1,10 +1,10 @@
-//! Choices of a reader that need no script: the style sheet sees which button is on.
+//! Switches of a page without script: the style sheet selects by the checked button.
 //!
-//! Buttons are those that browsers have, so keys and screen readers know them.
+//! The buttons are the browser's own radio buttons, so keys and screen readers know them.
 
 use maud::{Markup, html};
 
-/// A choice: its name, what it is of, and its values with what they say. The first is on.
+/// A switch: its name, its legend, and its values with their labels. The first value is checked.
 fn choice(name: &str, what: &str, values: &[(&str, &str)]) -> Markup {
     html! {
         fieldset.choice {
@@ -19,13 +19,13 @@ fn choice(name: &str, what: &str, values: &[(&str, &str)]) -> Markup {
     }
 }
 
-/// Light, dark, or what the system has.
+/// The switch of the theme: light, dark, or that of the system.
 pub(super) fn theme() -> Markup {
     let values = [("auto", "System"), ("light", "Light"), ("dark", "Dark")];
     choice("theme", "Colours", &values)
 }
 
-/// Which claims are shown.
+/// The switch that selects claims by verdict.
 pub(super) fn claims() -> Markup {
     let values = [
         ("all", "All"),

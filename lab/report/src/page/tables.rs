@@ -1,4 +1,4 @@
-//! The tables of a page.
+//! The tables of a page: metrics, details, origins by cause, handles.
 
 use crate::attribution::{Matrix, peers, relative_to};
 use crate::human;
@@ -8,10 +8,10 @@ use crate::page::parts::{Named, named};
 use crate::record::Run;
 use maud::{Markup, html};
 
-/// Origins that the matrix holds before the rest is added up.
+/// Origins in a matrix before the rest is added up.
 const ORIGINS: usize = 24;
 
-/// The metrics of all runs, a run a column.
+/// The metrics of all runs, one column for each run.
 pub(crate) fn metrics(runs: &[&Run]) -> Markup {
     let names = named(runs);
     html! {
@@ -62,7 +62,7 @@ fn ratio(metric: &Metric, run: &Run, first: &Run) -> String {
         .map_or(String::new(), human::times)
 }
 
-/// Whether `run` has the best value of those that did all that was asked.
+/// Whether `run` has the best value of the runs that did all requests, and not all are equal.
 fn is_best(metric: &Metric, run: &Run, runs: &[&Run]) -> bool {
     let norm = Norm::of(runs.iter().copied());
     let value = |run: &Run| metric.value(run).number().filter(|_| norm.is_met_by(run));
@@ -75,7 +75,7 @@ fn is_best(metric: &Metric, run: &Run, runs: &[&Run]) -> bool {
     }
 }
 
-/// All metrics of one run with what they mean.
+/// All metrics of one run with their explanations.
 pub(crate) fn details(run: &Run) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="All metrics" {
@@ -135,7 +135,7 @@ pub(crate) fn matrix(run: &Run) -> Markup {
     }
 }
 
-/// How strongly a share is shaded: faint enough that text stays legible on it.
+/// Opacity of the shade for a share: faint enough that text stays legible on it.
 fn heat(share: f64) -> String {
     format!("{:.2}", share.sqrt() * 0.4)
 }

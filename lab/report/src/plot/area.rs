@@ -5,10 +5,10 @@ use crate::plot::frame::Frame;
 use crate::plot::{Figure, Series, Size, join, slot_class};
 use maud::{Markup, html};
 
-/// Series over the same points in x, each drawn on top of the one before.
+/// Series over the same points in x, each stacked on the previous one.
 #[derive(Clone, Debug)]
 pub struct Area {
-    /// The horizontal axis.
+    /// The horizontal axis, time.
     pub x: Axis,
     /// The vertical axis; it measures the sum.
     pub y: Axis,
@@ -24,7 +24,7 @@ impl Figure for Area {
 }
 
 impl Area {
-    /// Axes and layers in a frame.
+    /// The axes and layers in `frame`.
     pub(crate) fn marks(&self, frame: &Frame) -> Markup {
         let mut floor: Vec<f64> = Vec::new();
         let layers = self.layers.iter().map(|layer| {

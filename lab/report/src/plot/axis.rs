@@ -1,38 +1,38 @@
-//! What an axis measures, and its labelled ticks.
+//! The axes of figures, and their labelled ticks.
 //!
-//! Invariant: the scale of an axis begins and ends on a tick of it, or on the
-//! range that was asked for where that is fixed.
+//! Invariant: the scale of an axis begins and ends on a tick, or at the given range for kinds whose
+//! range is fixed.
 
 use crate::human;
 use crate::plot::scale::Scale;
 use crate::plot::ticks::{decades, nice};
 
-/// What the values of an axis are.
+/// The quantity on an axis, and its scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Plain numbers from zero.
+    /// Plain numbers, on a linear scale from zero.
     Number,
-    /// Bytes from zero.
+    /// Bytes, on a linear scale from zero.
     Bytes,
-    /// Nanoseconds from zero.
+    /// Nanoseconds, on a linear scale from zero.
     Time,
-    /// Nanoseconds by powers of ten.
+    /// Nanoseconds, on a logarithmic scale.
     LogTime,
-    /// Ratios by powers of ten, as far from 1 on either side.
+    /// Ratios, on a logarithmic scale with 1 in the middle.
     Ratio,
-    /// Shares, 0 to 1.
+    /// Shares from 0 to 1, on a linear scale.
     Share,
-    /// Shares of requests that are slower, by powers of ten from 1 down to
-    /// 10⁻⁵, labelled as percentiles.
+    /// Shares of slower requests, on a logarithmic scale from 1 down to 10⁻⁵, labelled as
+    /// percentiles.
     Tail,
 }
 
 /// One axis of a figure.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// A few words.
+    /// Label of the axis, a few words.
     pub label: String,
-    /// What it measures.
+    /// Quantity and scale of the axis.
     pub kind: Kind,
     /// The smallest value shown, for logarithmic axes.
     pub low: f64,
@@ -40,11 +40,11 @@ pub struct Axis {
     pub high: f64,
 }
 
-/// The floor of [`Kind::Tail`].
+/// The smallest share on an axis of [`Kind::Tail`].
 pub const TAIL_FLOOR: f64 = 1e-5;
 
 impl Axis {
-    /// An axis for `values`.
+    /// An axis that covers the positive, finite `values`.
     pub fn new(label: &str, kind: Kind, values: impl Iterator<Item = f64>) -> Self {
         let positive = |x: &f64| x.is_finite() && *x > 0.0;
         let (low, high) = values
@@ -60,7 +60,7 @@ impl Axis {
         }
     }
 
-    /// The scale, and its ticks with labels: about `most` of them.
+    /// The scale, and about `most` ticks with their labels.
     pub(crate) fn layout(&self, most: usize) -> (Scale, Vec<(f64, String)>) {
         match self.kind {
             Kind::Number => self.linear(1.0, "", most),
@@ -96,7 +96,7 @@ impl Axis {
         (Scale::Log { low, high }, ticks)
     }
 
-    /// 1 in the middle, then round ratios as long as they are within.
+    /// Ticks of a ratio axis: 1 in the middle, and round ratios within the range on both sides.
     fn ratios(&self) -> (Scale, Vec<(f64, String)>) {
         let steps: &[f64] = match self.high {
             high if high < 5.0 => &[1.0, 1.5, 2.0, 3.0, 4.0],
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_passed_over() {
+    fn non_finite_values_do_not_affect_the_axis() {
         let axis = Axis::new("", Kind::Number, [f64::NAN, f64::INFINITY, 4.0].into_iter());
         assert_eq!((axis.low, axis.high), (4.0, 4.0));
     }

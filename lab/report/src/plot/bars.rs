@@ -5,34 +5,34 @@ use crate::plot::rows::{Rows, heading};
 use crate::plot::{Figure, Size, block, join, rule, slot_class};
 use maud::Markup;
 
-/// A part of a bar.
+/// One segment of a bar.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its place in the palette.
+    /// Palette slot of the segment.
     pub slot: usize,
-    /// Its length.
+    /// Length of the segment, on the axis.
     pub value: f64,
-    /// What it says when pointed at.
+    /// Tooltip of the segment.
     pub hint: String,
 }
 
-/// One bar.
+/// One bar, a stack of segments.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it is of.
+    /// Name above the bar.
     pub label: String,
-    /// Its total in words.
+    /// The total in words, at the end of the label's line.
     pub note: String,
-    /// Its parts from the left.
+    /// Segments, from left to right.
     pub parts: Vec<Part>,
 }
 
-/// Bars on one axis.
+/// Bars that share an axis.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// The axis of lengths.
+    /// The axis of the lengths.
     pub axis: Axis,
-    /// The bars from the top.
+    /// The bars from top to bottom.
     pub bars: Vec<Bar>,
 }
 

@@ -1,34 +1,34 @@
-//! A map of equal places, row by row: how full each is, and how old.
+//! A map of equal places, row by row: the fill of each, and its age.
 //!
 //! Cells of one shade are one path, so that a map of hundreds stays small.
 
 use crate::plot::{Figure, Size, join, px};
 use maud::{Markup, html};
 
-/// Shades of age, the youngest first.
+/// Number of shades of age, the youngest first.
 pub const SHADES: usize = 5;
 
-/// One place.
+/// One place of a map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// How much of it is full, 0 to 1.
+    /// Filled share of the place, 0 to 1.
     pub full: f64,
-    /// Its shade, below [`SHADES`].
+    /// Shade of its age, below [`SHADES`].
     pub shade: usize,
-    /// Whether anything may still be written to it.
+    /// Whether the place accepts writes.
     pub open: bool,
-    /// Whether it is out of service.
+    /// Whether the place is out of service.
     pub gone: bool,
 }
 
-/// A map.
+/// A map of places.
 #[derive(Clone, Debug)]
 pub struct Cells {
-    /// The places, from the top left.
+    /// The places, row by row from the top left.
     pub cells: Vec<Cell>,
 }
 
-/// Side of a cell with the space to the next.
+/// Distance between the left edges of neighbouring cells.
 const PITCH: f64 = 14.0;
 const SIDE: f64 = 11.5;
 const TOP: f64 = 4.0;
@@ -67,7 +67,7 @@ impl Figure for Cells {
     }
 }
 
-/// The part of a cell from `top` to `bottom`, which are shares of its height.
+/// Path of the part of a cell between `top` and `bottom`, shares of its height.
 fn area((x, y): (f64, f64), (top, bottom): (f64, f64)) -> String {
     let tall = px(SIDE * (bottom - top));
     let (x, y, side) = (px(x), px(y + SIDE * top), px(SIDE));

@@ -1,4 +1,4 @@
-//! Ratios as dots on one logarithmic axis, a row for each thing that is compared.
+//! Ratios as dots on one logarithmic axis, one row for each compared quantity.
 
 use crate::plot::axis::{Axis, Kind};
 use crate::plot::line::marker;
@@ -6,38 +6,38 @@ use crate::plot::rows::heading;
 use crate::plot::{Anchor, Figure, Size, block, join, px, rule, slot_class, text};
 use maud::{Markup, html};
 
-/// One ratio.
+/// One ratio in a row.
 #[derive(Clone, Debug)]
 pub struct Dot {
-    /// It; 1 is as much.
+    /// The ratio; 1 means equal.
     pub ratio: f64,
-    /// Its place in the palette, which gives its shape.
+    /// Palette slot, which also determines the shape.
     pub slot: usize,
-    /// What it says when pointed at.
+    /// Tooltip of the dot.
     pub hint: String,
 }
 
-/// What is compared in one row.
+/// The ratios of one quantity.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it is.
+    /// Name of the quantity.
     pub label: String,
-    /// Its value in words; may be empty.
+    /// Its value in words at the end of the row; may be empty.
     pub note: String,
-    /// A class of the row, by which a page shows some rows and fades others.
+    /// CSS class of the row, by which a page shows some rows and fades others.
     pub class: &'static str,
-    /// The ratios.
+    /// The ratios of the row.
     pub dots: Vec<Dot>,
 }
 
-/// Rows on one axis.
+/// Rows of dots that share an axis.
 #[derive(Clone, Debug)]
 pub struct Dots {
-    /// What the axis measures.
+    /// Label of the axis.
     pub axis: String,
-    /// The rows from the top.
+    /// The rows from top to bottom.
     pub rows: Vec<Row>,
-    /// Where a ratio counts as the same, if anywhere.
+    /// The range of ratios that count as equal, drawn as a band; `None` for no band.
     pub band: Option<(f64, f64)>,
 }
 
@@ -45,11 +45,11 @@ const PITCH: f64 = 34.0;
 const HEAD: f64 = 4.0;
 const FOOT: f64 = 40.0;
 const EDGE: f64 = 22.0;
-/// How far ratios are shown; what is beyond stands at the end.
+/// Largest ratio on the axis, and inverse of the smallest; dots beyond stand at its ends.
 const FARTHEST: f64 = 1000.0;
 
 impl Dots {
-    /// An axis on which 1 is in the middle.
+    /// An axis with 1 in the middle.
     fn axis(&self) -> Axis {
         let ratios = self.rows.iter().flat_map(|row| &row.dots);
         let far = ratios.map(|dot| dot.ratio.max(f64::MIN_POSITIVE).ln().abs().exp());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_stands_in_the_middle_and_far_ones_at_the_ends() {
+    fn ratio_one_stands_in_the_middle_and_far_ratios_at_the_ends() {
         let axis = dots(&[0.25, 1.5]).axis();
         assert_eq!((axis.low, axis.high), (0.25, 4.0));
         let axis = dots(&[0.0, f64::NAN, 1e9]).axis();

@@ -1,57 +1,57 @@
-//! Bytes on their way: columns from left to right, each a stack of nodes, and bands
-//! between nodes of neighbouring columns (Sankey).
+//! Flows of bytes: columns from left to right, each a stack of nodes, and bands between nodes of
+//! neighbouring columns (a Sankey diagram).
 //!
-//! Invariant: a band is as thick at both ends as its value says, and never thicker than
-//! what is left of the node that it ends at.
+//! Invariant: a band is as thick at both ends as its value says, and never thicker than the unused
+//! part of the node at its end.
 
 use crate::plot::{Anchor, Figure, Size, block, fitted, join, px, rule, slot_class, text};
 use maud::{Markup, html};
 
-/// Some of the bytes of a column.
+/// One node of a column.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub label: String,
-    /// Its place in the palette.
+    /// Palette slot of the node.
     pub slot: usize,
-    /// How much it is.
+    /// Bytes of the node.
     pub value: f64,
-    /// What it says when pointed at.
+    /// Tooltip of the node.
     pub hint: String,
 }
 
-/// Who holds the bytes at one time.
+/// One column: all bytes at one stage of their way.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Its name.
+    /// Name of the stage.
     pub label: String,
-    /// The total in words.
+    /// Total of the stage in words.
     pub note: String,
-    /// The nodes from the bottom.
+    /// Nodes from bottom to top.
     pub nodes: Vec<Node>,
 }
 
-/// What goes from a node to one of the next column.
+/// Bytes that flow from a node to a node of the next column.
 #[derive(Clone, Copy, Debug)]
 pub struct Band {
-    /// The column that it leaves, from 0.
+    /// Index of the column on the left, from 0.
     pub column: usize,
-    /// The node there.
+    /// Index of the node in that column.
     pub from: usize,
-    /// The node of the next column.
+    /// Index of the node in the next column.
     pub to: usize,
-    /// How much.
+    /// Bytes of the band.
     pub value: f64,
 }
 
-/// The columns of one stack.
+/// All columns and bands of one run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// From the application to the NAND.
+    /// The columns, from the application to the NAND.
     pub stages: Vec<Stage>,
-    /// What goes between them.
+    /// The bands between neighbouring columns.
     pub bands: Vec<Band>,
-    /// The bytes that fill the height: the same for flows that are compared.
+    /// Bytes that fill the whole height, equal for flows to be compared.
     pub full: f64,
 }
 
@@ -60,10 +60,10 @@ const TOP: f64 = 8.0;
 const FOOT: f64 = 40.0;
 const GAP: f64 = 4.0;
 const THICK: f64 = 14.0;
-/// Height from which on a node has room for its name.
+/// Smallest height of a node that has room for its name.
 const LEGIBLE: f64 = 10.0;
 
-/// Where a node is drawn, and how much of it has met a band on either side.
+/// Position of a node, and the height of it that bands already use on either side.
 #[derive(Clone, Copy)]
 struct Spot {
     x: f64,
@@ -101,7 +101,7 @@ impl Figure for Flow {
 }
 
 impl Flow {
-    /// From the left of a column to that of the next.
+    /// Distance between the left edges of neighbouring columns.
     fn pitch(&self, size: Size) -> f64 {
         let gaps = self.stages.len().saturating_sub(1).max(1) as f64;
         (size.width() - THICK) / gaps
@@ -133,7 +133,8 @@ impl Flow {
         self.stages.iter().enumerate().map(column).collect()
     }
 
-    /// The colour of a band: that of the node that tells more, the one with company.
+    /// The colour of a band: that of its left node, unless this is alone in its column; then of the
+    /// right one.
     fn slot(&self, band: &Band) -> Option<usize> {
         let (from, to) = (
             self.stages.get(band.column)?,
@@ -165,7 +166,7 @@ impl Stage {
     fn draw(&self, spots: &[Spot], (x, floor): (f64, f64), anchor: Anchor, room: f64) -> Markup {
         let nodes = self.nodes.iter().zip(spots).map(|(node, spot)| {
             let class = format!("{} fill", slot_class(node.slot));
-            // What is there stays visible, however little.
+            // Even the smallest node stays visible.
             let tall = spot.tall.max(1.0);
             let mark = block(spot.x, spot.floor - tall, THICK, tall, &class, &node.hint);
             if spot.tall < LEGIBLE {
@@ -193,7 +194,7 @@ impl Stage {
     }
 }
 
-/// A band from the floor of one place to that of another.
+/// A band from one floor point to another, `tall` thick.
 fn ribbon((x0, y0): (f64, f64), (x1, y1): (f64, f64), tall: f64, slot: usize) -> Markup {
     let d = format!(
         "M{x0} {y0}C{m} {y0} {m} {y1} {x1} {y1}V{t1}C{m} {t1} {m} {t0} {x0} {t0}Z",
@@ -248,7 +249,7 @@ mod tests {
             value,
         };
         assert_eq!(bands(&flow(vec![band(0, 6.0), band(1, 4.0)])), 2);
-        // The second finds nothing left at its end, the third leads nowhere.
+        // The second band finds no room at its end, and the third leads nowhere.
         assert_eq!(
             bands(&flow(vec![band(0, 9.0), band(0, 1.0), band(7, 1.0)])),
             1

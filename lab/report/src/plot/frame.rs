@@ -11,7 +11,7 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 40.0;
 const RIGHT: f64 = 16.0;
 
-/// Two axes at a size.
+/// A pair of axes, laid out for a size.
 pub(crate) struct Frame {
     left: f64,
     right: f64,
@@ -22,10 +22,10 @@ pub(crate) struct Frame {
     axes: Markup,
 }
 
-/// Steps of the vertical axis.
+/// Number of steps on the vertical axis.
 const STEPS: usize = 5;
 
-/// The room that the labels of a vertical axis take.
+/// Room for the labels of a vertical axis.
 pub(crate) fn margin(y: &Axis) -> f64 {
     let (_, ticks) = y.layout(STEPS);
     let widest = ticks.iter().map(|t| text_width(&t.1)).fold(0.0, f64::max);
@@ -37,7 +37,7 @@ impl Frame {
         Self::from(margin(y), x, y, size)
     }
 
-    /// One that begins at `left`, so that it stands above another one.
+    /// A frame whose left edge is `left`, so that frames above each other align.
     pub(crate) fn from(left: f64, x: &Axis, y: &Axis, size: Size) -> Self {
         let (y_scale, y_ticks) = y.layout(STEPS);
         let right = size.width() - RIGHT;
@@ -71,7 +71,7 @@ impl Frame {
         }))
     }
 
-    /// A label is left out where it would touch the one before it.
+    /// Vertical grid lines with labels; a label is left out if it would touch the previous one.
     fn verticals(&self, ticks: &[(f64, String)]) -> Markup {
         let mut free = f64::NEG_INFINITY;
         join(ticks.iter().map(|(value, label)| {

@@ -1,43 +1,43 @@
-//! Histograms in strips above each other, on one axis: shapes compare without
-//! covering each other.
+//! Histograms as strips above each other on one axis, so that shapes can be compared without
+//! overlap.
 
 use crate::plot::axis::Axis;
 use crate::plot::rows::{EDGE, Rows, heading};
 use crate::plot::{Figure, Size, block, join, rule, slot_class};
 use maud::Markup;
 
-/// A bin and the share of its strip that fell into it.
+/// One bin of a strip.
 #[derive(Clone, Debug)]
 pub struct Bin {
-    /// Lower edge.
+    /// Lower edge of the bin.
     pub from: f64,
-    /// Upper edge.
+    /// Upper edge of the bin.
     pub to: f64,
-    /// 0 to 1.
+    /// Share of the strip's total, 0 to 1.
     pub share: f64,
-    /// What it says when pointed at.
+    /// Tooltip of the bin.
     pub hint: String,
 }
 
-/// One histogram.
+/// One histogram, drawn as a strip.
 #[derive(Clone, Debug)]
 pub struct Strip {
-    /// What it is of.
+    /// Name of the strip.
     pub label: String,
-    /// Its summary in words.
+    /// Summary in words, at the end of the label's line.
     pub note: String,
-    /// Its place in the palette.
+    /// Palette slot of the strip.
     pub slot: usize,
-    /// Its bins, ascending.
+    /// Bins, in ascending order.
     pub bins: Vec<Bin>,
 }
 
-/// Histograms on one axis.
+/// Histograms that share an axis.
 #[derive(Clone, Debug)]
 pub struct Histograms {
     /// The axis of the bins.
     pub axis: Axis,
-    /// The strips from the top.
+    /// The strips from top to bottom.
     pub strips: Vec<Strip>,
 }
 
@@ -65,7 +65,7 @@ impl Strip {
         let base = y + PITCH - 6.0;
         let class = format!("{} fill", slot_class(self.slot));
         let bins = self.bins.iter().filter(|bin| bin.share > 0.0).map(|bin| {
-            // What is there stays visible, however rare.
+            // Even the rarest bin stays visible.
             let height = (TALL * bin.share / most).max(1.5);
             let (from, to) = (at(bin.from), at(bin.to).max(at(bin.from) + 1.5));
             block(from, base - height, to - from, height, &class, &bin.hint)

@@ -5,34 +5,34 @@ use crate::plot::frame::Frame;
 use crate::plot::{Figure, PALETTE, Size, join, px, slot_class};
 use maud::{Markup, html};
 
-/// How neighbouring points are joined.
+/// The connection between neighbouring points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Straight from point to point.
+    /// A straight line from point to point.
     Line,
-    /// Level up to the next point, then straight up or down: for distributions.
+    /// Level up to the next point, then vertical: for distributions.
     Step,
 }
 
-/// One series.
+/// One series of points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name.
+    /// Name of the series.
     pub name: String,
-    /// Its place in the palette, which also gives its dash and marker.
+    /// Palette slot, which also determines dash and marker.
     pub slot: usize,
-    /// Its points, ascending in x.
+    /// Points, ascending in x.
     pub points: Vec<(f64, f64)>,
 }
 
 /// Several series over the same two axes.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    /// The horizontal axis.
+    /// The horizontal axis of all series.
     pub x: Axis,
-    /// The vertical axis.
+    /// The vertical axis of all series.
     pub y: Axis,
-    /// How points are joined.
+    /// The connection between neighbouring points.
     pub mark: Mark,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
@@ -49,7 +49,7 @@ impl Figure for Lines {
 }
 
 impl Lines {
-    /// Axes and lines in a frame.
+    /// The axes and lines in `frame`.
     pub(crate) fn marks(&self, frame: &Frame) -> Markup {
         let series = self.series.iter().rev();
         let marks = series.map(|series| self.one(series, frame));
@@ -84,8 +84,8 @@ impl Lines {
     }
 }
 
-/// A few points of the series, evenly over its length and shifted by its slot,
-/// so that the markers of close lines do not cover each other.
+/// A few points of the series, evenly spaced and shifted by its slot, so that the markers of close
+/// lines do not cover each other.
 fn spread(series: &Series) -> Vec<(f64, f64)> {
     let n = series.points.len();
     let shift = |i: usize| (2 * i * PALETTE + 2 * (series.slot % PALETTE) + 1) * n;
@@ -99,7 +99,7 @@ fn spread(series: &Series) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The marker of series `slot` around a point.
+/// The marker of palette slot `slot` around a point.
 #[must_use]
 pub(crate) fn marker(slot: usize, x: f64, y: f64) -> Markup {
     let d = match slot % PALETTE {

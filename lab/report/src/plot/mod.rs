@@ -1,4 +1,4 @@
-//! Figures as SVG, of which a page keeps two sizes: a wide and a narrow one.
+//! Figures as SVG, in a wide and a narrow size for a page.
 //!
 //! Invariants: a figure is a function of its data and a [`Size`]; every mark
 //! lies inside the view box; all text is escaped; a series is told apart by
@@ -34,15 +34,15 @@ pub use ticks::{decades, nice};
 
 use maud::{Markup, PreEscaped, html};
 
-/// How many series the palette tells apart; further ones begin again.
+/// Number of series that the palette distinguishes; slots wrap around after it.
 pub const PALETTE: usize = 8;
 
-/// The room of a figure, in units of the view box.
+/// The size of a figure, in units of the view box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// For a column of a desktop page.
+    /// A column of a desktop page.
     Wide,
-    /// For a phone.
+    /// The screen of a phone.
     Narrow,
 }
 
@@ -74,11 +74,11 @@ impl Size {
 
 /// A figure that can be drawn at any [`Size`].
 pub trait Figure {
-    /// The height that the figure takes, and its marks.
+    /// Draws the figure; returns its height and its marks.
     fn draw(&self, size: Size) -> (f64, Markup);
 }
 
-/// `figure` in both sizes, with its name and description for those who hear it.
+/// `figure` in both sizes, with a name and a description for screen readers.
 pub fn svg(figure: &impl Figure, id: &str, title: &str, description: &str) -> Markup {
     html! {
         @for size in [Size::Wide, Size::Narrow] {
@@ -95,20 +95,20 @@ pub fn svg(figure: &impl Figure, id: &str, title: &str, description: &str) -> Ma
     }
 }
 
-/// A coordinate: a tenth of a unit is finer than any screen. Sums of forged
-/// records may overflow; what is no number is drawn at 0.
+/// A coordinate: a tenth of a unit is finer than any screen. Sums of forged records may overflow; a
+/// value that is not finite is drawn at 0.
 fn px(value: f64) -> String {
     let text = format!("{:.1}", if value.is_finite() { value } else { 0.0 });
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// The class of series `slot`.
+/// The CSS class of palette slot `slot`.
 #[must_use]
 pub fn slot_class(slot: usize) -> String {
     format!("s{}", slot % PALETTE)
 }
 
-/// Which edge of a text stands at its position.
+/// The edge of a text that stands at its position.
 #[derive(Clone, Copy)]
 enum Anchor {
     Start,
@@ -116,7 +116,7 @@ enum Anchor {
     End,
 }
 
-/// A sample of the line of series `slot`, for a legend.
+/// A sample of the line of palette slot `slot`, for a legend.
 pub fn swatch(slot: usize) -> Markup {
     html! {
         svg viewBox="0 0 30 12" aria-hidden="true" class=(slot_class(slot)) {
@@ -135,7 +135,7 @@ fn text(x: f64, y: f64, anchor: Anchor, class: &str, words: &str) -> Markup {
     html! { text x=(px(x)) y=(px(y)) text-anchor=(anchor) class=(class) { (words) } }
 }
 
-/// A filled rectangle that says `hint` when pointed at.
+/// A filled rectangle with the tooltip `hint`.
 fn block(x: f64, y: f64, width: f64, height: f64, class: &str, hint: &str) -> Markup {
     html! {
         rect x=(px(x)) y=(px(y)) width=(px(width.max(0.0))) height=(px(height.max(0.0))) class=(class) {
@@ -150,12 +150,12 @@ fn rule(from: (f64, f64), to: (f64, f64), class: &str) -> Markup {
     }
 }
 
-/// Columns of the view box that `words` take at the size of labels, at most.
+/// Largest width of `words` in label size, in units of the view box.
 fn text_width(words: &str) -> f64 {
     crate::human::width(words) as f64 * 6.6
 }
 
-/// `words` cut to what `room` holds.
+/// `words` cut to `room`, in units of the view box.
 fn fitted(words: &str, room: f64) -> String {
     crate::human::name(words, (room / 6.6).max(3.0) as usize)
 }

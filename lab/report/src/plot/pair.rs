@@ -1,4 +1,4 @@
-//! Two figures over the same time, one above the other.
+//! Two figures over the same time axis, one above the other.
 
 use crate::plot::frame::{Frame, margin};
 use crate::plot::{Area, Figure, Lines, Size, join, px};
@@ -7,9 +7,9 @@ use maud::{Markup, html};
 /// Lines above an area, on the same horizontal axis.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// What is above.
+    /// The lines on top.
     pub above: Lines,
-    /// What is below.
+    /// The area at the bottom.
     pub below: Area,
 }
 

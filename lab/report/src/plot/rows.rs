@@ -1,4 +1,4 @@
-//! What figures of rows share: a heading a row, and one axis at their foot.
+//! Shared layout of figures with rows: a heading for each row, and one axis at their foot.
 
 use crate::plot::axis::Axis;
 use crate::plot::scale::Scale;
@@ -7,9 +7,9 @@ use maud::Markup;
 
 /// Room above the first row.
 const HEAD: f64 = 4.0;
-/// Room below the last one, for the axis.
+/// Room below the last row, for the axis.
 const FOOT: f64 = 40.0;
-/// Room beside the end of the axis.
+/// Room right of the axis, for its last label.
 pub(super) const EDGE: f64 = 20.0;
 
 /// Rows over one axis, of equal heights.
@@ -17,14 +17,14 @@ pub(super) struct Rows<'a> {
     size: Size,
     axis: &'a Axis,
     scale: Scale,
-    /// Values of the axis that are told, with their words.
+    /// Ticks of the axis: values with their labels.
     pub(super) ticks: Vec<(f64, String)>,
     pitch: f64,
     floor: f64,
 }
 
 impl<'a> Rows<'a> {
-    /// `count` rows of `pitch`, over an axis whose ticks have `apart` of room.
+    /// Lays out `count` rows of height `pitch`, over an axis with a tick about every `apart`.
     pub(super) fn new(axis: &'a Axis, size: Size, count: usize, pitch: f64, apart: f64) -> Self {
         let (scale, ticks) = axis.layout(((size.width() - EDGE) / apart) as usize);
         Self {
@@ -37,17 +37,17 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Where `value` is on the axis.
+    /// Horizontal position of `value`.
     pub(super) fn at(&self, value: f64) -> f64 {
         self.scale.at(value) * (self.size.width() - EDGE)
     }
 
-    /// Where row `i` begins.
+    /// Upper edge of row `i`.
     pub(super) fn top(&self, i: usize) -> f64 {
         HEAD + self.pitch * i as f64
     }
 
-    /// The figure: `marks`, and below them the axis.
+    /// The height of the figure, and `marks` with the axis below them.
     pub(super) fn figure(&self, marks: impl Iterator<Item = Markup>) -> (f64, Markup) {
         let labels = self.ticks.iter().enumerate().map(|(i, (value, label))| {
             let anchor = if i == 0 {
@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What stands above a row that begins at `y`: `label`, and at its end `note`.
+/// The heading of a row that begins at `y`: `label`, and `note` at its end.
 pub(super) fn heading(y: f64, width: f64, label: &str, note: &str) -> Markup {
     let room = width - text_width(note) - 12.0;
     let label = fitted(label, room);

@@ -1,28 +1,28 @@
-//! From values to positions.
+//! Scales: from values to positions.
 //!
 //! Invariant: a position is between 0 and 1 and finite, whatever the value.
 
-/// A range of values, laid out evenly or by powers.
+/// A range of values on a linear or logarithmic scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
-    /// Equal steps are equal differences.
+    /// Equal distances are equal differences.
     Linear {
-        /// The value at 0.
+        /// The value at position 0.
         low: f64,
-        /// The value at 1.
+        /// The value at position 1.
         high: f64,
     },
-    /// Equal steps are equal ratios.
+    /// Equal distances are equal ratios.
     Log {
-        /// The value at 0, positive.
+        /// The value at position 0, positive.
         low: f64,
-        /// The value at 1.
+        /// The value at position 1.
         high: f64,
     },
 }
 
 impl Scale {
-    /// The position of `value`, clamped to the range.
+    /// The position of `value`, clamped to the range; 0 if it is not finite.
     #[must_use]
     pub fn at(self, value: f64) -> f64 {
         let position = match self {

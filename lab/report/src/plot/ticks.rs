@@ -1,4 +1,4 @@
-//! Where the lines of a grid stand.
+//! Positions of grid lines.
 //!
 //! Invariant: ticks ascend, lie on round numbers, and are finitely many.
 
@@ -11,13 +11,13 @@ pub fn nice(low: f64, high: f64, most: usize) -> Vec<f64> {
         return vec![low, low + 1.0];
     }
     let step = step(span / most.max(1) as f64);
-    // A hair inside, so that 0.3 / 0.1 does not ask for a fourth step.
+    // Slightly inside the range, so that rounding of 0.3 / 0.1 does not add a fourth step.
     let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
     let count = (last - first) as usize;
     (0..=count).map(|i| (first + i as f64) * step).collect()
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is at least `rough`.
+/// The least number of the form 1, 2 or 5 times a power of ten that is at least `rough`.
 fn step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let round = [1.0, 2.0, 5.0].iter().map(|m| m * power);
@@ -27,7 +27,7 @@ fn step(rough: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Powers of ten that cover `low` to `high`, both positive.
+/// Powers of ten that cover `low` to `high`, which are both positive.
 #[must_use]
 pub fn decades(low: f64, high: f64) -> Vec<f64> {
     let exponent = |value: f64| value.clamp(1e-300, 1e300).log10();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_never_exceed_what_was_asked_for() {
+    fn steps_never_exceed_the_requested_count() {
         for high in [0.001, 0.7, 1.0, 3.0, 9.99, 1234.5, 1e18] {
             let ticks = nice(0.0, high, 6);
             assert!(ticks.len() <= 8, "{high}: {ticks:?}");

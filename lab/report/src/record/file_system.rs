@@ -1,135 +1,135 @@
-//! What a file system says of itself in a record.
+//! Facts of a file system in a record.
 
 use serde::{Deserialize, Serialize};
 
-/// A file system at the end of a run.
+/// The state of a file system at the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystem {
-    /// Bytes that files can fill, what is in use included.
+    /// Bytes that files can fill, used ones included.
     pub usable_bytes: u64,
-    /// Those of them that are in use.
+    /// Bytes in use, of `usable_bytes`.
     pub used_bytes: u64,
-    /// What one that is laid out as a log counts.
+    /// Counters of a log-structured file system.
     pub log: Option<LogFacts>,
-    /// What one of trees that are copied on write counts.
+    /// Counters of a file system of copy-on-write trees.
     pub trees: Option<TreeFacts>,
-    /// Pieces of the drive that its files lie in, of one that tells.
+    /// Pieces of the drive that hold the files, for file systems that report them.
     pub extents: Option<Extents>,
-    /// What a mapping counts that exchanges pages for it.
+    /// Counters of a mapping that publishes writes by exchanging pages.
     #[serde(default)]
     pub swaps: Option<SwapFacts>,
 }
 
-/// A mapping in persistent memory that exchanges pages and keeps changes of nodes: over the run.
+/// A mapping in persistent memory that exchanges pages and journals changes of nodes. Counters
+/// cover the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwapFacts {
-    /// Publications.
+    /// Batches of changes published.
     pub published: u64,
-    /// Sectors of 4 KiB that were written to spare places.
+    /// Sectors of 4 KiB written to spare places.
     pub staged: u64,
-    /// Those of them that took the place of what was there.
+    /// Staged sectors that replaced the old ones when they were published.
     pub exchanged: u64,
-    /// Batches that were refused for lack of spare sectors.
+    /// Batches refused because spare sectors ran out.
     pub refused: u64,
-    /// Publications that waited for room in the journal of nodes.
+    /// Publications that waited for space in the journal of nodes.
     pub waits: u64,
 }
 
-/// Pieces of the drive that files lie in at the end.
+/// The pieces of the drive that hold files at the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extents {
-    /// Files that have any.
+    /// Files with at least one piece.
     pub files: u64,
-    /// All of them, as the file system keeps them.
+    /// Pieces as the file system records them.
     #[serde(default)]
     pub pieces: u64,
-    /// The same where two that follow each other in the file and on the drive are one.
+    /// Pieces after merging neighbours that are adjacent both in the file and on the drive.
     pub total: u64,
-    /// Those of the file that has the most of these.
+    /// Merged pieces of the most fragmented file.
     pub most: u64,
 }
 
-/// Nodes of 16 KiB, by the trees of a file system that they are of.
+/// Numbers of 16 KiB tree nodes, by the tree that they belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
-    /// All of them.
+    /// Nodes of all trees.
     pub all: u64,
-    /// The tree that leads to the others.
+    /// Nodes of the root tree, which points to the other trees.
     pub roots: u64,
-    /// Extents and who refers to them.
+    /// Nodes of the extent tree, with the references to each extent.
     pub extents: u64,
-    /// Chunks, and where they are on the drive.
+    /// Nodes of the chunk tree: chunks and their places on the drive.
     pub chunks: u64,
-    /// Files and directories.
+    /// Nodes of the tree of files and directories.
     pub files: u64,
-    /// Sums of contents.
+    /// Nodes of the tree of content checksums.
     pub checksums: u64,
-    /// What was forced since the last commit.
+    /// Nodes of the log trees, which hold what was forced since the last commit.
     pub logs: u64,
 }
 
-/// A file system of trees that are copied on write: over the run, but for levels, which are
-/// those at the end.
+/// A file system of copy-on-write trees. Counters cover the run; levels are those at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeFacts {
-    /// Commits.
+    /// Number of commits in the run.
     pub commits: u64,
-    /// Forces that made a commit.
+    /// Forces (fsync) that caused a commit.
     pub forced_commits: u64,
-    /// Forces that a log was enough for.
+    /// Forces (fsync) that only wrote a log tree.
     pub logged_forces: u64,
-    /// Nodes that were copied because they had to change.
+    /// Nodes copied because they had to change.
     pub copied: Nodes,
-    /// Nodes that were changed in their place.
+    /// Nodes changed in place.
     pub changed: Nodes,
     /// Nodes that were split.
     pub split: Nodes,
-    /// Nodes that were written to new places.
+    /// Nodes written to new places.
     pub written: Nodes,
-    /// Nodes of which a publication had what is changed in their place, once for each.
+    /// Nodes whose changes in place a publication contained, counted once for each publication.
     #[serde(default)]
     pub handed: Nodes,
-    /// Bytes of these changes in a journal in persistent memory.
+    /// Bytes of these changes in the journal in persistent memory.
     #[serde(default)]
     pub journaled_bytes: u64,
-    /// Nodes that were written in their places, some time after.
+    /// Changed nodes written back to their places later.
     #[serde(default)]
     pub written_back: u64,
-    /// Pages of contents that were written to new places.
+    /// Pages of contents written to new places.
     pub copied_pages: u64,
-    /// Pages of contents that were written in their place.
+    /// Pages of contents overwritten in place.
     pub replaced_pages: u64,
-    /// Levels of the tree of files.
+    /// Levels of the tree of files at the end.
     pub files_levels: u64,
-    /// Levels of the tree of extents.
+    /// Levels of the extent tree at the end.
     pub extents_levels: u64,
-    /// Levels of the tree of sums.
+    /// Levels of the checksum tree at the end.
     pub checksums_levels: u64,
 }
 
-/// A file system that is laid out as a log: over the run, but for what it holds at the end.
+/// A log-structured file system. Counters cover the run; sizes are those at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFacts {
-    /// Bytes of its tables in memory: what leads to nodes, segments and blocks of tables.
+    /// Memory of the tables that locate nodes, segments and blocks of tables, in bytes.
     pub memory_bytes: u64,
-    /// Cleaning that a change waited for.
+    /// Cleaning that a change had to wait for.
     pub foreground: Cleaning,
-    /// Cleaning while nobody changed anything.
+    /// Cleaning in the background, while no change was pending.
     pub background: Cleaning,
-    /// Cleaning of zones that hold tables.
+    /// Cleaning of zones with metadata tables.
     pub metadata: Cleaning,
-    /// Checkpoints that were written.
+    /// Number of checkpoints written.
     pub checkpoints: u64,
 }
 
-/// Sections or zones of a file system that were emptied by the file system.
+/// Sections or zones that the file system cleaned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaning {
-    /// How many.
+    /// Number of sections or zones cleaned.
     pub calls: u64,
-    /// Bytes that were moved out of them.
+    /// Valid bytes moved by cleaning.
     pub moved_bytes: u64,
-    /// Virtual time that moving them took; 0 where it is not measured, and in older records.
+    /// Virtual time of cleaning, ns; 0 where it is not measured, and in older records.
     #[serde(default)]
     pub time_ns: u64,
 }

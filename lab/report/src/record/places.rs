@@ -1,26 +1,27 @@
-//! How full and how old the places of a drive are.
+//! Fill and age of the lines or zones of a drive.
 
 use serde::{Deserialize, Serialize};
 
-/// Lines of a drive, or its zones, in the order of their numbers.
+/// All lines or zones of a drive, in the order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// What they are: `line` or `zone`.
+    /// Kind of the places: `line` or `zone`.
     pub of: String,
-    /// How many neighbours share an entry of `each`: 1 but for drives of very many.
+    /// Neighbours that share an entry of `each`: 1 except on drives with very many places.
     pub per_entry: u64,
-    /// The entries.
+    /// One entry for each place, or for each group of `per_entry` neighbours.
     pub each: Vec<Place>,
 }
 
-/// One of them, or some neighbours.
+/// One place, or a group of neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// How much of it is valid, in thousandths; of a zone how much is written, since what
-    /// of that is still needed the host knows alone.
+    /// Share of valid data in thousandths. For a zone the written share, since only the host knows
+    /// which of its data is valid.
     pub full: u64,
-    /// Programs of the drive since it was closed; 0 of a zone, and of what is not closed.
+    /// Page programs of the drive since the place was closed; 0 for a zone, and for a place not
+    /// closed.
     pub age: u64,
-    /// `free`, `open`, `closed` or `gone`.
+    /// State of the place: `free`, `open`, `closed` or `gone` (out of service).
     pub state: String,
 }

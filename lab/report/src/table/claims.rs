@@ -1,15 +1,14 @@
-//! Claims of a paper beside what was measured, figure by figure.
+//! Claims of a paper beside the measured values, figure by figure.
 
 use crate::claim::{self, About, Claim, Counts, Reproduction, Verdict};
 use crate::human::{self, three};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
 
-/// Widest name of a claim.
+/// Widest name of a claim, in columns.
 const WIDEST: usize = 52;
 
-/// Each claim on a line, then why those that are missed are, and why those that were
-/// not measured were not.
+/// The table of claims, then the reasons of those that are missed or not measured.
 #[must_use]
 pub fn claims<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     let mut out = caption(reproduction, style);
@@ -84,7 +83,7 @@ fn row(claim: &Claim) -> Vec<Cell> {
     ]
 }
 
-/// Reasons, each once, with the claims that have it.
+/// The reasons, each once, with the claims that share it.
 fn reasons<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     let line = |(reason, names): &(&str, Vec<String>)| {
         wrapped(&format!("{}: {reason}", names.join(", ")), style.width)
@@ -97,7 +96,7 @@ fn reasons<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     }
 }
 
-/// Numbers that say whether the experiments are the paper's.
+/// The table of the regime: numbers that show whether the experiments are the paper's.
 fn regime<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     if reproduction.regimes.is_empty() {
         return String::new();
@@ -136,7 +135,7 @@ fn regime<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     grid.render(style) + "\n"
 }
 
-/// The counts, those of primary set-ups first.
+/// The counts of claims, those of primary set-ups first.
 fn told(counts: Counts, style: Style) -> String {
     let parts = [
         ("primary set-ups", counts.primary),

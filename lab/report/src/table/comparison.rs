@@ -1,4 +1,4 @@
-//! Stacks side by side: metrics as rows, a stack a column.
+//! Stacks side by side: one row for each metric, one column for each stack.
 
 use crate::attribution::{findings, peers, relative_to};
 use crate::caution;
@@ -11,24 +11,23 @@ use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
 use std::collections::BTreeSet;
 
-/// Most columns of what runs differ in, before it is wrapped.
+/// Width at which a line of differences is wrapped.
 const LINE: usize = 2_000;
 
-/// Where the ratios to the first stack stand.
+/// Placement of the ratios to the first stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ratios {
-    /// Beside each value.
+    /// In a column beside each value.
     Beside,
-    /// On a line of their own, under headline metrics.
+    /// On a line of their own, under headline metrics only.
     Below,
 }
 
-/// The group of metrics that begins with the placement.
+/// Title of the metrics group that begins with the placement.
 const PLACED: &str = "Host interface";
 
-/// All metrics of all stacks. Ratios are to the first of those that a stack is
-/// compared with; where the width does not hold all stacks, the table continues
-/// below with that one repeated.
+/// All metrics of all stacks. Ratios are to the first of the peers of a stack; if the terminal is
+/// too narrow for all stacks, the table continues below and repeats that one.
 #[must_use]
 pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let runs = &comparison.runs;
@@ -78,7 +77,7 @@ fn caption(comparison: &Comparison, style: Style) -> String {
     out
 }
 
-/// As many stacks as fit beside `first`, at least one of `rest`, and how many.
+/// A table of `first` and as many stacks of `rest` as fit, at least one; returns their number too.
 fn block(first: &Run, rest: &[&Run], all: &[&Run], style: Style) -> (String, usize) {
     let mut taken = rest.len();
     loop {
@@ -119,7 +118,7 @@ fn grid(runs: &[&Run], all: &[&Run], ratios: Ratios) -> Grid {
     grid
 }
 
-/// Host over drive, so that a column is as narrow as its numbers.
+/// The host above the drive, so that a column is as narrow as its numbers.
 fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
     let parts = |run: &Run| match run.stack.split_once('@') {
         Some((host, drive)) => [
@@ -149,7 +148,7 @@ fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
     }
 }
 
-/// The placement policy of each run, with the handles used of those that the drive has.
+/// The placement policy of each run, with the used and the available handles.
 fn placements(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
     let mut row = vec![cell("  placement")];
     for run in runs {
@@ -194,8 +193,8 @@ fn ratio(metric: &Metric, run: &Run, runs: &[&Run]) -> Cell {
     }
 }
 
-/// The best value of a row stands out, of those that did all that was asked, unless all
-/// are alike.
+/// The tone of a value: the best of a row stands out, among runs that did all requests, unless all
+/// are equal.
 fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
     let norm = Norm::of(runs.iter().copied());
     let number = |run: &Run| metric.value(run).number().filter(|_| norm.is_met_by(run));
@@ -246,7 +245,7 @@ fn notes(comparison: &Comparison, style: Style) -> String {
     }
 }
 
-/// The failed requests of `run` in a line.
+/// The failed requests of `run` by reason, in one line.
 pub(crate) fn failures(run: &Run) -> String {
     let reasons: Vec<String> = run
         .errors

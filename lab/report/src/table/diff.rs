@@ -7,8 +7,8 @@ use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, strong, toned};
 use std::collections::BTreeMap;
 
-/// A change of at least this share is marked. Runs are exact, so that every
-/// change is real; this one is worth a look.
+/// A change of at least this share is marked as notable. Runs are deterministic, so smaller changes
+/// are real too.
 const NOTABLE: f64 = 0.05;
 
 /// Reads an input of a run.
@@ -16,9 +16,8 @@ type Words = fn(&Run) -> String;
 /// Reads a breakdown of a run.
 type ByCause = fn(&Run) -> &BTreeMap<String, u64>;
 
-/// All metrics of `a` and `b` with the ratio of `b` to `a`, then what the NAND
-/// was programmed for. Runs that agree in everything but wall time and memory
-/// are said to be identical.
+/// All metrics of `a` and `b` with the ratio of `b` to `a`, then the bytes programmed by cause. A
+/// sentence says if the runs are identical in all but wall time and memory.
 #[must_use]
 pub fn diff(a: &Run, b: &Run, style: Style) -> String {
     let mut out = premises(a, b, style);
@@ -32,7 +31,7 @@ pub fn diff(a: &Run, b: &Run, style: Style) -> String {
     out + &grid(a, b).render(style)
 }
 
-/// The parts of a run that the same command and seed repeat.
+/// `run` without the parts that differ between equal runs.
 fn steady(run: &Run) -> Run {
     Run {
         wall_time_s: 0.0,
@@ -41,7 +40,7 @@ fn steady(run: &Run) -> Run {
     }
 }
 
-/// What is compared, and in which inputs the two differ.
+/// The inputs of both runs, with the differing ones marked.
 fn premises(a: &Run, b: &Run, style: Style) -> String {
     let mut grid = Grid::new(vec![Column::Left; 3]);
     let room = style.width.saturating_sub(16).max(24) / 2;

@@ -6,7 +6,7 @@
 use crate::human::width;
 use crate::table::Style;
 
-/// How a cell stands out, where colour was asked for.
+/// The emphasis of a cell, if colour is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -16,7 +16,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-/// One cell.
+/// One cell: its text and emphasis.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -40,7 +40,7 @@ pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Cell {
     Cell { text, tone }
 }
 
-/// The side to which a column is flush, and the gap before it.
+/// The alignment of a column, and the gap before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
     /// Words: flush left.
@@ -85,7 +85,7 @@ impl Grid {
         self.lines.push(Line::Row(cells));
     }
 
-    /// Columns of the terminal that the table takes.
+    /// Width of the whole table in terminal columns.
     pub(crate) fn width(&self) -> usize {
         let gaps: usize = self.columns.iter().skip(1).map(|c| c.gap()).sum();
         self.widths().iter().sum::<usize>() + gaps
@@ -116,7 +116,7 @@ impl Grid {
     }
 
     fn render_row(&self, cells: &[Cell], widths: &[usize], style: Style) -> String {
-        // Blanks are held back until something follows them: no line ends in one.
+        // Blanks are held back until a text follows them, so that no line ends in blanks.
         let (mut out, mut blanks) = (String::new(), 0);
         for (i, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
             let pad = widths[i] - width(&cell.text);
@@ -136,7 +136,7 @@ impl Grid {
     }
 }
 
-/// `text` in the colour of `tone`, if colour was asked for.
+/// `text` in the colour of `tone`, if colour is on.
 pub(crate) fn paint(text: &str, tone: Tone, style: Style) -> String {
     let code = match tone {
         Tone::Dim => "2",

@@ -1,11 +1,11 @@
-//! Past runs, a line each.
+//! Past runs, one line each.
 
 use crate::human;
 use crate::store::Entry;
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, cell, dim, strong};
 
-/// A line for each run of memory, in the order given.
+/// A line for each run of memory designs, in the given order.
 #[must_use]
 pub fn memory_history(entries: &[Entry], style: Style) -> String {
     use Column::{Left, Right};
@@ -46,7 +46,7 @@ pub fn memory_history(entries: &[Entry], style: Style) -> String {
     grid.render(style)
 }
 
-/// A line for each run of a stack, in the order given.
+/// A line for each run of stacks, in the given order.
 #[must_use]
 pub fn history(entries: &[Entry], style: Style) -> String {
     use Column::{Left, Right};
@@ -89,7 +89,7 @@ fn cells(entry: &Entry, free: usize) -> [Cell; 11] {
         cell(human::factor(entry.ops_per_s)),
         cell(match entry.ops_per_s > 0.0 {
             true => human::time(entry.p99_ns),
-            // Nothing was completed that could have taken any time.
+            // Without completed requests there is no latency.
             false => human::NOTHING.to_owned(),
         }),
         cell(human::factor(entry.waf_device)),

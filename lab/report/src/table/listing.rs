@@ -1,18 +1,18 @@
-//! Lists of anything else: what can be named, what a file holds.
+//! Generic lists: rows under titles, and facts by name.
 
 use crate::human;
 use crate::table::Style;
 use crate::table::grid::{Column, Grid, cell, dim, strong};
 
-/// Widest cell of a list.
+/// Widest cell of a list, in columns.
 const WIDEST: usize = 120;
 
-/// The side to which a column of a list is flush.
+/// The alignment of a column in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Words.
+    /// Flush left, for words.
     Left,
-    /// Numbers.
+    /// Flush right, for numbers.
     Right,
 }
 
@@ -32,7 +32,7 @@ pub fn listing(columns: &[(&str, Side)], rows: &[Vec<String>], style: Style) -> 
     grid.render(style)
 }
 
-/// A line for each fact: its name, then what it is.
+/// A line for each fact: its name, then its value.
 #[must_use]
 pub fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, String)>, style: Style) -> String {
     let mut grid = Grid::new(vec![Column::Left; 2]);

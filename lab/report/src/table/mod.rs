@@ -1,4 +1,4 @@
-//! Records as text for a terminal.
+//! Records as text tables for a terminal.
 //!
 //! Invariants: a table is a function of records and [`Style`] alone; without
 //! colour it holds no control character, whatever the names in a record hold;
@@ -29,12 +29,12 @@ pub use run::run;
 pub use timeline::timeline;
 pub use why::why;
 
-/// How text is laid out.
+/// The layout of text for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether to mark cells with ANSI colours.
+    /// Whether cells are marked with ANSI colours.
     pub color: bool,
-    /// Columns of the terminal.
+    /// Width of the terminal in columns.
     pub width: usize,
 }
 

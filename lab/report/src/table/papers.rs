@@ -1,9 +1,9 @@
-//! Papers beside what was measured, a line a paper.
+//! Papers beside the measured values, one line for each paper.
 
 use crate::papers::Papers;
 use crate::table::{Side, Style, listing};
 
-/// How many claims of each paper hold.
+/// The table of results, one row for each paper.
 #[must_use]
 pub fn papers(papers: &Papers, style: Style) -> String {
     let (titles, rows) = papers.results();

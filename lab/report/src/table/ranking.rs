@@ -1,11 +1,11 @@
-//! Stacks ranked for one workload, a line a stack; then why, and what could not be.
+//! Stacks ranked for one workload, one line each; then the reasons, and the stacks left out.
 
 use crate::human::{self, NOTHING, bytes, times};
 use crate::ranking::{LeftOut, PRICED_BY, PRICES, Ranked, Ranking, Spread};
 use crate::table::grid::{Tone, paint, wrapped};
 use crate::table::{Side, Style, listing};
 
-/// Longest reason.
+/// Longest reason, in columns.
 const WIDEST: usize = 400;
 const TITLES: [&str; 11] = [
     "",
@@ -21,7 +21,7 @@ const TITLES: [&str; 11] = [
     "years",
 ];
 
-/// The ranking, the best stack first.
+/// The ranking as a table with a legend, the best stack first.
 #[must_use]
 pub fn ranking(ranking: &Ranking, style: Style) -> String {
     let workload = human::name(&ranking.workload, style.width.max(40) - 24);
@@ -59,7 +59,7 @@ fn row((place, ranked): (usize, &Ranked)) -> Vec<String> {
         count => bytes(count as f64),
     };
     let cells = [
-        // What has no score has no place: it is neither better nor worse.
+        // A stack without a score has no place: it is neither better nor worse.
         ranked
             .score
             .map_or(NOTHING.to_owned(), |_| place.to_string()),
@@ -77,7 +77,7 @@ fn row((place, ranked): (usize, &Ranked)) -> Vec<String> {
     cells.into()
 }
 
-/// What each stack is, and how it comes to its place.
+/// For each stack its idea, and the reason of its score.
 fn reasons(ranking: &Ranking, style: Style) -> String {
     let line = |ranked: &Ranked| {
         let Ranked {
@@ -111,7 +111,7 @@ fn legend(ranking: &Ranking) -> String {
     )
 }
 
-/// What the drives had been through: not every one can have the same past.
+/// The precondition of the drives: not every drive supports the same one.
 fn pasts(ranking: &Ranking) -> String {
     let mut all = ranking.ranked.iter();
     let base = all.find(|ranked| ranked.stack == ranking.base);

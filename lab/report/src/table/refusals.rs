@@ -1,4 +1,4 @@
-//! Why there was no space: limits that were met, and who held them.
+//! Refused allocations: limits that were hit, and their holders.
 
 use crate::human;
 use crate::metric::{Unit, Value};
@@ -6,10 +6,10 @@ use crate::record::{Holder, Refusal, Run};
 use crate::table::Style;
 use crate::table::grid::{Column, Grid, cell, strong, wrapped};
 
-/// Holders of a limit that are shown before the rest is added up.
+/// Number of holders shown before the rest is added up.
 const HOLDERS: usize = 8;
 
-/// A sentence for each limit that was met.
+/// A sentence for each limit that was hit.
 pub(crate) fn sentences(run: &Run, style: Style) -> String {
     let sentence = |met: &Refusal| {
         let held: Vec<String> = holders(met)
@@ -38,7 +38,7 @@ pub(crate) fn sentences(run: &Run, style: Style) -> String {
     run.refusals.iter().map(sentence).collect()
 }
 
-/// A row for each limit that was met, and one for each of its holders.
+/// A table row for each limit that was hit, and one for each of its holders.
 pub(crate) fn refusals(run: &Run, style: Style) -> String {
     if run.refusals.is_empty() {
         return String::new();
@@ -75,7 +75,7 @@ pub(crate) fn refusals(run: &Run, style: Style) -> String {
     grid.render(style)
 }
 
-/// The first holders of a limit, and the sum of those after them.
+/// The first holders of a limit, and the sum of all further ones.
 fn holders(met: &Refusal) -> Vec<(String, String)> {
     let named = |holder: &Holder| {
         let who = human::name(&holder.who, 40);

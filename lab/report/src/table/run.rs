@@ -10,7 +10,8 @@ use crate::table::failures;
 use crate::table::grid::{Column, Grid, Tone, cell, dim, paint, strong, wrapped};
 use crate::table::refusals;
 
-/// Every metric with what it means, latency by kind of request, utilisation.
+/// The inputs of a run, its warnings, every metric with its explanation, latency by kind of
+/// request, utilisation.
 #[must_use]
 pub fn run(run: &Run, style: Style) -> String {
     let mut out = head(run, style);
@@ -34,7 +35,7 @@ pub fn run(run: &Run, style: Style) -> String {
     out
 }
 
-/// What was run on what: shared by all views of one run.
+/// The inputs of a run: the heading of all views of a single run.
 pub(crate) fn head(run: &Run, style: Style) -> String {
     let drive = &run.drive;
     let room = style.width.max(40) - 12;
@@ -85,7 +86,7 @@ fn metrics(run: &Run, style: Style) -> String {
             grid.row(vec![cell(label), cell(metric.show(run)), dim(metric.help)]);
         }
     }
-    // The explanations are the first thing to go where the terminal is narrow.
+    // On a narrow terminal the explanations are dropped first.
     match grid.width() > style.width {
         true => without_help(run, style),
         false => grid.render(style),
@@ -129,7 +130,7 @@ fn kinds(run: &Run, style: Style) -> String {
 }
 
 fn columns(latency: &Latency) -> [String; 7] {
-    // What never was completed took no time, not 0.
+    // Requests that never completed have no latency, rather than 0.
     let write = |value: Value| match latency.count {
         0 => human::NOTHING.to_owned(),
         _ => Unit::Ns.write(value),

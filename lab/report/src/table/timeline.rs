@@ -1,4 +1,4 @@
-//! Series over virtual time as a line of bars each.
+//! Series over virtual time, each as a line of bars.
 
 use crate::human;
 use crate::record::{Run, Sample};
@@ -8,7 +8,7 @@ use crate::table::grid::{Column, Grid, cell, dim, strong};
 use crate::table::run::head;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns that names and numbers take beside the bars.
+/// Columns beside the bars, for names and numbers.
 const BESIDE: usize = 54;
 
 /// A line for each series: bars between zero and its largest value, then
@@ -39,8 +39,7 @@ pub fn timeline(run: &Run, style: Style) -> String {
     format!("{head}\n{}", grid.render(style))
 }
 
-/// A name, values, how they are written, and their mean over the run, if one
-/// means something.
+/// A series: name, values, format of a value, and the mean over the run if it is meaningful.
 type Series = (&'static str, Vec<f64>, fn(f64) -> String, Option<f64>);
 
 fn series(samples: &[Sample]) -> Vec<Series> {

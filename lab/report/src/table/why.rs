@@ -1,5 +1,4 @@
-//! Attribution: who made the drive program and read, and where it went; and why there was
-//! no space.
+//! Attribution: the origins and causes of programs and reads, and refused allocations.
 
 use crate::attribution::{Matrix, largest_first, sentences, sum};
 use crate::human;
@@ -9,13 +8,13 @@ use crate::table::grid::{Column, Grid, cell, dim, strong, wrapped};
 use crate::table::refusals::refusals;
 use crate::table::run::head;
 
-/// Origins that a table holds before the rest is added up.
+/// Origins in a table before the rest is added up.
 const ORIGINS: usize = 14;
-/// Width of the longest bar.
+/// Width of the longest bar, in columns.
 const BAR: f64 = 30.0;
 
-/// Limits that were met, bytes programmed by cause and origin, reads by cause, victims of
-/// garbage collection, handles; first in words.
+/// Sentences, then tables: limits that were hit, bytes programmed by cause and origin, reads by
+/// cause, victims of garbage collection, handles.
 #[must_use]
 pub fn why(run: &Run, style: Style) -> String {
     let mut out = head(run, style) + "\n";
@@ -180,7 +179,7 @@ fn handles(run: &Run, style: Style) -> String {
     grid.render(style) + &firmware(run, style)
 }
 
-/// What the drive itself keeps count of.
+/// Counters that the drive itself keeps: the FDP statistics, the mapping cache.
 fn firmware(run: &Run, style: Style) -> String {
     let mut out = String::new();
     if let Some(fdp) = &run.fdp {

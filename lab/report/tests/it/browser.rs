@@ -1,4 +1,4 @@
-//! Pages in a real browser: without errors, by keys alone, on a phone, in light and dark.
+//! Pages in a real browser: without errors, with keys alone, on a phone, in light and dark.
 
 use crate::fixture;
 use crate::pages::papers;
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Points of a small phone, and of a desk.
+/// Widths in CSS pixels: a small phone, and a desktop.
 const WIDTHS: [u32; 2] = [360, 1280];
 
-/// Opens whatever can be opened, and gives each thing that keys should reach a number; buttons
-/// of one group are one thing.
+/// Opens all details, and numbers each element that keys must reach; buttons of one group share a
+/// number.
 const REACHABLE: &str = "(() => {
     for (const e of document.querySelectorAll('details')) e.open = true;
     const groups = new Map();
@@ -28,7 +28,7 @@ const REACHABLE: &str = "(() => {
     return things;
 })()";
 
-/// Which of these has the keys.
+/// The number of the element that has the keyboard focus.
 const REACHED: &str = "Number(document.activeElement.dataset.thing ?? 0)";
 
 const BACKGROUND: &str = "getComputedStyle(document.body).backgroundColor";
@@ -57,7 +57,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     written.into()
 }
 
-/// A sheet with a part that is nothing, and names that are long.
+/// A sheet with a part of length 0, and with long names.
 fn sheet() -> String {
     let names = [
         "base",
@@ -120,7 +120,7 @@ fn keys_reach_everything(browser: &mut Browser, page: &Path) {
     let things = browser.value(REACHABLE).as_u64().expect("a number");
     assert!(things > 5, "{} has {things}", page.display());
     let mut reached = BTreeSet::new();
-    // Browsers let keys reach more than that, such as what scrolls.
+    // Browsers focus further elements, such as scrollable ones.
     for _ in 0..3 * things {
         browser.press(Key::Tab);
         reached.insert(browser.value(REACHED).as_u64().expect("a number"));
@@ -149,7 +149,7 @@ fn colours_follow_the_system_and_the_switch(browser: &mut Browser, page: &Path) 
 }
 
 #[test]
-fn claims_can_be_picked_by_what_became_of_them() {
+fn claims_can_be_selected_by_verdict() {
     let Some(mut browser) = Browser::start() else {
         return;
     };

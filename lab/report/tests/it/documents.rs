@@ -1,4 +1,4 @@
-//! JSON documents.
+//! JSON documents: round trip and paths.
 
 use crate::fixture;
 use report::record::{Comparison, Run};

@@ -378,7 +378,7 @@ fn timeline(shape: &Shape, sim_time_ns: u64) -> Vec<Sample> {
     (1..=points).map(sample).collect()
 }
 
-/// Lines of which later ones are older, fuller where there is less collection.
+/// Lines of increasing age, and the fuller the less garbage collection there is.
 fn places(shape: &Shape) -> Places {
     let place = |i: u64| Place {
         full: if i < 6 {

@@ -1,5 +1,5 @@
-//! What a user relies on: documents that come back, tables and pages that
-//! agree with them, a database that refuses what it cannot read.
+//! Tests of the promises to a user: documents that come back, tables and pages that agree with
+//! them, a database that refuses files it cannot read.
 
 mod browser;
 mod documents;

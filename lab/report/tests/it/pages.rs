@@ -1,4 +1,4 @@
-//! Pages agree with the document and are inert.
+//! Pages agree with the document, and hostile names in it stay inert.
 
 use crate::fixture;
 use report::claim::{Claim, Counts, Expectation, REPRODUCE_SCHEMA, Reproduction};
@@ -37,7 +37,7 @@ fn embedded(page: &str) -> &str {
     rest.split_once("</script>").expect("end of record").0
 }
 
-/// Every page is also left behind for people to look at.
+/// Keeps each page on disk for people to look at.
 fn keep(name: &str, page: &str) {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     report::file::write(&path, page).expect("page written");
@@ -121,7 +121,7 @@ fn hostile_names_are_inert() {
     }
 }
 
-/// Claims of every kind, with names that mean harm.
+/// Claims of every verdict, with hostile names.
 pub(crate) fn papers() -> Papers {
     let hostile = "</b><script>alert(1)</script>\"'&";
     let claim = |id: &str, expected| {
@@ -178,8 +178,8 @@ fn the_page_of_papers_has_every_claim_and_a_dot_for_each_ratio() {
         let row = format!("<tr class=\"{state}\"><th class=\"claim\" scope=\"row\"><b>{id}</b>");
         assert_eq!(page.matches(&row).count(), 1, "{id}");
     }
-    // Two that held, two that were missed and one of another regime, each in both sizes of the
-    // figure; one has no number.
+    // Two claims held, two were missed and one is of another regime, each drawn in both sizes of
+    // the figure; one has no number.
     assert_eq!(page.matches("<g class=\"hold\">").count(), 4);
     assert_eq!(page.matches("<g class=\"miss\">").count(), 4);
     assert_eq!(page.matches("<g class=\"else\">").count(), 2);
@@ -217,7 +217,7 @@ fn every_figure_has_a_name_and_a_reading_and_ids_are_unique() {
     assert_eq!(ids.len(), all);
 }
 
-/// The colours of the style sheet by name: those of light pages, then those of dark ones.
+/// The colours of the style sheet by name: those of the light theme, then those of the dark one.
 fn themes(page: &str) -> [Vec<(String, [f64; 3])>; 2] {
     let root = page.split(":root{").nth(1).expect("a root");
     let root = root.split('}').next().expect("its end");

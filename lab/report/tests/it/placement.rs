@@ -1,4 +1,4 @@
-//! What is said of placement handles.
+//! Sentences about placement handles.
 
 use crate::fixture;
 use report::page;
@@ -6,7 +6,7 @@ use report::placement::placement;
 use report::record::{Comparison, Placement, Run};
 use report::table::{self, Style};
 
-/// The first two synthetic runs: a drive of blocks, and one with four handles.
+/// The first two synthetic runs: a block drive, and one with four handles.
 fn two() -> [Run; 2] {
     let mut runs = fixture::comparison().runs.into_iter();
     [(); 2].map(|()| runs.next().expect("there are five"))
@@ -39,7 +39,7 @@ fn placement_that_saves_pages_is_named_and_needs_no_sentence() {
 }
 
 #[test]
-fn a_handle_that_nobody_named_is_told_once_with_what_would_name_it() {
+fn unused_handles_are_reported_once_with_a_remedy() {
     let [block, mut fdp] = two();
     let mut streams = fdp.clone();
     streams.stack = "synthetic-ext4@streams".to_owned();

@@ -22,7 +22,7 @@ fn order(ranking: &Ranking) -> Vec<&str> {
     ranking.ranked.iter().map(|r| &*r.stack).collect()
 }
 
-/// One run of each stack, with what is measured set by hand: operations a second, 99.9th
+/// One run of each stack, with the measured values set by hand: operations per second, 99.9th
 /// percentile, bytes programmed for 1,000 written.
 fn runs(numbers: &[(&str, f64, u64, u64)]) -> Vec<Run> {
     let run = |&(stack, speed, tail, programmed): &(&str, f64, u64, u64)| {
@@ -74,7 +74,7 @@ fn dollars_follow_from_flash_and_memory() {
     let of = |stack: &str| ranking.ranked.iter().find(|r| r.stack == stack).unwrap();
     assert!((of("a").dollars_per_tb / per_tb(parts) - 1.0).abs() < 1e-9);
     assert!((of("b").dollars_per_tb / per_tb(parts + more) - 1.0).abs() < 1e-9);
-    // Half the programs: what is written is cheaper, though the memory is not.
+    // Half the programs make a written byte cheaper, though the memory costs more.
     let written = |stack| of(stack).dollars_per_pb_written.unwrap().median;
     assert!((written("b") / written("a") - (parts + more) / parts / 2.0).abs() < 1e-9);
 }
@@ -82,7 +82,7 @@ fn dollars_follow_from_flash_and_memory() {
 #[test]
 fn a_drive_lives_as_long_as_the_first_stack_writes_at_its_pace() {
     let mut runs = runs(&[("a", 1.0, 1, 2_000), ("b", 1.0, 1, 1_000)]);
-    // The second one is done in a tenth of the time, for which it is not blamed.
+    // The second stack is done in a tenth of the time, which must not shorten its life.
     runs[1].sim_time_ns = runs[0].sim_time_ns / 10;
     let ranking = ranked(&runs, By::Wear);
     let years = |at: usize| ranking.ranked[at].life_years.unwrap().median;
@@ -94,7 +94,7 @@ fn a_drive_lives_as_long_as_the_first_stack_writes_at_its_pace() {
 }
 
 #[test]
-fn seeds_are_set_beside_their_own_and_tell_what_is_sure() {
+fn runs_are_compared_per_seed_and_ties_are_reported() {
     let mut all = runs(&[
         ("a", 100.0, 1, 1_000),
         ("b", 110.0, 1, 1_000),
@@ -136,7 +136,7 @@ fn seeds_are_set_beside_their_own_and_tell_what_is_sure() {
 }
 
 #[test]
-fn a_ranking_says_what_could_not_be_and_why() {
+fn ranking_lists_unscored_and_left_out_stacks_with_reasons() {
     let mut runs = runs(&[("a", 1.0, 1, 2_000), ("b", 1.0, 1, 1_000)]);
     runs[1].waf.device = runs[0].waf.device / 2.0;
     let left = LeftOut {
@@ -153,7 +153,7 @@ fn a_ranking_says_what_could_not_be_and_why() {
 }
 
 #[test]
-fn what_fails_everywhere_is_of_the_workload() {
+fn failure_on_every_stack_belongs_to_the_workload() {
     let mut runs = runs(&[
         ("a", 100.0, 50, 3_000),
         ("b", 200.0, 40, 3_000),
@@ -175,7 +175,7 @@ fn what_fails_everywhere_is_of_the_workload() {
 }
 
 #[test]
-fn what_failed_has_no_place_and_says_why() {
+fn failed_stack_has_no_place_and_a_reason() {
     let mut runs = runs(&[
         ("a", 9_000.0, 1, 0),
         ("b", 100.0, 50, 3_000),
@@ -208,7 +208,7 @@ fn what_failed_has_no_place_and_says_why() {
         ["1", "2", "–", "–"].map(Some),
         "{text}"
     );
-    // Of what was not programmed there is no wear to be ranked by.
+    // A stack that programmed nothing has no wear to be ranked by.
     let worn = ranked(&runs[1..], By::Wear);
     assert_eq!(
         (worn.ranked[2].score, &*worn.ranked[2].why),
@@ -217,7 +217,7 @@ fn what_failed_has_no_place_and_says_why() {
 }
 
 #[test]
-fn nothing_ranked_is_said() {
+fn empty_ranking_advises_that_no_stack_could_be_ranked() {
     let ranking = ranked(&[], By::All);
     assert_eq!(ranking.advice, "No stack could be ranked.");
     assert!(table::ranking(&ranking, Style::default()).contains("No stack"));

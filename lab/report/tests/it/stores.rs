@@ -1,4 +1,4 @@
-//! The database of runs.
+//! The database of past runs.
 
 use crate::fixture;
 use report::json::Document;
@@ -31,7 +31,7 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_appended_comes_back() {
+fn appended_run_is_read_back_equal() {
     let (_directory, path) = place();
     let run = fixture::one();
     let id = Store::open(&path)
@@ -90,7 +90,7 @@ fn lists_are_newest_first_filtered_and_limited() {
     assert_eq!(store.latest::<Run>().expect("read").map(|s| s.id), Some(5));
 }
 
-/// A record of another kind.
+/// A record of another kind than a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Other {
     schema: String,
@@ -114,7 +114,7 @@ impl Kept for Other {
 }
 
 #[test]
-fn runs_of_two_kinds_have_one_row_of_numbers_and_are_not_taken_for_each_other() {
+fn runs_of_two_kinds_share_one_numbering_and_are_not_confused() {
     let (_directory, path) = place();
     let store = Store::open(&path).expect("created");
     let (run, other) = (

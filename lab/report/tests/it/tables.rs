@@ -8,7 +8,7 @@ use report::record::{Comparison, Handle, LatencySet, Run, Sample};
 use report::store::{Filter, RunMeta, Store};
 use report::table::{self, Style};
 
-/// Compares with the file, which people read as the example of the output.
+/// Compares `text` with the golden file, which is also the readers' example of the output.
 fn golden(name: &str, text: &str) {
     let path = format!("{}/tests/it/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
@@ -27,7 +27,7 @@ fn wide() -> Style {
 }
 
 #[test]
-fn the_tables_read_as_they_did() {
+fn tables_match_their_golden_files() {
     let comparison = fixture::comparison();
     let run = fixture::one();
     golden("comparison", &table::comparison(&comparison, wide()));
@@ -89,7 +89,8 @@ fn no_line_is_wider_than_asked_for_with_two_to_eight_stacks() {
                 assert!(report::human::width(line) <= width, "{width}: {line}");
                 assert_eq!(line, line.trim_end());
             }
-            // Five of the long synthetic names fit at 100 columns, with the first repeated.
+            // At 100 columns five of the long synthetic names fit into two blocks, with the first
+            // name repeated.
             let blocks = text.matches("operations/s").count();
             assert!(
                 width < 100 || blocks <= 2,
@@ -100,7 +101,7 @@ fn no_line_is_wider_than_asked_for_with_two_to_eight_stacks() {
 }
 
 #[test]
-fn what_a_table_shows_as_equal_is_no_finding() {
+fn values_shown_as_equal_are_no_finding() {
     let mut comparison = fixture::comparison();
     comparison.runs.truncate(2);
     let rate = comparison.runs[0].ops_per_s;
@@ -111,7 +112,7 @@ fn what_a_table_shows_as_equal_is_no_finding() {
     assert!(!says(&comparison).contains("most operations per second"));
 }
 
-/// A comparison of which the run in the middle completed nothing.
+/// A comparison whose middle run completed nothing.
 fn with_failures() -> Comparison {
     let mut comparison = fixture::comparison();
     comparison.runs.truncate(3);
@@ -124,7 +125,7 @@ fn with_failures() -> Comparison {
 }
 
 #[test]
-fn what_failed_is_never_the_best() {
+fn failed_run_is_never_the_best() {
     let comparison = with_failures();
     let failed = &comparison.runs[1].stack;
     let text = table::comparison(&comparison, wide());
@@ -146,7 +147,7 @@ fn what_failed_is_never_the_best() {
 }
 
 #[test]
-fn a_latency_of_no_request_is_no_number() {
+fn latency_without_requests_is_no_number() {
     let comparison = with_failures();
     let text = table::run(&comparison.runs[1], wide());
     for row in ["  mean", "  p99", "  max"] {
@@ -214,7 +215,7 @@ fn all_pages(run: &Run) -> Vec<String> {
     ]
 }
 
-/// Counts at the ends of their range and between.
+/// Counts at both ends of their range, and between them.
 fn count() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), any::<u64>()]
 }
@@ -269,7 +270,7 @@ proptest! {
     }
 }
 
-/// The runs of a comparison on two drives with these settings of one field.
+/// A comparison of two runs whose drives have these settings of the field `key`.
 fn set(key: &str, settings: [Option<u64>; 2]) -> Comparison {
     let mut runs = fixture::comparison().runs;
     runs.truncate(2);
@@ -283,9 +284,9 @@ fn set(key: &str, settings: [Option<u64>; 2]) -> Comparison {
     Comparison::new("touch", 1, runs)
 }
 
-/// A field that the table of fields does not know is told under its key.
+/// A field without a declaration is reported under its key.
 #[test]
-fn fields_that_differ_are_told_whether_they_are_known_or_not() {
+fn differing_fields_are_listed_whether_declared_or_not() {
     let lines = |key: &str, settings| {
         let comparison = set(key, settings);
         let lines: Vec<String> = comparison
@@ -311,10 +312,10 @@ fn fields_that_differ_are_told_whether_they_are_known_or_not() {
         unknown,
         ["drive.new: 4 (synthetic-ext4@block); not set (synthetic-ext4@fdp)"]
     );
-    // Of a part that one drive lacks, and of the interface.
+    // Fields of a part that one drive lacks, and of the interface, are not compared.
     assert!(lines("drive.front.log.lookup", [Some(4), None]).is_empty());
     assert!(lines("drive.placement.handles", [Some(1), Some(8)]).is_empty());
-    // Told to the last digit where less would be the same.
+    // Numbers that round to the same text are printed in full.
     let near = lines("drive.capacity", [Some(1 << 40), Some((1 << 40) + 4096)]);
     let wanted =
         "capacity: 1099511627776 (synthetic-ext4@block); 1099511631872 (synthetic-ext4@fdp)";

@@ -1,5 +1,5 @@
-//! From what the application wrote, over what the file system made of it, to what the
-//! NAND was programmed with.
+//! Flows of bytes: from the application's writes through those of the file system to the NAND's
+//! programs.
 
 use crate::human;
 use crate::page::parts::{Card, Slots, named};
@@ -7,14 +7,14 @@ use crate::plot::{Band, Flow, Node, Stage};
 use crate::record::Run;
 use maud::{Markup, html};
 
-/// The place in the palette of bytes that are the application's own.
+/// Palette slot of the application's own bytes.
 const OWN: usize = 0;
-/// That of the ways to the drive.
+/// Names and palette slots of the two interfaces of the drive.
 const WAYS: [(&str, usize); 2] = [("blocks", 6), ("lines", 5)];
 const DATA: &str = "data";
 const HOST: &str = "host";
 
-/// What all flows have in common, then a flow for each run that wrote anything.
+/// The introduction to all flows, then a flow for each run with any writes.
 pub(crate) fn all(runs: &[&Run]) -> (Markup, Vec<Markup>) {
     let purposes = runs
         .iter()
@@ -60,7 +60,7 @@ fn card(i: usize, name: &str, flow: &Flow) -> Markup {
     card.with(flow)
 }
 
-/// What file system and drive added, in words.
+/// The bytes that the file system and the drive added, in words.
 fn added(flow: &Flow) -> String {
     let of = |label: &str, who: &str, own: &str| {
         let stage = flow.stages.iter().find(|stage| stage.label == label)?;
@@ -105,7 +105,7 @@ fn total(stage: &Stage) -> f64 {
     stage.nodes.iter().map(|node| node.value).sum()
 }
 
-/// The columns of a run, and what goes from each to the next.
+/// The stages of a run, and the bands between neighbouring stages.
 fn flow(run: &Run, purposes: &Slots, causes: &Slots) -> Flow {
     let written = run.host.write_bytes as f64;
     let own = Some(written / run.waf.host).filter(|bytes| bytes.is_finite() && *bytes > 0.0);
@@ -140,7 +140,8 @@ fn flow(run: &Run, purposes: &Slots, causes: &Slots) -> Flow {
         bands.extend(bands_of.map(|(from, u)| band(first, from, i, through(u))));
     }
     if let Some(host) = nand.nodes.iter().position(|node| node.label == HOST) {
-        // What reached the flash of each way is not known where the drive's DRAM took some.
+        // The share of each interface that reached the flash is unknown if the drive's DRAM
+        // absorbed some: both get the same.
         let share = (nand.nodes[host].value / written).min(1.0);
         bands.extend((0..ways.len()).map(|i| band(first + 1, i, host, ways[i].1 * share)));
     }
@@ -162,8 +163,7 @@ const fn band(column: usize, from: usize, to: usize, value: f64) -> Band {
     }
 }
 
-/// What a host used its writes for: name, colour, bytes by blocks and by lines. The data
-/// come first.
+/// Host writes by purpose: name, colour, bytes by blocks and by cache lines. Data comes first.
 fn used<'a>(run: &'a Run, purposes: &'a Slots, written: f64) -> Vec<(&'a str, usize, f64, f64)> {
     let used = purposes.iter().filter_map(|(name, slot)| {
         let grain = run.host.by_purpose.get(name)?.write;

@@ -1,4 +1,4 @@
-//! All stacks at a glance: what counts most, over the first one with the same past.
+//! All stacks at a glance: the main metrics, relative to the first run with the same past.
 
 use crate::attribution::peers;
 use crate::human;
@@ -8,7 +8,7 @@ use crate::plot::{Dot, Dots, Row};
 use crate::record::Run;
 use maud::Markup;
 
-/// What is shown, by where it stands in a record.
+/// Paths of the metrics shown.
 const SHOWN: [&str; 7] = [
     "/ops_per_s",
     "/latency_ns/p99",
@@ -19,7 +19,7 @@ const SHOWN: [&str; 7] = [
     "/wear/life_host_bytes",
 ];
 
-/// One figure for several runs; nothing for one, or where nothing can be compared.
+/// One figure for several runs; empty for a single run, or if no metric can be compared.
 pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
     let metrics = metric::of(runs).filter(|metric| SHOWN.contains(&metric.path));
     let rows: Vec<Row> = metrics.map(|metric| row(metric, runs)).collect();

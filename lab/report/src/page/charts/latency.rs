@@ -1,4 +1,4 @@
-//! Latency as the share of requests that took longer.
+//! Latency plots: the share of requests that took longer.
 
 use crate::page::parts::{Card, legend, named};
 use crate::plot::{Axis, Kind, Lines, Mark, Series, TAIL_FLOOR};
@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 const READING: &str = "Lower left is better. Where a line crosses p99, one request in a hundred took \
                        longer than the time below; both axes go by powers of ten.";
 
-/// Between runs: a chart for each kind of request, a line for each run. For
-/// one run: a single chart, a line for each kind.
+/// For several runs, a chart for each kind of request with a line for each run; for one run, a
+/// single chart with a line for each kind.
 pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
     if let [run] = runs {
         let kinds = run.latency_ns.by_op.iter();
@@ -82,8 +82,8 @@ fn chart(id: &str, title: &str, series: Vec<Series>) -> Option<Markup> {
     }))
 }
 
-/// The distribution as (latency, share of requests that took longer). The
-/// line ends where it meets the floor of the axis.
+/// The distribution as (latency, share of requests that took longer). The line ends at the floor of
+/// the axis.
 fn series(name: &str, slot: usize, latency: &Latency) -> Option<Series> {
     let all = latency.cdf.last().map(|p| p.1).filter(|n| *n > 0)? as f64;
     let first = latency.cdf.first()?.0.max(1) as f64;

@@ -1,4 +1,4 @@
-//! The map of lines or zones: how full each is of what is still needed, and how old.
+//! The map of lines or zones: the share of valid data in each, and its age.
 
 use crate::human;
 use crate::page::parts::{Card, Named, named};
@@ -6,10 +6,10 @@ use crate::plot::{Cell, Cells, SHADES};
 use crate::record::{Place, Places, Run};
 use maud::{Markup, html};
 
-/// Rows of the table of numbers: shares of valid data.
+/// Rows of the table of numbers: ranges of the share of valid data.
 const STEPS: u64 = 5;
 
-/// A map for each run that kept one.
+/// A map for each run whose record has its lines or zones.
 pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
     let named = named(runs);
     let kept = named
@@ -19,7 +19,7 @@ pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
     kept.map(|(named, places)| card(named, places)).collect()
 }
 
-/// What all maps have in common.
+/// The introduction to all maps, with the legend.
 pub(crate) fn intro() -> Markup {
     html! {
         p.lead {
@@ -67,7 +67,7 @@ fn cell(place: &Place, oldest: u64) -> Cell {
     }
 }
 
-/// How many there are of each state, and how full those in use are.
+/// The number of places by state, and the mean fill of the closed ones.
 fn reading(places: &Places) -> String {
     let count = |state: &str| {
         let found = places.each.iter().filter(|place| place.state == state);
@@ -96,7 +96,7 @@ fn reading(places: &Places) -> String {
     )
 }
 
-/// Closed places by how full they are, with their mean age.
+/// Closed places by their share of valid data, with their mean age.
 fn numbers(places: &Places) -> Markup {
     let of = |step: u64| {
         let (low, high) = (step * 1000 / STEPS, (step + 1) * 1000 / STEPS);

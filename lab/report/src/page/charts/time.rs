@@ -1,4 +1,4 @@
-//! Series over virtual time.
+//! Charts over virtual time.
 
 use crate::page::parts::{Card, Named, Slots, legend};
 use crate::plot::{Area, Axis, Kind, Lines, Mark, Pair, Series};
@@ -7,10 +7,10 @@ use crate::series::{per_second, shortened};
 use maud::Markup;
 use std::collections::BTreeSet;
 
-/// Points of a line: as many as a column of a page can show.
+/// Points of a line, about as many as a column of a page can show.
 const POINTS: usize = 240;
 
-/// Charts for the runs that kept a timeline.
+/// The charts of all runs that kept a timeline; empty if there are none.
 pub(crate) fn all(runs: &[Named<'_>]) -> Vec<Markup> {
     if runs.is_empty() {
         return Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn all(runs: &[Named<'_>]) -> Vec<Markup> {
     out
 }
 
-/// What garbage collection moved, below the latencies of the same time.
+/// The latencies of a run above the bytes that garbage collection moved at the same time.
 fn collection(named: &Named<'_>) -> Markup {
     let samples = shortened(&named.run.timeline, POINTS);
     let times = || samples.iter().map(|s| s.at_ns as f64);
@@ -77,7 +77,7 @@ fn collection(named: &Named<'_>) -> Markup {
     })
 }
 
-/// What one chart shows of every run.
+/// One chart: its texts, and the values that it reads from each run's samples.
 struct Plan {
     id: &'static str,
     title: &'static str,
@@ -144,7 +144,7 @@ fn chart(runs: &[Named<'_>], plan: &Plan) -> Markup {
     })
 }
 
-/// A single line needs no legend: the page says whose it is.
+/// A legend if there are several lines: for a single one the page names the run.
 fn legend_of_several(series: &[Series]) -> Markup {
     let shown = if series.len() > 1 { series } else { &[] };
     legend(shown.iter().map(|s| (s.name.as_str(), s.slot)))
@@ -160,7 +160,7 @@ fn series(named: &Named<'_>, plan: &Plan) -> Series {
     }
 }
 
-/// Bytes programmed a second by cause, of one run.
+/// Bytes that one run programmed per second, by cause.
 fn causes(named: &Named<'_>) -> Markup {
     let samples = shortened(&named.run.timeline, POINTS);
     let names: BTreeSet<&str> = samples

@@ -1,4 +1,4 @@
-//! What garbage collection found, and how evenly blocks wore.
+//! Charts of the victims of garbage collection, and of the wear of blocks.
 
 use crate::human;
 use crate::page::parts::{Card, Named, named};
@@ -78,7 +78,7 @@ fn wear_of(named: &Named<'_>) -> Option<Strip> {
     }
     let mut from = 0.0;
     let bins = wear.histogram.iter().map(|&(at_most, count)| {
-        // A bin holds whole erases: "at most 3" ends where 4 begins.
+        // A bin holds whole erases: "at most 3" ends at 4.
         let to = at_most as f64 + 1.0;
         let hint = format!(
             "{from:.0}–{at_most} erases: {} blocks",

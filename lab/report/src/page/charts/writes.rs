@@ -61,7 +61,7 @@ fn by_origin(runs: &[&Run]) -> Option<Markup> {
     )
 }
 
-/// Bytes by origin over all causes; what no origin is named for is kept.
+/// Bytes by origin over all causes, bytes without a named origin included.
 fn origins(run: &Run) -> BTreeMap<String, u64> {
     let matrix = crate::attribution::Matrix::of(run, usize::MAX);
     matrix
@@ -88,7 +88,7 @@ fn leading(maps: &[BTreeMap<String, u64>]) -> Vec<String> {
     names
 }
 
-/// Adds up what is not in `names`.
+/// Moves all origins that are not in `names` to one entry, [`OTHERS`].
 fn fold(map: &mut BTreeMap<String, u64>, names: &[String]) {
     let other: Vec<String> = map.keys().filter(|k| !names.contains(k)).cloned().collect();
     let bytes = crate::attribution::sum(other.iter().filter_map(|k| map.remove(k)));
