@@ -1,16 +1,15 @@
-//! Builds this crate twice more, as the libraries that are loaded into
-//! programs, so that the ordinary build can carry them.
+//! Builds this crate twice more, as the two libraries that are preloaded into programs, so that the
+//! ordinary build can embed them.
 //!
-//! These builds have the configurations `flashloom_preload` and `flashloom_place`, a
-//! target folder each under `OUT_DIR` (cargo locks the one that is in use), the
-//! release profile, and nothing to fetch: what they depend on is a dependency
-//! of the ordinary build too.
+//! These builds set the configurations `flashloom_preload` and `flashloom_place`. Each has a target
+//! folder of its own under `OUT_DIR` (cargo locks the one that is in use), uses the release profile
+//! and fetches nothing: its dependencies are dependencies of the ordinary build too.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a wrapper of the compiler or a flag for the outer build would spoil.
+/// Variables of the outer build (wrappers, flags, target folders) that would spoil an inner one.
 const OUTER: &[&str] = &[
     "RUSTC_WORKSPACE_WRAPPER",
     "CLIPPY_ARGS",
@@ -22,7 +21,7 @@ const OUTER: &[&str] = &[
     "__CARGO_DEFAULT_LIB_METADATA",
 ];
 
-/// Between flags where cargo hands them over.
+/// Separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: char = '\u{1f}';
 
 fn main() {
@@ -51,8 +50,8 @@ fn main() {
             _ => None,
         };
         let out = PathBuf::from(variable("OUT_DIR"));
-        // Named from where this stands: what a file says of its folder is in the sums of the
-        // debugger, so that a build elsewhere would not be the same.
+        // The path is relative to `OUT_DIR`: an absolute one would enter the checksums of the debug
+        // information, and a build in another folder would differ.
         let near = |path: PathBuf| {
             path.strip_prefix(&out)
                 .map(Path::to_owned)
@@ -69,7 +68,7 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// What the compiler is told: the configuration, and what the outer build calls its paths.
+/// Flags of the compiler: the library's configuration, and the outer build's path remappings.
 fn flags(name: &str) -> String {
     let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let kept = outer
@@ -80,7 +79,7 @@ fn flags(name: &str) -> String {
     flags.join(&SEPARATOR.to_string())
 }
 
-/// Builds a library and says where it is.
+/// Builds the library `name` and returns the path of its file.
 fn build(name: &str) -> PathBuf {
     let folder = Path::new(&variable("OUT_DIR")).join(name);
     let target = variable("TARGET");

@@ -1,6 +1,6 @@
-//! What a call costs that the placing library stands before, beside the same call of the C
-//! library, which is asked for by its address: on a file that no rule names, and on one that is
-//! placed. Both are made in turns by one process, so that other work on the machine slows both.
+//! Cost of a call hooked by the placing library, compared with the C library's own function, which
+//! is called by its address: on a file that no rule names, and on a placed one. One process makes
+//! both calls in turn, so that other load on the machine slows both.
 
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
 use shim::run::{Keeper, Placer};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Calls that are timed together, and how often that is done; the least of these counts.
+/// Calls per measurement, and measurements per row; the minimum counts.
 const CALLS: u32 = 1000;
 const ROUNDS: u32 = 60;
-/// Between them, so that what was written has gone to where it is kept.
+/// Pause between measurements, in which earlier writes reach their destination.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The variable that tells the process that it is the one that makes calls, and where.
+/// Environment variable that makes the process measure, in the folder that it names.
 const WHERE: &str = "CALLS_IN";
 
 const RULES: &str = "name = \"calls\"\n[[stream]]\nname = \"logs\"\nlife = \"short\"\n\
@@ -23,9 +23,9 @@ const RULES: &str = "name = \"calls\"\n[[stream]]\nname = \"logs\"\nlife = \"sho
 type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Pread = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
 
-/// The address of the C library's own function of this name.
+/// Address of the C library's own function of this name.
 fn own(name: &CStr) -> *mut c_void {
-    // SAFETY: both names end with a zero, and the library is there for as long as the process.
+    // Both names end with a zero byte, and the library stays loaded.
     let found = unsafe {
         let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         libc::dlsym(library, name.as_ptr())
@@ -44,7 +44,7 @@ fn own_pread() -> Pread {
     unsafe { std::mem::transmute::<*mut c_void, Pread>(own(c"pread")) }
 }
 
-/// A file that is emptied before each round.
+/// An open file that is emptied before each measurement.
 struct File(c_int);
 
 impl File {
@@ -57,25 +57,25 @@ impl File {
     }
 
     fn empty(&self) {
-        // SAFETY: these take no memory.
+        // These calls take no memory.
         let done = unsafe { libc::ftruncate(self.0, 0) | libc::lseek(self.0, 0, 0) as c_int };
         assert_eq!(done, 0, "it can be emptied");
     }
 
     fn write(&self, write: Write, bytes: &[u8]) {
-        // SAFETY: the bytes are there.
+        // The bytes are valid for reads.
         let wrote = unsafe { write(self.0, bytes.as_ptr().cast(), bytes.len()) };
         assert_eq!(wrote, bytes.len() as ssize_t, "it has room");
     }
 
     fn read(&self, pread: Pread, bytes: &mut [u8]) {
-        // SAFETY: the bytes are there.
+        // The bytes are valid for writes.
         let read = unsafe { pread(self.0, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         assert_eq!(read, bytes.len() as ssize_t, "so many were written");
     }
 }
 
-/// One row: a call of the C library's own, and one that the library stands before.
+/// Measures and prints one row: a call of the C library's own function, and the hooked one.
 fn row(name: &str, before: &dyn Fn(), calls: [&mut dyn FnMut(); 2]) {
     let mut least = [f64::MAX; 2];
     let [own, with] = calls;
@@ -135,7 +135,7 @@ fn measure(folder: &Path) {
     writes("placed", &placed);
 }
 
-/// A folder that does as 32 zones of 64 MiB do.
+/// Makes a folder of 32 emulated zones of 64 MiB.
 fn zones(folder: &Path) -> PathBuf {
     let zones = folder.join("zones");
     std::fs::create_dir_all(zones.join("seq")).expect("a folder");
@@ -170,7 +170,7 @@ fn main() {
     let status = command.expect("zones").env(WHERE, &path).status();
     assert!(status.expect("it runs").success(), "calls are made");
     drop(keeper);
-    // The daemon has the lock until all is in the zones.
+    // The daemon holds the lock until all data are in the zones.
     std::fs::File::open(&zones)
         .and_then(|zones| zones.lock())
         .expect("it has ended");

@@ -1,23 +1,26 @@
-//! How a process ends that runs a program: after the program, whatever asks it to end.
+//! Signal handling of a process that runs a program: it ends after the program, whatever signal
+//! asks it to terminate.
 //!
-//! Invariants: a signal to end is the program's, also one that comes before the program has
-//! begun; what this process does after the program's end is not cut short by one; a signal goes
-//! to no other process that has got the program's number since.
+//! Invariants:
+//! - A termination signal is passed to the program, also one that arrives before the program has
+//!   started.
+//! - No such signal interrupts the cleanup of this process after the program's end.
+//! - No signal goes to another process that reuses the program's process ID.
 
 use std::io;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The program that runs; 0 if none does.
+/// Process ID of the running program; 0 if none runs.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
-/// A signal that came before the program.
+/// A signal that arrived before the program started; 0 if none did.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 
-/// Signals by which a terminal ends programs: it sends them to the program too.
+/// Signals by which a terminal ends programs: the terminal sends them to the program, too.
 const TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 
-/// Signals that are passed on. The end of a terminal is not, if it is ignored (`nohup`).
+/// Signals that are passed on. `SIGHUP` is not if it is ignored (`nohup`); nor is `SIGTERM`.
 const PASSED: [libc::c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
 
 extern "C" fn passes(signal: libc::c_int) {
@@ -30,20 +33,20 @@ extern "C" fn passes(signal: libc::c_int) {
     }
 }
 
-/// While this is there, the process outlives signals that ask it to end, and passes them on to
-/// the program that it runs.
+/// Guard: while it lives, this process outlives termination signals and passes them on to the
+/// program that it runs. Dropping it restores the handlers.
 pub struct Ends {
     before: [(libc::c_int, libc::sighandler_t); 2],
 }
 
-/// Sets what a signal does, and says what it did before.
+/// Sets the handler of a signal and returns the previous one.
 fn set(signal: libc::c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
     // SAFETY: the handler is the system's, or ours, which may run at any point.
     unsafe { libc::signal(signal, handler) }
 }
 
 impl Ends {
-    /// Begins with it. One at a time in a process.
+    /// Installs the handlers. At most one guard may exist in a process.
     #[must_use]
     pub fn begin() -> Self {
         let before = PASSED.map(|signal| {
@@ -56,7 +59,7 @@ impl Ends {
         Self { before }
     }
 
-    /// Runs a program to its end.
+    /// Runs a program to its end and returns its status.
     ///
     /// # Errors
     /// If the program cannot be started.
@@ -70,7 +73,7 @@ impl Ends {
             // SAFETY: the program was not waited for, so the number is its own.
             unsafe { libc::kill(program, early) };
         }
-        // It is waited for only once nothing is sent to it any more.
+        // `WNOWAIT` keeps the process ID reserved until no signal can be sent to it any more.
         let (which, how) = (libc::P_PID, libc::WEXITED | libc::WNOWAIT);
         // SAFETY: all zeros are a valid answer, which is written.
         unsafe {

@@ -1,8 +1,8 @@
-//! Folders of one run, and what becomes of them if it is killed.
+//! Temporary folders of one run, and their removal after the run was killed.
 //!
-//! Invariants: a folder is removed when its owner goes, or by a later run if the owner was killed;
-//! never while its owner is there, which holds a lock of it, nor while a program has a file of it
-//! mapped, as one does that outlives its owner with a library from there.
+//! Invariants: a folder is removed with its owner, or by a later run if the owner was killed. It is
+//! never removed while its owner lives, which holds the folder's lock, nor while a program has a
+//! file in it mapped, like one that outlives its owner with a library loaded from there.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -12,25 +12,25 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How the names of all begin.
+/// Prefix of the names of all these folders.
 const PREFIX: &str = "flashloom-record-";
 
-/// Younger ones may not have their lock yet.
+/// Minimum age of a folder that is swept: a younger one may not be locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A folder that any user may write to: a program may run as another one, and its files are its
+/// A folder that every user may write to: a program may run as another user, and its files are its
 /// own.
 pub(crate) struct Folder {
     dir: TempDir,
-    /// Held as long as the folder is used.
+    /// The folder's lock, held until the folder is dropped.
     _lock: File,
 }
 
 impl Folder {
-    /// Makes one in `place`, after it has taken away what killed runs left there.
+    /// Makes a folder in `place`, after removing folders that killed runs left there.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// The system's error if the folder cannot be made or locked.
     pub(crate) fn new(place: &Path) -> io::Result<Self> {
         sweep(place, YOUNG);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
@@ -40,14 +40,14 @@ impl Folder {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 }
 
-/// Takes away folders that nobody uses and that are no younger than so. What cannot be removed,
-/// as that of another user, stays.
+/// Removes folders that are unused and at least `young` old. A folder that cannot be removed, such
+/// as another user's, stays.
 fn sweep(place: &Path, young: Duration) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -68,7 +68,7 @@ fn is_left(path: &Path, young: Duration) -> bool {
     is_old() == Some(true) && is_free() && !is_mapped(path)
 }
 
-/// Whether a process that can be looked at has a file of a folder mapped.
+/// Whether a process whose `/proc/PID/maps` can be read has a file in `folder` mapped.
 fn is_mapped(folder: &Path) -> bool {
     let folder = folder.as_os_str().as_bytes();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

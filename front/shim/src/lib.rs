@@ -1,20 +1,19 @@
-//! The preload library: sees what an unmodified program asks of files, and what
-//! becomes of what it saw.
+//! The preload libraries, which record or place the files of unmodified programs, and the tools
+//! around them.
 //!
-//! The crate is built three times. With the configuration `flashloom_preload` it is a
-//! library without Rust's runtime that the dynamic linker puts in front of the
-//! C library ([`preload`]); it appends a raw record ([`wire`]) of each call to
-//! a file of the thread. With `flashloom_place` it is one that puts files in zones, or
-//! gives hints for them (`place`). Built as usual it carries both as bytes, runs
-//! programs under them (`run`), has the zones for all that place files (`daemon`), and
-//! makes one trace of all records (`convert`).
+//! The crate is built three times. With the configuration `flashloom_preload` it is a `no_std`
+//! library that the dynamic linker puts in front of the C library ([`preload`]); it appends a raw
+//! record ([`wire`]) of each call to a file of the thread. With `flashloom_place` it is a library
+//! that puts files in zones, or gives write hints for them (`place`). Built as usual it embeds both
+//! libraries as bytes, runs programs under them (`run`), serves zones to all programs that place
+//! files (`daemon`), and converts records to a trace (`convert`).
 //!
 //! Invariants:
-//! - A program that runs under the library does what it did without: results,
-//!   `errno`, descriptors, offsets and signals are the same.
-//! - What cannot be seen is counted or named, never guessed.
+//! - A program behaves under the library as without it: results, `errno`, descriptors, offsets and
+//!   signals are the same.
+//! - Activity that the library cannot see is counted or named, never guessed.
 //!
-//! It must not know what a trace is recorded for, nor any drive.
+//! The crate must not know the purpose of a trace, nor any drive model.
 
 #![cfg_attr(flashloom_preload, no_std)]
 

@@ -1,4 +1,4 @@
-//! The libraries to preload, as bytes.
+//! The preload libraries, embedded as bytes.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Running a program under a library.
+//! Running a program under one of the libraries.
 
 use crate::folder::Folder;
 use crate::place::{RULES, Rules, ZONES};
@@ -18,30 +18,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Folders into which programs write what they do, and the library. They are
-/// removed when this goes, or by a later run if this process is killed.
+/// Folders for the records of programs, and for the library. They are removed on drop, or by a
+/// later run if this process is killed.
 pub struct Spool {
-    /// In memory, if the system has such a place: notes on a disk would be
-    /// flushed along with what the program flushes, and slow it down.
+    /// Folder in memory, if the system has one: records on a disk would be flushed along with the
+    /// program's own data, and slow it down.
     memory: Option<Folder>,
-    /// Among the temporary files: the library, and what memory has no room for.
+    /// Folder among the temporary files: for the library, and for records that do not fit in
+    /// memory.
     disk: Folder,
 }
 
-/// The library's file.
+/// File name of the library in its folder.
 const LIBRARY: &str = "libflashloom.so";
 
-/// Why a daemon has not got zones that another process has.
+/// Message of a daemon that finds the zones locked by another process.
 pub(crate) const BUSY: &str = "another process has it";
 
-/// Where Linux keeps files in memory.
+/// Mount point of a file system in memory on Linux.
 const MEMORY: &str = "/dev/shm";
 
 impl Spool {
-    /// Makes the folders.
+    /// Makes the folders and installs the library.
     ///
     /// # Errors
-    /// If the system refuses, or programs cannot be recorded on it.
+    /// The system's error, or `Unsupported` if programs cannot be recorded on this system.
     pub fn new() -> io::Result<Self> {
         // Programs change their working directory, so the path is absolute.
         let disk = Folder::new(&std::env::temp_dir().canonicalize()?)?;
@@ -52,7 +53,7 @@ impl Spool {
         Ok(Self { memory, disk })
     }
 
-    /// Where they are, that with the most room last.
+    /// Paths of the folders, the one on disk last.
     #[must_use]
     pub fn folders(&self) -> Vec<&Path> {
         let folders = self.memory.iter().chain([&self.disk]);
@@ -63,8 +64,8 @@ impl Spool {
         self.disk.path().join(LIBRARY)
     }
 
-    /// Has a program note what it asks of the system and of libraries that are preloaded into
-    /// it, and be run to its end by `Ends::run`.
+    /// Sets up a program so that its calls, and those of libraries preloaded into it, are recorded.
+    /// Run it by `Ends::run`.
     pub fn watch(&self, command: &mut Command) {
         preload(command, self.library());
         let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();
@@ -72,8 +73,8 @@ impl Spool {
     }
 }
 
-/// Where rules are: a file by its whole path, for programs change their working directory,
-/// or the name of ready ones.
+/// The rules for a program: the absolute path of a file, since programs change their working
+/// directory, or the name of a built-in set.
 fn whole(rules: &Path) -> PathBuf {
     let ready = rules
         .to_str()
@@ -84,7 +85,7 @@ fn whole(rules: &Path) -> PathBuf {
         .unwrap_or_else(|| rules.into())
 }
 
-/// Whether a program can be run by rules: a file, or the name of ready ones.
+/// Checks that rules, a file or a built-in set, can be loaded.
 ///
 /// # Errors
 /// A sentence that says what is wrong with them.
@@ -94,16 +95,16 @@ pub fn check(rules: &Path) -> Result<(), String> {
     Rules::load(&path.map_err(|it| format!("{said}: {it}"))?, &said, b"").map(drop)
 }
 
-/// The library that places files, in a folder of its own that is removed when this goes.
+/// The library that places files, in a folder of its own that is removed on drop.
 pub struct Placer {
     disk: Folder,
 }
 
 impl Placer {
-    /// Makes the folder.
+    /// Makes the folder and installs the library.
     ///
     /// # Errors
-    /// If the system refuses, or programs cannot be run so on it.
+    /// The system's error, or `Unsupported` if files cannot be placed on this system.
     pub fn new() -> io::Result<Self> {
         let disk = Folder::new(&std::env::temp_dir().canonicalize()?)?;
         let placer = Self { disk };
@@ -116,12 +117,12 @@ impl Placer {
         self.disk.path().join(LIBRARY)
     }
 
-    /// A program that is to run with files placed by `rules` in `zones`, or with hints
-    /// where there are no zones. Rules are a file, or the name of ready ones.
+    /// A command that runs a program with files placed by `rules` in `zones`, or with hints only if
+    /// that is `None`. Rules are a file or the name of a built-in set. Paths are made absolute,
+    /// since programs change their working directory.
     ///
     /// # Errors
-    /// If the folder of zones is not there: programs change their working directory, so
-    /// paths are made whole.
+    /// If the folder of zones does not exist.
     pub fn command(
         &self,
         (program, arguments): (&OsStr, &[OsString]),
@@ -140,28 +141,28 @@ impl Placer {
     }
 }
 
-/// Keeps the daemon of zones there while programs use them: it starts one if there is
-/// none, and another one when that dies.
+/// Keeps a daemon of zones running while programs use them: starts one if there is none, and
+/// another one when it dies.
 pub struct Keeper {
     socket: Arc<AtomicI32>,
     ends: Arc<AtomicBool>,
 }
 
-/// What a daemon says on its output once programs can come.
+/// Line that a daemon prints once programs can connect.
 pub const READY: &str = "ready";
 
-/// Pauses between attempts to start a daemon again: it may be the zones that are gone.
+/// Pause between attempts to start a daemon, as the zones themselves may be gone.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Times that a daemon is started while another process has the zones: for some seconds.
+/// Number of attempts to start a daemon while another process has the zones locked.
 const TRIES: u32 = 8;
 
 impl Keeper {
-    /// Sees to it that there is a daemon of the zones in a folder: `daemon` makes the
-    /// command that is one ([`crate::daemon::serve`], with a line [`READY`], or why not).
+    /// Makes sure that the zones in a folder have a daemon. `daemon` builds the command of one: it
+    /// must call [`crate::daemon::serve`] and print a line, [`READY`] or the reason of its failure.
     ///
     /// # Errors
-    /// A sentence that says why there is none.
+    /// A sentence with the reason why no daemon runs.
     pub fn new(
         zones: &Path,
         daemon: impl Fn() -> Command + Send + 'static,
@@ -177,7 +178,7 @@ impl Keeper {
         std::thread::spawn(move || {
             while !ends.load(Ordering::Acquire) {
                 let current = socket.load(Ordering::Acquire);
-                // Nothing ever comes but the end.
+                // The daemon never sends anything; this returns when the connection ends.
                 let _ = sys::receive(current, &mut [0; 64]);
                 if ends.load(Ordering::Acquire) {
                     break;
@@ -203,7 +204,7 @@ impl Drop for Keeper {
     }
 }
 
-/// A connection to the daemon of zones, if there is one.
+/// Connects to the daemon of zones, which it then keeps from ending.
 fn meet(zones: &Path) -> Result<i32, String> {
     let errno = |errno| io::Error::from_raw_os_error(errno).to_string();
     let path = CString::new(zones.as_os_str().as_bytes()).map_err(|it| it.to_string())?;
@@ -224,8 +225,8 @@ fn meet(zones: &Path) -> Result<i32, String> {
     }
 }
 
-/// The same, with a daemon that is started if there is none. One that has the zones still
-/// may be about to end, or another one about to come.
+/// Like [`meet`], but starts a daemon if there is none. While the zones are locked it tries again:
+/// the holder may be a daemon that is ending or starting.
 fn attach(zones: &Path, daemon: &dyn Fn() -> Command) -> Result<i32, String> {
     for _ in 0..TRIES {
         if let Ok(socket) = meet(zones) {
@@ -247,11 +248,11 @@ fn attach(zones: &Path, daemon: &dyn Fn() -> Command) -> Result<i32, String> {
     Err(BUSY.to_owned())
 }
 
-/// Starts a daemon; gives the line that it says.
+/// Starts a daemon and returns the first line that it prints.
 fn start(mut command: Command) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(Stdio::null()).current_dir("/");
-    // What a terminal sends to end a program is not meant for it.
+    // A process group of its own keeps the terminal's signals from the daemon.
     command.process_group(0);
     let mut child = command.spawn().map_err(|it| it.to_string())?;
     let mut line = String::new();
@@ -265,8 +266,7 @@ fn start(mut command: Command) -> Result<String, String> {
     Ok(line.to_owned())
 }
 
-/// Why a library would see nothing of a program, or not all, if that can be told from its
-/// file.
+/// The reason why a library would see little or nothing of a program, as far as its file tells.
 #[must_use]
 pub fn unseen(program: &OsStr) -> Option<&'static str> {
     let found = |folder: PathBuf| Some(folder.join(program)).filter(|path| path.is_file());
@@ -275,10 +275,10 @@ pub fn unseen(program: &OsStr) -> Option<&'static str> {
         _ => PathBuf::from(program),
     };
     for _ in 0..SCRIPTS {
-        // It may be a pipe, which nobody runs.
+        // A FIFO would block the read.
         let bytes = path.is_file().then(|| fs::read(&path).ok())??;
         match interpreter(&bytes) {
-            // The rights of a script are those of what runs it.
+            // The privileges of a script are those of its interpreter.
             Some(next) => path = next,
             None => return told(&bytes).or_else(|| gains(&path)),
         }
@@ -286,13 +286,13 @@ pub fn unseen(program: &OsStr) -> Option<&'static str> {
     None
 }
 
-/// Scripts that are the interpreters of scripts, in a row: Linux runs five (fs/exec.c).
+/// Maximum length of a chain of interpreters, script included: Linux follows five (fs/exec.c).
 const SCRIPTS: usize = 6;
 
-/// The most of its first line that Linux reads (BINPRM_BUF_SIZE).
+/// Number of bytes of its first line that Linux reads (BINPRM_BUF_SIZE).
 const LINE: usize = 256;
 
-/// The program that runs a script.
+/// The interpreter in a script's first line; `None` if it is no script.
 fn interpreter(script: &[u8]) -> Option<PathBuf> {
     let rest = script[..script.len().min(LINE)].strip_prefix(b"#!")?;
     let line = rest.split(|byte| *byte == b'\n').next()?;
@@ -301,7 +301,7 @@ fn interpreter(script: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(word)))
 }
 
-/// Whether a program gains rights when it starts, by its bits or by what its file has beside.
+/// Whether a program gains privileges on start, by its mode bits or its file capabilities.
 fn gains(path: &Path) -> Option<&'static str> {
     let (about, name) = (fs::metadata(path).ok()?, OsStr::as_bytes(path.as_os_str()));
     // SAFETY: the calls take nothing.
@@ -312,18 +312,18 @@ fn gains(path: &Path) -> Option<&'static str> {
     };
     let bits = about.mode() & (libc::S_ISUID | libc::S_ISGID | libc::S_IXGRP);
     let another = bits & libc::S_ISUID != 0 && about.uid() != user;
-    // Without the right of the group to run it, the bit is about locks.
+    // Without group execute permission, the set-group-ID bit meant mandatory locks.
     let with = libc::S_ISGID | libc::S_IXGRP;
     let of_others = bits & with == with && about.gid() != group;
     let gains = another || of_others || (user != 0 && capable().is_some());
     gains.then_some("it gains rights when it starts, so no library is loaded into it")
 }
 
-/// What the bytes of a program's file say.
+/// The reason found in the bytes of a program's file.
 fn told(bytes: &[u8]) -> Option<&'static str> {
     let word = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    // A program of 64 bits, little endian; anything else is for the system to judge.
+    // Only 64-bit little-endian programs are examined; others are left to the system.
     if !bytes.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
@@ -333,7 +333,7 @@ fn told(bytes: &[u8]) -> Option<&'static str> {
             .ok()?
             .checked_add(usize::from(index) * usize::from(size))
     };
-    // A header of type 3 names the dynamic linker.
+    // A program header of type 3 (`PT_INTERP`) names the dynamic linker.
     let linked = (0..count)
         .filter_map(header)
         .any(|at| word(at) == Some(3) && word(at + 2) == Some(0));
@@ -345,7 +345,7 @@ fn told(bytes: &[u8]) -> Option<&'static str> {
     is_go.then_some("it is a Go program, which makes system calls on its own")
 }
 
-/// Puts a library before all others that are preloaded into a program.
+/// Puts a library in front of all others that are preloaded into a program.
 fn preload(command: &mut Command, library: PathBuf) {
     let set = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD");
     let others = match set {
@@ -364,7 +364,7 @@ fn preload(command: &mut Command, library: PathBuf) {
 mod tests {
     use super::*;
 
-    /// The file of a program with headers of these types.
+    /// The file of a program with program headers of these types.
     fn program(kinds: &[u32], rest: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_no_library_sees_are_told() {
+    fn static_and_go_programs_are_reported_as_unseen() {
         assert_eq!(told(&program(&[1, 3], b"")), None);
         assert!(told(&program(&[1, 1], b"")).unwrap().contains("statically"));
         assert!(
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A file that can be run, with these bits more.
+    /// Result of [`unseen`] for an executable file with these contents and additional mode bits.
     fn runs(path: &Path, bytes: &[u8], bits: u32) -> Option<&'static str> {
         fs::write(path, bytes).unwrap();
         fs::set_permissions(path, Permissions::from_mode(0o755 | bits)).unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_a_script_is_told_and_what_gains_rights() {
+    fn interpreters_and_privileged_programs_are_reported_as_unseen() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let said = |why: Option<&str>, word| why.is_some_and(|why| why.contains(word));

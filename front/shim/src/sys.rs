@@ -1,5 +1,5 @@
-//! System calls as the placing library makes them, and the daemon of zones: past every
-//! hook, with the error as a value.
+//! System calls of the placing library and the daemon: they bypass every hook, and return the error
+//! as a value.
 
 use crate::preload::raw;
 use core::ffi::{CStr, c_int, c_long};
@@ -15,7 +15,7 @@ mod times;
 pub(crate) use handles::{file_system, force_all, handle, open_handle};
 pub(crate) use times::{identity, now, set_modified};
 
-/// A number of an error, as in `errno`.
+/// An error number, as in `errno`.
 pub(crate) type Errno = c_int;
 
 fn call(number: c_long, args: [usize; 6]) -> Result<usize, Errno> {
@@ -40,14 +40,15 @@ pub(crate) fn close(fd: c_int) {
     let _ = call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
 }
 
-/// Another descriptor of the same opening.
+/// Duplicates a descriptor, which shares the opening.
 #[cfg(not(flashloom_place))]
 pub(crate) fn copy(fd: c_int) -> Result<c_int, Errno> {
     let args = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0];
     call(libc::SYS_fcntl, args).map(|fd| fd as c_int)
 }
 
-/// The same file under a number that programs do not come upon soon.
+/// Moves a descriptor to a number from 700 on, which programs do not reach soon; keeps it if that
+/// fails.
 pub(crate) fn moved_up(fd: c_int) -> c_int {
     let args = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 700, 0, 0, 0];
     match call(libc::SYS_fcntl, args) {
@@ -67,7 +68,7 @@ pub(crate) fn pread(fd: c_int, to: &mut [u8], at: u64) -> Result<usize, Errno> {
     )
 }
 
-/// Reads until `to` is full.
+/// Reads until `to` is full; `EIO` if the file ends before.
 pub(crate) fn pread_all(fd: c_int, mut to: &mut [u8], mut at: u64) -> Result<(), Errno> {
     while !to.is_empty() {
         let read = pread(fd, to, at)?;
@@ -102,7 +103,7 @@ pub(crate) fn truncate(fd: c_int, size: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// As above, of the file at a path.
+/// Like [`truncate`], of the file at a path.
 #[cfg(not(flashloom_place))]
 pub(crate) fn truncate_at(path: &CStr, size: u64) -> Result<(), Errno> {
     let args = [path.as_ptr() as usize, size as usize, 0, 0, 0, 0];
@@ -118,13 +119,13 @@ pub(crate) fn seek(fd: c_int, to: u64, whence: c_int) -> Result<u64, Errno> {
     call(libc::SYS_lseek, args).map(|at| at as u64)
 }
 
-/// The flags with which a file is open.
+/// Flags of an open file.
 pub(crate) fn flags(fd: c_int) -> Result<c_int, Errno> {
     let args = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
     call(libc::SYS_fcntl, args).map(|flags| flags as c_int)
 }
 
-/// Whether a descriptor is closed when a program begins.
+/// Whether a descriptor is closed by `exec`.
 pub(crate) fn closes_on_exec(fd: c_int) -> bool {
     let args = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
     call(libc::SYS_fcntl, args).is_ok_and(|flags| flags as c_int & libc::FD_CLOEXEC != 0)
@@ -157,12 +158,12 @@ pub(crate) fn stat_at(at: c_int, path: &CStr, flags: c_int) -> Result<libc::stat
     Ok(unsafe { stat.assume_init() })
 }
 
-/// The path of an open file.
+/// Path of an open file.
 pub(crate) fn path_of(fd: c_int) -> Result<Vec<u8>, Errno> {
     link(&of(fd))
 }
 
-/// As above, as far as there is room for it. Nothing is allocated.
+/// Like [`path_of`], but cut to the size of `room`; allocates nothing.
 pub(crate) fn path_within(fd: c_int, room: &mut [u8]) -> Result<&[u8], Errno> {
     let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     let (mut at, mut rest) = (link.len() - 2, fd.cast_unsigned());
@@ -181,7 +182,7 @@ pub(crate) fn path_within(fd: c_int, room: &mut [u8]) -> Result<&[u8], Errno> {
     Ok(&room[..len])
 }
 
-/// Where a symbolic link leads.
+/// Target of a symbolic link.
 pub(crate) fn link(link: &CStr) -> Result<Vec<u8>, Errno> {
     let mut path = vec![0; libc::PATH_MAX as usize];
     let place = path.as_mut_ptr() as usize;
@@ -192,7 +193,7 @@ pub(crate) fn link(link: &CStr) -> Result<Vec<u8>, Errno> {
     Ok(path)
 }
 
-/// A path that leads to an open file.
+/// A path under `/proc/self/fd` that leads to an open file.
 pub(crate) fn of(fd: c_int) -> CString {
     CString::new(format!("/proc/self/fd/{fd}")).expect("it has no zero byte")
 }
@@ -213,7 +214,7 @@ pub(crate) fn attribute_at(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<us
     )
 }
 
-/// As above, and links are followed.
+/// Like [`attribute_at`], but follows symbolic links.
 pub(crate) fn attribute_behind(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<usize, Errno> {
     let (path, name) = (path.as_ptr() as usize, name.as_ptr() as usize);
     call(
@@ -222,7 +223,7 @@ pub(crate) fn attribute_behind(path: &CStr, name: &CStr, to: &mut [u8]) -> Resul
     )
 }
 
-/// Sets an attribute. It is refused with `EEXIST` or `ENODATA` if there is one, or none.
+/// Sets an attribute. With `XATTR_CREATE` or `XATTR_REPLACE` it fails with `EEXIST` or `ENODATA`.
 pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8], how: c_int) -> Result<(), Errno> {
     let (name, place) = (name.as_ptr() as usize, value.as_ptr() as usize);
     let how = how as usize;
@@ -241,13 +242,13 @@ pub(crate) fn remove_attribute(fd: c_int, name: &CStr) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Takes the lock of a folder for this process, if nobody has it.
+/// Locks a folder for this process; fails if another process has the lock.
 pub(crate) fn lock(fd: c_int) -> Result<(), Errno> {
     let how = (libc::LOCK_EX | libc::LOCK_NB) as usize;
     call(libc::SYS_flock, [fd as usize, how, 0, 0, 0, 0]).map(drop)
 }
 
-/// Maps memory; `at` is where, or 0.
+/// Maps memory at address `at`, or anywhere if that is 0.
 pub(crate) fn map(
     at: usize,
     len: usize,
@@ -265,13 +266,13 @@ pub(crate) fn unmap(at: usize, len: usize) {
     let _ = call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]);
 }
 
-/// Has the kernel empty memory in a process that is forked.
+/// Marks memory to be zeroed by the kernel in a forked child.
 pub(crate) fn wiped_on_fork(at: usize, len: usize) -> Result<(), Errno> {
     let how = libc::MADV_WIPEONFORK as usize;
     call(libc::SYS_madvise, [at, len, how, 0, 0, 0]).map(drop)
 }
 
-/// Names in a folder.
+/// Names of all entries of a folder, `.` and `..` included.
 pub(crate) fn list(folder: &CStr) -> Result<Vec<Vec<u8>>, Errno> {
     let fd = open(folder, libc::O_RDONLY | libc::O_DIRECTORY)?;
     let mut names = Vec::new();
@@ -286,7 +287,7 @@ pub(crate) fn list(folder: &CStr) -> Result<Vec<Vec<u8>>, Errno> {
             break;
         };
         let mut entries = &room[..read];
-        // An entry: number, offset, its size, its kind, its name.
+        // Layout of an entry: inode, offset, its size, file type, name.
         while let Some(size) = entries.get(16..18) {
             let size = usize::from(u16::from_ne_bytes([size[0], size[1]]));
             let Some(name) = entries.get(19..size) else {
@@ -301,7 +302,7 @@ pub(crate) fn list(folder: &CStr) -> Result<Vec<Vec<u8>>, Errno> {
     Ok(names)
 }
 
-/// Says something where the one who runs the program sees it.
+/// Prints a message on standard error.
 pub(crate) fn say(text: &str) {
     let line = format!("flashloom: {text}\n");
     let _ = call(
@@ -310,17 +311,16 @@ pub(crate) fn say(text: &str) {
     );
 }
 
-/// A variable of the environment.
+/// The value of an environment variable; `None` if it is not set.
 pub(crate) fn variable(name: &CStr) -> Option<CString> {
-    // SAFETY: the name is a string; the value is copied before anyone changes the
-    // environment.
+    // The name is a string; the value is copied before the environment can change.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_owned())
     }
 }
 
-/// The bytes of a small file.
+/// The first `most` bytes of the file at a path.
 #[cfg(not(flashloom_place))]
 pub(crate) fn contents(path: &CStr, most: usize) -> Result<Vec<u8>, Errno> {
     let fd = open(path, libc::O_RDONLY)?;
@@ -329,7 +329,7 @@ pub(crate) fn contents(path: &CStr, most: usize) -> Result<Vec<u8>, Errno> {
     bytes
 }
 
-/// The first bytes of an open file, `most` of them at most.
+/// The first bytes of an open file, at most `most`.
 pub(crate) fn read_all(fd: c_int, most: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; most];
     let mut len = 0;
@@ -343,8 +343,7 @@ pub(crate) fn read_all(fd: c_int, most: usize) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-/// Waits until a word that processes share is not `seen` any more, or somebody wakes its
-/// waiters, or the time is over.
+/// Waits until a futex word differs from `seen`, its waiters are woken, or `millis` are over.
 pub(crate) fn wait(word: &AtomicU32, seen: u32, millis: u32) {
     let time = libc::timespec {
         tv_sec: i64::from(millis / 1000),
@@ -362,7 +361,7 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, millis: u32) {
     let _ = call(libc::SYS_futex, args);
 }
 
-/// Wakes all who wait for a word.
+/// Wakes every thread that waits on a futex word.
 pub(crate) fn wake(word: &AtomicU32) {
     let (place, all) = (word.as_ptr() as usize, i32::MAX as usize);
     let _ = call(
@@ -371,12 +370,12 @@ pub(crate) fn wake(word: &AtomicU32) {
     );
 }
 
-/// Lets other threads run.
+/// Yields the processor to other threads.
 pub(crate) fn yields() {
     let _ = call(libc::SYS_sched_yield, [0; 6]);
 }
 
-/// Memory of this length that can be given to another process, and never gets shorter.
+/// Creates memory of this length that can be shared by its descriptor and never changes its size.
 pub(crate) fn memory(len: usize) -> Result<c_int, Errno> {
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     let name = c"flashloom".as_ptr() as usize;
@@ -393,7 +392,7 @@ pub(crate) fn memory(len: usize) -> Result<c_int, Errno> {
 
 const PACKETS: usize = (libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC) as usize;
 
-/// Two ends of a socket of datagrams.
+/// A connected pair of sockets for datagrams.
 #[cfg(test)]
 pub(crate) fn pair() -> Result<(c_int, c_int), Errno> {
     let mut ends = [0; 2];
@@ -408,7 +407,7 @@ pub(crate) fn pair() -> Result<(c_int, c_int), Errno> {
     call(libc::SYS_socketpair, args).map(|_| (ends[0], ends[1]))
 }
 
-/// A socket at a name that is no file's, used by `what`: `bind` or `connect`.
+/// A socket at a name in the abstract namespace; `what` is the system call `bind` or `connect`.
 fn socket_at(name: &[u8], what: c_long) -> Result<c_int, Errno> {
     let mut address = libc::sockaddr_un {
         sun_family: libc::AF_UNIX as u16,
@@ -428,12 +427,12 @@ fn socket_at(name: &[u8], what: c_long) -> Result<c_int, Errno> {
     done.map(|_| socket).inspect_err(|_| close(socket))
 }
 
-/// A connection to whoever listens at a name.
+/// Connects to the listener at a name.
 pub(crate) fn connect(name: &[u8]) -> Result<c_int, Errno> {
     socket_at(name, libc::SYS_connect)
 }
 
-/// Listens at a name, which nobody else has.
+/// Listens at a name; fails if another process does.
 #[cfg(not(flashloom_place))]
 pub(crate) fn listen(name: &[u8]) -> Result<c_int, Errno> {
     let socket = socket_at(name, libc::SYS_bind)?;
@@ -441,7 +440,7 @@ pub(crate) fn listen(name: &[u8]) -> Result<c_int, Errno> {
     done.map(|_| socket).inspect_err(|_| close(socket))
 }
 
-/// The next who connects.
+/// Accepts the next connection.
 #[cfg(not(flashloom_place))]
 pub(crate) fn accept(socket: c_int) -> Result<c_int, Errno> {
     let flags = libc::SOCK_CLOEXEC as usize;
@@ -449,7 +448,7 @@ pub(crate) fn accept(socket: c_int) -> Result<c_int, Errno> {
     call(libc::SYS_accept4, args).map(|fd| fd as c_int)
 }
 
-/// Says how long receiving from a socket waits; 0 is for ever.
+/// Sets how long a receive from a socket waits; 0 is for ever.
 #[cfg(not(flashloom_place))]
 pub(crate) fn set_patience(socket: c_int, millis: u32) -> Result<(), Errno> {
     let time = libc::timeval {
@@ -467,7 +466,7 @@ pub(crate) fn set_patience(socket: c_int, millis: u32) -> Result<(), Errno> {
     call(libc::SYS_setsockopt, args).map(drop)
 }
 
-/// Lets this process have as many descriptors as it may; gives how many these are.
+/// Raises this process's limit of descriptors to the maximum; returns the limit.
 #[cfg(not(flashloom_place))]
 pub(crate) fn have_descriptors() -> Result<u64, Errno> {
     let mut limit = libc::rlimit {
@@ -481,7 +480,7 @@ pub(crate) fn have_descriptors() -> Result<u64, Errno> {
     Ok(limit.rlim_cur)
 }
 
-/// The user at the other end.
+/// User ID of the peer of a connection.
 #[cfg(not(flashloom_place))]
 pub(crate) fn user_of(socket: c_int) -> Result<u32, Errno> {
     let mut who = libc::ucred {
@@ -501,14 +500,14 @@ pub(crate) fn user_of(socket: c_int) -> Result<u32, Errno> {
     call(libc::SYS_getsockopt, args).map(|_| who.uid)
 }
 
-/// Ends a connection for all who have it.
+/// Shuts a connection down, for all processes that share it.
 #[cfg(not(flashloom_place))]
 pub(crate) fn shut(socket: c_int) {
     let how = libc::SHUT_RDWR as usize;
     let _ = call(libc::SYS_shutdown, [socket as usize, how, 0, 0, 0, 0]);
 }
 
-/// Room for one descriptor beside a datagram.
+/// Control buffer with room for one descriptor.
 #[repr(C, align(8))]
 struct Beside([u8; 24]);
 
@@ -519,8 +518,8 @@ pub(crate) fn send(socket: c_int, parts: [&[u8]; 2], fd: Option<c_int>) -> Resul
         iov_len: part.len(),
     };
     let mut parts = parts.map(part);
-    // A head of 16 bytes (its length, then level and kind of four bytes each), then the
-    // descriptor: `struct cmsghdr` on systems of 64 bits.
+    // `struct cmsghdr` of 64-bit systems: a head of 16 bytes (length, then level and type of four
+    // bytes each), followed by the descriptor.
     let mut beside = Beside([0; 24]);
     if let Some(fd) = fd {
         beside.0[..8].copy_from_slice(&20_u64.to_ne_bytes());
@@ -546,7 +545,8 @@ pub(crate) fn send(socket: c_int, parts: [&[u8]; 2], fd: Option<c_int>) -> Resul
     }
 }
 
-/// Receives a datagram: its length, 0 if nobody is there any more, and a descriptor.
+/// Receives a datagram: its length, 0 if the peer has disconnected, and a descriptor if one came
+/// along.
 pub(crate) fn receive(socket: c_int, room: &mut [u8]) -> Result<(usize, Option<c_int>), Errno> {
     let mut part = libc::iovec {
         iov_base: room.as_mut_ptr().cast(),
@@ -579,7 +579,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_nothing_is_not_waited_for() {
+    fn receive_times_out_when_the_peer_is_silent() {
         let (here, there) = pair().unwrap();
         set_patience(here, 1).unwrap();
         assert_eq!(receive(here, &mut [0; 8]), Err(libc::EAGAIN));

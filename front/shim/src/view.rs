@@ -1,5 +1,4 @@
-//! What the daemon of zones says of placed files to who wants to read them without the
-//! library.
+//! Access to placed files through the daemon, for programs without the library.
 
 use crate::share::message::{Answer, DATA_MAX, GONE, MESSAGE_MAX, Op, Request};
 use crate::{share, sys};
@@ -9,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Placed files of a folder of zones, to be read while programs write them. If the daemon
-/// dies, the next one is asked.
+/// The placed files of a folder of zones, readable while programs write them. Connects again if the
+/// daemon was restarted.
 pub struct View {
     zones: PathBuf,
     socket: Mutex<Option<i32>>,
@@ -44,7 +43,7 @@ fn meet(zones: &Path) -> Result<i32, i32> {
 }
 
 impl View {
-    /// Of the files in a folder of zones.
+    /// A view of the placed files in a folder of zones; connects at first use.
     #[must_use]
     pub fn new(zones: &Path) -> Self {
         Self {
@@ -84,7 +83,7 @@ impl View {
     /// Paths of all placed files, sorted.
     ///
     /// # Errors
-    /// If there is no daemon.
+    /// If no daemon answers.
     pub fn list(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut all: Vec<Vec<u8>> = Vec::new();
         loop {
@@ -101,10 +100,10 @@ impl View {
         }
     }
 
-    /// The number of the file at a path, and its length in bytes.
+    /// The number of the placed file at a path, and its length in bytes.
     ///
     /// # Errors
-    /// If there is none, or no daemon.
+    /// `NotFound` if there is none, or an error if no daemon answers.
     pub fn find(&self, path: &[u8]) -> io::Result<(u64, u64)> {
         let answer = self.ask(Request {
             data: path,
@@ -114,10 +113,10 @@ impl View {
         Ok((number, size))
     }
 
-    /// Up to `len` bytes from `offset` of the file with a number; fewer at its end.
+    /// Reads up to `len` bytes from `offset` of the file with a number; fewer at its end.
     ///
     /// # Errors
-    /// If it is gone, or no daemon is there, or the zones fail.
+    /// If the file is gone, no daemon answers, or the zones cannot be read.
     pub fn read(&self, number: u64, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while bytes.len() < len {

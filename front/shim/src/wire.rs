@@ -1,35 +1,32 @@
-//! Raw records: what the preload library writes and the conversion reads.
+//! Raw records: the format that the preload library writes and the conversion reads.
 //!
-//! A thread appends to one file after another, its chunks. A chunk opens with a
-//! [`Chunk`]; records follow, each a multiple of 8 bytes: a [`Head`], as many
-//! [`Info`] as it says, two strings, padding. Numbers have the order of bytes
-//! of the machine, for the chunks never leave it.
+//! A thread appends to a sequence of files, its chunks. A chunk starts with a [`Chunk`]; records
+//! follow, each a multiple of 8 bytes: a [`Head`], up to two [`Info`], two strings, padding.
+//! Numbers are in native byte order, as chunks never leave the machine.
 //!
-//! Invariants: a record's size is written before its operation, so that a
-//! record that a crash or a jump out of a signal handler left unfinished has
-//! the operation 0 and is skipped; a chunk ends at its first size of 0 or at
-//! its end. No reader trusts any of this.
+//! Invariants: a record's size is written before its operation, so that a record left unfinished by
+//! a crash or a jump out of a signal handler has the operation 0 and is skipped. A chunk ends at
+//! the first size of 0, or at its end. Readers trust none of this.
 
-/// Opens a chunk.
+/// First bytes of a chunk.
 pub const MAGIC: [u8; 8] = *b"flspool1";
 
 /// Declares the operations, their numbers and names.
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a record is about. The words `a`, `b` and `c` are fields of
-        /// [`Head`]; unless said otherwise, `s1` is a path, `fd` the descriptor
-        /// or the folder that the path starts from, and `flags` are those of
-        /// the system.
+        /// Operation of a record. The words `a`, `b` and `c` are fields of [`Head`]. Unless said
+        /// otherwise, `s1` is a path, `fd` the descriptor or the folder that the path starts from,
+        /// and `flags` are those of the system.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u16)]
         pub enum Op {
-            /// Not finished.
+            /// A record that is not finished.
             Nothing = 0,
             $($(#[$doc])* $name,)*
         }
 
         impl Op {
-            /// The operation of this number.
+            /// The operation of this number; `None` if there is none.
             #[must_use]
             pub fn of(number: u16) -> Option<Self> {
                 const ALL: &[Op] = &[Op::Nothing, $(Op::$name),*];
@@ -40,22 +37,22 @@ macro_rules! ops {
 }
 
 ops! {
-    /// A program started, by `exec` or otherwise: `a` the parent process, `s1`
-    /// the working directory, `s2` the program.
+    /// Start of a program, by `exec` or otherwise: `a` the parent process, `s1` the working
+    /// directory, `s2` the program.
     Start,
-    /// A process was forked: `a` the parent process.
+    /// Birth of a process by a fork: `a` the parent process.
     Born,
-    /// A descriptor that is open though nothing was seen to open it: `a` the
-    /// offset, `flags` those of the open file.
+    /// A descriptor that is open though its opening was not recorded: `a` the offset, `flags` those
+    /// of the open file.
     Found,
-    /// `open` and its kind: `a` the mode; `b` 1 if the file was there before,
-    /// which is then what the first info describes.
+    /// `open` and its variants: `a` the mode; `b` 1 if the file existed before, in which case the
+    /// first info describes it as it was.
     Open,
-    /// `close`.
+    /// `close` of a descriptor.
     Close,
     /// `close_range`: `a` the first and `b` the last descriptor.
     CloseRange,
-    /// `dup` and its kind: the result is the copy.
+    /// `dup` and its variants; the result is the copy.
     Dup,
     /// `read`: `a` the length.
     Read,
@@ -65,17 +62,17 @@ ops! {
     Pread,
     /// `pwrite`: `a` the length, `b` the offset.
     Pwrite,
-    /// `lseek`: `a` the offset, `b` what it counts from.
+    /// `lseek`: `a` the offset, `b` the origin.
     Seek,
-    /// `fsync`.
+    /// `fsync` of a descriptor.
     Fsync,
-    /// `fdatasync`.
+    /// `fdatasync` of a descriptor.
     Fdatasync,
     /// `sync_file_range`: `a` the offset, `b` the length.
     SyncRange,
-    /// `syncfs`.
+    /// `syncfs` on a descriptor.
     SyncFs,
-    /// `sync`.
+    /// `sync` of all file systems.
     Sync,
     /// `truncate`: `a` the length.
     Truncate,
@@ -83,11 +80,11 @@ ops! {
     Ftruncate,
     /// `fallocate`: `a` the offset, `b` the length; `flags` the mode.
     Fallocate,
-    /// `rename`: two paths, two folders, two infos from before.
+    /// `rename`: two paths, two folders, and both files' infos from before.
     Rename,
-    /// `unlink`; the info is from before.
+    /// `unlink`; the info is from before the call.
     Unlink,
-    /// `rmdir`; the info is from before.
+    /// `rmdir`; the info is from before the call.
     Rmdir,
     /// `mkdir`: `a` the mode.
     Mkdir,
@@ -97,21 +94,21 @@ ops! {
     Link,
     /// `symlink`: `s1` the path, `s2` the target.
     Symlink,
-    /// `readlink`; `s2` the target.
+    /// `readlink`: `s2` the target.
     Readlink,
-    /// `stat` and its kind, on a path.
+    /// `stat` and its variants, on a path.
     Stat,
-    /// `fstat`.
+    /// `fstat` of a descriptor.
     Fstat,
     /// `access`: `a` the mode.
     Access,
     /// `statfs` on a path.
     StatFs,
-    /// `fstatfs`.
+    /// `fstatfs` on a descriptor.
     FstatFs,
-    /// Entries of a directory were read: `a` how many.
+    /// Read of directory entries: `a` their number.
     Readdir,
-    /// `rewinddir`.
+    /// `rewinddir` of a directory stream.
     Rewind,
     /// `chmod`: `a` the mode.
     Chmod,
@@ -121,36 +118,36 @@ ops! {
     Chown,
     /// `fchown`: `a` user, `b` group.
     Fchown,
-    /// `utimensat` and its kind.
+    /// `utimensat` and its variants, on a path.
     Utimens,
-    /// `futimens`.
+    /// `futimens` on a descriptor.
     Futimens,
-    /// `getxattr`: `s2` the name, `a` the room.
+    /// `getxattr`: `s2` the name, `a` the size of the buffer.
     GetXattr,
-    /// `fgetxattr`: `s2` the name, `a` the room.
+    /// `fgetxattr`: `s2` the name, `a` the size of the buffer.
     FgetXattr,
-    /// `setxattr`: `s2` the name, `a` the length, `b` what is expected.
+    /// `setxattr`: `s2` the name, `a` the length, `b` the flags.
     SetXattr,
-    /// `fsetxattr`: `s2` the name, `a` the length, `b` what is expected.
+    /// `fsetxattr`: `s2` the name, `a` the length, `b` the flags.
     FsetXattr,
-    /// `listxattr`: `a` the room.
+    /// `listxattr`: `a` the size of the buffer.
     ListXattr,
-    /// `flistxattr`: `a` the room.
+    /// `flistxattr`: `a` the size of the buffer.
     FlistXattr,
     /// `removexattr`: `s2` the name.
     RemoveXattr,
     /// `fremovexattr`: `s2` the name.
     FremoveXattr,
-    /// `flock`.
+    /// `flock`: `flags` the operation.
     Flock,
-    /// `fcntl` on a lock: `a` the offset, `b` the length, `c` the kind;
-    /// `flags` 1 if it waits.
+    /// `fcntl` on a lock: `a` the offset, `b` the length, `c` the kind, `fd2` the origin; `flags` 1
+    /// if it waits.
     RecordLock,
     /// `posix_fadvise`: `a` the offset, `b` the length, `c` the advice.
     Advise,
     /// `F_SET_RW_HINT`: `a` the hint.
     Hint,
-    /// `F_SETFL`: the new flags.
+    /// `F_SETFL`: `flags` the new ones.
     SetFlags,
     /// `mmap`: `a` the length, `b` the offset, `c` the protection; the result
     /// is the address.
@@ -162,78 +159,76 @@ ops! {
     Remap,
     /// `msync`: `a` the address, `b` the length.
     Msync,
-    /// Pages of a mapping that were touched: `a` the address, `b` the length.
+    /// Touched pages of a mapping: `a` the address, `b` the length.
     Touched,
-    /// `copy_file_range`: `a` the length, `b` and `c` the offsets, or all ones
-    /// for those of the open files.
+    /// `copy_file_range`: `a` the length, `b` and `c` the offsets, or all ones for file offsets.
     CopyRange,
-    /// `chdir`.
+    /// `chdir` to a path.
     Chdir,
-    /// `fchdir`.
+    /// `fchdir` to a descriptor.
     Fchdir,
-    /// A program was started that may not load the library: `a` its process
-    /// if it is another one.
+    /// Start of a program that may not load the library: `a` its process if that is another one.
     Exec,
-    /// Something was used that is not seen: `s1` its name.
+    /// Use of an interface that is not recorded: `s1` its name.
     Unseen,
-    /// Records that were lost: `a` how many.
+    /// Loss of records: `a` their number.
     Lost,
 }
 
 /// The fixed part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is about.
+    /// Operation that the record is about.
     pub op: Op,
-    /// How many [`Info`] follow, at most 2.
+    /// Number of [`Info`] that follow, at most 2.
     pub infos: u16,
-    /// Bytes of the first string.
+    /// Length of the first string in bytes.
     pub s1: u16,
-    /// Bytes of the second string.
+    /// Length of the second string in bytes.
     pub s2: u16,
-    /// A descriptor, or `AT_FDCWD`.
+    /// Descriptor of the call, or `AT_FDCWD`; -1 if it has none.
     pub fd: i32,
-    /// Another one.
+    /// Second descriptor of the call; -1 if it has none.
     pub fd2: i32,
-    /// Flags of the call.
+    /// Flags of the call, as the system defines them.
     pub flags: u32,
-    /// Calls of its thread that it interrupted, in signal handlers. Their
+    /// Number of calls of its thread that this call, made in a signal handler, interrupted. Their
     /// records follow, though they began earlier.
     pub within: u32,
-    /// When the call began, in nanoseconds of the system's monotonic clock.
+    /// Start of the call, in ns of the system's monotonic clock.
     pub start: u64,
-    /// When it ended.
+    /// End of the call, in ns of the same clock.
     pub end: u64,
-    /// What it answered, or the negative error.
+    /// Result of the call, or the negative error number.
     pub result: i64,
-    /// See [`Op`].
+    /// First word; its meaning depends on the [`Op`].
     pub a: u64,
-    /// See [`Op`].
+    /// Second word; its meaning depends on the [`Op`].
     pub b: u64,
-    /// See [`Op`].
+    /// Third word; its meaning depends on the [`Op`].
     pub c: u64,
 }
 
-/// Attributes of a file.
+/// Attributes of a file, the part of `stat` that the conversion needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Its kind and permissions, as `st_mode`.
+    /// File type and permissions, as `st_mode`.
     pub mode: u32,
-    /// Its names.
+    /// Number of names (hard links).
     pub links: u32,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Its number.
+    /// Inode number within the device.
     pub inode: u64,
-    /// The number of its file system.
+    /// Device number of its file system.
     pub device: u64,
 }
 
 impl Info {
-    /// Bytes of an info.
+    /// Encoded size of an info in bytes.
     pub const SIZE: usize = 32;
 
-    /// As bytes.
+    /// Encodes the info for a record.
     #[must_use]
     pub fn bytes(&self) -> [u8; Self::SIZE] {
         let mut out = Writer::new();
@@ -257,10 +252,10 @@ impl Info {
 }
 
 impl Head {
-    /// Bytes of a head.
+    /// Encoded size of a head in bytes.
     pub const SIZE: usize = 80;
 
-    /// A head about `op` of which nothing else is known.
+    /// A head for `op`; all other fields are empty, and both descriptors -1.
     #[must_use]
     pub const fn new(op: Op) -> Self {
         Self {
@@ -281,7 +276,7 @@ impl Head {
         }
     }
 
-    /// About `op` on the descriptor `fd`.
+    /// A head for `op` on the descriptor `fd`.
     #[must_use]
     pub const fn on(op: Op, fd: i32) -> Self {
         let mut head = Self::new(op);
@@ -289,36 +284,36 @@ impl Head {
         head
     }
 
-    /// With the words.
+    /// Sets the words `a`, `b` and `c`.
     #[must_use]
     pub const fn words(mut self, a: u64, b: u64, c: u64) -> Self {
         (self.a, self.b, self.c) = (a, b, c);
         self
     }
 
-    /// With the flags.
+    /// Sets the flags of the call.
     #[must_use]
     pub const fn flags(mut self, flags: i32) -> Self {
         self.flags = flags as u32;
         self
     }
 
-    /// With a second descriptor.
+    /// Sets the second descriptor, `fd2`.
     #[must_use]
     pub const fn and(mut self, fd: i32) -> Self {
         self.fd2 = fd;
         self
     }
 
-    /// Bytes of the whole record.
+    /// Size of the whole record in bytes, padding included.
     #[must_use]
     pub const fn size(&self) -> usize {
         let infos = self.infos as usize * Info::SIZE;
         (Self::SIZE + infos + self.s1 as usize + self.s2 as usize).next_multiple_of(8)
     }
 
-    /// As bytes; `op` is the operation that is written, which is
-    /// [`Op::Nothing`] until the rest is.
+    /// Encodes the head with the operation `op`, which is [`Op::Nothing`] until the rest of the
+    /// record is written.
     #[must_use]
     pub fn bytes(&self, op: Op) -> [u8; Self::SIZE] {
         let mut out = Writer::new();
@@ -361,27 +356,27 @@ impl Head {
     }
 }
 
-/// Where the operation stands in a record.
+/// Byte offset of the operation in a record.
 pub const OP_OFFSET: usize = 4;
 
-/// The head of a chunk.
+/// Header of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The process.
+    /// Process ID of the writer.
     pub pid: u32,
-    /// The thread.
+    /// Thread ID of the writer.
     pub tid: u32,
-    /// When the image of the process came to be, which tells images apart.
+    /// Image number of the process: when it started or forked, in ns, which tells images apart.
     pub image: u64,
-    /// Its place among the chunks of the thread.
+    /// Index among the chunks of the process; orders the chunks of a thread.
     pub index: u32,
 }
 
 impl Chunk {
-    /// Bytes of the head of a chunk.
+    /// Encoded size of a chunk's header in bytes.
     pub const SIZE: usize = 32;
 
-    /// As bytes.
+    /// Encodes the header of a chunk.
     #[must_use]
     pub fn bytes(&self) -> [u8; Self::SIZE] {
         let mut out = Writer::new();
@@ -393,7 +388,7 @@ impl Chunk {
         out.bytes
     }
 
-    /// Reads it; `None` if this is no chunk.
+    /// Decodes the header; `None` if `bytes` do not start a chunk.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         (bytes.get(..8)? == MAGIC).then_some(())?;
@@ -409,19 +404,19 @@ impl Chunk {
 /// A record in the bytes of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The fixed part.
+    /// The fixed part of the record.
     pub head: Head,
-    /// The attributes that it carries.
+    /// Attributes of up to two files.
     pub infos: [Option<Info>; 2],
-    /// The first string.
+    /// First string, mostly a path.
     pub s1: &'a [u8],
-    /// The second string.
+    /// Second string; its meaning depends on the [`Op`].
     pub s2: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record at the beginning of `bytes`, and its size; `None` where the
-    /// chunk ends.
+    /// Decodes the record at the start of `bytes` and returns its size, too; `None` at the end of
+    /// the chunk.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let size = u32_at(bytes, 0)? as usize;
@@ -516,14 +511,14 @@ mod tests {
     }
 
     #[test]
-    fn operations_have_their_numbers() {
+    fn operation_numbers_end_at_the_last_one() {
         assert_eq!(Op::of(0), Some(Op::Nothing));
         assert_eq!(Op::of(Op::Lost as u16), Some(Op::Lost));
         assert_eq!(Op::of(Op::Lost as u16 + 1), None);
     }
 
     #[test]
-    fn a_chunk_is_known_by_its_magic() {
+    fn chunk_is_recognized_by_its_magic() {
         let chunk = Chunk {
             pid: 1,
             tid: 2,

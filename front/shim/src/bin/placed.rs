@@ -1,5 +1,5 @@
-//! Runs a program with its files placed, as `flashloom shim` does, or is the daemon of
-//! zones: what a program needs that embeds the library.
+//! Runs a program with its files placed, as `flashloom shim` does, or serves as the daemon of
+//! zones: the minimum for a program that embeds this library.
 //!
 //! ```text
 //! placed serve ZONES

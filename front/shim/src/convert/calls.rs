@@ -1,4 +1,4 @@
-//! Records as calls.
+//! Turns raw records into calls of the trace.
 
 use super::ConvertError;
 use super::maps::{Mapping, Part};
@@ -16,7 +16,7 @@ use workload::files::{Call, Fd, Hint, MsyncHow, OpenFlags, RenameHow, Target, Xa
 type Done = Result<(), ConvertError>;
 
 impl<W: Write> Resolver<W> {
-    /// Takes a record of a call.
+    /// Dispatches one record of a call to the method for its operation.
     pub(super) fn call(&mut self, who: &Who, said: &Said) -> Done {
         match said.head.op {
             Op::Found => self.found(who, said),
@@ -180,7 +180,8 @@ impl<W: Write> Resolver<W> {
         if head.result == 0 {
             self.tree.made(&to, false);
             self.changed(&to);
-            // The count of its names: without it the new one would lead nowhere.
+            // The link count of the old name changed: without this folder in the trace, the new
+            // name would lead nowhere.
             if let Some(from) = &linked {
                 self.changed(from);
             }
@@ -191,7 +192,7 @@ impl<W: Write> Resolver<W> {
         })
     }
 
-    /// Makes or removes an entry of a directory.
+    /// Handles a record that makes or removes a directory entry.
     fn entry(&mut self, who: &Who, said: &Said) -> Done {
         let head = &said.head;
         let path = self.path(who, head.fd, &said.s1);
@@ -224,7 +225,7 @@ impl<W: Write> Resolver<W> {
         self.emit(who, call, head.result)
     }
 
-    /// A call about the attributes of a path.
+    /// Handles a call on the attributes of the file at a path.
     fn at_path(&mut self, who: &Who, said: &Said) -> Done {
         let head = &said.head;
         let path = self.path(who, head.fd, &said.s1);
@@ -292,7 +293,7 @@ impl<W: Write> Resolver<W> {
         }
     }
 
-    /// A call about an open file.
+    /// Handles a call on an open file; drops it if the descriptor is unknown.
     fn at_descriptor(&mut self, who: &Who, said: &Said) -> Done {
         let head = &said.head;
         let Some(slot) = self.slot(who, head.fd) else {
@@ -315,7 +316,8 @@ impl<W: Write> Resolver<W> {
         }
     }
 
-    /// A read or write at the offset of the open file.
+    /// Handles a read or write at the offset of the open file. All but appending writes are emitted
+    /// with that offset made explicit.
     fn sequential(&mut self, who: &Who, said: &Said, slot: Slot) -> Done {
         let head = &said.head;
         let (fd, len) = (Fd(slot), bounded(head.a));
@@ -344,7 +346,7 @@ impl<W: Write> Resolver<W> {
         }
     }
 
-    /// A call whose fields are those of the record.
+    /// Builds a call whose fields are those of the record.
     fn plain(&mut self, said: &Said, slot: Slot) -> Call {
         let head = &said.head;
         let fd = Fd(slot);
@@ -379,9 +381,9 @@ impl<W: Write> Resolver<W> {
             },
             Op::Hint => Call::Hint {
                 fd,
-                // Programs pass four bytes where the kernel reads eight, RocksDB is
-                // one. Linux before 6.9 looks at those four, later ones refuse what
-                // happens to lie behind; the lifetime that was meant is the same.
+                // Programs such as RocksDB pass four bytes where the kernel reads eight. Linux
+                // before 6.9 looks at those four, later versions refuse garbage in the other four;
+                // the intended lifetime is the same either way.
                 life: choice(&Hint::ALL, head.a),
             },
             _ => self.attributes(said, Target::Open(fd)),
@@ -467,7 +469,7 @@ impl<W: Write> Resolver<W> {
         }
     }
 
-    /// Emits a call for each part of a file behind a range of memory.
+    /// Emits a call for each part of a file that is mapped in a range of memory.
     fn each_part(
         &mut self,
         who: &Who,

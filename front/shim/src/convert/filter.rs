@@ -1,5 +1,5 @@
-//! The second pass: keeps the calls that are asked for, and makes their paths
-//! relative to one root.
+//! The second pass: keeps the calls that the options select, and makes their paths relative to one
+//! root.
 
 use super::paths::{self, common, is_under, parent, relative, system};
 use super::resolve::Seen;
@@ -14,7 +14,8 @@ use workload::files::{
     Call, Entry, EntryKind, Event, Fd, Mode, Name, Names, NodeKind, Setup, Thread, ThreadId,
 };
 
-/// Directories of the system: what a program only reads there is left out.
+/// Directories of the system: a program's accesses there are left out unless it changes a file
+/// below them, or the folder to keep was named.
 const SYSTEM: &[&[u8]] = &[
     b"usr",
     b"lib",
@@ -31,11 +32,11 @@ const SYSTEM: &[&[u8]] = &[
     b"memfd:",
 ];
 
-/// Which paths are kept.
+/// Decides which paths are kept.
 struct Wanted {
-    /// All paths under these, none if nothing is left out.
+    /// Folders whose paths are kept; `None` keeps every path.
     folders: Option<Vec<Vec<u8>>>,
-    /// Whether the folders were named, so that files of the system count.
+    /// Whether the user named the folder, in which case files of the system are kept too.
     named: bool,
 }
 
@@ -65,7 +66,7 @@ impl Wanted {
             .as_ref()
             .is_none_or(|all| all.iter().any(keeps))
     }
-    /// Whether the way to something that may be kept leads through `path`.
+    /// Whether `path` is kept, or is an ancestor of a folder whose paths are kept.
     fn leads_through(&self, path: &[u8]) -> bool {
         let leads = |folder: &Vec<u8>| is_under(folder, path);
         self.keeps(path) || self.folders.iter().flatten().any(leads)
@@ -81,9 +82,9 @@ fn is_path(key: &str) -> bool {
 struct Kept {
     trace: FileTrace,
     wanted: Wanted,
-    /// What is known of each name as a path.
+    /// By name of the scratch trace: whether it is kept as a path, `None` until first asked.
     known: Vec<Option<bool>>,
-    /// For each slot of the scratch trace, the one that it has in the trace.
+    /// Slots of kept open files: from the scratch trace's slot to the slot in the trace.
     slots: BTreeMap<u32, u32>,
     free: BinaryHeap<Reverse<u32>>,
     fresh: u32,
@@ -109,8 +110,8 @@ impl Kept {
         *self.known[index].get_or_insert_with(|| self.wanted.keeps(self.trace.names().bytes(name)))
     }
 
-    /// The next kept event, its slots those of the trace, its names those of
-    /// the scratch trace.
+    /// The next kept event: its slots are those of the trace, its names still those of the scratch
+    /// trace.
     fn next(&mut self) -> Result<Option<Event>, ConvertError> {
         while let Some(event) = self.trace.next().transpose()? {
             if let Some(call) = self.kept(&event) {
@@ -207,7 +208,8 @@ pub(super) fn run(
     })
 }
 
-/// A call with its paths relative to `root`, in other names.
+/// The call with its names interned in `names` and its paths relative to `root`; `None` if a path
+/// lies outside of `root`.
 fn renamed(call: &Call, from: &Names, root: &[u8], names: &mut Names) -> Option<Call> {
     call.map(Some, |key, name| {
         let bytes = from.bytes(name);
@@ -220,7 +222,7 @@ fn renamed(call: &Call, from: &Names, root: &[u8], names: &mut Names) -> Option<
     })
 }
 
-/// The threads that were written.
+/// Threads written to the trace so far, and their numbers there.
 #[derive(Default)]
 struct Threads {
     ids: BTreeMap<ThreadId, ThreadId>,
@@ -229,8 +231,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// The number of a thread in the trace, where it and its parents are
-    /// written with their first call.
+    /// The number of `thread` in the trace. A thread is written, after its parents, when its first
+    /// kept call is.
     fn write<W: Write>(
         &mut self,
         all: &[Thread],
@@ -264,8 +266,8 @@ impl Threads {
     }
 }
 
-/// The directory that paths will be relative to: the one that was named, or
-/// the deepest that holds every path of a kept call.
+/// The directory that paths are made relative to: the one that the options name, or the deepest
+/// directory that holds every path of a kept call.
 fn root(scratch: &Path, seen: &Seen, options: &Options) -> Result<Vec<u8>, ConvertError> {
     if let Some(under) = &options.under {
         return Ok(paths::bytes(under));
@@ -300,7 +302,7 @@ fn root_of<'a>(mut paths: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     if several { root } else { parent(root) }.to_vec()
 }
 
-/// What was there before, as far as it is kept.
+/// The files that existed before the recording, as far as they are kept.
 fn setup(seen: &Seen, wanted: &Wanted, root: &[u8], names: &mut Names) -> Setup {
     let mut first = BTreeMap::new();
     let mut entries = Vec::new();
@@ -327,7 +329,7 @@ fn setup(seen: &Seen, wanted: &Wanted, root: &[u8], names: &mut Names) -> Setup 
     Setup { entries }
 }
 
-/// What an entry is; `other` is the first path of the same file.
+/// The kind of an entry; `other` is the first path of the same inode.
 fn kind(info: &Info, (path, other): (Name, Name), target: Name) -> EntryKind {
     match info.mode & libc::S_IFMT {
         libc::S_IFDIR => EntryKind::Directory,
@@ -341,7 +343,7 @@ fn kind(info: &Info, (path, other): (Name, Name), target: Name) -> EntryKind {
     }
 }
 
-/// What the trace lacks.
+/// Sentences on activity that the trace lacks.
 fn notes(seen: &Seen) -> Vec<String> {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let unseen = seen.unseen.iter().map(text);
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_system_are_kept_where_they_are_changed() {
+    fn system_files_are_kept_only_under_changed_folders() {
         let wanted = wanted(&["tmp/db"], "/home/me");
         assert!(wanted.keeps(b"tmp/db/log") && wanted.keeps(b"home/me/x"));
         assert!(!wanted.keeps(b"usr/lib/x") && !wanted.keeps(b"tmp/other"));
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_holds_every_path() {
+    fn root_is_the_deepest_folder_of_all_paths() {
         let root = |paths: &[&'static str]| {
             let bytes = paths.iter().map(|path| path.as_bytes());
             String::from_utf8(root_of(bytes)).unwrap()

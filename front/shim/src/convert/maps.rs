@@ -2,18 +2,18 @@
 
 use super::process::Slot;
 
-/// A part of an open file in memory.
+/// A mapping of a part of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
-    /// Its first address.
+    /// First address of the mapping.
     pub(super) start: u64,
-    /// Bytes.
+    /// Length of the mapping in bytes.
     pub(super) len: u64,
-    /// Of which open file.
+    /// The open file that is mapped.
     pub(super) slot: Slot,
-    /// From where in the file.
+    /// Offset in the file of the first byte, in bytes.
     pub(super) offset: u64,
-    /// Whether stores reach the file.
+    /// Whether stores reach the file: a shared mapping that may be written.
     pub(super) shared: bool,
 }
 
@@ -31,7 +31,7 @@ impl Mapping {
         self.start.saturating_add(self.len)
     }
 
-    /// What of it lies in `len` bytes from `start`.
+    /// The part of the mapping that lies in `len` bytes from the address `start`.
     pub(super) fn part(&self, start: u64, len: u64) -> Option<Part> {
         let from = self.start.max(start);
         let to = self.end().min(start.saturating_add(len));
@@ -43,10 +43,10 @@ impl Mapping {
         })
     }
 
-    /// What is left of it without `len` bytes from `start`: the part before
-    /// and the part behind.
+    /// The rest of the mapping without `len` bytes from `start`: the part before the hole and the
+    /// part behind it.
     pub(super) fn without(&self, start: u64, len: u64) -> [Option<Self>; 2] {
-        // What is unmapped is whole pages.
+        // The kernel unmaps whole pages.
         let pages = len.checked_next_multiple_of(4096).unwrap_or(u64::MAX);
         let end = start.saturating_add(pages);
         if self.part(start, end - start).is_none() {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_cut_out() {
+    fn unmapped_range_is_cut_out_of_the_mapping() {
         let mapping = Mapping {
             start: 0x10_000,
             len: 0x4100,

@@ -1,18 +1,17 @@
-//! From raw records to a trace.
+//! Conversion of raw records to a trace.
 //!
-//! Two passes. The first follows the records of all threads in the order of
-//! time, keeps for every process what its descriptors, mappings and working
-//! directory are, and writes calls on absolute paths to a scratch trace; the
-//! second keeps the calls that are asked for and makes their paths relative.
+//! The conversion has two passes. The first follows the records of all threads in the order of
+//! time, tracks the descriptors, mappings and working directory of every process, and writes calls
+//! on absolute paths to a scratch trace. The second keeps the calls that the options select and
+//! makes their paths relative.
 //!
 //! Invariants:
-//! - A slot of the trace is an open file of the system: descriptors that were
-//!   copied, inherited or kept over `exec` share it, and it is closed when the
-//!   last descriptor and the last mapping of it are gone.
-//! - Reads and writes have explicit offsets, but those to a file that is open
-//!   for appending.
-//! - What existed before the recording is in the setup as it was when it was
-//!   first seen.
+//! - A slot of the trace is an open file of the system. Descriptors that were duplicated, inherited
+//!   or kept over `exec` share the slot; it is closed with the last descriptor and the last mapping
+//!   of the file.
+//! - Reads and writes have explicit offsets, except writes to a file that is open for appending.
+//! - Files that existed before the recording are in the setup with the attributes of their first
+//!   sighting.
 
 mod calls;
 mod filter;
@@ -28,33 +27,33 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use workload::files::trace::{FileSummary, TraceError};
 
-/// What is kept of what was seen.
+/// Selection of the calls that a conversion keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Only what happens under this directory, absolute.
+    /// Keep only calls under this directory, an absolute path.
     pub under: Option<PathBuf>,
-    /// Everything, files of the system too. Otherwise, and without `under`,
-    /// what happens under the working directory and under directories in which
-    /// the program changed something.
+    /// Keep every call, also those on files of the system. If this is false and `under` is `None`,
+    /// calls are kept under the working directory and under directories in which the program
+    /// changed something.
     pub all: bool,
     /// The directory in which the program was started, absolute.
     pub folder: PathBuf,
-    /// The command, for the trace to say.
+    /// The recorded command line, copied into the trace.
     pub command: Vec<u8>,
 }
 
-/// What became of a recording.
+/// Result of a conversion.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The trace in numbers.
+    /// Counts of the trace: threads, calls, bytes.
     pub summary: FileSummary,
-    /// What it lacks, a sentence each.
+    /// Activity that the trace lacks, one sentence each.
     pub notes: Vec<String>,
-    /// The directory that its paths are relative to.
+    /// The directory that the paths of the trace are relative to.
     pub root: PathBuf,
 }
 
-/// A recording that cannot be made a trace.
+/// Reasons why a recording cannot be converted to a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The spool cannot be read, or the trace not written.
@@ -63,7 +62,7 @@ pub enum ConvertError {
     /// The scratch trace of the first pass is broken.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// Nothing was recorded.
+    /// The spool holds no log of any thread.
     #[error(
         "the program left no record: it is linked statically, gains rights when it starts, or \
          could not be started"
@@ -71,11 +70,11 @@ pub enum ConvertError {
     Nothing,
 }
 
-/// Makes one trace of all records in the folders `spool`, of which the last has
-/// room for a scratch file.
+/// Converts all records in the folders `spool` to one trace, written to `out`. The scratch file of
+/// the first pass is made in the last folder.
 ///
 /// # Errors
-/// If there is none, or the system refuses.
+/// [`ConvertError::Nothing`] if there is no record, or an error of the system.
 pub fn convert(
     spool: &[&Path],
     options: &Options,

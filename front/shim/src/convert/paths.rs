@@ -1,4 +1,4 @@
-//! Paths as one string each.
+//! Paths as byte strings in one normal form.
 //!
 //! Paths are absolute and have no slash at either end, no `.` and no `..`: the
 //! root is the empty string. A symbolic link among the folders of a path is
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The path that `path` means where `folder` is the working directory.
+/// The normal form of `path`, resolved from the working directory `folder`.
 pub(super) fn absolute(folder: &[u8], path: &[u8]) -> Vec<u8> {
     let from = if path.first() == Some(&b'/') {
         b""
@@ -41,7 +41,7 @@ pub(super) fn is_under(path: &[u8], folder: &[u8]) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// `path` relative to `folder`, under which it is.
+/// `path` relative to `folder`; `None` if it does not lie under it.
 pub(super) fn relative<'a>(path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     if folder.is_empty() {
         return Some(path);
@@ -53,7 +53,7 @@ pub(super) fn relative<'a>(path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     rest.strip_prefix(b"/")
 }
 
-/// The deepest folder that both paths are or lie under.
+/// The deepest folder that contains or equals both paths.
 pub(super) fn common<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
     let mut folder = a;
     while !is_under(b, folder) {
@@ -62,25 +62,25 @@ pub(super) fn common<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
     folder
 }
 
-/// The bytes of a path of the system, in the form of this module.
+/// A path of the system in the normal form of this module.
 pub(super) fn bytes(path: &Path) -> Vec<u8> {
     absolute(b"", path.as_os_str().as_bytes())
 }
 
-/// A path of this module for the system.
+/// A normalized path as a path of the system.
 pub(super) fn system(path: &[u8]) -> std::path::PathBuf {
     Path::new("/").join(OsStr::from_bytes(path))
 }
 
-/// Folders whose symbolic links were followed.
+/// Cache of folders with their symbolic links resolved.
 #[derive(Default)]
 pub(super) struct Folders {
     known: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Folders {
-    /// `path` with the symbolic links of its folder followed, unless `own`
-    /// says that the program made a link in it.
+    /// `path` with the symbolic links of its folder resolved, unless `own` reports a link that the
+    /// program made in that folder.
     pub(super) fn follow(&mut self, path: Vec<u8>, own: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let folder = parent(&path);
         if folder.is_empty() || own(folder) {

@@ -1,32 +1,31 @@
-//! Open files, and the descriptors of processes that stand for them.
+//! Open files, and the descriptors of processes that refer to them.
 //!
-//! Invariant: the references of an open file are the descriptors and mappings,
-//! of all processes together, that stand for it; it is closed when there are
-//! none left.
+//! Invariant: the reference count of an open file is the number of descriptors and mappings of it
+//! in all processes together; it is closed when the count reaches zero.
 
 use super::maps::Mapping;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// A place in [`Files`], which is also the slot in the trace.
+/// An index in [`Files`], which is also the slot in the trace.
 pub(super) type Slot = u32;
 
-/// An open file.
+/// An open file of the recorded system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenFile {
-    /// What it was opened by.
+    /// The path by which it was opened, or its new path if it was renamed since.
     pub(super) path: Vec<u8>,
-    /// Where the next read or write without an offset goes.
+    /// Offset in bytes of the next read or write without an explicit one.
     pub(super) offset: u64,
-    /// Whether every write goes to the end.
+    /// Whether every write goes to the end of the file.
     pub(super) append: bool,
-    /// Its file system and number, which tell files apart.
+    /// Device and inode, which tell files apart.
     pub(super) identity: (u64, u64),
-    /// Descriptors and mappings of it; set by [`Files`].
+    /// Number of descriptors and mappings of the file; set by [`Files`].
     pub(super) references: u32,
 }
 
-/// Every open file.
+/// Every open file, by slot; freed slots are reused, lowest first.
 #[derive(Default)]
 pub(super) struct Files {
     files: Vec<OpenFile>,
@@ -40,7 +39,7 @@ impl Files {
         self.free.peek().map_or_else(fresh, |slot| slot.0)
     }
 
-    /// A new open file with one reference.
+    /// Adds an open file with one reference and returns its slot.
     pub(super) fn open(&mut self, file: OpenFile) -> Slot {
         let slot = self.next();
         let file = OpenFile {
@@ -54,12 +53,12 @@ impl Files {
         slot
     }
 
-    /// One more descriptor or mapping.
+    /// Counts one more descriptor or mapping.
     pub(super) fn share(&mut self, slot: Slot) {
         self.files[slot as usize].references += 1;
     }
 
-    /// One less; `true` if it was the last.
+    /// Drops one reference; returns `true`, with the slot free again, if it was the last.
     pub(super) fn release(&mut self, slot: Slot) -> bool {
         let file = &mut self.files[slot as usize];
         file.references -= 1;
@@ -77,7 +76,7 @@ impl Files {
         &mut self.files[slot as usize]
     }
 
-    /// Renames what is open at or under `from`.
+    /// Updates the paths of files that are open at or under `from`.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) {
         for file in &mut self.files {
             if super::paths::is_under(&file.path, from) {
@@ -87,29 +86,30 @@ impl Files {
     }
 }
 
-/// Descriptors and the open files that they stand for.
+/// Open descriptors of a process, and the slots of their open files.
 pub(super) type Descriptors = BTreeMap<i32, Slot>;
 
-/// A process, over any number of programs that it ran one after another.
+/// A process, across all programs that it executes one after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) parent: Option<usize>,
-    /// The system's number of its first thread.
+    /// Thread ID of its first thread.
     pub(super) first: u32,
     pub(super) descriptors: Descriptors,
-    /// Descriptors from before its program started; those that are not found
-    /// again were closed by that.
+    /// Descriptors from before the current program started. Those that are not found open again
+    /// were closed by `exec`.
     pub(super) inherited: Descriptors,
     pub(super) mappings: Vec<Mapping>,
     pub(super) folder: Vec<u8>,
     pub(super) program: Vec<u8>,
-    /// A program that it is about to run.
+    /// The program that an `exec` in progress is about to run.
     pub(super) exec: Option<Vec<u8>>,
 }
 
 impl Process {
-    /// The descriptors and mappings that a fork copies, each of them shared.
+    /// The child after a fork: a copy of descriptors and mappings, each of which shares its open
+    /// file.
     pub(super) fn forked(&self, files: &mut Files) -> Self {
         self.descriptors
             .values()

@@ -1,4 +1,4 @@
-//! The first pass: from records to calls on absolute paths.
+//! The first pass: resolves records to calls on absolute paths.
 
 use super::paths::{Folders, absolute, parent};
 use super::process::{Descriptors, Files, OpenFile, Process, Slot};
@@ -14,24 +14,24 @@ use workload::files::{
     Call, Errno, Event, Fd, Mode, Name, Names, OpenFlags, Setup, Step, Thread, ThreadId,
 };
 
-/// What the first pass found besides calls.
+/// Results of the first pass besides the scratch trace.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// What was there before, each parent before its children.
+    /// Files that existed before the recording, each parent before its children.
     pub(super) sights: Vec<Sight>,
-    /// Directories in which something was changed.
+    /// Directories in which the program changed something.
     pub(super) changed: BTreeSet<Vec<u8>>,
-    /// What was used and is not seen.
+    /// Names of interfaces that the program used and the library does not record.
     pub(super) unseen: BTreeSet<Vec<u8>>,
     /// Programs that were started and left no record.
     pub(super) silent: BTreeSet<Vec<u8>>,
-    /// Records that were lost.
+    /// Number of records that were lost.
     pub(super) lost: u64,
-    /// Calls on descriptors of which nothing is known.
+    /// Number of calls on descriptors whose open file is unknown.
     pub(super) unknown: u64,
 }
 
-/// Follows all records, and writes a scratch trace to `out`.
+/// Resolves all records and writes a scratch trace to `out`.
 pub(super) fn run(records: &mut Merged, out: impl Write) -> Result<Seen, ConvertError> {
     let names = Names::default();
     let out = Writer::new(out, &About::default(), &Setup::default(), &names)?;
@@ -45,7 +45,7 @@ pub(super) fn run(records: &mut Merged, out: impl Write) -> Result<Seen, Convert
     resolver.finish()
 }
 
-/// Who made a call, and when.
+/// The thread that made a call, and its times in ns since the first record.
 #[derive(Clone, Copy)]
 pub(super) struct Who {
     pub(super) process: usize,
@@ -58,7 +58,7 @@ pub(super) struct Resolver<W: Write> {
     out: Writer<W>,
     pub(super) names: Names,
     threads: BTreeMap<(usize, u32), ThreadId>,
-    /// The numbers in the trace of processes that made calls.
+    /// Numbers in the trace of the processes that made calls.
     numbers: BTreeMap<usize, u32>,
     pub(super) processes: Vec<Process>,
     by_pid: BTreeMap<u32, usize>,
@@ -66,7 +66,7 @@ pub(super) struct Resolver<W: Write> {
     pub(super) tree: Tree,
     folders: Folders,
     pub(super) seen: Seen,
-    /// When the first record was made.
+    /// Start of the first record, in ns of the monotonic clock.
     begin: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ impl<W: Write> Resolver<W> {
         Ok(())
     }
 
-    /// The process of a record, made up with its first.
+    /// The index of the process of a record; adds the process with its first record.
     fn process(&mut self, said: &Said) -> usize {
         let parent = || self.by_pid.get(&(said.head.a as u32)).copied();
         if let Some(&known) = self.by_pid.get(&said.pid) {
@@ -123,8 +123,8 @@ impl<W: Write> Resolver<W> {
                 forked.parent = Some(parent);
                 forked
             }
-            // Started without a fork that was seen: it came with copies of
-            // descriptors of its parent, which are found.
+            // The library saw no fork (as with `posix_spawn`): the child starts with copies of its
+            // parent's descriptors, which `Found` records confirm.
             (Op::Start, Some(parent)) => {
                 let forked = self.processes[parent].forked(&mut self.files);
                 for mapping in &forked.mappings {
@@ -144,7 +144,8 @@ impl<W: Write> Resolver<W> {
         self.processes.len() - 1
     }
 
-    /// A program starts: mappings are gone, descriptors are looked for.
+    /// Handles the start of a program: its mappings are gone, its descriptors are kept as inherited
+    /// until `Found` records confirm them.
     fn starts(&mut self, who: &Who, said: &Said) -> Result<(), ConvertError> {
         let process = &mut self.processes[who.process];
         process.exec = None;
@@ -159,10 +160,10 @@ impl<W: Write> Resolver<W> {
         Ok(())
     }
 
-    /// What was inherited and not found again is closed.
+    /// Closes the inherited descriptors that no `Found` record confirmed.
     fn settle(&mut self, who: &Who) -> Result<(), ConvertError> {
         let process = &mut self.processes[who.process];
-        // A program that could be started would have replaced this one.
+        // A successful `exec` would have replaced this program before its next record.
         process.exec = None;
         let gone = std::mem::take(&mut process.inherited);
         for slot in gone.into_values() {
@@ -171,7 +172,7 @@ impl<W: Write> Resolver<W> {
         Ok(())
     }
 
-    /// The last record of a process: everything is closed.
+    /// Closes all descriptors and mappings of a process after its last record.
     fn ends(&mut self, said: &Said) -> Result<(), ConvertError> {
         let begin = self.begin.unwrap_or(0);
         let end = said.head.end.saturating_sub(begin);
@@ -206,7 +207,7 @@ impl<W: Write> Resolver<W> {
         Ok(seen)
     }
 
-    /// One reference less; the last one is a call.
+    /// Drops one reference to an open file; the last one emits a `close`.
     pub(super) fn release(&mut self, who: &Who, slot: Slot) -> Result<(), ConvertError> {
         if self.files.release(slot) {
             self.emit(who, Call::Close { fd: Fd(slot) }, 0)?;
@@ -214,21 +215,20 @@ impl<W: Write> Resolver<W> {
         Ok(())
     }
 
-    /// A descriptor stands for an open file from now on.
+    /// Makes `fd` refer to the open file `slot`, and releases the file that it referred to before.
     pub(super) fn set(&mut self, who: &Who, fd: i32, slot: Slot) -> Result<(), ConvertError> {
         let before = self.processes[who.process].descriptors.insert(fd, slot);
         before.map_or(Ok(()), |slot| self.release(who, slot))
     }
 
-    /// The open file behind a descriptor.
+    /// The open file of a descriptor; counts a descriptor that is unknown.
     pub(super) fn slot(&mut self, who: &Who, fd: i32) -> Option<Slot> {
         let found = self.processes[who.process].descriptors.get(&fd).copied();
         self.seen.unknown += u64::from(found.is_none());
         found
     }
 
-    /// The path that a call means, with the symbolic links of its folder
-    /// followed.
+    /// The absolute path that a call refers to, with the symbolic links of its folder resolved.
     pub(super) fn path(&mut self, who: &Who, folder: i32, path: &[u8]) -> Vec<u8> {
         let process = &self.processes[who.process];
         let open = process.descriptors.get(&folder);
@@ -238,12 +238,12 @@ impl<W: Write> Resolver<W> {
         self.folders.follow(path, |path| tree.has_own_link(path))
     }
 
-    /// The name of a path.
+    /// Interns a path as a name of the trace.
     pub(super) fn name(&mut self, path: &[u8]) -> Name {
         self.names.intern(path)
     }
 
-    /// Something in the folder of `path` was changed.
+    /// Notes that the program changed something in the folder of `path`.
     pub(super) fn changed(&mut self, path: &[u8]) {
         let folder = parent(path);
         if !self.seen.changed.contains(folder) {
@@ -251,7 +251,7 @@ impl<W: Write> Resolver<W> {
         }
     }
 
-    /// Writes an event.
+    /// Writes a call and its result to the scratch trace; a negative `result` is an errno.
     pub(super) fn emit(&mut self, who: &Who, call: Call, result: i64) -> Result<(), ConvertError> {
         let thread = self.thread(who)?;
         let result = match u64::try_from(result) {
@@ -273,7 +273,7 @@ impl<W: Write> Resolver<W> {
         Ok(self.out.event(&event, &self.names)?)
     }
 
-    /// The thread of a call, written with its first.
+    /// The thread of a call; it is written to the trace before its first call.
     fn thread(&mut self, who: &Who) -> Result<ThreadId, ConvertError> {
         let key = (who.process, who.tid);
         if let Some(&known) = self.threads.get(&key) {
@@ -297,8 +297,8 @@ impl<W: Write> Resolver<W> {
         Ok(ThreadId(id))
     }
 
-    /// Who started a thread, as far as is known: the first thread of its
-    /// process, or of the process that this one was forked from.
+    /// The presumed parent of a thread: the first thread of its process, or of the process that
+    /// this one was forked from.
     fn thread_before(&mut self, who: &Who) -> Result<Option<ThreadId>, ConvertError> {
         let process = &self.processes[who.process];
         let (before, tid) = match process.parent {
@@ -314,7 +314,7 @@ impl<W: Write> Resolver<W> {
         self.thread(&start).map(Some)
     }
 
-    /// A descriptor that was open before it was seen.
+    /// Handles a descriptor that was open before its process was recorded.
     pub(super) fn found(&mut self, who: &Who, said: &Said) -> Result<(), ConvertError> {
         let Some(info) = said.infos[0] else {
             return Ok(());
@@ -336,7 +336,7 @@ impl<W: Write> Resolver<W> {
         self.set(who, fd, slot)
     }
 
-    /// Opens a file for a descriptor that came from outside.
+    /// Emits an `open` for a descriptor that came from outside of the recording.
     fn opened_before(&mut self, who: &Who, said: &Said, info: Info) -> Result<Slot, ConvertError> {
         let deleted = said.s1.strip_suffix(b" (deleted)");
         let path = self.path(who, libc::AT_FDCWD, deleted.unwrap_or(&said.s1));
@@ -365,7 +365,7 @@ impl<W: Write> Resolver<W> {
         }))
     }
 
-    /// Forgets the name of a path that moved.
+    /// Updates the paths of open files and working directories at or under `from`.
     pub(super) fn moved(&mut self, from: &[u8], to: &[u8]) {
         self.files.renamed(from, to);
         for process in &mut self.processes {
@@ -376,8 +376,8 @@ impl<W: Write> Resolver<W> {
     }
 }
 
-/// Takes the open file with this identity from what was inherited, best that
-/// of the same descriptor.
+/// Takes an open file with this identity out of `inherited`, preferably that of the same
+/// descriptor.
 fn matching(
     files: &Files,
     inherited: &mut Descriptors,

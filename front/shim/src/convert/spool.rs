@@ -1,12 +1,12 @@
-//! The records of a spool, of all threads, in the order of time.
+//! The records of a spool, merged over all threads in the order of time.
 //!
-//! A record's time is that of its beginning, but for calls that answer with a
-//! descriptor, whose time is that of their end: the number may have been freed
-//! since they began.
+//! A record's time is the start of its call, except for calls that return a descriptor or an
+//! address: their time is the end of the call, as the number may still have been in use when the
+//! call started.
 //!
-//! A log holds the records of a signal handler before that of the call that it
-//! interrupted, which began earlier; they are held back until that one is read, up to a
-//! number of them.
+//! A log holds the records of a signal handler before the record of the call that the handler
+//! interrupted, although that call started earlier. The handler's records are held back until that
+//! record is read, up to a limit.
 
 use super::ConvertError;
 use crate::wire::{Chunk, Head, Info, Op, Record};
@@ -16,25 +16,25 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Records that are held back at most: a program that jumps out of its handlers
-/// leaves records that never come.
+/// Maximum number of records held back: a program that jumps out of its handlers leaves interrupted
+/// calls that never get a record.
 const HELD: usize = 1 << 16;
 
-/// A record on its own.
+/// A record that owns its strings.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) head: Head,
     pub(super) infos: [Option<Info>; 2],
     pub(super) s1: Vec<u8>,
     pub(super) s2: Vec<u8>,
-    /// The system's number of the process.
+    /// Process ID of the caller.
     pub(super) pid: u32,
-    /// The system's number of the thread.
+    /// Thread ID of the caller.
     pub(super) tid: u32,
 }
 
 impl Said {
-    /// The time by which records are ordered.
+    /// The time by which records are ordered, in ns of the monotonic clock.
     fn time(&self) -> u64 {
         match self.head.op {
             Op::Open | Op::Dup | Op::Map | Op::Remap => self.head.end,
@@ -43,25 +43,25 @@ impl Said {
     }
 }
 
-/// The log of a thread: chunks in their order, of which one is in memory.
+/// The log of a thread: a sequence of chunks, of which one is in memory.
 struct Log {
     pid: u32,
     tid: u32,
     chunks: Vec<PathBuf>,
     bytes: Vec<u8>,
     at: usize,
-    /// The time of the last record; no later one comes before it.
+    /// Time of the last record taken, in ns; later records are queued no earlier than this.
     last: u64,
-    /// Records that are held back, by time and by their places in the log.
+    /// Records that are held back, by time and position in the log.
     held: BTreeMap<(u64, u64), Said>,
-    /// Records that were held back so far.
+    /// Records that were held back so far; the next position.
     count: u64,
-    /// Whether those wait for a call that they interrupted.
+    /// Whether the held records wait for the record of a call that they interrupted.
     waits: bool,
 }
 
 impl Log {
-    /// The next record in the order of time.
+    /// The next record of this log in the order of time.
     fn next(&mut self) -> Result<Option<Said>, ConvertError> {
         while self.held.is_empty() || (self.waits && self.held.len() < HELD) {
             let Some(said) = self.read()? else { break };
@@ -75,7 +75,7 @@ impl Log {
         Ok(self.held.pop_first().map(|(_, said)| said))
     }
 
-    /// The next record that is whole.
+    /// The next complete record; skips unfinished ones, and loads the next chunk at the end of one.
     fn read(&mut self) -> Result<Option<Said>, ConvertError> {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -109,15 +109,15 @@ impl Log {
 /// The records of all logs, merged.
 pub(super) struct Merged {
     logs: Vec<Log>,
-    /// The next record of each log that has one.
+    /// The next record of each log; `None` once a log is exhausted.
     ready: Vec<Option<Said>>,
     heap: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Logs of each process that are not exhausted.
+    /// Number of logs of each process that are not exhausted.
     left: BTreeMap<u32, usize>,
 }
 
 impl Merged {
-    /// Finds the logs in the folders `spool`.
+    /// Opens every log in the folders `spool`.
     pub(super) fn open(spool: &[&Path]) -> Result<Self, ConvertError> {
         let mut chunks = BTreeMap::new();
         let folders: Result<Vec<_>, _> = spool.iter().map(fs::read_dir).collect();
@@ -207,8 +207,8 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// A chunk with records of an operation, its beginning and end, and how many calls
-    /// it interrupted.
+    /// Writes a chunk of records, each given by operation, start, end, and the number of calls it
+    /// interrupted.
     fn log(spool: &TempDir, tid: u32, index: u32, records: &[(Op, u64, u64, u32)]) {
         let chunk = Chunk {
             pid: 1,
@@ -235,9 +235,9 @@ mod tests {
     }
 
     #[test]
-    fn a_call_comes_before_what_a_handler_did_meanwhile() {
+    fn interrupted_call_is_ordered_before_the_records_of_its_handler() {
         let spool = TempDir::new().unwrap();
-        // While 5 was closed, another thread was given the number.
+        // Another thread was given descriptor 5 while `close` of it was still running.
         log(
             &spool,
             1,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers_may_interrupt_each_other() {
+    fn nested_handlers_are_ordered_by_start_time() {
         let spool = TempDir::new().unwrap();
         let nested = [
             (Op::Fsync, 1, 2, 0),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_never_come_are_not_waited_for() {
+    fn records_of_interrupted_calls_without_an_end_are_released_at_the_limit() {
         let spool = TempDir::new().unwrap();
         let alone: Vec<_> = (1..=HELD as u64 + 10)
             .map(|at| (Op::Fsync, at, at, 1))

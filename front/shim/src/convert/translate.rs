@@ -1,11 +1,12 @@
-//! Numbers of the system as words of the language.
+//! Translation of the system's numbers to words of the trace's language.
 
 use super::spool::Said;
 use workload::files::{
     Advice, Allocation, Call, Fd, Lock, Mode, NodeKind, OpenFlags, RangeSync, RenameHow,
 };
 
-/// The flags of the system as those of the language.
+/// Translates flags of `open`. Creation flags (`CREATE`, `EXCLUSIVE`, `TRUNCATE`) are kept only if
+/// `created`, i.e. if an `open` with these flags was seen.
 pub(super) fn flags(flags: i32, created: bool) -> OpenFlags {
     let has = |bit: i32| flags & bit == bit;
     let access = match flags & libc::O_ACCMODE {
@@ -33,13 +34,13 @@ pub(super) fn mode(bits: u64) -> Mode {
     Mode((bits & 0o7777) as u16)
 }
 
-/// The variant of `all` at `index`, or the first.
+/// The variant of `all` at `index`, or the first one if there is none.
 pub(super) fn choice<T: Copy>(all: &[T], index: u64) -> T {
     let found = usize::try_from(index).ok().and_then(|index| all.get(index));
     *found.unwrap_or(&all[0])
 }
 
-/// An offset or a length as the language takes it.
+/// Clamps an offset or a length to `i64::MAX`, the largest that the language allows.
 pub(super) fn bounded(number: u64) -> u64 {
     number.min(i64::MAX as u64)
 }
@@ -79,7 +80,7 @@ pub(super) fn node_kind(mode: u64) -> NodeKind {
     }
 }
 
-/// Advice by the number of the system.
+/// Advice of `posix_fadvise`, indexed by the system's number.
 pub(super) const ADVICE: [Advice; 6] = [
     Advice::Normal,
     Advice::Random,
@@ -89,11 +90,10 @@ pub(super) const ADVICE: [Advice; 6] = [
     Advice::NoReuse,
 ];
 
-/// Kinds of record locks by the number of the system.
+/// Kinds of record locks, indexed by the system's number.
 pub(super) const LOCKS: [Lock; 3] = [Lock::Shared, Lock::Exclusive, Lock::Unlock];
 
-/// The descriptor that a call names by its path under `/proc`, or by an empty
-/// path.
+/// The descriptor that a call refers to by a path under `/proc/self/fd`, or by an empty path.
 pub(super) fn descriptor_path(said: &Said) -> Option<i32> {
     if said.s1.is_empty() && said.head.flags as i32 & libc::AT_EMPTY_PATH != 0 {
         return Some(said.head.fd);

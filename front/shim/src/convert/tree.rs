@@ -1,9 +1,10 @@
-//! Which files were there before the recording.
+//! The files that existed before the recording.
 //!
-//! Invariants: a path that is known is never added to the setup again; what is
-//! first seen in a directory that the program made was made by someone unseen
-//! and is not added either; a path that is first seen after its directory was
-//! renamed is added where it was before.
+//! Invariants:
+//! - A path that is known is never added to the setup again.
+//! - A path that is first seen in a directory that the program made was made by a process outside
+//!   of the recording, and is not added either.
+//! - A path that is first seen after its directory was renamed is added at its old place.
 
 use super::paths::{is_under, parent, system};
 use crate::wire::Info;
@@ -11,41 +12,42 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-/// What is known of a path.
+/// State of a path that the recording has touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It was there.
+    /// It existed before the recording.
     Before,
-    /// The program made it.
+    /// The program made it, and it is no symbolic link.
     Made,
-    /// The program made it, a symbolic link.
+    /// The program made it, as a symbolic link.
     Link,
-    /// The program removed it.
+    /// The program removed or renamed it.
     Gone,
 }
 
-/// Something that was there before.
+/// A file that existed before the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sight {
     pub(super) path: Vec<u8>,
     pub(super) info: Info,
-    /// What it says, if it is a symbolic link.
+    /// Target of a symbolic link; empty for other files.
     pub(super) target: Vec<u8>,
 }
 
-/// The paths that were met.
+/// Every path that the recording has touched.
 #[derive(Default)]
 pub(super) struct Tree {
     known: BTreeMap<Vec<u8>, Known>,
     sights: Vec<Sight>,
-    /// Directories that were there and were renamed: to where, from where.
+    /// Directories from before the recording that were renamed, as (new path, old path).
     moved: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 const KIND: u32 = libc::S_IFMT;
 
 impl Tree {
-    /// The file at `path` was there when something was done with it.
+    /// Notes that a file existed at `path` when a call touched it, and adds it to the setup unless
+    /// the path is known or its folder was made by the program.
     pub(super) fn saw(&mut self, path: &[u8], info: Info, target: &[u8]) {
         if path.is_empty() || self.known.contains_key(path) {
             return;
@@ -65,7 +67,7 @@ impl Tree {
         self.sights.push(Sight { path, info, target });
     }
 
-    /// The folders of `path` are there.
+    /// Notes that the folders of `path` exist.
     pub(super) fn saw_folders(&mut self, path: &[u8]) {
         let folder = parent(path);
         if folder.is_empty() || self.known.contains_key(folder) {
@@ -81,8 +83,7 @@ impl Tree {
         self.saw(&folder, info, b"");
     }
 
-    /// Whether the nearest directory of `path` that is known was made by the
-    /// program.
+    /// Whether the program made the folder of `path`.
     fn is_made_around(&self, path: &[u8]) -> bool {
         matches!(
             self.known.get(parent(path)),
@@ -90,7 +91,7 @@ impl Tree {
         )
     }
 
-    /// Where `path` was before directories were renamed.
+    /// The path that `path` had before its directories were renamed.
     fn origin(&self, path: &[u8]) -> Vec<u8> {
         let mut path = path.to_vec();
         for (to, from) in self.moved.iter().rev() {
@@ -101,19 +102,20 @@ impl Tree {
         path
     }
 
-    /// The program made something at `path`.
+    /// Notes that the program made a file at `path`; `link` if it is a symbolic link.
     pub(super) fn made(&mut self, path: &[u8], link: bool) {
         self.saw_folders(path);
         let known = if link { Known::Link } else { Known::Made };
         self.known.insert(path.to_vec(), known);
     }
 
-    /// The program removed what was at `path`.
+    /// Notes that the program removed the file at `path`.
     pub(super) fn gone(&mut self, path: &[u8]) {
         self.known.insert(path.to_vec(), Known::Gone);
     }
 
-    /// The program renamed what was at `from`.
+    /// Notes that the program renamed the file at `from`, with all that lies under it if it is a
+    /// folder.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8], folder: bool) {
         self.saw_folders(to);
         let known = self.known.insert(from.to_vec(), Known::Gone);
@@ -151,7 +153,8 @@ impl Tree {
         false
     }
 
-    /// What was there before, each parent before its children.
+    /// The files that existed before the recording, sorted by path, so that parents precede
+    /// children.
     pub(super) fn finish(mut self) -> Vec<Sight> {
         self.sights.sort_by(|a, b| a.path.cmp(&b.path));
         self.sights.dedup_by(|b, a| a.path == b.path);
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_first_was_there_with_its_folders() {
+    fn path_seen_first_is_in_the_setup_with_its_folders() {
         let mut tree = Tree::default();
         tree.saw(b"none/dir/file", FILE, b"");
         tree.made(b"none/new", false);
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_appears_in_a_made_folder_was_not_there() {
+    fn path_seen_in_a_made_folder_is_not_in_the_setup() {
         let mut tree = Tree::default();
         tree.made(b"none/new", false);
         tree.saw(b"none/new/file", FILE, b"");
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_after_a_rename_was_there_under_the_old_name() {
+    fn path_seen_after_a_rename_is_in_the_setup_by_its_old_name() {
         let mut tree = Tree::default();
         tree.saw(b"none/old", FILE, b"");
         tree.renamed(b"none/old", b"none/new", true);

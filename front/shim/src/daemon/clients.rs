@@ -1,7 +1,8 @@
-//! Who is connected, what each has open, and what it may write by its ring.
+//! Connected clients, the files that each has open, and the files that it may write through its
+//! ring.
 //!
-//! Invariant: what a client holds (openings, leases, pins) ends with the last of its
-//! connections, however that ends.
+//! Invariant: all that a client holds (opens, leases, pins) is released with its last connection,
+//! however that connection ends.
 
 use crate::share::memory::{LEASES, LeaseId, Memory};
 use crate::sys;
@@ -11,20 +12,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Clients at a time; each takes memory for its ring.
+/// Maximum number of clients at a time; each costs memory for its ring.
 pub(super) const CLIENTS_MAX: usize = 1024;
 
-/// A process.
+/// A process that is connected by one or more sockets.
 pub(super) struct Client {
     pub(super) token: u64,
     pub(super) memory: Memory,
-    /// One takes records out of the ring at a time.
+    /// Held while records are taken out of the ring, by one thread at a time.
     pub(super) taking: Mutex<()>,
     pub(super) held: Mutex<Held>,
     gone: AtomicBool,
 }
 
-/// What a client holds.
+/// Resources that a client holds, all released when it is gone.
 #[derive(Default)]
 pub(super) struct Held {
     pub(super) sockets: Vec<c_int>,
@@ -36,7 +37,7 @@ pub(super) struct Held {
 }
 
 impl Client {
-    /// A client with a memory, of which the descriptor is given too.
+    /// A client with a new shared memory, and the descriptor of that memory.
     pub(super) fn new(token: u64, key: u64) -> Result<(Self, c_int), sys::Errno> {
         let fd = sys::memory(Memory::LEN)?;
         let memory = Memory::map(fd).inspect_err(|_| sys::close(fd))?;
@@ -65,7 +66,7 @@ impl Client {
         self.memory.rouse();
     }
 
-    /// Cuts off a client that does what no client does, or nothing any more.
+    /// Disconnects a client that violates the protocol or has stopped inside a write.
     pub(super) fn cut_off(&self) {
         self.goes();
         for socket in &self.held().sockets {
@@ -75,7 +76,8 @@ impl Client {
 }
 
 impl Held {
-    /// A lease that there has never been, at a word that no other one has.
+    /// A lease with a fresh ID, at a word of the shared memory that no other lease of the client
+    /// uses; `None` if all words are in use.
     pub(super) fn new_lease(&mut self) -> Option<LeaseId> {
         if self.leases.len() >= LEASES {
             return None;
@@ -90,7 +92,7 @@ impl Held {
     }
 }
 
-/// All of them.
+/// All connected clients, by token.
 #[derive(Default)]
 pub(super) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
@@ -101,7 +103,7 @@ impl Clients {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one in; false if there are too many.
+    /// Adds a client; returns `false` if there are too many.
     pub(super) fn insert(&self, client: Arc<Client>) -> bool {
         let mut all = self.all();
         let room = all.len() < CLIENTS_MAX;
@@ -123,7 +125,8 @@ impl Clients {
         self.all().values().cloned().collect()
     }
 
-    /// Tells all that what zones hold is about to change under who reads it.
+    /// Makes all clients aware, before the contents of zones change, that data they read directly
+    /// may be replaced.
     pub(super) fn zones_change(&self) {
         for client in self.all().values() {
             client.memory.changes();

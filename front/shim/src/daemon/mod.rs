@@ -1,15 +1,15 @@
-//! The daemon of a folder of zones: it has the zones, for all programs whose files are in
-//! them.
+//! The daemon of a folder of zones. It owns the zones on behalf of all programs whose files are
+//! placed in them.
 //!
-//! Programs reach it by a socket; what they write to the ends of files comes by a ring in
-//! memory, which the daemon empties while they go on, and reads go past it to the zones.
+//! Programs connect by a socket. Appends arrive in a ring in shared memory, which the daemon drains
+//! while the programs go on; reads bypass the daemon and go to the zones directly.
 //!
 //! Invariants:
-//! - What a program was told is written is in the ring or here: it is there for others at
-//!   once, and stays when the program is killed. What was forced is in the zones: it stays
-//!   when the daemon is killed too.
-//! - A program can do no more harm here than it can to its own files.
-//! - The daemon ends once nobody uses it, and not before, unless it is told to stay.
+//! - An acknowledged write is in the ring or in the daemon: it is visible to other programs at
+//!   once, and survives a kill of its program. A synced write is in the zones: it survives a kill
+//!   of the daemon, too.
+//! - A program can do no more harm through the daemon than it can do to its own files.
+//! - The daemon ends with its last connection and not before, unless it was told to stay.
 
 mod clients;
 mod session;
@@ -31,29 +31,29 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use volume::Volume;
 
-/// What a file that stands for a placed one begins with, if that is as long.
+/// First bytes of each stand-in of a placed file that is long enough to hold them.
 pub const STANDS: &[u8] = stands::TEXT;
 
-/// Threads that bring to the zones what was written. One is enough for a drive that does
-/// one thing at a time; with two, an emptied zone delays nobody.
+/// Threads that write back to the zones. One is enough for a drive that does one thing at a time;
+/// with two, a zone reset does not delay other writes.
 const WORKERS: usize = 2;
 
-/// Connections at a time.
+/// Maximum number of connections at a time.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// How long the daemon waits for the first who uses it.
+/// Time that the daemon waits for its first connection before it ends.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// How long somebody may be connected without saying who it is.
+/// Time in ms that a connection may be open without a `Hello`.
 const HELLO_MS: u32 = 10_000;
 
-/// How long nobody is taken in after that was in vain.
+/// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a ring may hold what nobody waits for.
+/// Longest time in ms that a record may stay in a ring that no thread drains on demand.
 const NAP_MS: u32 = 4;
 
-/// Who uses the daemon.
+/// Connections of the daemon: the current number, and whether there was ever one.
 #[derive(Default)]
 struct Users {
     now: usize,
@@ -80,7 +80,7 @@ impl Door {
         self.changed.notify_all();
     }
 
-    /// Waits until somebody was here and all are gone, or nobody comes.
+    /// Waits until the last connection is closed, or until none was made for [`FIRST`].
     fn wait_until_unused(&self) {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let first = self
@@ -92,20 +92,21 @@ impl Door {
     }
 }
 
-/// Whether a user may write to zones: root, who runs the daemon, and whose zones they are.
+/// Whether `user` may write to the zones: root, the daemon's own user, and the owner of the zones
+/// may.
 fn allowed(user: u32, owner: u32) -> bool {
     // SAFETY: the call takes nothing.
     user == 0 || user == owner || user == unsafe { libc::geteuid() }
 }
 
-/// Has the zones in a folder until nobody uses them, or for ever if it is to `stay`.
-/// `ready` is called once programs can come.
+/// Serves the zones in a folder until the last connection is closed, or for ever if it is to
+/// `stay`. Calls `ready` once programs can connect.
 ///
 /// # Errors
-/// A sentence that says why the zones cannot be had.
+/// A sentence with the reason why the zones cannot be opened or served.
 pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), String> {
     let name = CString::new(folder.as_os_str().as_bytes()).map_err(|it| it.to_string())?;
-    // With less it does as well, for fewer.
+    // The daemon works with fewer descriptors, for fewer connections.
     let _ = sys::have_descriptors();
     let volume = Volume::open(&name)?;
     let door = share::name(volume.folder).map_err(|errno| format!("error {errno}"))?;
@@ -115,7 +116,7 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     let owner = sys::stat_at(libc::AT_FDCWD, &first, 0).map_or(0, |stat| stat.st_uid);
     let sharing: &'static Sharing = Box::leak(Box::new(Sharing::new(volume)));
     sharing.volume.drop_strays();
-    // The start is durable before a file gets a number, so that no number is given twice.
+    // The log is durable up to here before a file gets a number, so that no number is given twice.
     sharing
         .volume
         .sync_all()
@@ -140,8 +141,8 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     Ok(())
 }
 
-/// Takes in who comes, until the listener is shut. Where there are no descriptors left, who
-/// comes waits until others have gone.
+/// Accepts connections until the listener is shut. If the process is out of descriptors, new
+/// connections wait in the listener's queue.
 fn accept(listener: c_int, owner: u32, sharing: &'static Sharing, door: &'static Door) {
     loop {
         let socket = match sys::accept(listener) {
@@ -172,11 +173,11 @@ fn accept(listener: c_int, owner: u32, sharing: &'static Sharing, door: &'static
     }
 }
 
-/// Takes out what a client writes, while it is there.
+/// Drains the ring of a client while the client is connected.
 fn empty(sharing: &'static Sharing, client: &Client) {
     let mut before = client.memory.tail();
     while !client.is_gone() {
-        // Once nothing was written for a moment, the next write wakes this thread.
+        // If the ring did not grow since the last look, sleep until the next write; else nap.
         let tail = client.memory.tail();
         client.memory.sleep((tail != before).then_some(NAP_MS));
         before = tail;
@@ -186,7 +187,7 @@ fn empty(sharing: &'static Sharing, client: &Client) {
     }
 }
 
-/// A thread that needs little room on its stack; false if there is none.
+/// Starts a thread with a small stack (256 KiB); returns `false` if the system refuses.
 fn spawn(work: impl FnOnce() + Send + 'static) -> bool {
     let thread = std::thread::Builder::new().stack_size(256 << 10);
     thread.spawn(work).is_ok()

@@ -1,4 +1,4 @@
-//! A connection: what is asked is done, one after the other.
+//! A connection to the daemon: its requests are served one after another.
 
 use super::clients::Client;
 use super::sharing::Sharing;
@@ -12,20 +12,20 @@ use core::ffi::c_int;
 use shimmer::{FileId, Piece, Placement};
 use std::sync::Arc;
 
-/// Pinned files of one client.
+/// Maximum number of pins of one client.
 const PINS_MAX: usize = 4096;
-/// Connections of one client.
+/// Maximum number of connections of one client.
 const SOCKETS_MAX: usize = 256;
-/// Bytes of a piece in an answer.
+/// Encoded size of a [`Piece`] in an answer, in bytes.
 const PIECE: usize = 24;
 
 type Done = Result<Answer, Fault>;
 
-/// Who is at the other end.
+/// The peer of a connection.
 pub(super) enum Who {
-    /// Not said yet.
+    /// A peer that has not yet sent `Hello` or `Keep`.
     Nobody,
-    /// One that only keeps the daemon from ending.
+    /// A peer that only keeps the daemon from ending.
     Keeper,
     Client(Arc<Client>),
 }
@@ -40,7 +40,7 @@ fn bad() -> Fault {
     Fault::Errno(libc::EPROTO)
 }
 
-/// Random bytes that nobody guesses.
+/// A random number that other processes cannot guess.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the bytes are there to be written.
@@ -73,7 +73,8 @@ impl Session {
         }
     }
 
-    /// Does what is asked until the other end is gone.
+    /// Serves requests until the peer disconnects, then releases what its client holds if this was
+    /// the client's last connection.
     pub(super) fn run(mut self, began: impl FnOnce(&Arc<Client>) -> bool) {
         let mut room = vec![0; MESSAGE_MAX];
         let mut began = Some(began);
@@ -148,7 +149,7 @@ impl Session {
         Answer::of([client.token, volume.number, open])
     }
 
-    /// Takes a new client in.
+    /// Registers a new client and starts the thread that drains its ring (`began`).
     fn welcome(
         &self,
         client: &Arc<Client>,
@@ -159,12 +160,12 @@ impl Session {
             return Err(libc::EMFILE);
         }
         self.inherit(client, parent);
-        // Without a thread nobody would empty the ring.
+        // Without this thread the ring would never be drained.
         let emptied = began.take().is_some_and(|began| began(client));
         if emptied { Ok(()) } else { Err(libc::EAGAIN) }
     }
 
-    /// What a process has open its child has open, and what it has mapped its child has mapped.
+    /// Copies the opens and pins of the client `parent` to its forked child.
     fn inherit(&self, child: &Client, parent: u64) {
         let Some(parent) = self.sharing.volume.clients.get(parent) else {
             return;
@@ -177,7 +178,7 @@ impl Session {
                 child.held().opens.insert(id, count);
             }
         }
-        // The parent gives nothing back meanwhile.
+        // The lock on `held` keeps the parent from releasing its pins meanwhile.
         let held = parent.held();
         for parts in held.pins.values() {
             self.sharing.volume.retain(parts);
@@ -370,8 +371,8 @@ impl Session {
         }
     }
 
-    /// Moves an offset that processes share. Those who write there move it too, so between
-    /// looking and moving there must be no writer.
+    /// Moves a file offset that several processes share. Writes at that offset move it too, so no
+    /// write may run between the reading and the setting of it.
     fn seek(&self, id: FileId, fd: c_int, (by, whence): (i64, u64)) -> Done {
         let _alone = self.sharing.alone(id)?;
         let from = match whence as c_int {
@@ -420,7 +421,7 @@ impl Session {
         }
     }
 
-    /// Has what stands for a file, if it came along, as long as that.
+    /// Resizes the stand-in of a file, if its descriptor came along, to the file's length.
     fn stands(&self, client: &Client, id: FileId, along: Option<c_int>) -> Done {
         self.sharing.settle(id, client)?;
         if let Some(fd) = along {
@@ -430,7 +431,7 @@ impl Session {
         Ok(Answer::of([status.size, 0, 0]))
     }
 
-    /// Keeps a file in the zones as it is.
+    /// Pins the current contents of a file in the zones, so that they can be mapped.
     fn pin(&self, client: &Arc<Client>, id: FileId) -> Done {
         if client.held().pins.len() >= PINS_MAX {
             return Err(Fault::Errno(libc::ENOMEM));

@@ -1,10 +1,11 @@
-//! Files that several clients have open: who may write by its ring, who moves a file away,
-//! what failed.
+//! Sharing of files between clients: leases for writes by a ring, moves to the ordinary file
+//! system, and write errors.
 //!
-//! Invariants: at most one client has a lease of a file; whoever changes a file otherwise
-//! has taken the lease away, and taken out what was written by it, before; while a client
-//! moves a file, nobody else does anything with it; what stands for a file is not cut once
-//! it is the file.
+//! Invariants:
+//! - At most one client has the lease of a file.
+//! - Every other way to change a file revokes the lease and drains the lease holder's ring first.
+//! - While a client moves a file away, no other client accesses it.
+//! - A stand-in is not resized once it has become the file itself.
 
 use super::clients::Client;
 use super::stands;
@@ -19,48 +20,49 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest that a client may take for a write to its ring. One that was stopped in the
-/// middle of it is cut off, so that others go on.
+/// Longest time that a client may spend in a write to its ring. A client that was stopped inside a
+/// write is cut off after that, so that others can go on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most that a client may write by its ring before it asks again.
+/// Maximum number of bytes that a client may write to its ring before it requests more credit.
 const CREDIT_MAX: u64 = 64 << 20;
 
-/// Numbers that are remembered to have been replaced: who asks for one has looked a moment
-/// before.
+/// Maximum number of renewed numbers that are remembered; a client requests one right after it
+/// found the old number unknown.
 const RENEWED_MAX: usize = 1 << 16;
 
-/// What clients do with files.
+/// Leases, and files that are being moved, resized or renewed.
 #[derive(Default)]
 struct Table {
     leases: BTreeMap<FileId, u64>,
-    /// Files that a client moves away.
+    /// Files that a client is moving to the ordinary file system.
     moving: BTreeMap<FileId, Mover>,
-    /// Files that were, and that somebody has open still.
+    /// Files that were moved away and that clients still have open.
     moved: BTreeSet<FileId>,
-    /// Files of which what stands for them gets another length.
+    /// Files whose stand-in is being resized.
     standing: BTreeSet<FileId>,
-    /// Numbers that nobody knew, and what they were replaced by.
+    /// File numbers that the log did not know, and their replacements.
     renewed: BTreeMap<FileId, FileId>,
 }
 
-/// Who moves a file away, and a descriptor of what stands for it.
+/// The client that moves a file away, by its token, and a descriptor of the file's stand-in.
 struct Mover {
     token: u64,
     stand: OwnedFd,
 }
 
-/// The volume, and who has what of it.
+/// The volume, and the state of its files that clients share.
 pub(super) struct Sharing {
     pub(super) volume: Volume,
     table: Mutex<Table>,
     settled: Condvar,
-    /// Files of which a write by a ring was not done. Those who wrote were told that it
-    /// was, so they are told of it by each call that can, until one of these is to force it.
+    /// The first error of writes by a ring that failed, by file. These writes were already
+    /// acknowledged, so every later call that can fail reports the error, until a sync has reported
+    /// it.
     failed: Mutex<BTreeMap<FileId, Errno>>,
 }
 
-/// A file that nobody else changes.
+/// Exclusive access to a file: no other client changes it while this lives.
 pub(super) struct Alone<'a> {
     table: MutexGuard<'a, Table>,
 }
@@ -79,7 +81,8 @@ impl Sharing {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out what a client has written by its ring up to now.
+    /// Applies all records that a client has put in its ring up to now. Cuts off a client that
+    /// stays inside a write for longer than [`PATIENCE`].
     pub(super) fn drain(&'static self, client: &Client) {
         let _one = client.taking.lock().unwrap_or_else(PoisonError::into_inner);
         let end = client.memory.tail();
@@ -109,11 +112,11 @@ impl Sharing {
             Err(Fault::Demote) => libc::EIO,
         };
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        // What follows a gap is refused for that; the first reason is the right one.
+        // Writes behind a gap are refused because of the gap; the first error is the cause.
         failed.entry(id).or_insert(errno);
     }
 
-    /// What was written to a file and could not be kept.
+    /// The pending write error of a file, if there is one.
     pub(super) fn sound(&self, id: FileId) -> Result<(), Fault> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed
@@ -121,8 +124,8 @@ impl Sharing {
             .map_or(Ok(()), |errno| Err(Fault::Errno(*errno)))
     }
 
-    /// Tells who forces a file what could not be kept, once: who has it writes on at the end
-    /// that it has.
+    /// Reports a pending write error to a sync, and clears it. Also revokes the lease, as the lease
+    /// holder would go on writing at an end that the file does not have.
     pub(super) fn report(&'static self, id: FileId) -> Result<(), Fault> {
         let told = self.sound(id);
         if told.is_err() {
@@ -138,7 +141,8 @@ impl Sharing {
         failed.remove(&id);
     }
 
-    /// Cuts a file. With what is gone then what could not be kept is, too.
+    /// Cuts or extends a file to `size` bytes. This clears a pending write error, as the caller has
+    /// decided where the file ends.
     pub(super) fn truncate(&'static self, id: FileId, size: u64) -> Result<(), Fault> {
         let mut table = self.still(id, None)?;
         self.revoke(&mut table, id);
@@ -148,8 +152,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// Waits until nobody else moves a file away, and takes out what was written to it.
-    /// What is moved is gone.
+    /// Waits until no other client is moving the file away, then drains the lease holder's ring.
+    /// Returns [`Fault::Gone`] if the file was moved.
     pub(super) fn settle(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
         let table = self.still(id, Some(who))?;
         let writer = table.leases.get(&id).copied();
@@ -160,8 +164,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// Waits until nobody moves a file away, but for `who` if it only reads it; else also
-    /// until nobody makes what stands for it as long as it was.
+    /// Waits until no client is moving the file away. `who` is a client that only reads and need
+    /// not wait for its own move; with `None` this also waits until the stand-in is resized.
     fn still(&self, id: FileId, who: Option<&Client>) -> Result<MutexGuard<'_, Table>, Fault> {
         let own = who.map(|who| who.token);
         let mut table = self.table();
@@ -180,7 +184,8 @@ impl Sharing {
         Ok(table)
     }
 
-    /// Sees to it that nobody else changes a file while the answer is kept.
+    /// Revokes the lease of a file, and keeps other clients from changing it while the result
+    /// lives.
     pub(super) fn alone(&'static self, id: FileId) -> Result<Alone<'static>, Fault> {
         let mut table = self.still(id, None)?;
         self.sound(id)?;
@@ -208,8 +213,8 @@ impl Sharing {
         self.drain(&client);
     }
 
-    /// Gives a client a lease of a file that it writes, unless another one has it; and the
-    /// length that the file has then.
+    /// Grants a client the lease of a file, unless another client has it. Returns the file's length
+    /// at this time, too.
     pub(super) fn lease(
         &'static self,
         id: FileId,
@@ -231,8 +236,8 @@ impl Sharing {
         Ok((size, free))
     }
 
-    /// Says how much a client may write by its ring: what others may write too is not
-    /// counted twice.
+    /// Sets the number of bytes that a client may write to its ring. Credit and undrained bytes of
+    /// other clients are subtracted from the room first, so that no room is promised twice.
     pub(super) fn fill_purse(&'static self, who: &Client) {
         let mut spoken = 0;
         for client in self.volume.clients.every() {
@@ -245,7 +250,7 @@ impl Sharing {
         who.memory.grant_credit((room / 2).min(CREDIT_MAX) as i64);
     }
 
-    /// A client has closed a file.
+    /// Closes a file once for a client; its last close gives the lease up.
     pub(super) fn closed(&'static self, id: FileId, who: &Client) {
         let mut table = self.table();
         let last = {
@@ -273,12 +278,12 @@ impl Sharing {
         }
     }
 
-    /// Makes what stands for a file as long as that is.
+    /// Resizes the stand-in `fd` of a file to the file's length.
     pub(super) fn stands(&'static self, id: FileId, fd: c_int) -> Result<(), Fault> {
         let mut table = self.still(id, None)?;
         table.standing.insert(id);
         drop(table);
-        // What stands for it may be in any file system: nobody else waits for that one.
+        // The stand-in may be on a slow file system: other clients need not wait for it.
         if let Some(status) = self.volume.status(id)
             && let Ok(stat) = sys::stat(fd)
             && stat.st_size as u64 != status.size
@@ -290,7 +295,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// As above, of a file that nobody closed who wrote to it.
+    /// Resizes the stand-in of a file whose writer died, found by its path.
     fn stands_by_path(&'static self, id: FileId) {
         let path = self.volume.lock().core.path(id).map(<[u8]>::to_vec);
         let own = Mark {
@@ -302,7 +307,8 @@ impl Sharing {
         }
     }
 
-    /// Another number for a file of which nobody knows the number: it was never forced.
+    /// Assigns a new number to a file whose number the log does not know because it was never
+    /// synced. All clients that request a replacement for `old` get the same one.
     pub(super) fn renew(
         &'static self,
         old: FileId,
@@ -313,7 +319,7 @@ impl Sharing {
             return Ok(*id);
         }
         let id = self.volume.create(path, Placement::default(), tag)?;
-        // Who asks opens it.
+        // `create` counts an open; the client that requested the number opens the file itself.
         self.volume.closed(id);
         if table.renewed.len() >= RENEWED_MAX {
             table.renewed.pop_first();
@@ -322,7 +328,7 @@ impl Sharing {
         Ok(id)
     }
 
-    /// A client begins to move a file away.
+    /// Reserves a file for a client that moves it into its stand-in `stand`.
     pub(super) fn move_begins(
         &'static self,
         id: FileId,
@@ -330,7 +336,7 @@ impl Sharing {
         stand: c_int,
     ) -> Result<(), Fault> {
         let stand = sys::copy(stand)?;
-        // SAFETY: it was just made, and nobody else has it.
+        // The descriptor was just made, and is owned by nothing else.
         let stand = unsafe { OwnedFd::from_raw_fd(stand) };
         let mut alone = self.alone(id)?;
         let token = who.token;
@@ -338,7 +344,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// It has, or has not.
+    /// Ends a move; if it is `done`, the stand-in is the file from now on.
     pub(super) fn move_ends(&'static self, id: FileId, who: &Client, done: bool) {
         let mut table = self.table();
         let own = |mover: &Mover| mover.token == who.token;
@@ -358,7 +364,7 @@ impl Sharing {
         self.forget(table, id);
     }
 
-    /// Takes in what a client that is gone has written, and what it held.
+    /// Drains the ring of a client that has disconnected, and releases all that it held.
     pub(super) fn gone(&'static self, who: &Client) {
         who.goes();
         self.drain(who);
@@ -390,8 +396,8 @@ impl Sharing {
         self.volume.clients.remove(who.token);
     }
 
-    /// Whether who died moving a file had finished: then what stood for it has no mark of it
-    /// any more. Its names may be others by now, and what is at them another file.
+    /// Whether a client that died while moving a file had finished: the stand-in then no longer has
+    /// the file's mark. Its path is no evidence: by now another file may have it.
     fn was_moved(&self, id: FileId, mover: &Mover) -> bool {
         let own = Mark {
             volume: self.volume.number,
@@ -408,7 +414,7 @@ mod tests {
     use crate::share::memory::Lease;
     use std::ffi::CString;
 
-    /// Files in zones of a folder, and a client.
+    /// A volume of eight emulated zones, and a client of it.
     fn sharing() -> (tempfile::TempDir, &'static Sharing, Arc<Client>) {
         let folder = tempfile::TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -430,7 +436,7 @@ mod tests {
         client
     }
 
-    /// A file that a client has open.
+    /// A file of `len` bytes that a client has open.
     fn file(sharing: &'static Sharing, client: &Client, path: &[u8], len: usize) -> FileId {
         let id = sharing
             .volume
@@ -442,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_a_file_is_not_cut_once_it_is_the_file() {
+    fn stand_in_is_not_resized_once_it_is_the_file() {
         let (_folder, sharing, client) = sharing();
         let id = file(sharing, &client, b"/a", 100);
         let stand = tempfile::tempfile().unwrap();
@@ -460,13 +466,13 @@ mod tests {
     }
 
     #[test]
-    fn who_dies_moving_a_file_has_moved_it_if_what_stood_for_it_says_so() {
+    fn move_of_a_dead_client_is_done_if_the_stand_in_lost_its_mark() {
         let (folder, sharing, keeper) = sharing();
         for (token, marked) in [(5, true), (6, false)] {
             let client = client(sharing, token);
             let path = folder.path().join(format!("{token}.log"));
             let stand = std::fs::File::create(&path).unwrap();
-            // The name that the zones know leads to another file, without a mark.
+            // The path that the log knows leads to another file, which has no mark.
             let other = folder.path().join(format!("{token}.txt"));
             std::fs::write(&other, "other").unwrap();
             let name = other.as_os_str().as_encoded_bytes();
@@ -489,13 +495,13 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_kept_is_told_until_it_was_told_to_who_forces() {
+    fn write_error_is_reported_by_every_call_until_a_sync_has_reported_it() {
         let (_folder, sharing, client) = sharing();
         let end = |id| sharing.volume.status(id).unwrap().size;
         let fails = |id: FileId| {
             let (size, lease) = sharing.lease(id, &client).unwrap();
             assert!(client.memory.holds(lease.unwrap()));
-            // What follows a gap is not kept.
+            // Data behind a gap are refused.
             assert!(client.memory.put(id.0, size + 500, b"lost"));
             sharing.settle(id, &client).unwrap();
             assert_eq!(sharing.lease(id, &client), Err(Fault::Errno(libc::EIO)));
@@ -518,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_cut_off_in_the_middle_of_a_write_is_answered_no_more_of_any_file() {
+    fn client_cut_off_inside_a_write_can_write_to_no_file() {
         let (_folder, sharing, keeper) = sharing();
         let client = client(sharing, 7);
         let [first, other] = [b"/a", b"/b"].map(|path| {
@@ -527,7 +533,7 @@ mod tests {
         });
         assert!(client.memory.enter(first.1) == Lease::Taken && client.memory.spend(1));
         assert!(client.memory.put(other.0.0, 100, b"answered"));
-        // It was stopped, and another one asks for the length.
+        // The client was stopped inside a write, and another client needs the file's length.
         keeper.held().opens.insert(other.0, 1);
         sharing.volume.opened(other.0).unwrap();
         client.cut_off();
@@ -539,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_meet_a_number_that_nobody_knows_get_the_same_one() {
+    fn renewals_of_one_unknown_number_get_the_same_new_number() {
         let (_folder, sharing, client) = sharing();
         let known = file(sharing, &client, b"/a", 100);
         let old = FileId(known.0 + 1000);

@@ -1,13 +1,13 @@
-//! What stands for placed files: how long it is and what is in it; whether it is still there,
-//! wherever it is called now.
+//! Stand-ins: the files that stand for placed ones in the ordinary file system. This module resizes
+//! and fills them, and finds out whether one still exists, under whatever name.
 //!
-//! What reads it without the library, or a copy of it, finds a sentence in place of the first
-//! bytes, so that no program takes it for the file.
+//! A program that reads a stand-in without the library, or copies it, finds a sentence in place of
+//! the first bytes, so that it does not take the stand-in for the file.
 //!
-//! Files are found by what their file system calls them for good (`name_to_handle_at`): the
-//! zones note that, and the file system it is of. To look for one so takes a right that root
-//! has. Who has not, or a file system that gives no such names, or is not where it was, is
-//! no reason to drop data: what cannot be told stays.
+//! Stand-ins are found by file handle (`name_to_handle_at`), stored in the log together with the
+//! file system's ID. To open a handle takes a privilege that root has. If the privilege is missing,
+//! or the file system has no handles or is not mounted at its old place, nothing is dropped: a file
+//! is kept unless its stand-in is known to be gone.
 
 use crate::place::Mark;
 use crate::sys::{self, Errno};
@@ -15,18 +15,19 @@ use core::ffi::c_int;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The first bytes of what stands for a file, as far as that is long enough.
+/// First bytes of a stand-in, cut to its length.
 pub(super) const TEXT: &[u8] =
     b"flashloom: the bytes of this file are in zones. Programs see them under `flashloom \
 shim`, and others by `flashloom shim view`; what was copied otherwise is not the file.\n";
 
-/// Makes what stands for a file as long as that, from another length. Its file system may be
-/// full, or let this process write no byte: then it is as long all the same.
+/// Resizes a stand-in from `from` to `size` bytes and fills in [`TEXT`] if it was shorter than
+/// that. Errors are ignored: if its file system is full or read-only, the length alone is set where
+/// possible.
 pub(super) fn resize(fd: c_int, from: u64, size: u64) {
     if sys::truncate(fd, size).is_err() || from >= TEXT.len() as u64 {
         return;
     }
-    // It may be open to be appended to, or past the cache.
+    // `fd` may be open for appending or with `O_DIRECT`, so the text goes through another one.
     if let Ok(own) = sys::open(&sys::of(fd), libc::O_WRONLY) {
         let len = TEXT.len().min(size as usize);
         let _ = sys::pwrite_all(own, &TEXT[..len], 0);
@@ -34,21 +35,21 @@ pub(super) fn resize(fd: c_int, from: u64, size: u64) {
     }
 }
 
-/// What stands for a file by its path, open to be written to, if it has the mark of that.
+/// The stand-in at `path`, open for writing, if it has the mark `own`.
 pub(super) fn at(path: &[u8], own: Mark) -> Option<OwnedFd> {
     let path = CString::new(path).ok()?;
     let flags = libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let fd = sys::open(&path, flags).ok()?;
-    // SAFETY: it was just opened, and nobody else has it.
+    // The descriptor was just opened, and is owned by nothing else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let marked = Mark::read(fd.as_raw_fd()) == Ok(Some(own));
     marked.then_some(fd)
 }
 
-/// Bytes before the handle: the file system, and the handle's kind.
+/// Bytes of a tag in front of the handle: file system ID (8) and handle type (4).
 const HEAD: usize = 12;
 
-/// What an open file is called for good; nothing if its file system has no such name.
+/// The tag of an open file: file system ID and handle. Empty if the file system has no handles.
 pub(super) fn tag(fd: c_int) -> Vec<u8> {
     let system = sys::file_system(fd).ok().filter(|system| *system != 0);
     let handle = sys::handle(fd);
@@ -60,7 +61,7 @@ pub(super) fn tag(fd: c_int) -> Vec<u8> {
     }
 }
 
-/// A folder above a path that is there.
+/// The nearest existing folder above a path, open for reading.
 fn folder_above(path: &[u8]) -> Option<OwnedFd> {
     let mut path = path.strip_prefix(b"/").map(|_| path)?;
     loop {
@@ -69,7 +70,7 @@ fn folder_above(path: &[u8]) -> Option<OwnedFd> {
         let name = if path.is_empty() { b"/" } else { path };
         let name = CString::new(name).ok()?;
         if let Ok(fd) = sys::open(&name, libc::O_RDONLY | libc::O_DIRECTORY) {
-            // SAFETY: it was just opened, and nobody else has it.
+            // The descriptor was just opened, and is owned by nothing else.
             return Some(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         if path.is_empty() {
@@ -78,14 +79,14 @@ fn folder_above(path: &[u8]) -> Option<OwnedFd> {
     }
 }
 
-/// Whether a file has a name and a mark; an error if that cannot be told.
+/// Whether a file has a name and the mark `own`; an error if this cannot be determined.
 fn is_marked(fd: c_int, own: Mark) -> Result<bool, Errno> {
     let named = sys::stat(fd)?.st_nlink > 0;
     Ok(named && Mark::read(fd)? == Some(own))
 }
 
-/// Whether the file is gone, or stands for itself, that stood for one with this path, tag and
-/// mark; no if that cannot be told.
+/// Whether the stand-in with this path, tag and mark is gone or has become an ordinary file;
+/// `false` if this cannot be determined.
 pub(super) fn is_gone(path: &[u8], tag: &[u8], own: Mark) -> bool {
     let at = CString::new(path).ok().and_then(|path| Mark::at(&path));
     at != Some(own) && look(path, tag, own).unwrap_or(false)
@@ -108,6 +109,6 @@ fn look(path: &[u8], tag: &[u8], own: Mark) -> Option<bool> {
         Err(libc::ESTALE) => true,
         Err(_) => return None,
     };
-    // The name is gone for good before the data are.
+    // The removal of the stand-in is made durable before the file's data are dropped.
     Some(gone && sys::force_all(folder.as_raw_fd()).is_ok())
 }

@@ -1,10 +1,12 @@
-//! The volume: the core under a lock, and whoever calls does its commands.
+//! The volume: the core under a lock, whose commands are executed by the threads that call it.
 //!
-//! Invariants: commands are done without the lock, by the thread that takes them out, so
-//! calls of other threads go on meanwhile; one process has a folder of zones, for it holds
-//! its lock; what a batch of the log says of names that are gone is forced in the
-//! folders of these names first, so that no name comes back without its file; who reads
-//! zones by itself is told before one is emptied.
+//! Invariants:
+//! - Commands run without the lock, on the thread that takes them, so that calls of other threads
+//!   proceed meanwhile.
+//! - One process serves a folder of zones: it holds the folder's lock.
+//! - Before a batch of the log that records removed names is written, the folders of these names
+//!   are synced, so that no name comes back without its file.
+//! - Clients that read zones directly are notified before a zone is reset.
 
 use super::clients::Clients;
 use super::stands;
@@ -21,35 +23,35 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(super) struct Volume {
-    /// Who reads zones by itself.
+    /// Clients, which may read zones directly.
     pub(super) clients: Clients,
     inner: Mutex<Inner>,
     changed: Condvar,
     pub(super) zones: ZoneFiles,
-    /// What tells it from others.
+    /// Number that tells this volume from others.
     pub(super) number: u64,
-    /// Of the folder, with its lock.
+    /// Descriptor of the folder, which holds its lock.
     pub(super) folder: i32,
-    /// Why there was no space, when that was last asked.
+    /// Reason of the latest `ENOSPC`, one sentence.
     why: Mutex<String>,
 }
 
 pub(super) struct Inner {
     pub(super) core: Core,
-    /// Folders in which names of placed files went since the last batch.
+    /// Folders in which names of placed files were removed since the last batch of the log.
     folders: BTreeSet<Vec<u8>>,
 }
 
 type Guard = MutexGuard<'static, Inner>;
 
-/// A call that zones cannot do, or that failed.
+/// A call that the zones cannot serve, or that failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The file must go to the ordinary file system.
+    /// The file must be moved to the ordinary file system.
     Demote,
-    /// It is there already.
+    /// The file is no longer in the zones: it was moved away or removed.
     Gone,
-    /// An error.
+    /// An error of the system, as in `errno`.
     Errno(Errno),
 }
 
@@ -59,7 +61,7 @@ impl From<Errno> for Fault {
     }
 }
 
-/// A number that no other volume has: the clock's and the process's.
+/// A number that practically no other volume has, mixed from the time of day and the process ID.
 fn unique() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -71,7 +73,7 @@ fn unique() -> u64 {
     (time.tv_sec as u64) << 32 ^ (time.tv_nsec as u64) << 12 ^ u64::from(process)
 }
 
-/// Opens the core over zones, or makes one if they are blank.
+/// Opens the core over zones; formats them first if they are blank.
 fn open_core(zones: &ZoneFiles) -> Result<Core, String> {
     let options = Options::default();
     let log = |zone: u32| {
@@ -79,7 +81,7 @@ fn open_core(zones: &ZoneFiles) -> Result<Core, String> {
             .reports
             .get(zone as usize)
             .map_or(0, |report| report.written);
-        // More than this no log is: what is behind it was finished.
+        // No log is longer than 1 GiB; bytes behind that are the filling of a finished zone.
         zones.bytes(zone, written.min(1 << 30))
     };
     let logs = (log(0), log(1));
@@ -95,12 +97,12 @@ fn open_core(zones: &ZoneFiles) -> Result<Core, String> {
     .map_err(|why| why.to_string())
 }
 
-/// Times that the lock is tried for, a pause apart: half a second. Whoever has it may be a
-/// daemon that is ending.
+/// Number of attempts to take the lock, [`PAUSE`] apart: half a second in all. The present holder
+/// may be a daemon that is ending.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes the lock of the folder for this process; false if another one keeps it.
+/// Takes the folder's lock for this process; returns `false` if another process keeps it.
 fn locked(fd: libc::c_int) -> bool {
     (0..TRIES).any(|time| {
         if time > 0 {
@@ -111,10 +113,10 @@ fn locked(fd: libc::c_int) -> bool {
 }
 
 impl Volume {
-    /// Opens the volume in a folder.
+    /// Opens the volume in a folder of zones.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence with the reason: the folder cannot be opened, is locked, or has no usable zones.
     pub(super) fn open(folder: &CString) -> Result<Self, String> {
         let errno = |what: &str, errno| format!("{what}: error {errno}");
         let fd = sys::open(folder, libc::O_RDONLY | libc::O_DIRECTORY);
@@ -161,7 +163,7 @@ impl Volume {
         }
     }
 
-    /// Why there is no space.
+    /// The reason of the latest `ENOSPC`.
     pub(super) fn why_full(&self) -> String {
         let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         why.clone()
@@ -171,7 +173,7 @@ impl Volume {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the next command, or waits until somebody has done one.
+    /// Executes the next command, or waits until another thread has completed one.
     fn one(&'static self, mut guard: Guard) -> Guard {
         let Some((ticket, command)) = guard.core.next_command() else {
             return self
@@ -197,7 +199,7 @@ impl Volume {
         guard
     }
 
-    /// Does commands as they come, for ever.
+    /// Executes commands as they come, for ever.
     pub(super) fn work(&'static self) -> ! {
         let mut guard = self.lock();
         loop {
@@ -205,7 +207,7 @@ impl Volume {
         }
     }
 
-    /// Does what there is to be done.
+    /// Executes commands until none is pending.
     fn all(&'static self, mut guard: Guard) {
         while guard.core.has_command() {
             guard = self.one(guard);
@@ -224,8 +226,8 @@ impl Volume {
         }
     }
 
-    /// Makes a file that is open, at a path that may have been another's. The tag tells what
-    /// stands for it.
+    /// Creates a file at a path and counts it as open once. A file that had the path before is
+    /// dropped if its stand-in is gone, else renamed. `tag` identifies the new file's stand-in.
     pub(super) fn create(
         &'static self,
         path: &[u8],
@@ -234,7 +236,7 @@ impl Volume {
     ) -> Result<FileId, Fault> {
         let guard = self.lock();
         let before = guard.core.lookup(path);
-        // Who makes a file has it open, and its mark is set a moment later.
+        // A client that is creating a file has it open, and marks its stand-in a moment later.
         let closed = |id: &FileId| guard.core.status(*id).is_some_and(|it| it.opens == 0);
         let before = before.filter(closed);
         drop(guard);
@@ -243,7 +245,7 @@ impl Volume {
         }
         let mut guard = self.lock();
         if let Some(other) = guard.core.lookup(path) {
-            // The other one is called something else by now, without our doing.
+            // The other file was renamed without the library, so its path is stale.
             let stale = format!("?/{}", other.0).into_bytes();
             guard
                 .core
@@ -257,8 +259,8 @@ impl Volume {
         Ok(id)
     }
 
-    /// Drops a file if what stood for it is gone, without our being told: it was removed by
-    /// a program without the library, or by one that was killed before it said so.
+    /// Drops a file whose stand-in is gone without a notice, as it was removed by a program without
+    /// the library, or by one that was killed before it sent the notice.
     fn drop_stray(&'static self, id: FileId) {
         let guard = self.lock();
         let (path, tag) = (guard.core.path(id), guard.core.tag(id));
@@ -272,15 +274,15 @@ impl Volume {
         }
     }
 
-    /// Drops all such files.
+    /// Drops every file whose stand-in is gone.
     pub(super) fn drop_strays(&'static self) {
         let all: Vec<_> = self.lock().core.files().map(|(_, id)| id).collect();
         all.into_iter().for_each(|id| self.drop_stray(id));
     }
 
-    /// Writes at `offset`, or at the end; gives where it ended and how much was written.
-    /// Others do the commands that come of it. Who reads zones by itself is told after
-    /// something was written over: what it then asks for it gets as it is now.
+    /// Writes at `offset`, or at the end if it is `None`; returns the offset behind the last byte,
+    /// and the number of bytes written. The commands that result are left to the workers. Clients
+    /// that read zones directly are notified after an overwrite, so that they map the file anew.
     pub(super) fn write(
         &'static self,
         id: FileId,
@@ -313,7 +315,8 @@ impl Volume {
         Ok((start + done as u64, done))
     }
 
-    /// Reads from `offset`; gives how much.
+    /// Reads from `offset`; returns the number of bytes read, less than asked at the end of the
+    /// file.
     pub(super) fn read(
         &'static self,
         id: FileId,
@@ -329,7 +332,8 @@ impl Volume {
         Ok(len)
     }
 
-    /// Where all of a file is, in zones alone.
+    /// The parts of a file after it was written back: all of them in zones. The caller must release
+    /// them.
     pub(super) fn in_zones(&'static self, id: FileId) -> Result<Vec<Part>, Fault> {
         let mut guard = self.lock();
         let drained = guard
@@ -342,7 +346,7 @@ impl Volume {
         parts.map_err(|refusal| self.fault(&refusal))
     }
 
-    /// The same for somebody else, who releases it too.
+    /// Retains parts once more, for a second holder that releases them on its own.
     pub(super) fn retain(&'static self, parts: &[Part]) {
         self.lock().core.retain(parts);
     }
@@ -353,8 +357,8 @@ impl Volume {
         self.all(guard);
     }
 
-    /// Where a file is in zones by now, from a byte on that begins a block; and what is
-    /// known of it then.
+    /// The pieces of a file that are in zones by now, from the block that begins at byte `from`,
+    /// and the file's status.
     pub(super) fn pieces(
         &'static self,
         id: FileId,
@@ -401,7 +405,7 @@ impl Volume {
         }
     }
 
-    /// What is written to a file from now on belongs elsewhere.
+    /// Sets the stream and group of later writes to a file.
     pub(super) fn belongs(&'static self, id: FileId, placement: Placement) {
         let _ = self.lock().core.set_placement(id, placement);
     }
@@ -419,7 +423,7 @@ impl Volume {
         self.all(guard);
     }
 
-    /// The last name of a file is gone from `folder`, or from nowhere.
+    /// Removes a file whose last name, in `folder`, is gone; an empty `folder` needs no sync.
     pub(super) fn unlinked(&'static self, id: FileId, folder: &[u8]) {
         let mut guard = self.lock();
         let Some(path) = guard.core.path(id).map(<[u8]>::to_vec) else {
@@ -432,7 +436,7 @@ impl Volume {
         self.all(guard);
     }
 
-    /// A file has another name.
+    /// Renames a file in the log; a file that had the path `to` gets a placeholder path.
     pub(super) fn renamed(&'static self, id: FileId, to: &[u8]) {
         let mut guard = self.lock();
         let Some(from) = guard.core.path(id).map(<[u8]>::to_vec) else {
@@ -447,7 +451,7 @@ impl Volume {
     }
 }
 
-/// Those of the parts that are in zones.
+/// The parts that are in zones.
 pub(super) fn pieces(parts: &[Part]) -> Vec<Piece> {
     let piece = |part: &Part| match part {
         Part::Zone(piece) => Some(*piece),
@@ -456,7 +460,7 @@ pub(super) fn pieces(parts: &[Part]) -> Vec<Piece> {
     parts.iter().filter_map(piece).collect()
 }
 
-/// What is left of pieces without their first bytes.
+/// The pieces without their first `bytes` bytes.
 fn behind(pieces: &[Piece], mut bytes: u64) -> Vec<Piece> {
     let mut left = Vec::new();
     for piece in pieces {
@@ -496,7 +500,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_go_on_behind_any_byte() {
+    fn pieces_behind_any_byte_are_cut_at_it() {
         let piece = |zone, at, len| Piece { zone, at, len };
         let all = [piece(3, 10, 20), piece(5, 0, 7)];
         assert_eq!(behind(&all, 0), all);

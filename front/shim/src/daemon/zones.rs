@@ -1,9 +1,9 @@
-//! Zones as files: what a folder of a zonefs holds, and commands to it.
+//! Zones as files: the contents of a zonefs folder, and the commands that change it.
 //!
-//! The size of `seq/N` is how far zone N is written; it is written at its end, cut to
-//! nothing, which empties it, or made as long as it can be, which finishes it. A plain
-//! folder does as well, if a file `emulated` beside `seq` says what the zones would allow, a
-//! line each: `capacity=` in bytes, and `open=` and `active=`, which may be missing.
+//! The size of `seq/N` is the write pointer of zone N. A zone is written at its end, reset by
+//! truncating its file to 0, and finished by extending the file to the zone's capacity. A plain
+//! folder can emulate zones: a file `emulated` beside `seq` then holds the limits, one a line:
+//! `capacity=` in bytes, and optionally `open=` and `active=`.
 
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
@@ -12,20 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are written by one call, from memory that suits direct writes.
+/// Bytes written by one call, from memory aligned for direct writes.
 const PART: usize = 256 << 10;
 
-/// Zones that may be open on the ZN540.
+/// Open zones that a drive allows if it reports no limit: those of the ZN540.
 const OPEN_ZONES: u32 = 14;
 
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
 
-/// Zones that are open to be read at a time; those that were not for the longest are
-/// closed, so that a drive of many zones leaves descriptors to those who connect.
+/// Maximum number of zones that are open for reading at a time. The least recently used ones are
+/// closed, so that a drive of many zones leaves descriptors for connections.
 const READING_MAX: usize = 256;
 
-/// A zone that is open to be read.
+/// Descriptor of a zone that is open for reading.
 struct Reader(c_int);
 
 impl Drop for Reader {
@@ -34,15 +34,15 @@ impl Drop for Reader {
     }
 }
 
-/// What is open. With the mount option `explicit-open` a zone is open on the device while
-/// it is open to be written here: no longer than the core holds it to be.
+/// Open descriptors of zones. With the mount option `explicit-open` a zone is open on the device
+/// while it is open for writing here, which is no longer than the core counts it as open.
 #[derive(Default)]
 struct Open {
-    /// With when it was last used.
+    /// Readers by zone, each with the value of `uses` at its last use.
     reading: BTreeMap<u32, (Arc<Reader>, u64)>,
     uses: u64,
     writing: BTreeMap<u32, c_int>,
-    /// Zones with writes that were not forced.
+    /// Zones with writes that were not yet synced.
     unforced: BTreeSet<u32>,
     spare: Vec<Box<[Page]>>,
 }
@@ -58,11 +58,11 @@ fn path(parts: &[&[u8]]) -> Result<CString, Errno> {
     CString::new(parts.concat()).map_err(|_| libc::EINVAL)
 }
 
-/// The most that a zone may hold, 1 TiB: a thousand times the ZN540's, and far from where
-/// sums over zones would not fit.
+/// Largest capacity of a zone, 1 TiB: a thousand times that of the ZN540, and small enough that
+/// sums over zones do not overflow.
 const CAPACITY_MAX: u64 = 1 << 40;
 
-/// What a folder says that its zones would allow; 0 open or active ones are no limit.
+/// Limits that a folder of emulated zones declares; 0 open or active zones is no limit.
 #[derive(Debug, PartialEq, Eq)]
 struct Emulated {
     capacity: u64,
@@ -92,8 +92,8 @@ impl Emulated {
     }
 }
 
-/// The number behind a name in the file that makes a folder zones, if it is one that `fits`,
-/// which gives what is expected otherwise.
+/// The value of the setting `name` in the text of `emulated`; `None` if it is missing. `fits`
+/// converts the number, or returns a description of the values it expects.
 fn setting<T>(
     text: &str,
     name: &str,
@@ -107,21 +107,21 @@ fn setting<T>(
     let Some((value, number)) = named.next() else {
         return Ok(None);
     };
-    // What is no number is none that fits.
+    // Text that is no number is read as a number that does not fit.
     let fit = fits(&value.parse().unwrap_or(u64::MAX));
     fit.map(Some).map_err(|expected| {
         format!("emulated, line {number}: {name}: expected {expected}, found `{value}`")
     })
 }
 
-/// A number of the document in which our zonefs says what it allows.
+/// The number after the key `name` in the JSON document `.zones.json` of our zonefs.
 fn document(text: &str, name: &str) -> Option<u64> {
     let rest = text.split_once(&format!("\"{name}\":"))?.1.trim_start();
     let end = rest.find(|c: char| !c.is_ascii_digit())?;
     rest[..end].parse().ok()
 }
 
-/// A limit of the block device on which a zonefs is.
+/// A queue limit of the block device under a zonefs.
 fn queue_limit(device: u64, name: &str) -> Option<u32> {
     let (major, minor) = (libc::major(device), libc::minor(device));
     let path = CString::new(format!("/sys/dev/block/{major}:{minor}/queue/{name}")).ok()?;
@@ -130,10 +130,10 @@ fn queue_limit(device: u64, name: &str) -> Option<u32> {
 }
 
 impl ZoneFiles {
-    /// Looks at the zones in a folder.
+    /// Reads the zones in a folder, and their limits.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence with the reason why these are no usable zones.
     pub(super) fn new(folder: &[u8]) -> Result<Self, String> {
         let text = |name: &[u8]| {
             let bytes = sys::contents(&path(&[folder, name]).ok()?, 4096).ok()?;
@@ -155,7 +155,7 @@ impl ZoneFiles {
             let name = path(&[folder, b"/seq/", zone.to_string().as_bytes()])?;
             let stat = sys::stat_at(libc::AT_FDCWD, &name, 0)?;
             device = stat.st_dev;
-            // zonefs says by its blocks how much a zone can hold.
+            // zonefs reports a zone's capacity as the number of blocks of its file.
             let capacity = match &emulated {
                 Some(emulated) => emulated.capacity,
                 None => stat.st_blocks as u64 * 512,
@@ -168,7 +168,7 @@ impl ZoneFiles {
         let limit = |ours: &str, kernels: &str| {
             let ours = told.and_then(|text| document(text, ours));
             let found = ours.map(|it| it as u32);
-            // A device that does not say may allow any: then that of the dissertation.
+            // Without a limit from zonefs or the device, that of the dissertation's drive applies.
             found
                 .or_else(|| queue_limit(device, kernels))
                 .unwrap_or(OPEN_ZONES)
@@ -198,7 +198,7 @@ impl ZoneFiles {
         CString::new(name).expect("the folder was a string")
     }
 
-    /// What reads a zone.
+    /// The reader of a zone; opens it, and closes the least recently used one at the limit.
     fn reader(&self, zone: u32) -> Result<Arc<Reader>, Errno> {
         let mut open = self.state();
         open.uses += 1;
@@ -222,7 +222,7 @@ impl ZoneFiles {
         if let Some(fd) = open.writing.get(&zone) {
             return Ok(*fd);
         }
-        // zonefs takes direct writes alone; not every plain folder takes them.
+        // zonefs accepts direct writes only; not every plain folder supports them.
         let name = self.name(zone);
         let direct = sys::open(&name, libc::O_WRONLY | libc::O_DIRECT);
         let fd = direct.or_else(|_| sys::open(&name, libc::O_WRONLY))?;
@@ -230,27 +230,27 @@ impl ZoneFiles {
         Ok(fd)
     }
 
-    /// Nothing more is written to a zone for now. What was is forced by whoever reads it.
+    /// Closes a zone for writing. Its unsynced writes are later synced through its reader.
     fn close_writer(&self, zone: u32) {
         let fd = self.state().writing.remove(&zone);
         fd.inspect(|fd| sys::close(*fd));
     }
 
-    /// Makes a zone empty or full. That is done by name: a zone that is closed need not be
-    /// opened for it, of which there may be too many already.
+    /// Sets a zone's size, which resets or finishes it. The call is by name, as an open would count
+    /// against the drive's limit of open zones.
     fn set_size(&self, zone: u32, size: u64) -> Result<(), Errno> {
         let outcome = sys::truncate_at(&self.name(zone), size);
         self.close_writer(zone);
         outcome
     }
 
-    /// Gives back all descriptors. Nobody uses these zones after this.
+    /// Closes the descriptors for writing after a failed start; the zones are not used again.
     pub(super) fn close_all(&self) {
         let open = std::mem::take(&mut *self.state());
         open.writing.into_values().for_each(sys::close);
     }
 
-    /// What is written in a zone.
+    /// The first `len` bytes of a zone.
     pub(super) fn bytes(&self, zone: u32, len: u64) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len as usize];
         sys::pread_all(self.reader(zone)?.0, &mut bytes, 0)?;
@@ -261,7 +261,7 @@ impl ZoneFiles {
         sys::pread_all(self.reader(piece.zone)?.0, to, piece.at)
     }
 
-    /// The bytes of parts, one after the other, into `to`, which has their length.
+    /// Copies the bytes of `parts`, in order, to `to`, which has their total length.
     pub(super) fn gather(&self, parts: &[Part], to: &mut [u8]) -> Result<(), Errno> {
         let mut rest = to;
         for part in parts {
@@ -279,7 +279,7 @@ impl ZoneFiles {
         Ok(())
     }
 
-    /// Writes at the end of a zone.
+    /// Appends `len` bytes at `at`, the end of a zone; `fill` provides them part by part.
     fn append(
         &self,
         zone: u32,
@@ -303,7 +303,7 @@ impl ZoneFiles {
         }
         let mut open = self.state();
         open.spare.push(pages);
-        // Only now: a flush that came before, or meanwhile, has not forced all of it.
+        // Marked only now: a flush before or during this write has not synced all of it.
         open.unforced.insert(zone);
         drop(open);
         let full = at + len as u64 >= self.reports[zone as usize].capacity;
@@ -313,7 +313,7 @@ impl ZoneFiles {
         outcome
     }
 
-    /// Does a command.
+    /// Executes a command of the core; prints a failure.
     pub(super) fn run(&self, command: &Command) -> Result<(), Failure> {
         let outcome = match *command {
             Command::Write { zone, at, ref data } => {
@@ -350,7 +350,7 @@ impl ZoneFiles {
         let unforced = std::mem::take(&mut self.state().unforced);
         for zone in &unforced {
             let forced = self.reader(*zone).and_then(|reader| sys::force(reader.0));
-            // Whoever tries again must not find that there is nothing to do.
+            // The zones stay marked, so that a retry of the flush syncs them again.
             forced.inspect_err(|_| self.state().unforced.extend(&unforced))?;
         }
         Ok(())
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_read_from_what_the_zonefs_says() {
+    fn limits_are_read_from_the_document_of_the_zonefs() {
         let text = "{\n  \"schema\": \"flashloom.zones/1\",\n  \"max_wro_seq_files\": 14,\n  \
                     \"max_active_seq_files\":28,\n \"files\": []}";
         assert_eq!(document(text, "max_wro_seq_files"), Some(14));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_zones_would_allow_is_believed_if_it_can_be() {
+    fn emulated_limits_are_parsed_or_refused_with_the_line() {
         let told = |text| Emulated::parse(text).map(|it| (it.capacity, it.limits.open));
         assert_eq!(told("capacity=8192\n open = 3\n"), Ok((8192, 3)));
         assert_eq!(told("open=0\ncapacity=4096"), Ok((4096, 0)));
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// A folder of four empty zones of eight blocks.
+    /// A folder of four empty emulated zones of eight blocks each.
     fn folder() -> (tempfile::TempDir, ZoneFiles) {
         let folder = tempfile::TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flush_comes_upon_is_forced_by_the_next_one() {
+    fn write_in_progress_during_a_flush_is_synced_by_the_next_flush() {
         let (_folder, zones) = folder();
         let append = |zone, at, outcome| {
             let during = |_, bytes: &mut [u8]| {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_open_to_be_written_while_they_are_open() {
+    fn zone_is_open_for_writing_until_it_is_full_closed_or_reset() {
         let (_folder, zones) = folder();
         let fill = |_: usize, bytes: &mut [u8]| {
             bytes.fill(9);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_says_what_its_zones_allow() {
+    fn limits_come_from_the_document_or_the_emulated_file() {
         let folder = tempfile::TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir(at("seq")).unwrap();

@@ -1,8 +1,8 @@
-//! Extended attributes: the mark of a placed file is none of the program's.
+//! Extended attributes: the mark of a placed file is hidden from programs.
 //!
-//! Who copies a file with its attributes would copy the mark, which says nothing of the
-//! copy. So it is not listed, is not there for who asks for it or removes it, and whoever
-//! sets it hears what a file system says of a name that it keeps for itself.
+//! A program that copies a file with its attributes would copy the mark, which is not valid for the
+//! copy. So the mark is not listed; reading or removing it fails with `ENODATA`, and setting it
+//! with `EOPNOTSUPP`, as for a name that the file system reserves.
 
 use super::demote::refused;
 use super::marks;
@@ -14,10 +14,11 @@ use crate::sys::Errno;
 use core::ffi::{c_char, c_int, c_void};
 use libc::{size_t, ssize_t};
 
-/// The most that a file has of names (`XATTR_LIST_MAX` of linux/limits.h).
+/// Maximum length of a file's list of attribute names in bytes (`XATTR_LIST_MAX` of
+/// linux/limits.h).
 const LIST_MAX: usize = 1 << 16;
 
-/// Whether a name is that of the mark, where files are placed.
+/// Whether `name` is that of the mark, in a process whose files are placed.
 ///
 /// # Safety
 /// The name is null, leads nowhere, or is a string.
@@ -26,7 +27,7 @@ unsafe fn is_mark(name: *const c_char) -> bool {
     start::state() == State::Zones && unsafe { said(name) } == marks::NAME.to_bytes()
 }
 
-/// Does `next`, unless the attribute is the mark: then `errno` is why not.
+/// Calls `next`, or fails with `errno` if the attribute is the mark.
 ///
 /// # Safety
 /// As for [`is_mark`].
@@ -43,7 +44,7 @@ unsafe fn hidden<R: crate::preload::next::Refusal>(
     }
 }
 
-/// Takes the mark out of names that each end with a zero byte; gives how long they are then.
+/// Removes the mark from a list of zero-terminated names; returns the list's new length.
 fn without_mark(names: &mut [u8]) -> usize {
     let mark = marks::NAME.to_bytes_with_nul();
     let mut at = 0;
@@ -58,8 +59,8 @@ fn without_mark(names: &mut [u8]) -> usize {
     names.len()
 }
 
-/// Lists names but the mark's. `list` asks the system by its number, with what comes first
-/// among the arguments of the call.
+/// Lists attribute names without the mark's. `number` is the system call that lists them, and `of`
+/// its first argument: a path or a descriptor.
 ///
 /// # Safety
 /// As for the call.
@@ -73,7 +74,7 @@ unsafe fn lists(
     }
     let mut room = Vec::new();
     let list = |to: *mut u8, len: usize| raw::call(number, [of, to as usize, len, 0, 0, 0]);
-    // Most files have no attribute, and their list is the system's.
+    // Most files have no attributes; their list is left to the system.
     let all = raw::keeping_errno(|| {
         if list(core::ptr::null_mut(), 0) > 0 {
             room.resize(LIST_MAX, 0);
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_alone_is_taken_out_of_names() {
+    fn only_the_mark_is_removed_from_the_list_of_names() {
         for (names, left) in [
             (&b""[..], &b""[..]),
             (

@@ -1,4 +1,4 @@
-//! Reads, writes, offsets, lengths.
+//! Reads, writes, seeks, and changes of length on placed files.
 
 use super::demote::{Answer, appends, asked, ends_if_cancelled, on, refused};
 use super::durable::{force, forces};
@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_void};
 use core::ops::RangeInclusive;
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
 
-/// Pieces of memory that a call reads into or writes from.
+/// The memory that a vectored call reads into or writes from, checked as the kernel does.
 ///
 /// # Safety
 /// `vectors` points to `count` of them, as for the call itself.
@@ -68,7 +68,7 @@ fn may_write(open: &Open) -> Result<(), Fault> {
     }
 }
 
-/// Reads into pieces from `at` on; gives where it ended.
+/// Reads into pieces of memory from offset `at` on; returns the offset behind the last byte read.
 ///
 /// # Safety
 /// The pieces are memory to write to.
@@ -92,8 +92,8 @@ pub(super) unsafe fn read_from(
     Ok(end)
 }
 
-/// Writes pieces at `at`, or at the end; gives where it ended and how much was written.
-/// It is durable then, if the file was opened so.
+/// Writes pieces at `at`; returns the offset behind the last byte, and the number of bytes written.
+/// The write is durable before the return if the file was opened with `O_DSYNC`.
 ///
 /// # Safety
 /// The pieces are memory to read from.
@@ -128,14 +128,14 @@ pub(super) unsafe fn write_to(
         (None, Where::Here(fd)) => sys::seek(fd, 0, libc::SEEK_CUR)?,
         (None, Where::End) => volume.size(&open.file)?,
     };
-    // `O_SYNC` is this and another bit. `F_SETFL` changes neither, in any file system.
+    // `O_SYNC` contains the bit of `O_DSYNC`. `F_SETFL` changes neither, in any file system.
     if total > 0 && open.flags & libc::O_DSYNC != 0 {
         force(fd, open, volume)?;
     }
     Ok((end, total))
 }
 
-/// Reads at the offset of the file.
+/// `read` and `readv`: reads at the file offset.
 ///
 /// # Safety
 /// As for the call.
@@ -154,7 +154,7 @@ unsafe fn reads(fd: c_int, to: &[iovec], next: impl FnOnce() -> ssize_t) -> ssiz
     )
 }
 
-/// Writes at the offset of the file.
+/// `write` and `writev`: writes at the file offset.
 ///
 /// # Safety
 /// As for the call.
@@ -163,7 +163,7 @@ unsafe fn writes(fd: c_int, pieces: &[iovec], next: impl FnOnce() -> ssize_t) ->
     unsafe { writes_as(fd, pieces, false, next) }
 }
 
-/// As above, and to the end if it is so said, whatever the file's flags.
+/// Like [`writes`], but writes to the end if `append`, whatever the file's flags.
 ///
 /// # Safety
 /// As for the call.
@@ -179,7 +179,8 @@ unsafe fn writes_as(
     on(fd, write, next)
 }
 
-/// Writes pieces at the offset of a file, or to the end; gives how much.
+/// Writes pieces at the file offset, or to the end if the file appends or `append` is set; returns
+/// the number of bytes written.
 ///
 /// # Safety
 /// The pieces are memory to read from.
@@ -198,14 +199,14 @@ pub(super) unsafe fn write_here(
     };
     // SAFETY: as for the function.
     let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
-    // What writes nothing leaves it where it is, also to the end.
+    // A write of no bytes leaves the offset in place, even when appending.
     if written > 0 && (!offset.shared || to_end) {
         offset.set(fd, end)?;
     }
     Ok(written as i64)
 }
 
-/// Writes data at the offset of a file, and ends no thread that was cancelled.
+/// Writes data at the file offset, without a cancellation point.
 pub(super) fn put(fd: c_int, data: &[u8]) -> ssize_t {
     let piece = one(data.as_ptr().cast_mut().cast(), data.len());
     // SAFETY: the piece is the data, which are only read.
@@ -216,7 +217,7 @@ pub(super) fn put(fd: c_int, data: &[u8]) -> ssize_t {
     })
 }
 
-/// Reads at an offset.
+/// `pread` and its variants: reads at an explicit offset.
 ///
 /// # Safety
 /// As for the call.
@@ -234,7 +235,7 @@ unsafe fn preads(fd: c_int, to: &[iovec], at: off_t, next: impl FnOnce() -> ssiz
     )
 }
 
-/// Writes at an offset.
+/// `pwrite` and its variants: writes at an explicit offset, or to the end if appending.
 ///
 /// # Safety
 /// As for the call.
@@ -260,7 +261,7 @@ unsafe fn pwrites(
     )
 }
 
-/// One piece of memory.
+/// A vector of one piece of memory.
 fn one(base: *mut c_void, len: size_t) -> [iovec; 1] {
     [iovec {
         iov_base: base,
@@ -268,7 +269,8 @@ fn one(base: *mut c_void, len: size_t) -> [iovec; 1] {
     }]
 }
 
-/// Does `work` with vectors, or refuses them as the system would.
+/// Calls `work` with the checked vectors of a placed file, or fails as the system would; calls
+/// `next` for other files.
 ///
 /// # Safety
 /// As for the call.
@@ -307,7 +309,7 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
                 }
                 libc::SEEK_CUR => (offset.get(fd)? as i64).checked_add(to),
                 libc::SEEK_END => size.checked_add(to),
-                // There are no holes, but one behind the end.
+                // The only hole is the one behind the end.
                 libc::SEEK_DATA | libc::SEEK_HOLE if to < 0 || to >= size => {
                     return Err(Fault::Errno(libc::ENXIO));
                 }
@@ -337,8 +339,8 @@ fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
     on(fd, cut, next)
 }
 
-/// Room that is asked for beforehand: nothing is done, and the answer is 0. A file that is only
-/// appended to gains nothing from room elsewhere, so its length stays what was written.
+/// `fallocate` does nothing and succeeds: a file that is only appended to gains nothing from space
+/// reserved elsewhere. Its length stays what was written.
 //= dissertation 5.4.3
 fn allocates(
     fd: c_int,
@@ -358,7 +360,7 @@ fn allocates(
     on(fd, ask, next)
 }
 
-/// As above, for a call that answers with the error.
+/// `posix_fallocate`: like [`allocates`], but returns the error number.
 fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
     match asked(fd) {
         Ok(Some(_)) => {}
@@ -373,13 +375,13 @@ fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_in
     answer.unwrap_or(if done == 0 { 0 } else { errno })
 }
 
-/// Ways of reading and writing that placed files have. One that waits for nothing is not
-/// among them.
+/// Flags of `preadv2` and `pwritev2` that placed files support. `RWF_NOWAIT` is not supported.
 const WAYS: c_int = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND;
-/// All that `posix_fadvise` may say.
+/// Valid advice of `posix_fadvise`.
 const ADVICE: RangeInclusive<c_int> = libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV_NOREUSE;
 
-/// Why a placed file is not read or written so, as a file system says it.
+/// The error of flags that a placed file does not support, or of a call that may not be made here;
+/// `None` if the call may proceed.
 fn no_such_way(fd: c_int, flags: c_int) -> Option<c_int> {
     match asked(fd) {
         Ok(Some(_)) if flags & !WAYS != 0 => Some(libc::EOPNOTSUPP),

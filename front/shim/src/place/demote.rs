@@ -1,4 +1,5 @@
-//! Doing something with a placed file, and moving it away where that is not possible.
+//! Calls on placed files, and the move of a file to the ordinary file system ("demotion") if the
+//! zones cannot serve a call.
 
 use super::fault::Fault;
 use super::files::{self, File};
@@ -17,10 +18,10 @@ use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Files move one at a time.
+/// Held while a file is demoted: one at a time.
 static MOVING: Mutex<()> = Mutex::new(());
 
-/// What a call answers with.
+/// Return type of a hooked call.
 pub(super) trait Answer: Refusal {
     fn of(value: i64) -> Self;
 }
@@ -43,15 +44,15 @@ impl Answer for i64 {
     }
 }
 
-/// Whether a descriptor is no placed file's. Whoever calls may be an allocator, or a handler
-/// that has come upon one: so what has no mark is found to have none without more than asking
-/// for it.
+/// Whether a descriptor is not a placed file's. The caller may be an allocator, or a handler that
+/// interrupted one, so a descriptor without a mark costs one query of its attribute and no lock or
+/// memory.
 #[inline]
 pub(super) fn is_others(fd: c_int) -> bool {
     table::is_plain(fd) || (table::is_unknown(fd) && has_no_mark(fd))
 }
 
-/// The placed file behind a descriptor.
+/// The placed file of a descriptor; `None` if it has none.
 #[inline]
 pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
     if is_others(fd) {
@@ -74,8 +75,9 @@ fn has_no_mark(fd: c_int) -> bool {
     none
 }
 
-/// Whether a file that is only read may be placed yet: it is empty, and rules name it. Then
-/// whoever is about to write to it places it, and its descriptor is looked at anew each time.
+/// Whether a file without a mark may still become placed: it is empty, open for reading only, and
+/// rules name its path. A writer may place it later, so its descriptor is looked at again each
+/// time.
 fn is_open_question(fd: c_int) -> bool {
     let reads = |flags: c_int| flags & libc::O_ACCMODE == libc::O_RDONLY;
     let empty = |stat: libc::stat| {
@@ -87,8 +89,8 @@ fn is_open_question(fd: c_int) -> bool {
         && is_named(fd)
 }
 
-/// Whether rules name an open file, or its path is longer than what fits the stack of a
-/// handler. Nothing is allocated.
+/// Whether rules name the path of an open file, or the path is longer than fits the stack of a
+/// handler. Allocates nothing.
 fn is_named(fd: c_int) -> bool {
     let mut room = [0; 1024];
     let named = |path: &[u8]| start::rules().is_some_and(|rules| rules.names(path));
@@ -96,7 +98,7 @@ fn is_named(fd: c_int) -> bool {
     path.is_ok_and(|path| path.len() == 1024 || named(path))
 }
 
-/// Looks at a descriptor that nobody was seen to open, and that has a mark.
+/// Registers a descriptor whose opening was not seen, if its file has a mark.
 #[cold]
 fn look(fd: c_int) -> Option<Arc<Open>> {
     let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
@@ -117,12 +119,12 @@ fn look(fd: c_int) -> Option<Arc<Open>> {
     Some(open)
 }
 
-/// The volume, if it is that of which a mark speaks.
+/// The volume of this process, if it is the one that `mark` names.
 pub(super) fn home(mark: Mark) -> Option<&'static Volume> {
     start::volume().filter(|volume| volume.number() == mark.volume)
 }
 
-/// An opening of a placed file in these zones that the volume does not know of yet.
+/// An opening of a placed file that the volume does not count yet.
 pub(super) fn opening(file: Arc<File>, fd: c_int, flags: c_int, zones: u64) -> Open {
     let stat = sys::stat(fd).ok();
     let inode = stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
@@ -145,18 +147,18 @@ unsafe extern "C" {
     fn pthread_testcancel();
 }
 
-/// A thread that was cancelled ends here, at calls by which POSIX has it end. It is not within,
-/// and nothing is to be given back that its callers in here have.
+/// The cancellation point of calls that POSIX makes one. The thread may end here: it is outside of
+/// the gate, and its callers in this library hold nothing that must be dropped.
 #[inline]
 pub(super) fn ends_if_cancelled(fd: c_int) {
-    // The C library sees to it for what is not placed.
+    // For files that are not placed, the C library's call is the cancellation point.
     if !table::is_plain(fd) && !gate::is_inside() {
         // SAFETY: it takes nothing. What it unwinds of ours has nothing to drop.
         unsafe { pthread_testcancel() };
     }
 }
 
-/// Does `work` if `fd` is a placed file, else `next`, also after the file has moved away.
+/// Calls `work` if `fd` is a placed file, else `next`; also `next` once the file was demoted.
 #[inline]
 pub(super) fn on<R: Answer>(
     fd: c_int,
@@ -166,9 +168,9 @@ pub(super) fn on<R: Answer>(
     if is_others(fd) {
         return next();
     }
-    // A handler of a signal that comes upon its own thread in here could wait for itself:
-    // it is told so. Blocking signals instead would cost two calls of the system each time;
-    // programs whose handlers may jump out of here pay that (see `gate`).
+    // A signal handler that interrupted its own thread in here could wait for itself, so it gets
+    // `EDEADLK`. Blocking signals instead would cost two system calls each time; only programs
+    // whose handlers may jump out of here pay that (see `gate`).
     if gate::is_inside() {
         return if is_marked(fd) {
             refused(libc::EDEADLK)
@@ -186,20 +188,20 @@ pub(super) fn on<R: Answer>(
     }
 }
 
-/// Whether a descriptor is a placed file's, without a lock.
+/// Whether a descriptor is a placed file's, determined without a lock.
 pub(super) fn is_marked(fd: c_int) -> bool {
     !table::is_plain(fd) && Mark::of(fd).is_some()
 }
 
-/// Whether a handler has come upon its own thread in here, and asks for a placed file, or for
-/// one of which it cannot be told at once that it is one no more.
+/// Whether a handler that interrupted its own thread in here uses a placed file, or a descriptor
+/// that cannot be ruled out as one at once.
 #[inline]
 pub(super) fn is_too_deep(fd: c_int) -> bool {
     gate::is_inside() && (table::is_placed(fd) || is_marked(fd))
 }
 
-/// The placed file behind a descriptor, for a call that has not come in here yet: a handler
-/// that has come upon its own thread in here is told that it would wait for itself.
+/// The placed file of a descriptor, for a call that has not passed the gate; `EDEADLK` for a
+/// handler that interrupted its own thread in here, as it could wait for itself.
 #[inline]
 pub(super) fn asked(fd: c_int) -> Result<Option<Arc<Open>>, Errno> {
     if is_too_deep(fd) {
@@ -220,7 +222,7 @@ fn outcome<R: Answer>(
         Err(Fault::Demote) => quiet(|| demote(fd, &open)).and(Err(Fault::Gone)),
         done => done,
     };
-    // This takes the table, and offsets of other descriptors: no handler comes upon that.
+    // This takes the table and offsets of other descriptors, so signals are blocked.
     let plain = matches!(done, Err(Fault::Gone)) && quiet(|| is_plain(fd, open.file.id));
     drop(open);
     drop(within);
@@ -238,7 +240,7 @@ fn outcome<R: Answer>(
     }
 }
 
-/// Does `work` once more, if the daemon dies meanwhile, and the next one.
+/// Repeats `work` up to twice if the daemon dies meanwhile.
 pub(super) fn again<T>(work: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
     let mut done = work();
     for _ in 0..2 {
@@ -250,8 +252,8 @@ pub(super) fn again<T>(work: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> 
     done
 }
 
-/// Whether a file that the zones do not know is one of the ordinary file system: another
-/// thread, or another process, has moved it there.
+/// Whether a file that the zones do not know is an ordinary one by now, because another thread or
+/// process has demoted it.
 fn is_plain(fd: c_int, id: FileId) -> bool {
     let _one = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(table::kind(fd), Kind::Plain) {
@@ -264,7 +266,7 @@ fn is_plain(fd: c_int, id: FileId) -> bool {
     moved
 }
 
-/// Makes all descriptors of a file plain ones, with the offsets that they had.
+/// Makes all descriptors of a file plain ones, with their offsets set in the kernel.
 fn make_plain(id: FileId) {
     let of_it = |open: &(c_int, Arc<Open>)| open.1.file.id == id;
     for (fd, open) in table::all().into_iter().filter(of_it) {
@@ -279,8 +281,7 @@ pub(super) fn refused<R: Refusal>(errno: c_int) -> R {
     R::REFUSED
 }
 
-/// Moves the file behind `fd` to the ordinary file system. All descriptors of it are
-/// plain ones then.
+/// Demotes the file of `fd` to the ordinary file system and makes all its descriptors plain.
 pub(super) fn demote(fd: c_int, open: &Open) -> Result<(), Fault> {
     let _one = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(table::kind(fd), Kind::Plain) {
@@ -295,7 +296,7 @@ pub(super) fn demote(fd: c_int, open: &Open) -> Result<(), Fault> {
     let moved = volume.demote(&open.file, target, &mark);
     sys::close(target);
     match moved {
-        // Another process was first.
+        // Another process has demoted the file first.
         Err(Fault::Gone) if Mark::of(fd).is_none() => {}
         moved => moved?,
     }
@@ -303,7 +304,7 @@ pub(super) fn demote(fd: c_int, open: &Open) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Moves the file at a path, if it is a placed one, to the ordinary file system.
+/// Demotes the file at a path if it is placed and rules may name its path.
 pub(super) fn demote_at(path: &CStr) -> Result<(), Fault> {
     if !start::may_be_placed(path.to_bytes()) {
         return Ok(());
@@ -311,7 +312,7 @@ pub(super) fn demote_at(path: &CStr) -> Result<(), Fault> {
     demote_marked(path)
 }
 
-/// As above, whatever its name is.
+/// Demotes the file at a path if it is placed, whatever its name.
 pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
     match Found::at(path) {
         Found::Nothing => return Ok(()),
@@ -321,7 +322,7 @@ pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
     demote_open(sys::open(path, libc::O_RDONLY)?)
 }
 
-/// As above, what was opened for it, and is closed after it.
+/// Demotes the file of `fd`, which the caller opened for this; closes `fd`.
 pub(super) fn demote_open(fd: c_int) -> Result<(), Fault> {
     let moved = look(fd)
         .ok_or(Fault::Gone)
@@ -332,7 +333,7 @@ pub(super) fn demote_open(fd: c_int) -> Result<(), Fault> {
     moved
 }
 
-/// Whether writes go to the end.
+/// Whether writes to an opening go to the end of the file.
 pub(super) fn appends(open: &Open) -> bool {
     open.append.load(Ordering::Relaxed)
 }

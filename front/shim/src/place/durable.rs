@@ -1,7 +1,7 @@
-//! Making files durable.
+//! Syncs of placed files.
 //!
-//! Invariant: a call that says that something is durable comes back after the daemon has said
-//! so; one that cannot ask says that it failed, if it can say anything.
+//! Invariant: a sync call returns success only after the daemon has confirmed it. A call that
+//! cannot reach the daemon returns an error, if it has a return value.
 
 use super::demote::{ends_if_cancelled, on, refused};
 use super::fault::Fault;
@@ -17,7 +17,8 @@ use core::ffi::{c_int, c_uint};
 use libc::off64_t;
 use std::sync::atomic::Ordering;
 
-/// Makes a file durable, and what stands for it, once.
+/// Syncs a file, and its stand-in the first time. An opening for writing also has the stand-in
+/// resized.
 //= dissertation 5.4.3
 pub(super) fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
     keeping_time(fd, &open.file, || {
@@ -35,7 +36,7 @@ pub(super) fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     on(fd, |open, volume| force(fd, open, volume).map(|()| 0), next)
 }
 
-/// Starting to write needs nothing; waiting for it does.
+/// `sync_file_range`: starting a write-back needs no work here; waiting for one does.
 fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int {
     ends_if_cancelled(fd);
     let wait = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
@@ -48,8 +49,8 @@ fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int 
     on(fd, back, next)
 }
 
-/// Makes everything durable, if no handler asks for it upon its own thread in here: what that
-/// was about to write nobody could wait for.
+/// Syncs all placed files. Refused to a signal handler that interrupted its own thread in here, as
+/// the interrupted write could never finish while the handler waits.
 pub(super) fn everything() -> Result<(), Errno> {
     if gate::is_inside() {
         return Err(libc::EDEADLK);

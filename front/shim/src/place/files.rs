@@ -1,4 +1,4 @@
-//! Placed files that this process has open, each once, however often it is open.
+//! Placed files that this process has open: one [`File`] each, however many openings it has.
 
 use super::volume::Volume;
 use crate::share::memory::LeaseId;
@@ -10,49 +10,50 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-/// Writes that are not by the ring, after a lease was refused, before it is asked for again.
+/// Number of writes without a ring, after a refused lease, before a lease is requested again.
 const REFUSED: u32 = 64;
 
-/// A placed file, as this process knows it.
+/// A placed file as this process knows it.
 pub(super) struct File {
     pub(super) id: FileId,
-    /// The lease by which it is written, and the volume that gave it.
+    /// The lease that allows writes by the ring ([`NO_LEASE`] if none), and the volume that granted
+    /// it.
     lease: AtomicU64,
     giver: AtomicPtr<Volume>,
-    /// Its length while there is a lease.
+    /// Length of the file in bytes; valid while there is a lease.
     pub(super) size: AtomicU64,
-    /// One asks for a lease at a time.
+    /// Held while a lease is requested, by one thread at a time.
     pub(super) asking: Mutex<()>,
-    /// Writes for which no lease is asked for.
+    /// Writes left before a lease is requested again.
     pub(super) patience: AtomicU32,
-    /// How often it was written to, and how much of that was forced.
+    /// Number of writes, and the number of them that were synced.
     written: AtomicU64,
     forced: AtomicU64,
-    /// When this process last changed it, in ns; 0 if it has not.
+    /// Time of this process's latest change of the file, in ns; 0 if there was none.
     changed: AtomicU64,
-    /// When what stands for it was changed, as last known, and how far this process had
-    /// changed the file by then.
+    /// Last known change time of the stand-in, and the value of `changed` at that moment, both in
+    /// ns.
     stood: [AtomicU64; 2],
-    /// The daemon has died with something that was not forced.
+    /// Whether the daemon died with writes that were not synced.
     lost: AtomicBool,
     pub(super) map: RwLock<Map>,
 }
 
-/// Where a file is in zones.
+/// Location of a file's bytes in zones, as last reported by a volume.
 #[derive(Default)]
 pub(super) struct Map {
-    /// The volume that said so.
+    /// Address of the volume that reported it.
     pub(super) of: usize,
     pub(super) generation: u64,
-    /// Bytes of the file that are there.
+    /// Number of bytes of the file that are in zones.
     pub(super) stored: u64,
-    /// Where each piece begins in the file, and in which zone.
+    /// The pieces, each with its offset in the file.
     pub(super) pieces: Vec<(u64, Piece)>,
 }
 
 static FILES: Mutex<BTreeMap<FileId, Weak<File>>> = Mutex::new(BTreeMap::new());
 
-/// The file of a number.
+/// The file with a number; shared by all its openings.
 pub(super) fn of(id: FileId) -> Arc<File> {
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = files.get(&id).and_then(Weak::upgrade) {
@@ -64,15 +65,15 @@ pub(super) fn of(id: FileId) -> Arc<File> {
     file
 }
 
-/// One of which nothing is known: whatever is asked of it fails.
+/// A file of which nothing is known: every call on it fails.
 pub(super) fn stranger() -> Arc<File> {
     let file = File::new(FileId(u64::MAX));
     file.lost.store(true, Ordering::Release);
     Arc::new(file)
 }
 
-/// When a file was changed: by this process, and when what stands for it was, with how much of
-/// that.
+/// Change times of a file, in ns: by this process (`changed`), and of the stand-in (`at`), with the
+/// value of `changed` at that moment (`with`).
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     changed: u64,
@@ -81,9 +82,9 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// When it was changed, if this process has done so after what stands for it was changed
-    /// at `ctime`: then nobody has said another time since. Clocks of calls are coarse, so
-    /// what is known to have been before is not asked of them.
+    /// The time of this process's latest change, if it came after the stand-in's change at `ctime`;
+    /// otherwise the stand-in has the valid time. Clocks are coarse, so if `ctime` is the known
+    /// one, the order is taken from the record and not from the clock.
     pub(super) fn after(self, ctime: u64) -> Option<u64> {
         let later = if ctime == self.at {
             self.changed != self.with
@@ -112,7 +113,7 @@ impl File {
         }
     }
 
-    /// The lease that a volume has given.
+    /// The lease that `volume` has granted for this file.
     #[inline]
     pub(super) fn lease(&self, volume: &'static Volume) -> Option<LeaseId> {
         let lease = self.lease.load(Ordering::Acquire);
@@ -120,7 +121,7 @@ impl File {
         (lease != NO_LEASE && self.giver.load(Ordering::Acquire) == here).then_some(lease)
     }
 
-    /// Notes a lease, and how long the file is.
+    /// Stores a lease, and the file's length in bytes.
     pub(super) fn take_lease(&self, volume: &'static Volume, lease: LeaseId, size: u64) {
         self.size.store(size, Ordering::Relaxed);
         self.giver
@@ -128,18 +129,18 @@ impl File {
         self.lease.store(lease, Ordering::Release);
     }
 
-    /// Forgets the lease.
+    /// Drops `lease`, unless another one has replaced it.
     pub(super) fn drop_lease(&self, lease: LeaseId) {
         let (to, order) = (NO_LEASE, Ordering::AcqRel);
         let _ = (self.lease).compare_exchange(lease, to, order, Ordering::Relaxed);
     }
 
-    /// No lease was given.
+    /// Notes a refused lease: the next [`REFUSED`] writes do not request one.
     pub(super) fn refused(&self) {
         self.patience.store(REFUSED, Ordering::Relaxed);
     }
 
-    /// Whether a lease should not be asked for now.
+    /// Whether the next write should not request a lease; counts that write.
     pub(super) fn waits(&self) -> bool {
         let left = self.patience.load(Ordering::Relaxed);
         if left > 0 {
@@ -148,56 +149,57 @@ impl File {
         left > 0
     }
 
-    /// It is written to.
+    /// Counts a write and notes its time.
     #[inline]
     pub(super) fn writes(&self) {
         self.written.fetch_add(1, Ordering::Relaxed);
         self.changes();
     }
 
-    /// It is written to, or cut.
+    /// Notes a change of contents or length at the present time.
     #[inline]
     pub(super) fn changes(&self) {
         self.changed.store(sys::now(), Ordering::Relaxed);
     }
 
-    /// When this process last changed it, in ns; 0 if it has not.
+    /// Time of this process's latest change, in ns; 0 if there was none.
     pub(super) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// What stands for it was changed at `ctime`, with what this process had `changed`.
+    /// Notes that the stand-in was changed at `ctime`, when this process's latest change was
+    /// `changed`.
     pub(super) fn stood(&self, ctime: u64, changed: u64) {
         self.stood[0].store(ctime, Ordering::Relaxed);
         self.stood[1].store(changed, Ordering::Relaxed);
     }
 
-    /// When it was changed, as this process knows it now.
+    /// Snapshot of the change times.
     pub(super) fn times(&self) -> Times {
         let [at, with] = [&self.stood[0], &self.stood[1]].map(|it| it.load(Ordering::Relaxed));
         let changed = self.changed();
         Times { changed, at, with }
     }
 
-    /// How often it was written to.
+    /// Number of writes so far.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// As often as this is durable.
+    /// Notes that the first `written` writes are durable.
     pub(super) fn forced(&self, written: u64) {
         self.forced.fetch_max(written, Ordering::AcqRel);
     }
 
-    /// The daemon has died, which may have had something that was not forced.
+    /// Handles the death of the daemon: the file is lost if it had writes that were not synced.
     pub(super) fn daemon_died(&self) {
         if self.written() != self.forced.load(Ordering::Acquire) {
             self.lost.store(true, Ordering::Release);
         }
     }
 
-    /// Whether something was lost: nothing is done with the file then until all have
-    /// closed it.
+    /// Whether writes were lost with a daemon: every call on the file fails until all openings are
+    /// closed.
     #[inline]
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)

@@ -1,15 +1,17 @@
-//! Who is within this library: what a fork waits for, so that its child finds no lock that
-//! somebody has who is not there, and by which a signal handler knows that it has come upon
-//! its own thread in here.
+//! The gate: counts the threads inside this library. A fork waits until no thread is inside, so
+//! that the child finds no lock held by a thread that it does not have; and a signal handler learns
+//! whether it interrupted its own thread in here.
 //!
-//! Invariants: locks of this library are taken within alone, or over the fork itself; a
-//! thread that is within takes no part in what the gate is closed for. While a thread is
-//! counted its handlers are told that it is within, and they never wait: they may have come
-//! upon any instruction, and what they wait for may wait for whom they have come upon. No
-//! thread writes to where another one does, unless they are many: being within costs two
-//! exchanges. No handler leaves by a jump what it came upon in here. An allocator that holds a lock
-//! of its own never waits here, for a fork waits for that lock: calls on what is no placed file do
-//! not come within.
+//! Invariants:
+//! - Locks of this library are taken only inside the gate, or over the fork itself.
+//! - A thread that is inside is not held up by a closed gate when it enters again.
+//! - While a thread is counted its handlers are refused, and they never wait: they may have
+//!   interrupted any instruction, and might wait for the thread that they interrupted.
+//! - Threads count at places of their own cache lines, shared only if there are more threads than
+//!   places. Entering and leaving cost two atomic exchanges.
+//! - No handler jumps out of a call that it interrupted in here.
+//! - An allocator that holds its own lock never waits here, as a fork waits for that lock: calls on
+//!   files that are not placed do not enter.
 
 use super::image;
 use crate::preload::{raw, start, thread};
@@ -17,7 +19,7 @@ use crate::sys;
 use libc::pid_t;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
-/// Places at which threads are counted.
+/// Number of counters; threads are assigned to them in turn.
 const PLACES: usize = 64;
 
 #[repr(align(64))]
@@ -26,23 +28,24 @@ struct Place(AtomicU32);
 static WITHIN: [Place; PLACES] = [const { Place(AtomicU32::new(0)) }; PLACES];
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// 1 while somebody forks.
+/// 1 while a thread forks, else 0.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
-/// Longest that somebody waits for a fork, ns. It may wait itself for a lock of the C library
-/// that who waits here holds, as of all streams or of the allocator: nobody can tell, and a
-/// fork that has waited for so long is let have a child that might find a lock of ours.
+/// Longest time in ns that a thread waits for a fork. The fork may itself wait for a lock of the C
+/// library that the waiting thread holds, such as that of all streams or of the allocator. This
+/// cannot be detected; after this time the thread enters, at the risk that the child finds one of
+/// our locks held.
 const PATIENCE: u64 = 2_000_000_000;
 
-/// Longest that a fork keeps others out while it waits for those within, ns, before it lets go of
-/// all and begins anew; twice as long each time.
+/// Time in ns of a fork's first attempt to close the gate. When it is over the fork opens the gate,
+/// gives up all it holds and starts anew, with twice the time.
 const TURN: u64 = 50_000_000;
 
-/// Whether this program has kept a place to jump to.
+/// Whether this program has ever saved a jump target (`setjmp`).
 static JUMPS: AtomicBool = AtomicBool::new(false);
 
-/// Signals whose handlers run in here all the same: those of a fault of this thread, which
-/// cannot wait, and the two by which the C library stops threads.
+/// Signals that are never blocked: faults of this thread, which cannot wait, and the two by which
+/// the C library stops threads.
 const PRESSING: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -53,14 +56,13 @@ const PRESSING: [libc::c_int; 7] = [
     33,
 ];
 
-/// Signals wait while this is there, if the program jumps. A handler that jumps out of a
-/// call would leave locks, a lease and a gap in the ring behind, which nobody can put right:
-/// to know that a frame is gone does not give back what it held. A thread jumps only to where
-/// it has been, so programs that never kept such a place pay nothing for this, and others two
-/// calls of the system for each of theirs on a placed file.
+/// Guard: blocks signals while it lives, if the program jumps. A handler that jumps out of a call
+/// would leave locks, a lease and a gap in the ring behind, and nothing could repair that. A thread
+/// jumps only to a target that it saved, so programs that never save one pay nothing for this, and
+/// others two system calls for each call on a placed file.
 struct Signals(Option<u64>);
 
-/// Changes which signals wait; gives those that did.
+/// Sets the signal mask of this thread; returns the previous one.
 fn mask(set: u64) -> u64 {
     let mut before = 0_u64;
     let (to, from) = (&raw const set as usize, &raw mut before as usize);
@@ -86,15 +88,15 @@ impl Drop for Signals {
     }
 }
 
-/// The program keeps a place to jump to, as it may.
+/// Notes that the program saves a jump target; always returns `true`.
 pub(super) fn jumps() -> bool {
     JUMPS.store(true, Ordering::Relaxed);
     true
 }
 
-/// This thread is within as long as this is there.
+/// Guard: this thread is inside the gate while it lives.
 pub(super) struct Within {
-    /// They come once it is not there any more.
+    /// Restores the signal mask, after the thread has left the gate.
     _signals: Option<Signals>,
 }
 
@@ -106,7 +108,7 @@ fn own() -> &'static AtomicU32 {
     &WITHIN[place.get() as usize - 1].0
 }
 
-/// How deep this thread is within.
+/// Nesting depth of this thread in the gate; 0 is outside.
 #[inline]
 fn depth() -> u32 {
     thread::own().depth.get()
@@ -117,8 +119,8 @@ fn set_depth(depth: u32) {
     thread::own().depth.set(depth);
 }
 
-/// Does `work`, upon which no handler does anything with a placed file: it is told that it
-/// has come upon its own thread in here. Nobody waits, and nobody is waited for.
+/// Runs `work` with this thread marked as inside, so that calls of signal handlers on placed files
+/// are refused. It does not pass the gate: it never waits, and no fork waits for it.
 #[inline]
 pub(super) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     set_depth(depth() + 1);
@@ -146,21 +148,21 @@ pub(super) fn enter() -> Within {
     Within { _signals: signals }
 }
 
-/// Waits until this thread is let in.
+/// Waits until the gate lets this thread in.
 #[cold]
 fn waits() {
     let begin = raw::now();
     while !is_let_in(raw::now().saturating_sub(begin) > PATIENCE) {
         sys::wait(&CLOSED, 1, 20);
         if image::is_unseen() {
-            // Who closed it is in another process.
+            // The thread that closed the gate is in the parent process.
             CLOSED.store(0, Ordering::SeqCst);
         }
     }
 }
 
-/// Has this thread within and counted, unless the gate is closed and it does not go in `all
-/// the same`. A handler that comes in between is told that it is within.
+/// Counts this thread as inside, unless the gate is closed and it must not enter `all_the_same`. A
+/// handler that interrupts this finds its thread inside.
 #[inline]
 fn is_let_in(all_the_same: bool) -> bool {
     let own = own();
@@ -185,7 +187,7 @@ impl Drop for Within {
     }
 }
 
-/// Does `work` within, while no signal is delivered to this thread.
+/// Runs `work` inside the gate with signals blocked on this thread.
 pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     start::quiet(|| {
         let _within = enter();
@@ -193,29 +195,29 @@ pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Nobody is counted who was on the way in or out when this process was forked.
+/// Resets all counters in a child: threads that were inside belong to the parent.
 fn forgets_others() {
     for place in &WITHIN {
         place.0.store(0, Ordering::SeqCst);
     }
 }
 
-/// No other thread of this process is within: they were those of its parent.
+/// Resets the gate in a child process, in which this thread is the only one.
 pub(super) fn is_alone() {
     forgets_others();
     own().store(u32::from(is_inside()), Ordering::SeqCst);
     CLOSED.store(0, Ordering::SeqCst);
 }
 
-/// Forks by `work` while no other thread is within, nor comes in before [`PATIENCE`] is over, and
-/// while this thread has what `first` gives, which is given up again and again for as long as
-/// somebody is within: he may wait for it. If the program keeps places to jump to, no handler comes
-/// before all of it is over; else one is told that it is within. Not to be called within: what a
-/// handler has come upon holds what `work` would wait for.
+/// Forks by `work` while no other thread is inside; none enters before [`PATIENCE`] is over.
+/// `first` takes the locks that the fork needs. They are released again after each failed attempt
+/// to close the gate, as a thread inside may wait for them. If the program saves jump targets, all
+/// signals are blocked until the end; else handlers are refused. Must not be called inside: the
+/// code that a handler interrupted may hold a lock that `work` needs.
 pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> pid_t {
     let _signals = Signals::hold();
-    // A handler that comes upon this thread from now on is told that it is in here, and so is
-    // what the program does when it forks.
+    // From here on, handlers that interrupt this thread, and fork handlers of the program, find it
+    // inside and are refused.
     set_depth(depth() + 1);
     let mut turn = TURN;
     let had = loop {
@@ -225,7 +227,7 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
         }
         drop(had);
         sys::wait(&AtomicU32::new(0), 0, 1);
-        // Somebody who forces files, and then others who do, may each be within for long.
+        // Threads may stay inside for long, one after the other, while they sync files.
         turn = turn.saturating_mul(2);
     };
     let me = raw::id(libc::SYS_getpid);
@@ -238,13 +240,14 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
     child
 }
 
-/// Whether this is a child of the process `me`, which its fork has answered so. `daemon` may fail
-/// in one, and one that begins a namespace may have its parent's number.
+/// Whether this is the child of the process `me`, in which a fork returned `answer`. `daemon` may
+/// fail in the child, and the child of a new PID namespace may have the number of its parent.
 pub(super) fn is_child(answer: pid_t, me: u32) -> bool {
     answer == 0 || raw::id(libc::SYS_getpid) != me
 }
 
-/// Closes the gate; false, and open, if somebody stays within for so many ns.
+/// Closes the gate and returns `true`; opens it again and returns `false` if a thread stays inside
+/// for longer than `turn` ns.
 fn closes(turn: u64) -> bool {
     let begin = raw::now();
     let waits = || raw::now().saturating_sub(begin) < turn;
@@ -277,14 +280,14 @@ mod tests {
     use std::sync::mpsc::RecvTimeoutError;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// There is one gate, so one test of it at a time.
+    /// Lock of the tests: there is one gate, so they run one at a time.
     fn alone() -> MutexGuard<'static, ()> {
         static ONE: Mutex<()> = Mutex::new(());
         ONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[test]
-    fn nobody_else_is_within_while_all_is_still() {
+    fn no_other_thread_is_inside_during_a_fork() {
         let _alone = alone();
         let (inside, stop) = (AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -316,7 +319,7 @@ mod tests {
 
     fn nothing() {}
 
-    /// Does `work`, and ends all if it takes for ever: its threads wait for each other.
+    /// Runs `work`, and aborts after a minute, as its threads then wait for each other.
     fn in_time(work: impl FnOnce()) {
         let (ends, ended) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
@@ -332,7 +335,7 @@ mod tests {
         });
     }
 
-    /// Comes in as a placed call does.
+    /// A signal handler that enters the gate as a placed call does.
     extern "C" fn handles(_: libc::c_int) {
         if !is_inside() {
             drop(enter());
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers_keep_nobody_waiting_for_whom_they_come_upon() {
+    fn signal_handlers_that_enter_do_not_deadlock_with_forks() {
         let _alone = alone();
         // SAFETY: the handler takes no lock and allocates nothing.
         unsafe { libc::signal(libc::SIGUSR2, handles as *const () as libc::sighandler_t) };
@@ -360,7 +363,7 @@ mod tests {
                     let who = said.recv().unwrap();
                     scope.spawn(move || {
                         while !stop.load(Ordering::SeqCst) {
-                            // SAFETY: the thread goes on until nobody sends to it.
+                            // SAFETY: the thread runs until all senders have stopped.
                             unsafe { libc::pthread_kill(who, libc::SIGUSR2) };
                         }
                         senders.fetch_sub(1, Ordering::SeqCst);
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fork_needs_it_gives_up_to_who_is_within_and_waits_for_it() {
+    fn fork_releases_its_locks_to_a_thread_inside_that_waits_for_them() {
         let _alone = alone();
         let (needed, within) = (Mutex::new(()), AtomicBool::new(false));
         in_time(|| {
@@ -397,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_has_its_turn_among_many_who_are_within_for_long() {
+    fn fork_succeeds_among_threads_that_stay_inside_for_long() {
         let _alone = alone();
         let stop = AtomicBool::new(false);
         in_time(|| {
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever_for_a_fork_that_waits_for_whom_it_keeps_out() {
+    fn thread_enters_after_the_limit_if_the_fork_waits_for_it() {
         let _alone = alone();
         let came = AtomicBool::new(false);
         in_time(|| {
@@ -432,7 +435,7 @@ mod tests {
                     drop(enter());
                     came.store(true, Ordering::SeqCst);
                 });
-                // As a fork does that needs a lock which the other one has.
+                // Like a fork that needs a lock which the other thread holds.
                 still(nothing, |()| {
                     while !came.load(Ordering::SeqCst) {
                         sys::yields();

@@ -1,12 +1,13 @@
-//! The memory of this library, apart from the program's allocator.
+//! The memory of this library, separate from the program's allocator.
 //!
-//! Programs call hooks from within their allocators, and bring allocators with rules of their
-//! own. So nothing here is ever asked of them: the placing library has its memory from the
-//! kernel.
+//! Programs call hooks from inside their allocators, and some replace the allocator. So the placing
+//! library never requests memory from them: it gets its own from the kernel.
 //!
-//! Invariants: the lock is held for some instructions, or over a fork, and nothing is waited for
-//! meanwhile; a handler that comes upon that is told that it is within (see `gate`); a child
-//! finds memory as its parent left it between two calls.
+//! Invariants:
+//! - The lock is held for a few instructions, or over a fork; no thread waits for anything else
+//!   while it holds the lock.
+//! - Calls of a handler that interrupts this are refused (see `gate`).
+//! - A child process finds the heap in the state between two calls.
 
 use super::gate;
 use crate::sys;
@@ -18,16 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg_attr(flashloom_place, global_allocator)]
 static HEAP: Heap = Heap::new();
 
-/// Bytes of the smallest block, as a power of two.
+/// Size of the smallest block in bytes, as a power of two.
 const FIRST: u32 = 4;
-/// Bytes of the largest one. What is larger is mapped by itself.
+/// Size of the largest block in bytes, as a power of two. Larger requests are mapped as pages.
 const LAST: u32 = 15;
-/// Bytes that are asked of the kernel at once.
+/// Bytes requested from the kernel at once.
 const CHUNK: usize = 256 << 10;
 const PAGE: usize = 4096;
 
-/// Blocks that are free, each with the address of the next one in its first word, by their
-/// sizes; and what is left of the latest chunk.
+/// Free blocks by size class, each linked to the next by its first word, and the unused range
+/// (start, end) of the latest chunk.
 struct Free {
     blocks: [*mut u8; (LAST - FIRST + 1) as usize],
     rest: (usize, usize),
@@ -41,7 +42,7 @@ pub(super) struct Heap {
 // SAFETY: what is free is touched only under the lock.
 unsafe impl Sync for Heap {}
 
-/// What a block is for: one of a size, or pages of its own.
+/// Source of an allocation: a block of a size class, or whole pages of this many bytes.
 enum Kind {
     Block(usize),
     Pages(usize),
@@ -64,7 +65,7 @@ fn pages(len: usize) -> Option<usize> {
 }
 
 impl Free {
-    /// A block of a size.
+    /// Takes a block of the size class `at`; null if the kernel has no memory.
     ///
     /// # Safety
     /// The lock is held.
@@ -89,7 +90,7 @@ impl Free {
     }
 }
 
-/// The lock, for as long as this is there.
+/// Guard of the heap's lock.
 struct Lock<'a>(&'a AtomicBool);
 
 impl Drop for Lock<'_> {
@@ -140,7 +141,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         match kind(layout) {
             Kind::Block(at) => self.with(|free| {
-                // SAFETY: nobody has the block any more, and it has room for an address.
+                // SAFETY: the block has no owner any more, and has room for an address.
                 unsafe { block.cast::<*mut u8>().write(free.blocks[at]) };
                 free.blocks[at] = block;
             }),
@@ -149,7 +150,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Forks by `work` while nobody takes or gives memory here; nor does `work`.
+/// Runs `work`, a fork, with the heap locked. `work` must not allocate or free.
 pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
     let _lock = HEAP.lock();
     work()
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_aligned_apart_and_used_again() {
+    fn blocks_are_aligned_disjoint_and_reused() {
         let heap = Heap::new();
         let layouts = [
             (1, 1),

@@ -1,14 +1,14 @@
-//! Whether this process was forked and nobody saw it: by the C library within itself, by
-//! `_Fork`, or by a system call.
+//! Detection of forks that the library did not see: by the C library internally, by `_Fork`, or by
+//! a system call.
 //!
-//! Invariant: a word on a page that a fork wipes is 0 in a process that has not noticed yet,
-//! and not otherwise; so what the process has from its parent (its sockets, its ring) is not
-//! used in it before that is replaced.
+//! Invariant: a word on a page that the kernel wipes on fork is 0 exactly in a process that has not
+//! yet noticed its fork. Resources inherited from the parent (sockets, the ring) are not used in
+//! such a process until they are replaced.
 
 use crate::sys;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Of one word that the kernel wipes; null before a volume was opened.
+/// The page with the word that a fork wipes; null before a volume was opened.
 static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 const LEN: usize = 4096;
 
@@ -17,21 +17,21 @@ fn word() -> Option<&'static AtomicU32> {
     unsafe { PAGE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether nobody saw this process begin.
+/// Whether this process was forked unnoticed.
 #[inline]
 pub(super) fn is_unseen() -> bool {
     word().is_some_and(|word| word.load(Ordering::Relaxed) == 0)
 }
 
-/// It is seen now.
+/// Marks this process as noticed.
 pub(super) fn see() {
     if let Some(word) = word() {
         word.store(1, Ordering::Relaxed);
     }
 }
 
-/// Has forks noticed from now on, where the kernel can (since Linux 4.14). One at a time
-/// does so.
+/// Starts the detection of forks, if the kernel supports it (since Linux 4.14). Must not run twice
+/// at the same time.
 pub(super) fn begin() {
     if word().is_some() {
         return;
@@ -48,8 +48,8 @@ pub(super) fn begin() {
         return;
     }
     let word = page as *mut AtomicU32;
-    // SAFETY: the page was just made, and nobody else has it. What others find says that this
-    // process is seen.
+    // SAFETY: the page was just mapped, and is not shared yet. Its value 1 marks this process as
+    // noticed.
     unsafe { (*word).store(1, Ordering::Relaxed) };
     PAGE.store(word, Ordering::Release);
 }

@@ -1,8 +1,8 @@
-//! The way to the daemon: sockets for questions, memory for writes.
+//! The connection to the daemon: sockets for requests, shared memory for writes.
 //!
-//! Invariants: a socket is used by one thread at a time, so that answers find who asked;
-//! once something has failed on the way, nothing is asked any more: whoever needs the
-//! daemon connects anew.
+//! Invariants: one thread uses a socket at a time, so that an answer reaches the thread that sent
+//! the request. After the first failure the link is lost and sends nothing more: the process must
+//! open a new one.
 
 use super::fault::Fault;
 use super::{image, start, table};
@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A socket, and room for an answer.
+/// A connected socket, and a buffer for its answers.
 struct Socket {
     fd: c_int,
     room: Box<[u8]>,
@@ -27,9 +27,9 @@ struct Sockets {
 
 pub(super) struct Link {
     pub(super) memory: Memory,
-    /// What tells the volume from others.
+    /// Number that tells the volume from others.
     pub(super) number: u64,
-    /// How many zones may be open; 0 is no limit.
+    /// Maximum number of open zones; 0 is no limit.
     pub(super) open_zones: u32,
     token: u64,
     name: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Link {
     lost: AtomicBool,
 }
 
-/// A socket under a number that programs do not come upon soon.
+/// Connects a socket and moves it to a descriptor number that programs do not reach soon.
 fn socket(name: &[u8]) -> Result<Socket, Errno> {
     let fd = sys::moved_up(sys::connect(name)?);
     table::own(fd);
@@ -50,7 +50,8 @@ fn forget(fd: c_int) {
     sys::close(fd);
 }
 
-/// Asks by a socket, with a descriptor if there is one; the answer may come with one.
+/// Sends a request, with the descriptor `along` if there is one, and receives the answer, which may
+/// come with a descriptor.
 fn ask_by(
     socket: &mut Socket,
     request: Request<'_>,
@@ -69,8 +70,8 @@ fn ask_by(
 }
 
 impl Link {
-    /// Connects to the daemon at a name, as a process that has open what that with the
-    /// token has, if it is not 0.
+    /// Connects to the daemon at the abstract socket `name`. The new client inherits the opens and
+    /// pins of the client with the token `parent`, unless that is 0.
     pub(super) fn new(name: &[u8], parent: u64) -> Result<Self, Errno> {
         let mut first = socket(name)?;
         let request = Request {
@@ -99,7 +100,7 @@ impl Link {
         })
     }
 
-    /// One for the child of this process.
+    /// A new link for a forked child, which inherits the opens and pins of this process.
     pub(super) fn heir(&self) -> Result<Self, Errno> {
         Self::new(&self.name, self.token)
     }
@@ -119,24 +120,23 @@ impl Link {
         Ok(more)
     }
 
-    /// Whether the daemon is known to be gone, or this way is that of a process from which
-    /// this one was forked.
+    /// Whether the daemon is known to be gone, or this link belongs to a parent process.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) || image::is_unseen()
     }
 
-    /// The daemon is gone, or has cut this process off.
+    /// Marks the link as lost: the daemon is gone, or has cut this process off.
     pub(super) fn lose(&self) -> Fault {
         self.lost.store(true, Ordering::Relaxed);
         Fault::Lost
     }
 
-    /// Asks for something.
+    /// Sends a request and waits for its answer; an answer with an error is a [`Fault`].
     pub(super) fn ask(&self, request: Request<'_>) -> Result<Answer, Fault> {
         self.ask_along(request, None)
     }
 
-    /// As above, and gives a descriptor along.
+    /// Like [`Link::ask`], and passes the descriptor `along` if there is one.
     pub(super) fn ask_along(
         &self,
         request: Request<'_>,
@@ -166,10 +166,10 @@ impl Link {
         }
     }
 
-    /// Closes all sockets, which a child has from its parent: nobody asks by them any more.
+    /// Closes all sockets in a child, to which they came from its parent.
     pub(super) fn close(&self) {
         self.lost.store(true, Ordering::Relaxed);
-        // A thread that is not in this process may have had them when it was forked.
+        // A thread that does not exist in this process may have held the lock at the fork.
         let Ok(mut sockets) = self.sockets.try_lock() else {
             return;
         };

@@ -1,13 +1,13 @@
-//! Mappings of placed files: of zones, block by block.
+//! Mappings of placed files: parts of zones, mapped block by block.
 //!
-//! Files are aligned to blocks in zones, so the parts of a file are mapped one beside the
-//! other. Their zones are not reset while the mapping is there. What is written later is not
-//! in it. So a mapping that is shared, while this process can write to the file, moves that
-//! away first: then the system sees to it that all see what is written.
+//! Files are aligned to blocks in zones, so the parts of a file can be mapped side by side. The
+//! daemon does not reset the zones of a mapping while it exists. Later writes are not visible in a
+//! mapping. Therefore a shared mapping of a file that this process can write demotes the file
+//! first: then the system keeps the mapping coherent.
 //!
-//! Invariants: an allocator that unmaps memory of its own takes no lock here, for none of these
-//! mappings is in it; what is unmapped is not in the list any more, since another thread may be
-//! given the same addresses at once.
+//! Invariants: an allocator that unmaps its own memory takes no lock here, as none of these
+//! mappings is in its memory. A mapping leaves the list before it is unmapped, since another thread
+//! may be given the same addresses at once.
 
 use super::demote::{again, asked, demote, refused};
 use super::fault::Fault;
@@ -23,23 +23,24 @@ use shimmer::{BLOCK, Piece};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Mappings at a time: as many as the daemon lets a process pin.
+/// Maximum number of mappings at a time: as many as the daemon lets a process pin.
 const ROOM: usize = 4096;
 
-/// Where mappings begin and end, for those who unmap and wait for nobody; an end of 0 is free.
+/// Start and end addresses of all mappings, for unmaps that must take no lock; an end of 0 marks a
+/// free entry.
 static SPANS: [[AtomicUsize; 2]; ROOM] = [const { [const { AtomicUsize::new(0) }; 2] }; ROOM];
 
-/// How many of these were ever taken.
+/// Number of entries of [`SPANS`] that were ever in use.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them, for as long as this is there.
+/// An entry of [`SPANS`], freed on drop.
 struct Span(&'static [AtomicUsize; 2]);
 
 impl Span {
     fn new(start: usize, end: usize) -> Option<Self> {
         let free = |span: &&[AtomicUsize; 2]| {
             let order = (Ordering::AcqRel, Ordering::Relaxed);
-            // Nothing is within from there to there.
+            // An end of 1 reserves the entry and describes an empty range.
             let taken = span[1].compare_exchange(0, 1, order.0, order.1);
             taken.is_ok()
         };
@@ -57,7 +58,7 @@ impl Drop for Span {
     }
 }
 
-/// Whether a mapping is as a whole within a range.
+/// Whether any mapping lies as a whole in an address range.
 fn any_within(start: usize, end: usize) -> bool {
     let taken = &SPANS[..TAKEN.load(Ordering::Acquire)];
     taken.iter().any(|span| {
@@ -66,13 +67,13 @@ fn any_within(start: usize, end: usize) -> bool {
     })
 }
 
-/// A mapping, and what it keeps from being reset.
+/// A mapping, and the pin that keeps its zones from being reset.
 struct Mapping {
     start: usize,
     len: usize,
     _span: Span,
     pinned: Pinned,
-    /// With whom it is pinned: nobody, in a child that has no way of its own.
+    /// The volume that holds the pin; `None` in a child without a connection of its own.
     volume: Option<&'static Volume>,
     behind: List,
 }
@@ -85,13 +86,13 @@ fn mappings() -> MutexGuard<'static, List> {
     MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds one to a list.
+/// Puts a mapping at the head of a list.
 fn add(all: &mut List, mut mapping: Box<Mapping>) {
     mapping.behind = all.take();
     *all = Some(mapping);
 }
 
-/// Takes out of a list what is as a whole within a range.
+/// Removes from a list the mappings that lie as a whole in an address range, and returns them.
 fn take(mut all: &mut List, start: usize, end: usize) -> List {
     let mut gone = None;
     while let Some(mut mapping) = all.take() {
@@ -105,7 +106,7 @@ fn take(mut all: &mut List, start: usize, end: usize) -> List {
     gone
 }
 
-/// The parts of a file's zones from `offset` on, `len` bytes at most.
+/// The parts of a file's pieces from `offset` on, at most `len` bytes.
 fn cut(all: &[Piece], offset: u64, len: u64) -> Vec<Piece> {
     let mut at = 0;
     let mut pieces = Vec::new();
@@ -183,7 +184,7 @@ fn failed(errno: c_int) -> *mut c_void {
     libc::MAP_FAILED
 }
 
-/// Maps parts one beside the other; what is behind the end of the file is no memory.
+/// Maps parts side by side over a reserved range. Access behind the end of the file faults.
 fn map_parts(
     volume: &'static Volume,
     pinned: Pinned,
@@ -240,9 +241,9 @@ fn map_parts(
     Ok(start)
 }
 
-/// Unmaps, and gives back the zones of mappings that are unmapped as a whole.
+/// `munmap`: unmaps, and releases the pins of mappings that are unmapped as a whole.
 fn unmaps(start: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
-    // The system unmaps whole pages.
+    // The kernel unmaps whole pages.
     let end = start.saturating_add(len).saturating_add(BLOCK as usize - 1) & !(BLOCK as usize - 1);
     if gate::is_inside() || !any_within(start, end) {
         return next();
@@ -255,7 +256,8 @@ fn unmaps(start: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     done
 }
 
-/// Gives back the zones of mappings that are gone, and has the others in the list again.
+/// Releases the pins of mappings that are gone; puts them back in the list if they were not
+/// unmapped.
 fn let_go(mut gone: List, unmapped: bool) {
     while let Some(mut mapping) = gone {
         gone = mapping.behind.take();
@@ -269,7 +271,7 @@ fn let_go(mut gone: List, unmapped: bool) {
     }
 }
 
-/// In a child: what is pinned with the way of its parent is so with its own.
+/// In a child: the pins made through the parent's connection belong to the child's own.
 pub(super) fn inherited(parent: *const Volume, own: Option<&'static Volume>) {
     let mut all = mappings();
     let mut at = &mut *all;
@@ -294,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_file_is_cut_from_its_pieces() {
+    fn part_of_a_file_is_cut_from_its_pieces() {
         let piece = |zone, at, len| Piece {
             zone,
             at: at * BLOCK,

@@ -1,14 +1,14 @@
-//! The files that stand for placed ones: an extended attribute says so.
+//! Marks of stand-ins: an extended attribute that marks the file that stands for a placed one.
 //!
-//! They are real files of the ordinary file system, so that names, folders, permissions,
-//! renames and removals are what they always were. Their length is that of the placed file when
-//! it was last closed or forced, or when the last process ended that had it open. They begin with
-//! a sentence that says what they are.
+//! Stand-ins are real files of the ordinary file system, so that names, folders, permissions,
+//! renames and removals work as ever. Their length is that of the placed file when it was last
+//! closed or synced, or when the last process that had it open ended. They begin with a sentence
+//! that says what they are.
 //!
-//! Tools copy attributes. So a mark says for which file it was made, by the number and the
-//! birth that a file system gives it, which renames and links leave as they are and no tool
-//! can set: a mark on any other file is a stranger's, of whose bytes nothing is known. The
-//! daemon, which only asks whether data may go, takes any mark for one.
+//! Tools copy attributes. So a mark names the file for which it was made, by inode number and birth
+//! time, which renames and links preserve and no tool can set. A mark on any other file is a
+//! stranger's: the bytes of such a file are unknown. The daemon, which only decides whether data
+//! may be dropped, accepts any mark.
 
 use crate::sys::{self, Errno};
 use core::ffi::{CStr, c_int};
@@ -16,38 +16,38 @@ use shimmer::FileId;
 
 pub(super) const NAME: &CStr = c"user.flashloom.placed";
 
-/// Volume, number in it, number and birth of the file: eight bytes each.
+/// Length of the attribute: volume, file number, inode and birth time, eight bytes each.
 const LEN: usize = 32;
 
-/// What the attribute says: the volume, and the number of the file in it.
+/// Content of the attribute: the volume, and the file's number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) volume: u64,
     pub(crate) id: FileId,
 }
 
-/// What must have been there before a mark is set.
+/// Expected state of the attribute before a mark is set.
 #[derive(Clone, Copy)]
 #[repr(i32)]
 pub(crate) enum Instead {
-    /// No mark.
+    /// The file has no mark yet.
     OfNone = libc::XATTR_CREATE,
-    /// Another one.
+    /// The file has a mark, which is replaced.
     Of = libc::XATTR_REPLACE,
 }
 
-/// What the attribute says to who wants the bytes of a file.
+/// State of the attribute of a file whose bytes are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There is none.
+    /// The file has no mark.
     Nothing,
-    /// The file is placed.
+    /// The mark is the file's own: the file is placed.
     Own(Mark),
-    /// It is not for this file.
+    /// The mark was made for another file, or is malformed.
     Stranger,
 }
 
-/// What tells a file from others: its number and its birth, which is 0 if nobody keeps it.
+/// Inode number and birth time in ns (0 if the file system keeps none), which tell files apart.
 type Identity = (u64, u64);
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -55,7 +55,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight.try_into().ok()?))
 }
 
-/// Whether two are of one file. A file system that keeps births now may not have before.
+/// Whether two identities are of one file. Birth times are compared only if both are known, as a
+/// file system may have begun to keep them later.
 const fn is_same(one: Identity, other: Identity) -> bool {
     one.0 == other.0 && (one.1 == other.1 || one.1 == 0 || other.1 == 0)
 }
@@ -68,7 +69,7 @@ impl Found {
     ) -> Self {
         match read {
             Ok(LEN) => {}
-            // It is longer or shorter than any of ours.
+            // The attribute is longer or shorter than a mark.
             Ok(_) | Err(libc::ERANGE) => return Self::Stranger,
             Err(_) => return Self::Nothing,
         }
@@ -79,14 +80,14 @@ impl Found {
         }
     }
 
-    /// That of an open file.
+    /// The mark of an open file.
     pub(super) fn of(fd: c_int) -> Self {
         let mut bytes = [0; LEN];
         let read = sys::attribute(fd, NAME, &mut bytes);
         Self::new(read, &bytes, || sys::identity(fd, c"", libc::AT_EMPTY_PATH))
     }
 
-    /// That of the file at a path, which is not followed.
+    /// The mark of the file at a path; symbolic links are not followed.
     pub(super) fn at(path: &CStr) -> Self {
         let mut bytes = [0; LEN];
         let read = sys::attribute_at(path, NAME, &mut bytes);
@@ -95,25 +96,25 @@ impl Found {
         })
     }
 
-    /// That of the file to which a path leads, links included.
+    /// The mark of the file at a path; symbolic links are followed.
     pub(super) fn behind(path: &CStr) -> Self {
         let mut bytes = [0; LEN];
         let read = sys::attribute_behind(path, NAME, &mut bytes);
         Self::new(read, &bytes, || sys::identity(libc::AT_FDCWD, path, 0))
     }
 
-    /// Whether an open file is of a file system that keeps no such attributes.
+    /// Whether an open file is on a file system without such attributes.
     pub(super) fn cannot_be_of(fd: c_int) -> bool {
         sys::attribute(fd, NAME, &mut []) == Err(libc::EOPNOTSUPP)
     }
 
-    /// Whether there surely is none behind a path.
+    /// Whether the file at a path, links followed, certainly has no mark.
     pub(super) fn is_none_behind(path: &CStr) -> bool {
         let read = sys::attribute_behind(path, NAME, &mut []);
         matches!(read, Err(libc::ENODATA | libc::EOPNOTSUPP))
     }
 
-    /// The mark of a placed file.
+    /// The mark, if it is the file's own.
     pub(super) const fn own(self) -> Option<Mark> {
         match self {
             Self::Own(mark) => Some(mark),
@@ -130,12 +131,12 @@ impl Mark {
         })
     }
 
-    /// That on an open file, be it a stranger's.
+    /// The mark on an open file, also one that was made for another file.
     pub(super) fn of(fd: c_int) -> Option<Self> {
         Self::read(fd).ok()?
     }
 
-    /// As above; an error if it cannot be told whether there is one.
+    /// Like [`Mark::of`], but returns an error if it cannot be determined whether there is a mark.
     pub(crate) fn read(fd: c_int) -> Result<Option<Self>, Errno> {
         let mut bytes = [0; LEN];
         match sys::attribute(fd, NAME, &mut bytes) {
@@ -145,7 +146,7 @@ impl Mark {
         }
     }
 
-    /// That on the file at a path, which is not followed, be it a stranger's.
+    /// The mark on the file at a path, links not followed, also one that was made for another file.
     #[cfg(not(flashloom_place))]
     pub(crate) fn at(path: &CStr) -> Option<Self> {
         let mut bytes = [0; LEN];
@@ -153,7 +154,8 @@ impl Mark {
         Self::decode(bytes.get(..len)?)
     }
 
-    /// Marks an open file. Only one of those who try at the same time finds no mark.
+    /// Sets the mark on an open file. With [`Instead::OfNone`] only one of several concurrent
+    /// attempts succeeds.
     pub(crate) fn set(&self, fd: c_int, instead: Instead) -> Result<(), Errno> {
         let (number, birth) = sys::identity(fd, c"", libc::AT_EMPTY_PATH)?;
         let words = [self.volume, self.id.0, number, birth].map(u64::to_le_bytes);
@@ -171,13 +173,13 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn a_mark_is_of_one_file_whatever_its_birth() {
+    fn identities_with_an_unknown_birth_time_match_by_inode() {
         assert!(is_same((5, 7), (5, 7)) && is_same((5, 0), (5, 7)) && is_same((5, 7), (5, 0)));
         assert!(!is_same((5, 7), (5, 8)) && !is_same((5, 7), (6, 7)) && !is_same((5, 0), (6, 0)));
     }
 
     #[test]
-    fn a_mark_on_another_file_is_a_stranger_to_all_but_the_daemon() {
+    fn copied_mark_is_a_strangers_except_for_the_daemon() {
         let folder = tempfile::TempDir::new().unwrap();
         let [one, other] = ["one", "other"]
             .map(|name| std::fs::File::create_new(folder.path().join(name)).unwrap());

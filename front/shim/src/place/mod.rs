@@ -1,47 +1,52 @@
-//! The placing library: files that rules name are put in zones, or get hints.
+//! The placing library: puts files that rules name into zones, or gives write hints for them.
 //!
-//! A file that a rule names and that is made anew stays an empty file of the ordinary file
-//! system, with an attribute that says where its bytes really are ([`shimmer`] keeps
-//! them). Descriptors, names, folders, locks and permissions are that file's; only calls
-//! about bytes and lengths are answered here.
+//! A new file that a rule names stays an empty file of the ordinary file system, its stand-in, with
+//! an attribute that tells where its bytes are ([`shimmer`] stores them). Descriptors, names,
+//! folders, locks and permissions are those of the stand-in; only calls on bytes and lengths are
+//! served here.
 //!
-//! A daemon has the zones ([`crate::daemon`]), so that any number of processes have files
-//! in them, and the same ones.
+//! A daemon ([`crate::daemon`]) owns the zones, so that any number of processes can share them and
+//! their files.
 //!
-//! What holds:
-//! - Calls on files that no rule names go to the C library after one look at a byte; the
-//!   first one on a descriptor asks for a mark. Nothing else is done in between: no memory is
-//!   asked for, no lock is taken, nobody is waited for. Allocators make such calls under locks
-//!   of their own. What calls on placed files need is memory of the library's own (`heap`).
-//! - Before the library has begun, which is after the libraries of the program and before its
-//!   own code, calls are the C library's. What a library makes then is placed no more.
-//! - Rules say where new files go. What is placed is served from the zones whatever they say,
-//!   also where they cannot be read, and is never taken for what stands for it: without a way
-//!   to the zones each call on it answers `EIO`.
-//! - What a zone cannot hold (a write to the past, a hole, a shared mapping of what can be
-//!   written) moves the file to the ordinary file system first: its bytes
-//!   are copied into the file that stands for it, which then is one like any other. So
-//!   does a name that no rule names, by which nobody would find it; if the file cannot
-//!   move, it does not get that name.
-//! - Programs do not see the attribute. On a copy that was made without the library it says
-//!   nothing: such a file answers `EIO`, and what becomes of it becomes of no other.
-//! - What was forced is there after the program, the daemon or the machine has died at any
-//!   moment. What was written stays when the program is killed.
-//! - When the daemon dies, programs go on with the next one. A file of which something was
-//!   not forced then answers `EIO` until all have closed it: nothing is missing unawares.
-//! - `io_uring`, `libaio` and `aio_*` would pass by: they answer that they are not there.
+//! Invariants:
+//! - A call on a file that no rule names goes to the C library after a look at one byte; the first
+//!   such call on a descriptor also queries the mark. It allocates nothing, takes no lock and waits
+//!   for no thread, since allocators make such calls under their own locks. Calls on placed files
+//!   use memory of the library's own (`heap`).
+//! - Before the library is initialized, which is after the program's libraries and before the
+//!   program's own code, all calls are the C library's. Files that a library creates during that
+//!   time are not placed.
+//! - Rules decide where new files go. A placed file is served from the zones whatever the rules
+//!   say, also if they cannot be read, and is never confused with its stand-in: without a
+//!   connection to the zones every call on it fails with `EIO`.
+//! - A file is demoted before an operation that zones cannot serve (a write to the past, a hole, a
+//!   shared mapping of a file that can be written): its bytes are copied into its stand-in, which
+//!   is an ordinary file from then on. A rename or link to a name that no rule names demotes the
+//!   file, too, since it would not be found by that name; if the file cannot be demoted, it does
+//!   not get the name.
+//! - Programs do not see the attribute. On a copy made without the library it is invalid: such a
+//!   file fails with `EIO`, and no operation on it affects the placed file.
+//! - Synced data survive the death of the program, the daemon or the machine at any moment. Written
+//!   data survive a kill of the program.
+//! - When the daemon dies, programs go on with the next one. A file with writes that were not
+//!   synced then fails with `EIO` until all its openings are closed, so that no loss goes
+//!   unnoticed.
+//! - `io_uring`, `libaio` and `aio_*` would bypass the library: they are reported as unavailable.
 //!
-//! - A signal handler that interrupts its thread within a call on a placed file gets
-//!   `EDEADLK` for one of its own. In programs that keep places to jump to (`setjmp`) signals
-//!   wait until such a call is done.
+//! - A signal handler that interrupts its thread within a call on a placed file gets `EDEADLK` for
+//!   its own calls on placed files. In programs that save jump targets (`setjmp`) signals are
+//!   blocked until such a call is done.
 //!
-//! What is not covered: programs that are linked statically or make system calls on their
-//! own, descriptors above 65535, an offset that a program shares with one to which it has
-//! sent a descriptor by a socket, files with several names that a tool without the library
-//! reads (it sees what stands for them), a file without a name that a program leaves open to the one that
-//! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
-//! more, and a mapping that is there when another process, or this one later, opens the file
-//! to be written. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
+//! Not covered:
+//! - programs that are linked statically or make system calls of their own;
+//! - descriptors above 65535;
+//! - a file offset shared by a descriptor that was sent over a socket;
+//! - files with several names, read by a tool without the library (it sees their stand-ins);
+//! - a file without a name that a program leaves open to the one it executes (`exec`);
+//! - a folder that is renamed so that rules no longer name the files in it;
+//! - a mapping that exists when another process, or this one later, opens the file for writing.
+//!
+//! A call with invalid memory on a placed file raises a signal instead of returning `EFAULT`.
 
 mod attributes;
 mod data;
@@ -81,10 +86,10 @@ pub use rules::Rules;
 pub use start::{RULES, ZONES};
 pub use streams::CONSTRUCTOR;
 
-/// A hook: its name and where it is.
+/// A hook: the name of the C function, and the address of the replacement.
 pub type Hook = (&'static str, *const ());
 
-/// The names that are hooked, in groups.
+/// Every hook of the placing library, in groups by module.
 pub fn hooks() -> impl Iterator<Item = Hook> {
     let groups: [&[fn() -> Hook]; 15] = [
         attributes::HOOKS,

@@ -1,4 +1,5 @@
-//! Names of placed files: the ordinary file system has them, and the volume is told.
+//! Names of placed files: the ordinary file system keeps them, and the volume is notified of
+//! changes.
 
 use super::demote::{again, demote_marked, demote_open, home, refused};
 use super::fault::Fault;
@@ -18,16 +19,16 @@ use std::ffi::{CStr, CString};
 const HERE: c_int = libc::AT_FDCWD;
 const ITSELF: c_int = libc::AT_SYMLINK_NOFOLLOW;
 
-/// A placed file at a path, before a call changes what is there.
+/// A placed file at a path, as found before a call that changes its name.
 struct Named {
     mark: Mark,
-    /// Its folder, as a path from the root.
+    /// Absolute path of the folder that the file is in.
     folder: Vec<u8>,
-    /// Whether it has no other name.
+    /// Whether the file has no other name.
     only: bool,
 }
 
-/// The path from the root of what is open only as a path.
+/// Absolute path of the file at a path, links not followed.
 fn absolute(path: &CStr) -> Option<Vec<u8>> {
     let fd = sys::open(path, libc::O_PATH | libc::O_NOFOLLOW).ok()?;
     let absolute = sys::path_of(fd).ok();
@@ -65,8 +66,8 @@ impl Named {
     }
 }
 
-/// The placed file at a path. A handler that has come upon its own thread in here cannot tell
-/// the volume of it.
+/// The placed file at a path; `None` if it is not placed. Fails with `EDEADLK` in a handler that
+/// interrupted its own thread in here, as it could not notify the volume.
 ///
 /// # Safety
 /// The path is a string or null.
@@ -133,7 +134,7 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
     }
     let tell = || {
         let same = source.as_ref().map(|it| it.mark) == over.as_ref().map(|it| it.mark);
-        // What is exchanged stays, under the other's name, which is only told to people.
+        // After an exchange both files exist; the log's paths are only for display and stay stale.
         if same || flags & libc::RENAME_EXCHANGE != 0 {
             return;
         }
@@ -152,8 +153,8 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
     done
 }
 
-/// A placed file that is about to get a name by which nobody would find it moves to the
-/// ordinary file system. If it cannot, it keeps the name that it has.
+/// Demotes a placed file that is about to get a name that no rule names, by which it would not be
+/// found. If the demotion fails, the call fails and the file keeps its name.
 ///
 /// # Safety
 /// The paths are strings or null.
@@ -170,14 +171,14 @@ unsafe fn stays_found(from: Place, to: Place) -> Result<(), Errno> {
     };
     // SAFETY: as for the function.
     match raw::keeping_errno(|| unsafe { reached(from, moved) }).unwrap_or(Ok(())) {
-        // Somebody else was first.
+        // Another thread or process has demoted the file first.
         Ok(()) | Err(Fault::Gone) => Ok(()),
         Err(Fault::Errno(errno)) => Err(errno),
         Err(Fault::Demote | Fault::Lost) => Err(libc::EIO),
     }
 }
 
-/// Links a file by another name, by which it must be found.
+/// `link`: adds a name, after [`stays_found`] has made sure that the file is found by it.
 ///
 /// # Safety
 /// The paths are strings or null.
@@ -189,8 +190,8 @@ unsafe fn links(from: Place, to: Place, next: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
-/// Gives the placed file at a path a length, and what stands for it, which is open as `fd`,
-/// that and the time.
+/// Sets the length of the placed file at a path; resizes its stand-in, open as `fd`, and sets its
+/// times.
 fn cut((path, fd): (&CStr, c_int), mark: Mark, len: u64) -> Result<(), Fault> {
     let volume = home(mark).ok_or(Fault::Errno(libc::EIO))?;
     let file = files::of(mark.id);
@@ -201,17 +202,17 @@ fn cut((path, fd): (&CStr, c_int), mark: Mark, len: u64) -> Result<(), Fault> {
         }
         done => done?,
     }
-    // It changes after all that anybody may have said of its time.
+    // The change comes after any time that a program may have set on the stand-in.
     if let Ok(stat) = sys::stat(fd) {
         file.stood(ctime(&stat), file.changed());
     }
     file.changes();
-    // It is cut, whatever becomes of that.
+    // The file is cut, whether or not its stand-in could be resized.
     let _ = keeping_time(fd, &file, || volume.stand(&file, fd));
     Ok(())
 }
 
-/// A length for a file that need not be open.
+/// `truncate`: sets the length of a file by path.
 ///
 /// # Safety
 /// The path is a string or null.
@@ -222,7 +223,7 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
     }
     // SAFETY: it was just read.
     let path = unsafe { CStr::from_ptr(path) };
-    // What a link leads to is cut, if it may be written to.
+    // The call follows symbolic links, and needs write permission.
     let mark = match raw::keeping_errno(|| Found::behind(path)) {
         Found::Own(mark) => mark,
         Found::Nothing => return next(),
@@ -231,7 +232,7 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
     if gate::is_inside() {
         return refused(libc::EDEADLK);
     }
-    // Without a descriptor only what stands for it could be cut.
+    // Without a descriptor only the stand-in could be cut.
     let fd = match raw::keeping_errno(|| sys::open(path, libc::O_WRONLY)) {
         Ok(fd) => fd,
         Err(errno) => return refused(errno),
@@ -248,7 +249,7 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
     }
 }
 
-/// Whether something else than a folder is removed.
+/// Whether `unlinkat` removes a file, not a folder.
 fn of_files(flags: c_int) -> bool {
     flags & libc::AT_REMOVEDIR == 0
 }

@@ -1,9 +1,10 @@
-//! System calls by number go to the calls that they are, and these are answered here.
+//! System calls by number (`syscall`): each is dispatched to the hook of the function that makes
+//! the same call.
 //!
-//! Arguments are words in registers. A call that is not here has nothing to do with the bytes,
-//! lengths, names or descriptors of files; or what stands for a file answers it as the file
-//! would (`fadvise64`); or it begins a process in ways that no library survives; or it is newer
-//! than the kernels for which this was written.
+//! Arguments are words in registers. A call that is missing here does not concern bytes, lengths,
+//! names or descriptors of files; or the stand-in answers it as the file would (`fadvise64`); or it
+//! starts a process in ways that no library survives; or it is newer than the kernels for which
+//! this was written.
 
 use super::refuse::refuses;
 use super::{durable, open, process};
@@ -12,10 +13,10 @@ use core::ffi::{c_char, c_int, c_long};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function that answers in words.
+/// A hook called with its arguments as machine words.
 type Words<R> = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> R;
 
-/// One of our hooks, which is looked for once.
+/// A hook of this library, looked up by name once.
 struct Ours {
     name: &'static str,
     found: AtomicPtr<()>,
@@ -34,11 +35,11 @@ impl Ours {
     }
 }
 
-/// Says by which of our hooks calls are done, with which of their words, and what it
-/// answers.
+/// Maps system call numbers to hooks. Each line names the hook, the arguments to pass, by index,
+/// and the hook's return type.
 macro_rules! numbers {
     ($($(#[$when:meta])* $number:ident $name:ident ($($at:literal)*) -> $kind:ty;)*) => {
-        /// Does a call by its number; nothing if it is none of ours.
+        /// Makes a system call through its hook; `None` if no hook serves this number.
         ///
         /// # Safety
         /// The arguments are those of the call.
@@ -152,7 +153,7 @@ unsafe fn by_number(number: c_long, args: [usize; 6], next: impl FnOnce() -> c_l
     match number {
         libc::SYS_io_uring_setup => refuses("io_uring", -1, next),
         libc::SYS_io_setup => refuses("libaio", -1, next),
-        // The C library has no function for the first, and may have none for the others.
+        // The C library has no function for `openat2`, and may have none for the others.
         libc::SYS_openat2 => {
             let [at, path, how, len, ..] = args;
             let place = (at as c_int, path as *const c_char);
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_by_number_is_the_hook_of_its_name() {
+    fn call_by_number_goes_through_the_hook_of_its_name() {
         // SAFETY: the arguments are those of the calls.
         unsafe {
             assert_eq!(called(libc::SYS_getpid, [0; 6]), None);

@@ -1,11 +1,10 @@
-//! Where reads and writes go on that say no offset.
+//! The file offset of an opening.
 //!
-//! Invariants: while no other process can have an opening, its offset is a number here; from
-//! then on it is the kernel's, of the file that stands for the placed one, so that it is the
-//! same for all who have inherited it, programs without this library included. Who reads
-//! takes its part by moving that on before it reads, so no two read the same; who writes
-//! moves it on while nobody else can write to the file, and so does who seeks, if one could
-//! write by the opening.
+//! Invariants: while no other process can share an opening, its offset is a number here. From then
+//! on it is the kernel's offset of the stand-in, so that every process that inherits the opening
+//! sees the same offset, programs without this library included. A read claims its range by moving
+//! the kernel's offset before it reads, so no two reads return the same bytes. A write, and a seek
+//! on an opening for writing, moves the offset while no other process can write to the file.
 
 use super::fault::Fault;
 use crate::sys::{self, Errno};
@@ -13,7 +12,7 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most that one call reads, as in the kernel.
+/// Maximum number of bytes that one call reads, as in the kernel.
 const MOST: u64 = 0x7fff_f000;
 
 pub(super) struct Offset {
@@ -21,15 +20,15 @@ pub(super) struct Offset {
     shared: AtomicBool,
 }
 
-/// An offset while nobody else in this process moves it.
+/// The offset, locked against other threads of this process.
 pub(super) struct Held<'a> {
     own: MutexGuard<'a, u64>,
-    /// Whether it is the kernel's.
+    /// Whether the offset is the kernel's.
     pub(super) shared: bool,
 }
 
 impl Offset {
-    /// That of an opening that is ours alone.
+    /// The offset 0 of an opening that only this process has.
     pub(super) fn new() -> Self {
         Self {
             own: Mutex::new(0),
@@ -37,7 +36,7 @@ impl Offset {
         }
     }
 
-    /// That of an opening that others may have.
+    /// The offset of an opening that other processes may share.
     pub(super) fn inherited() -> Self {
         Self {
             own: Mutex::new(0),
@@ -51,12 +50,12 @@ impl Offset {
         Held { own, shared }
     }
 
-    /// From now on others may have the opening behind `fd`.
+    /// Moves the offset to the kernel, before other processes can share the opening of `fd`.
     pub(super) fn share(&self, fd: c_int) {
         self.shares(fd, &self.hold());
     }
 
-    /// The same, unless somebody holds it; whether it was done.
+    /// Like [`Offset::share`], but returns `false` if another thread holds the offset.
     pub(super) fn share_if_free(&self, fd: c_int) -> bool {
         let Ok(own) = self.own.try_lock() else {
             return false;
@@ -75,7 +74,7 @@ impl Offset {
 }
 
 impl Held<'_> {
-    /// Where it is.
+    /// The present offset in bytes.
     pub(super) fn get(&self, fd: c_int) -> Result<u64, Errno> {
         match self.shared {
             true => sys::seek(fd, 0, libc::SEEK_CUR),
@@ -83,7 +82,7 @@ impl Held<'_> {
         }
     }
 
-    /// Moves it.
+    /// Sets the offset to `to`.
     pub(super) fn set(&mut self, fd: c_int, to: u64) -> Result<(), Errno> {
         if self.shared {
             return sys::seek(fd, to, libc::SEEK_SET).map(drop);
@@ -92,8 +91,8 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Reads `len` bytes at most by `work`, which is given where they begin and gives where
-    /// they end; gives how many these were.
+    /// Reads at most `len` bytes by `work`, which gets the start offset and returns the end. Moves
+    /// the offset to the end and returns the number of bytes read.
     pub(super) fn read(
         &mut self,
         fd: c_int,

@@ -1,4 +1,4 @@
-//! Opening, closing and copying descriptors.
+//! Opening, closing and duplicating descriptors.
 
 use super::demote::{again, is_too_deep, opening, placed, refused};
 use super::fault::Fault;
@@ -20,12 +20,12 @@ use std::sync::atomic::Ordering;
 
 const HERE: c_int = libc::AT_FDCWD;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-/// Of linux/openat2.h.
+/// Flag `RESOLVE_IN_ROOT` of linux/openat2.h.
 const RESOLVE_IN_ROOT: u64 = 0x10;
 /// F_SET_RW_HINT and F_SET_FILE_RW_HINT (linux/fcntl.h).
 const HINT: c_int = 1036;
 const HINT_OF_FILE: c_int = 1038;
-/// Openings that are not of bytes of files.
+/// Flags of openings that do not access the bytes of a file.
 const OTHER: c_int = libc::O_PATH | libc::O_DIRECTORY;
 
 fn writes(flags: c_int) -> bool {
@@ -74,11 +74,10 @@ unsafe fn opens(
     }
 }
 
-/// Opens as `openat2` does, of whose `how` the first words are flags, mode, and how names lead
-/// on.
+/// `openat2`: opens with the flags, mode and resolution rules in the first three words of `how`.
 ///
 /// # Safety
-/// As above; `how` leads nowhere, or to so many bytes.
+/// `path` is a string or null; `how` leads nowhere, or to `len` bytes.
 pub(super) unsafe fn opens_as(
     (at, path): Place,
     (how, len): (*const [u64; 3], usize),
@@ -93,42 +92,42 @@ pub(super) unsafe fn opens_as(
     let [flags, mode, resolve] = unsafe { how.read_unaligned() };
     // SAFETY: as for the function.
     let said = unsafe { said(path) };
-    // From the root is from the folder then.
+    // With `RESOLVE_IN_ROOT` an absolute path starts at the folder.
     let begins = said.iter().take_while(|byte| **byte == b'/').count();
     let skipped = if resolve & RESOLVE_IN_ROOT == 0 {
         0
     } else {
         begins
     };
-    // SAFETY: they are within the string.
+    // The skipped bytes are within the string.
     let path = unsafe { path.add(skipped) };
     // SAFETY: as for the function.
     unsafe { opens((at, path), flags as c_int, mode as mode_t, next) }
 }
 
-/// Whether a file that was opened by a name of which the rules do not speak is left to the
-/// first call that asks for its bytes, which looks whether it was placed by other rules: so
-/// opening it costs nothing. What cuts it is such a call.
+/// Whether a file whose name the rules do not mention can stay unexamined until the first call on
+/// its bytes, which checks for a mark set under other rules. So opening it costs nothing. An
+/// opening that truncates the file is checked at once.
 pub(super) fn is_plain_yet(fd: c_int, flags: c_int) -> bool {
     table::disown(fd);
     let cuts = writes(flags) && flags & libc::O_TRUNC != 0;
     !(cuts || table::is_beyond(fd)) || Found::of(fd) == Found::Nothing
 }
 
-/// A file was opened that gets a hint, if it has none.
+/// Sets the write hint that the rules give a file, if any, on its open descriptor.
 fn hints(fd: c_int, path: &[u8], flags: c_int, mode: mode_t) {
     let (Some(rules), Ok(stat)) = (start::rules(), sys::stat(fd)) else {
         return;
     };
     if let Some(directive) = rules.opened(stat.st_ino, path, flags, mode) {
-        // A file system that takes no hints says so to nobody who would mind.
+        // File systems without hints refuse the call; the file is then used without one.
         let _ = sys::hint(fd, rules.hint(directive));
     }
     rules.closed(stat.st_ino);
 }
 
-/// Whether an opening that is about to be empties a file. If that is one of the ordinary
-/// file system, it stays so: others may have it open, and know it as that.
+/// Whether an opening will empty a file that holds bytes. Such a file stays an ordinary one: other
+/// processes may have it open as that.
 ///
 /// # Safety
 /// The path is null, leads nowhere, or is a string.
@@ -142,7 +141,8 @@ pub(super) unsafe fn empties(place: Place, flags: c_int) -> bool {
     sys::stat_at(place.0, path, 0).is_ok_and(|stat| stat.st_size > 0)
 }
 
-/// A file was opened that may be placed, or may be from now on if it was empty before.
+/// Handles the opening of a file that may be placed, or that may become placed if it was empty
+/// before.
 pub(super) fn opened(
     fd: c_int,
     (flags, mode): (c_int, mode_t),
@@ -170,7 +170,7 @@ pub(super) fn opened(
                 None => Ok(()),
             }
         }
-        // Who writes to it may be about to place it.
+        // A process that opens it for writing later may place it.
         Found::Nothing => {
             table::disown(fd);
             Ok(())
@@ -182,7 +182,7 @@ pub(super) fn opened(
     })
 }
 
-/// A placed file was opened.
+/// Handles the opening of a placed file.
 fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     if table::is_beyond(fd) {
         return Err(Fault::Errno(libc::EMFILE));
@@ -196,9 +196,9 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     let known = open.volume();
     let (mark, open) = match known {
         Ok(_) => (mark, open),
-        // Somebody has just moved it to the ordinary file system.
+        // Another process has just demoted the file.
         Err(Fault::Gone) if Mark::of(fd).is_none() => return Ok(()),
-        // It was never forced, and the daemon or the machine died: it is empty.
+        // The file was never synced, and the daemon or the machine died: it is empty.
         Err(Fault::Gone) => {
             let Some(mark) = renewed(fd, mark)? else {
                 return Ok(());
@@ -216,8 +216,8 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Gives a file whose number nobody knows a new one, the same one as others who meet it so;
-/// none if one of these has moved it to the ordinary file system by now.
+/// Assigns a new number to a file whose number the log does not know. All processes that find it in
+/// this state get the same number; `None` if one of them has demoted the file by now.
 fn renewed(fd: c_int, old: Mark) -> Result<Option<Mark>, Fault> {
     let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
     let id = volume.renew(old.id, &sys::path_of(fd)?, fd)?;
@@ -232,8 +232,8 @@ fn renewed(fd: c_int, old: Mark) -> Result<Option<Mark>, Fault> {
     stands.map(|()| Some(mark))
 }
 
-/// A file that a rule may name is empty: it is placed, if one does and that can be. Gives
-/// its mark if another process has placed it meanwhile.
+/// Places an empty file, if a rule names it and the zones accept it. Returns the mark if another
+/// process has placed it first.
 fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
     let (rules, path) = (start::rules()?, sys::path_of(fd).ok()?);
     if !rules.names(&path) || table::is_beyond(fd) {
@@ -256,7 +256,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
     open.volume
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {
-        // Its flags or permissions are not those of a rule: it goes with the opening.
+        // No rule accepts its flags or permissions: the new file goes away with the opening.
         volume.unlinked(id, b"");
         return None;
     };
@@ -276,13 +276,13 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
     None
 }
 
-/// The program has said how long data of a file live.
+/// Passes a write hint of the program to the rules, which may change a file's placement.
 fn told(fd: c_int, argument: c_long) {
     let (Some(open), Some(rules)) = (placed(fd), start::rules()) else {
         return;
     };
-    // SAFETY: the command takes a pointer to the hint. The kernel has read eight bytes;
-    // programs that pass four mean these, and nothing need lie behind them.
+    // `argument` points to the hint. The kernel has read eight bytes; programs that pass four mean
+    // these four, and nothing need follow them.
     let hint = unsafe { (argument as *const u32).read_unaligned() };
     let tell = || {
         if let Some(directive) = rules.hinted(open.file.id.0, hint.into())
@@ -295,7 +295,7 @@ fn told(fd: c_int, argument: c_long) {
     raw::keeping_errno(|| quiet(tell));
 }
 
-/// Lets the file that stands for a placed one be as long as that.
+/// Resizes the stand-in of a file that was open for writing to the file's length.
 pub(super) fn lengthen(fd: c_int, open: &table::Open) {
     if let Some(volume) = start::opened().filter(|_| open.writes()) {
         let _ = keeping_time(fd, &open.file, || volume.stand(&open.file, fd));
@@ -319,7 +319,7 @@ fn closes(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     next()
 }
 
-/// Closes what is placed in a range; what is this library's own is kept from it.
+/// Closes the placed files in a range of descriptors; spares the descriptors of this library.
 fn closes_range(
     first: c_uint,
     last: c_uint,
@@ -352,7 +352,7 @@ fn close_span(first: c_uint, last: c_uint) -> c_int {
     ) as c_int
 }
 
-/// Copies a descriptor by any name.
+/// Duplicates a descriptor, by `dup` and its variants.
 fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int {
     if is_too_deep(from) || to.is_some_and(is_too_deep) {
         return refused(libc::EDEADLK);
@@ -366,8 +366,8 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
         quiet(|| lengthen(*to, over));
     }
     let copy = next();
-    // What was there is closed only if there is a copy in its place; if that is placed, it takes
-    // its place at once: whoever looks meanwhile finds one or the other.
+    // The file at `to` was closed only if the copy succeeded. A placed copy replaces it in the
+    // table in one step, so that other threads find either the old file or the new one.
     if let Some((to, Kind::Placed(_))) = over.filter(|_| copy >= 0 && open.is_none()) {
         quiet(|| drop(table::forget(to)));
     }
@@ -394,7 +394,7 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
         }
         HINT | HINT_OF_FILE => {
             let done = next();
-            // The kernel may know no hints; what was said holds all the same.
+            // The kernel may not support hints; the rules use them all the same.
             if argument != 0 && start::state() == State::Zones {
                 told(fd, argument);
             }
@@ -404,11 +404,11 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
     }
 }
 
-/// Descriptors that came with a message are others than those that had their numbers
-/// before, which may have been closed by ways that nobody saw.
+/// Forgets the state of descriptors that arrived with a message: their numbers may have had other
+/// files before, closed in ways that no hook saw.
 ///
 /// # Safety
-/// The message is one that was just received.
+/// The message was just received.
 unsafe fn came(message: *const msghdr) {
     // SAFETY: as for the function. What is beside a message is as the system has written it.
     unsafe {

@@ -1,9 +1,8 @@
-//! Printing to a descriptor: since glibc 2.37 the C library writes what it prints by itself, past
+//! Printing to a descriptor: since glibc 2.37 the C library writes `dprintf` output by itself, past
 //! the table of streams and every hook.
 //!
-//! Invariants: what is printed is written as one string by what `write` does; no thread ends here
-//! that was cancelled, as the callers of functions of an open number of arguments could not be
-//! unwound.
+//! Invariants: the output is formatted to one string and written like by `write`. No thread is
+//! cancelled inside, as the frames of variadic callers could not be unwound.
 
 use super::data::put;
 use super::demote::{asked, refused};
@@ -21,10 +20,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Prints to a descriptor by what makes a string, if a placed file is there.
+/// Formats a string by `string` and writes it to `fd`, if that is a placed file.
 ///
 /// # Safety
-/// What makes it gives its length, and memory of the allocator; or less than nothing.
+/// `string` stores memory of the allocator and returns the length, or a negative number.
 unsafe fn prints(
     fd: c_int,
     string: impl FnOnce(*mut *mut c_char) -> c_int,
@@ -54,9 +53,9 @@ unsafe fn prints(
     if done == all { len } else { -1 }
 }
 
-/// Functions of an open number of arguments cannot be written in Rust: these save the registers
-/// by which arguments come, and go on to the function of their name if no placed file is there;
-/// else they make a `va_list` of what is behind the named ones, and call what takes that.
+/// Variadic functions cannot be written in Rust. These stubs save the argument registers. If `fd`
+/// is not a placed file's they jump to the next function of their name; else they build a `va_list`
+/// of the variadic arguments and call the function that takes one.
 macro_rules! open_ended {
     ($($name:ident ($next:ident, $print:ident): $named:literal named, $x86:literal, $arm:literal;)*) => {$(
         extern "C" fn $next(fd: c_int) -> *mut c_void {
@@ -188,7 +187,7 @@ open_ended! {
     __dprintf_chk (next_dprintf_chk, __vdprintf_chk): 3 named, "rcx", "x3";
 }
 
-/// The functions above.
+/// Hooks of the variadic functions above.
 pub(super) const OPEN_ENDED: &[fn() -> super::Hook] = &[
     || ("dprintf", dprintf as *const ()),
     || ("__dprintf_chk", __dprintf_chk as *const ()),
@@ -196,7 +195,7 @@ pub(super) const OPEN_ENDED: &[fn() -> super::Hook] = &[
 
 hooks! {
     in flashloom_place:
-    // A `va_list` comes as its place, on all machines that there are hooks for.
+    // A `va_list` is passed by address on all machines that have hooks.
     fn [vdprintf](fd: c_int, format: *const c_char, rest: *mut c_void) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { prints(fd, |into| vasprintf(into, format, rest), next) };

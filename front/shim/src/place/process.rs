@@ -1,7 +1,7 @@
-//! Processes: a child has what its parent has open, by a way to the daemon of its own.
+//! Processes: a child has the files of its parent open, over its own connection to the daemon.
 //!
-//! Offsets become the kernel's before another program can have them: before a fork, before
-//! an `exec` by whatever name, and before a program is started in one call.
+//! Offsets are moved to the kernel before another program can share them: before a fork, before any
+//! kind of `exec`, and before `posix_spawn`.
 
 use super::demote::refused;
 use super::gate::quiet;
@@ -16,22 +16,21 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use libc::{FILE, pid_t};
 
-/// Forks. The child's way is made before, so that a file which has no name any more is
-/// open in one of both at any time; and while nobody else is within, so that it has open what
-/// this process has then, and is nothing that another one's child has.
+/// Forks. The child's connection is made before the fork, so that a file without a name is open in
+/// one of the two at any time. Other threads are kept out of the gate meanwhile, so that the
+/// connection has the opens of this moment, and no other fork's child takes it.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     if start::state() != State::Zones {
         return next();
     }
-    // A handler that has come upon a call, which holds what the fork would wait for, may try
-    // again.
+    // A handler interrupted a call that holds a lock which the fork needs; it may try again later.
     if gate::is_inside() {
         return refused(libc::EAGAIN);
     }
     if image::is_unseen() {
         raw::keeping_errno(|| quiet(start::volume));
     }
-    // No other thread is within a lock that the child will need.
+    // No other thread holds a lock that the child will need.
     gate::still(List::locked, |streams| {
         let me = raw::id(libc::SYS_getpid);
         let volume = start::opened();
@@ -47,8 +46,8 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     })
 }
 
-/// A child begins with the way that was made for it. With another volume than that is of it
-/// finds out for itself.
+/// Gives a child the connection that was made for it. If the parent has opened another volume
+/// since, the child connects on its own.
 fn inherits(parent: Option<&'static Volume>, heir: &mut Option<Volume>) {
     let place =
         |of: Option<&Volume>| of.map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
@@ -59,8 +58,7 @@ fn inherits(parent: Option<&'static Volume>, heir: &mut Option<Volume>) {
     }
 }
 
-/// In a child that begins with other files in the places of the first three than its parent
-/// has there, these are looked at anew.
+/// Forgets the state of descriptors 0 to 2 in a child that replaces them (`others`).
 fn anew(child: pid_t, others: bool) -> pid_t {
     if child == 0 && others {
         (0..3).for_each(|fd| quiet(|| drop(table::forget(fd))));
@@ -70,9 +68,9 @@ fn anew(child: pid_t, others: bool) -> pid_t {
 
 type Strings = *const *const c_char;
 
-/// Another program is about to have what this one has open; `all` of it, or what is not
-/// closed when a program begins. Whether it may: not if this is done by a handler that has come
-/// upon a call which holds an offset.
+/// Moves the offsets that a new program will share to the kernel: of all descriptors if `all`, else
+/// of those that stay open over `exec`. Returns `false` if the caller is a signal handler that
+/// interrupted a call which holds one of these offsets.
 fn passes_on(all: bool) -> bool {
     if start::state() != State::Zones {
         return true;
@@ -82,7 +80,7 @@ fn passes_on(all: bool) -> bool {
     raw::keeping_errno(|| quiet(|| table::passes_on(kept, upon_a_call)))
 }
 
-/// Begins another program by `next`, if it may.
+/// Starts another program by `next`; fails with `EAGAIN` if the offsets cannot be passed on.
 pub(super) fn begins<R: Refusal>(all: bool, next: impl FnOnce() -> R) -> R {
     match passes_on(all) {
         true => next(),
@@ -90,10 +88,9 @@ pub(super) fn begins<R: Refusal>(all: bool, next: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Functions of an open number of arguments, and those that return twice, cannot be written
-/// in Rust: these save all registers by which arguments come, do what is to be done, and go
-/// on to the function of their name, which finds the stack as their caller left it; or to
-/// [`refuses`], if what is done says no.
+/// Variadic functions, and functions that return twice, cannot be written in Rust. These stubs save
+/// all argument registers, evaluate `$before`, and jump to the next function of their name with
+/// their caller's stack; or to [`refuses`] if `$before` is false.
 macro_rules! passing {
     ($(($before:expr) $name:ident $next:ident)*) => {$(
         extern "C" fn $next() -> *mut c_void {
@@ -151,7 +148,7 @@ macro_rules! passing {
     )*};
 }
 
-/// What a caller is led to in place of a function that may not be.
+/// Jump target in place of a function that is refused: fails with `EAGAIN`.
 extern "C" fn refuses() -> c_int {
     refused(libc::EAGAIN)
 }
@@ -166,7 +163,7 @@ passing! {
     (gate::jumps()) getcontext next_getcontext
 }
 
-/// The functions above.
+/// Hooks of the stubs above.
 pub(super) const PASSING: &[fn() -> super::Hook] = &[
     || ("execl", execl as *const ()),
     || ("execlp", execlp as *const ()),
@@ -207,7 +204,7 @@ hooks! {
         let _ = (fd, arguments, environment);
         begins(false, next)
     };
-    // What is closed when a program begins may be copied for it before.
+    // File actions may duplicate descriptors that `exec` would close, so all are passed on.
     fn [posix_spawn posix_spawnp](
         pid: *mut pid_t, program: *const c_char, actions: *const c_void, how: *const c_void,
         arguments: Strings, environment: Strings
@@ -224,7 +221,7 @@ hooks! {
         begins(false, next)
     };
     fn [fork]() -> pid_t, |next| forks(next);
-    // These fork within the C library.
+    // These two functions fork inside the C library.
     fn [forkpty](
         main: *mut c_int, name: *mut c_char, how: *const c_void, size: *const c_void
     ) -> pid_t, |next| {

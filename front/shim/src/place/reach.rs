@@ -1,9 +1,8 @@
-//! Strings of a program, which may be none: a call with a pointer that leads nowhere is the
-//! system's to refuse, with `EFAULT`.
+//! Strings of a program, checked for readability: a call with an invalid pointer is left to the
+//! system, which fails with `EFAULT`.
 //!
-//! The system is asked whether a page can be read, once for most pages: what was there
-//! once is believed to be there, so that the calls of a program in its right mind cost
-//! next to nothing more.
+//! The kernel is asked once whether a page can be read; a page that was readable once is assumed to
+//! stay so. A correct program's calls cost next to nothing more.
 
 use crate::preload::raw::{self, bytes};
 use core::ffi::c_char;
@@ -11,10 +10,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 const PAGE: usize = 4096;
 
-/// Pages that can be read, each at its place.
+/// Numbers of pages known to be readable, at the index of their low bits.
 static KNOWN: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// The bytes of a path; none if it is null, or not to be read.
+/// The bytes of a path; empty if it is null or not readable.
 ///
 /// # Safety
 /// The path is null, leads nowhere, or is a string.
@@ -41,8 +40,7 @@ pub(super) fn is_readable(address: usize) -> bool {
 
 #[cold]
 fn ask(address: usize, page: usize, place: &AtomicUsize) -> bool {
-    // The system reads the eight bytes of a set of signals before it finds that nothing
-    // can be done with it that way.
+    // The kernel reads the eight bytes of the signal set before it rejects the invalid operation.
     let (nothing, set) = (usize::MAX >> 1, address & !7);
     let read = raw::keeping_errno(|| {
         raw::call(libc::SYS_rt_sigprocmask, [nothing, set, 0, 8, 0, 0]);
@@ -59,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_is_told_from_what_cannot() {
+    fn unreadable_pointer_gives_an_empty_string() {
         // SAFETY: the first is a string; the others lead nowhere.
         unsafe {
             assert_eq!(said(c"a path".as_ptr()), b"a path");

@@ -1,5 +1,4 @@
-//! Ways around the calls that are answered here: they are said not to be there, once
-//! aloud, where files are placed.
+//! Interfaces that bypass the hooks: they are refused where files are placed, with one message.
 
 use super::demote::{asked, refused};
 use super::start::{self, State};
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Refuses what would pass by, where files are placed.
+/// Refuses the interface `what` in a process whose files are placed.
 pub(super) fn refuses<R>(what: &str, refusal: R, next: impl FnOnce() -> R) -> R {
     if start::state() != State::Zones {
         return next();
@@ -28,15 +27,15 @@ fn refuses_aloud<R>(what: &str, refusal: R) -> R {
     refusal
 }
 
-/// Whether a descriptor is a placed file's, as far as that can be told without waiting.
+/// Whether a descriptor is, or may be, a placed file's, determined without waiting.
 fn is_placed(fd: c_int) -> bool {
     !matches!(asked(fd), Ok(None))
 }
 
-/// A request of the C library's asynchronous kind, which begins with its descriptor.
+/// Handles a request of POSIX asynchronous I/O, which begins with its descriptor.
 ///
 /// # Safety
-/// The block is null or one.
+/// `block` is null, or points to a request.
 unsafe fn block(block: *const c_int, next: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as for the function.
     if !block.is_null() && is_placed(unsafe { *block }) {
@@ -45,10 +44,10 @@ unsafe fn block(block: *const c_int, next: impl FnOnce() -> c_int) -> c_int {
     next()
 }
 
-/// A list of such requests.
+/// Handles a list of requests of POSIX asynchronous I/O.
 ///
 /// # Safety
-/// There are `count` of them, each null or one.
+/// The list has `count` entries, each null or a pointer to a request.
 unsafe fn blocks(list: *const *const c_int, count: c_int, next: impl FnOnce() -> c_int) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: as for the function.
@@ -62,12 +61,12 @@ unsafe fn blocks(list: *const *const c_int, count: c_int, next: impl FnOnce() ->
     next()
 }
 
-/// FICLONE and FICLONERANGE (linux/fs.h): bytes of one file become another one's, without
-/// being read. Those of a placed file are not in the file that stands for it.
+/// FICLONE and FICLONERANGE (linux/fs.h) make files share bytes without reading them. The bytes of
+/// a placed file are not in its stand-in.
 const CLONE: c_ulong = 0x4004_9409;
 const CLONE_RANGE: c_ulong = 0x4020_940d;
 
-/// A request of a driver.
+/// `ioctl`: refuses to clone from or to a placed file.
 ///
 /// # Safety
 /// As for `ioctl`.
@@ -85,7 +84,7 @@ unsafe fn controls(
         _ => return next(),
     };
     if is_placed(fd) || is_placed(source) {
-        // Whoever copies does it by reading and writing then.
+        // The caller then copies by reading and writing.
         return refused(libc::EOPNOTSUPP);
     }
     next()

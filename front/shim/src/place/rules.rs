@@ -1,8 +1,7 @@
-//! Which files are placed, and where: what Parakeet's rules say, asked as programs open
-//! files and say what they know of them.
+//! Placement rules: Parakeet's rules, evaluated as programs open files and hint at lifetimes.
 //!
-//! Invariant: whether a path may be a placed file's at all is a function of the path, so
-//! that a file is found however it is opened.
+//! Invariant: whether a path may belong to a placed file is a function of the path alone, so that a
+//! file is found however it is opened.
 
 use super::sieve::Sieve;
 use crate::preload::raw;
@@ -19,20 +18,20 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use units::Ns;
 
-/// Zones that are written at once where the device has no limit: as many as the ZN540 of
-/// the dissertation lets be open.
+/// Zones written at the same time if the device has no limit: the number that the dissertation's
+/// ZN540 allows to be open.
 const OPEN_ZONES: u32 = 14;
 
-/// Files whose openings are remembered: more than a program has open.
+/// Number of files whose openings the decider remembers: more than a program has open.
 const FILES: usize = 1 << 16;
 
-/// Most bytes of a file of rules: a thousand times what a set that comes along has.
+/// Maximum size of a file of rules in bytes: a thousand times that of a built-in set.
 const TEXT_MAX: usize = 1 << 20;
 
-/// The text of the file of rules at a path; nothing if there is none.
+/// The text of the file of rules at a path; `None` if there is no such file.
 fn text(path: &CStr) -> Result<Option<String>, String> {
     let errno = |errno| io::Error::from_raw_os_error(errno).to_string();
-    // A pipe without a writer is not waited for.
+    // `O_NONBLOCK`: the opening of a pipe must not wait for a writer.
     let fd = match sys::open(path, libc::O_RDONLY | libc::O_NONBLOCK) {
         Err(libc::ENOENT) => return Ok(None),
         opened => opened.map_err(errno)?,
@@ -53,7 +52,7 @@ fn text(path: &CStr) -> Result<Option<String>, String> {
     read.map(Some)
 }
 
-/// Rules, and what they have said.
+/// A set of rules, and the state of its decisions for one program.
 pub struct Rules {
     rules: RuleSet,
     sieve: Sieve,
@@ -63,12 +62,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules in the file at a path, or the ready ones of that name, for a program.
+    /// Loads the built-in rules of the name `path`, or else the rules in the file at that path, for
+    /// a program.
     ///
     /// # Errors
-    /// A sentence that begins with the path as it is `said`.
+    /// A sentence that begins with the path in the form `said`.
     pub fn load(path: &CStr, said: &str, program: &[u8]) -> Result<Self, String> {
-        // Ready ones have a name that does not depend on where the program is.
+        // Built-in rules are found by name, whatever the working directory.
         let ready = sets::text(&path.to_string_lossy()).map(str::to_owned);
         let text = match ready {
             Some(text) => Some(text),
@@ -77,7 +77,7 @@ impl Rules {
         Self::read(said, text.as_deref(), program)
     }
 
-    /// The rules in a file, or the ready ones of that name, for a program.
+    /// Parses rules: `text`, or the built-in set `name` if that is `None`, for a program.
     ///
     /// # Errors
     /// A sentence with line and column.
@@ -94,15 +94,15 @@ impl Rules {
         })
     }
 
-    /// Whether a file at this path, as a program says it, may be one that rules name. This
-    /// is what calls on all other files pay for.
+    /// Whether rules may name a file at `path`, as a program passes it. This check is the cost of a
+    /// call on any other file.
     #[inline]
     #[must_use]
     pub fn may_name(&self, path: &[u8]) -> bool {
         self.sieve.passes(path)
     }
 
-    /// Whether a file at this path from the root may be one that rules name.
+    /// Whether a rule names a file at `path`, which is absolute.
     #[must_use]
     pub fn names(&self, path: &[u8]) -> bool {
         self.rules.rules.iter().any(|rule| {
@@ -122,7 +122,7 @@ impl Rules {
         decider.tell(&event)
     }
 
-    /// A file was opened; where it belongs, if it is the rules' business.
+    /// Handles an opening; returns the placement that the rules decide, if any.
     pub fn opened(&self, file: u64, path: &[u8], flags: c_int, mode: u32) -> Option<Directive> {
         let opening = Opening {
             path,
@@ -134,33 +134,33 @@ impl Rules {
         self.tell(file, Call::Open(opening))
     }
 
-    /// The program said how long data of a file live; where they belong now.
+    /// Handles a write hint of the program; returns the file's placement from now on, if any.
     pub fn hinted(&self, file: u64, hint: u64) -> Option<Directive> {
         self.tell(file, Call::Hint(Hint::from_raw(hint)?))
     }
 
-    /// A file was closed.
+    /// Handles the close of a file.
     pub fn closed(&self, file: u64) {
         self.tell(file, Call::Close);
     }
 
-    /// A file is gone.
+    /// Handles the removal of a file.
     pub fn gone(&self, file: u64) {
         self.tell(file, Call::Gone);
     }
 
-    /// The kernel's hint that stands for it.
+    /// The kernel's write hint for a directive.
     #[must_use]
     pub fn hint(&self, directive: Directive) -> u64 {
         self.hints.hint(Some(directive)).unwrap_or_default() as u64
     }
 
-    /// The zones for it, on a device of which so many may be open; 0 is no limit.
+    /// The zone pool for a directive, on a device with `open` zones open at most; 0 is no limit.
     #[must_use]
     pub fn placement(&self, directive: Directive, open: u32) -> Placement {
         let open = match open {
             0 => OPEN_ZONES,
-            // The log has one of them.
+            // The log occupies one open zone.
             open => (open - 1).max(1),
         };
         let pool = ZonePools::new(&self.rules.streams, open).pool(directive);
@@ -171,7 +171,7 @@ impl Rules {
     }
 }
 
-/// What lets through all paths that rules place.
+/// The sieve of all paths that rules place.
 fn sieve(rules: &RuleSet) -> Sieve {
     let placing = || rules.rules.iter().filter(|rule| rule.stream.is_some());
     if placing().any(|rule| rule.paths.is_empty()) {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_rules_have_names_and_others_are_files() {
+    fn built_in_rules_are_found_by_name() {
         let rules = Rules::read("rocksdb", None, b"db_bench").unwrap();
         assert!(rules.may_name(b"/db/000004.log") && rules.may_name(b"db/000009.sst"));
         assert!(!rules.may_name(b"/db/CURRENT"));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_named_whatever_the_flags_must_be() {
+    fn path_filter_ignores_the_flags_of_rules() {
         let text = "name = \"x\"\n[[stream]]\nname = \"a\"\n[[rule]]\npath = \"*.log\"\n\
                     flags = [\"create\"]\nstream = \"a\"\n";
         let rules = Rules::read("x", Some(text), b"").unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_later_changes_where_a_file_belongs() {
+    fn later_hint_of_the_program_changes_the_placement() {
         let rules = Rules::read("rocksdb", None, b"").unwrap();
         let flags = libc::O_CREAT | libc::O_WRONLY;
         let deep = rules.opened(1, b"/db/000009.sst", flags, 0o644).unwrap();

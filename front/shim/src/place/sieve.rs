@@ -1,14 +1,15 @@
-//! Which paths need a closer look: by how they end, in a few nanoseconds.
+//! A cheap filter of paths: decides by a path's end, in a few nanoseconds, whether it needs a
+//! closer look.
 //!
-//! A program asks for many more files than rules name, and pays for each. So the patterns
-//! of rules are boiled down to how a name must end to match any of them, or what must be
-//! in it.
+//! A program opens many more files than rules name, and each opening pays for the filter. So the
+//! patterns of rules are reduced to the end that a matching name must have, or a text it must
+//! contain.
 //!
-//! Invariant: what a pattern matches passes. A path passes whether it is said from the
-//! root or from the folder that a program is in, but for patterns of all that is below a
-//! folder (`dir/**`), of which that folder must be said.
+//! Invariant: every path that a pattern matches passes. A path passes in absolute form or relative
+//! to the program's folder, except for patterns of all below a folder (`dir/**`), for which the
+//! path must contain that folder.
 
-/// What a byte must be.
+/// A class of bytes at one position of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Byte(u8),
@@ -26,31 +27,31 @@ impl Class {
     }
 }
 
-/// What is known of all paths that a pattern matches.
+/// A property of all paths that a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
-    /// Their last bytes, the last first.
+    /// Their last bytes, in reverse order.
     End(Vec<Class>),
-    /// What is in them.
+    /// A text that they contain.
     Within(Vec<u8>),
 }
 
-/// Patterns, boiled down.
+/// A set of patterns, reduced to necessary conditions.
 #[derive(Clone, Debug)]
 pub(super) struct Sieve {
-    /// What the last byte may be.
+    /// For each byte, whether it may be the last one of a matching path.
     last: [bool; 256],
     ends: Vec<Vec<Class>>,
     within: Vec<Vec<u8>>,
     all: bool,
 }
 
-/// Bytes that stand for something else than themselves in a pattern.
+/// Whether a byte is a wildcard in a pattern.
 fn is_special(byte: u8) -> bool {
     b"?*#%[]".contains(&byte)
 }
 
-/// What is known of paths that match `pattern`; nothing if it may be any.
+/// A condition on all paths that match `pattern`; `None` if there is none.
 fn known(pattern: &[u8]) -> Option<Known> {
     let component = |text: &[u8]| -> Vec<u8> {
         let last = text.rsplit(|byte| *byte == b'/').next();
@@ -60,7 +61,7 @@ fn known(pattern: &[u8]) -> Option<Known> {
     let name = component(pattern);
     for byte in name.iter().rev() {
         match byte {
-            // More digits may come before, so that no more is known.
+            // A run of digits may be longer, so nothing is known of the bytes before.
             b'#' => {
                 end.push(Class::Digit);
                 break;
@@ -80,7 +81,7 @@ fn known(pattern: &[u8]) -> Option<Known> {
         Some(folder) => component(folder),
         None => name,
     };
-    // What is in brackets is one of several.
+    // Brackets match one of several bytes.
     if text.contains(&b'[') {
         return None;
     }
@@ -90,7 +91,7 @@ fn known(pattern: &[u8]) -> Option<Known> {
 }
 
 impl Sieve {
-    /// For patterns, as they are written.
+    /// A sieve for patterns in their written form.
     pub(super) fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Self {
         let mut sieve = Self {
             last: [false; 256],
@@ -114,7 +115,7 @@ impl Sieve {
         sieve
     }
 
-    /// One that all paths pass.
+    /// A sieve that all paths pass.
     pub(super) fn open() -> Self {
         let mut sieve = Self::new([]);
         sieve.all = true;
@@ -144,7 +145,7 @@ fn ends_so(path: &[u8], end: &[Class]) -> bool {
 }
 
 fn contains(path: &[u8], text: &[u8]) -> bool {
-    // SAFETY: both are as long as is said; the answer is not looked at but for being null.
+    // Both pointers are valid for their lengths; the result is only compared with null.
     let found = unsafe {
         libc::memmem(
             path.as_ptr().cast(),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_are_told_apart() {
+    fn sieve_passes_only_paths_with_a_possible_end() {
         assert!(passes("*.sst", "/db/1.sst") && passes("*.sst", ".sst"));
         assert!(!passes("*.sst", "/db/1.log") && !passes("*.sst", "sst"));
         assert!(passes("#.log", "7.log") && !passes("#.log", "a.log"));
@@ -178,7 +179,7 @@ mod tests {
         assert!(!Sieve::new([]).passes(b"x") && Sieve::open().passes(b"x"));
     }
 
-    /// A path that a pattern matches, by its parts.
+    /// A path made from a pattern; it usually matches.
     fn example(pattern: &str, number: usize) -> String {
         let mut path = String::new();
         let text = pattern.replace("**/", "d/").replace("**", "deep/x");
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_ready_rules_match_passes() {
+    fn every_path_that_built_in_rules_match_passes() {
         let mut seen = 0;
         for name in [
             "rocksdb",

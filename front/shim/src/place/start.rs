@@ -1,5 +1,5 @@
-//! What a process has once: rules, which are read before its own code runs, and the volume when
-//! the first file needs it.
+//! State of the process: rules, read before its own code runs, and the volume, opened when the
+//! first file needs it.
 
 use super::demote::again;
 use super::fault::Fault;
@@ -11,18 +11,18 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The variable that names the file of rules.
+/// Environment variable with the path of the rules.
 pub const RULES: &str = "FLASHLOOM_RULES";
-/// The variable that names the folder of zones. Without it files get hints.
+/// Environment variable with the folder of zones. Without it files get hints only.
 pub const ZONES: &str = "FLASHLOOM_ZONES";
 
-/// What is done with files that rules name.
+/// Treatment of files that rules name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Nobody has looked for rules: hooks do nothing yet.
+    /// Not initialized: hooks do nothing yet.
     New,
-    /// They get hints. Files that are placed already cannot be reached.
+    /// Files get hints. Files that were placed earlier cannot be reached.
     Hints,
     Zones,
 }
@@ -35,8 +35,8 @@ static OPENING: Mutex<()> = Mutex::new(());
 static SAID: AtomicU8 = AtomicU8::new(0);
 static COMPLAINED: AtomicBool = AtomicBool::new(false);
 
-/// How long a daemon is waited for, if it was there or must be about to come: whoever
-/// started the program starts another one.
+/// Number of attempts to reach a daemon, [`PAUSE`] ms apart: the parent of the program starts
+/// another daemon if one has died.
 const TRIES: u32 = 200;
 const PAUSE: u32 = 25;
 
@@ -49,13 +49,13 @@ pub(super) fn state() -> State {
     }
 }
 
-/// Reads the rules. The program has one thread, and no handler comes.
+/// Reads the rules. Runs while the program has one thread and no signal handlers.
 pub(super) fn begin() {
     let state = gate::quiet(look);
     STATE.store(state as u8, Ordering::Release);
 }
 
-/// Without rules nothing is placed anew; what is placed stays so, whatever rules say.
+/// Without rules no new file is placed; placed files stay so in any case.
 fn look() -> State {
     if let Some(path) = sys::variable(c"FLASHLOOM_RULES") {
         let program = sys::link(c"/proc/self/exe").unwrap_or_default();
@@ -73,18 +73,18 @@ fn look() -> State {
     }
 }
 
-/// The rules.
+/// The rules of this process; `None` if none could be read.
 pub(super) fn rules() -> Option<&'static Rules> {
     RULES_READ.get()
 }
 
-/// Whether a rule may name a file at a path.
+/// Whether a rule may name a file at `path`.
 #[inline]
 pub(super) fn may_name(path: &[u8]) -> bool {
     rules().is_some_and(|rules| rules.may_name(path))
 }
 
-/// Whether a path may be that of a placed file.
+/// Whether the file at `path` may be a placed one.
 #[inline]
 pub(super) fn may_be_placed(path: &[u8]) -> bool {
     state() == State::Zones && may_name(path)
@@ -97,8 +97,8 @@ pub(super) fn opened() -> Option<&'static Volume> {
     unsafe { volume.as_ref() }
 }
 
-/// The volume, opened now if it is not yet, and anew if its daemon has died; none if that
-/// cannot be, which is said once.
+/// The volume; opened if it is not yet, and anew if its daemon has died. `None` if this fails,
+/// which is reported once.
 pub(super) fn volume() -> Option<&'static Volume> {
     match opened() {
         Some(volume) if !volume.link.is_lost() => Some(volume),
@@ -110,7 +110,7 @@ pub(super) fn volume() -> Option<&'static Volume> {
 fn open() -> Option<&'static Volume> {
     let unseen = image::is_unseen();
     let volume = connect()?;
-    // What its parent may close next must be open here before.
+    // The parent may close its files next, so they must be open here before that.
     let all = if unseen { table::all() } else { Vec::new() };
     for (_, open) in all {
         let _ = open.volume();
@@ -134,7 +134,7 @@ fn connect() -> Option<&'static Volume> {
     }
     let folder = FOLDER.get()?;
     image::begin();
-    // Once it was in vain, nobody waits again.
+    // After a failed attempt, later ones do not wait again.
     let tries = if SAID.load(Ordering::Relaxed) == 0 {
         TRIES
     } else {
@@ -142,7 +142,7 @@ fn connect() -> Option<&'static Volume> {
     };
     for time in 0..tries {
         if time > 0 {
-            // No thread is cancelled here, as it might be in a function of the C library.
+            // `sleep` is a cancellation point of the C library; this wait is not.
             sys::wait(&AtomicU32::new(0), 0, PAUSE);
         }
         match Volume::open(folder) {
@@ -166,15 +166,15 @@ fn refused(folder: &CStr, why: &str) -> Option<&'static Volume> {
     None
 }
 
-/// Says once what the daemon says of an error.
+/// Prints the daemon's reason of an error, once per process.
 pub(super) fn complain(why: &[u8]) {
     if !why.is_empty() && !COMPLAINED.swap(true, Ordering::Relaxed) {
         sys::say(&String::from_utf8_lossy(why));
     }
 }
 
-/// A child of which nobody saw the fork has nothing more to do with what its parent has, and
-/// none of its threads but this one.
+/// Separates a child, whose fork was not seen, from its parent: this thread is its only one, and
+/// its volume is not its own.
 fn become_own() {
     let parent = VOLUME.load(Ordering::Acquire);
     gate::is_alone();
@@ -183,8 +183,8 @@ fn become_own() {
     maps::inherited(parent, None);
 }
 
-/// A child begins with a volume of its own, in which it has open what its parent has. All
-/// by which it could be taken for its parent is closed.
+/// Gives a child its own volume, in which its parent's files are open, and closes the parent's
+/// sockets, by which the child could be taken for its parent.
 pub(super) fn inherit(heir: Option<Volume>) {
     let parent = VOLUME.swap(core::ptr::null_mut(), Ordering::AcqRel);
     if let Some(heir) = heir {
@@ -198,8 +198,8 @@ pub(super) fn inherit(heir: Option<Volume>) {
     image::see();
 }
 
-/// Makes everything durable, of all processes: whoever asks need have no placed file open.
-/// An error if that failed; who has no way to the zones is told so in words.
+/// Syncs the placed files of all processes; this process need not have one open. Fails if the
+/// daemon does; a process without a connection succeeds after a message.
 pub(super) fn sync() -> Result<(), Fault> {
     if state() != State::Zones {
         return Ok(());

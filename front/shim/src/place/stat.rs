@@ -1,4 +1,4 @@
-//! Lengths, and times of writing, that `stat` by any name says.
+//! Lengths and modification times of placed files in the results of `stat` and its variants.
 
 use super::demote::{again, is_too_deep, placed, refused};
 use super::fault::Fault;
@@ -19,11 +19,11 @@ use std::ffi::CStr;
 const SECOND: u64 = 1_000_000_000;
 const HERE: c_int = libc::AT_FDCWD;
 
-/// A path, and the folder that it starts from.
+/// A path, and the descriptor of the folder that it starts from.
 pub(super) type Place = (c_int, *const c_char);
 
-/// Does `work` with a path that leads to the same from anywhere in this process. Nothing is
-/// allocated.
+/// Calls `work` with a form of the path that needs no folder descriptor; `None` if the path is
+/// null. Allocates nothing.
 ///
 /// # Safety
 /// The path is a string or null.
@@ -44,7 +44,7 @@ pub(super) unsafe fn reached<T>(place: Place, work: impl FnOnce(&CStr) -> T) -> 
     Some(work(unsafe { CStr::from_ptr(text.pointer()) }))
 }
 
-/// What the system says of a file by which it may be told whether it stands for another one.
+/// Attributes by which a file may be recognized as a stand-in.
 struct Shape {
     mode: u32,
     size: u64,
@@ -53,8 +53,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// Whether it may stand for a placed one, though no rule names the path: a link may lead to
-    /// it. It has fewer blocks than bytes, or one at most.
+    /// Whether the file may be a stand-in though no rule names the path, as behind a symbolic link:
+    /// it has fewer blocks than bytes, or at most one.
     fn may_stand(&self) -> bool {
         let holds_little = self.blocks.saturating_mul(512) < self.size.max(BLOCK + 1);
         holds_little && start::state() == State::Zones
@@ -65,11 +65,11 @@ impl Shape {
     }
 }
 
-/// When a file was changed, and how long it is.
+/// Change times and length in bytes of a placed file.
 type Sized = (Times, u64);
 
-/// What is to be said of the file at a path, if that is a placed one. Of one that is none
-/// nothing is allocated: a handler may have come upon the allocator.
+/// Times and length of the file at a path; `None` if it is not placed, for which nothing is
+/// allocated, as a handler may have interrupted the allocator.
 ///
 /// # Safety
 /// As for [`reached`].
@@ -92,8 +92,8 @@ unsafe fn sized(place: Place, shape: &Shape) -> Result<Option<Sized>, Fault> {
     raw::keeping_errno(|| unsafe { reached(place, look) }).unwrap_or(Ok(None))
 }
 
-/// How long the placed file at a path is, or the one that stands there by inode. One in other
-/// zones, or a stranger's copy, is as long as the system says.
+/// Times and length of the placed file at a path, found by inode if it is open. `None` for a file
+/// in other zones or a stranger's copy: the system's values hold.
 fn length(path: &CStr, inode: (u64, u64)) -> Result<Option<Sized>, Fault> {
     let size = |file: &File| {
         let size = || start::volume().ok_or(Fault::Errno(libc::EIO))?.size(file);
@@ -112,7 +112,7 @@ fn length(path: &CStr, inode: (u64, u64)) -> Result<Option<Sized>, Fault> {
     size(&files::of(mark.id))
 }
 
-/// As above, for a handler that has come upon its own thread in here.
+/// Like [`length`], for a handler that interrupted its own thread in here.
 fn upon(path: &CStr, inode: (u64, u64)) -> Result<Option<Sized>, Fault> {
     match at_once(|_, open| open.inode == inode) {
         None if Found::behind(path).own().is_some() => Err(Fault::Errno(libc::EDEADLK)),
@@ -120,8 +120,8 @@ fn upon(path: &CStr, inode: (u64, u64)) -> Result<Option<Sized>, Fault> {
     }
 }
 
-/// How long a placed file is that nobody but this process writes to, and nobody in it opens or
-/// closes one. Nobody is waited for.
+/// Times and length of an open placed file that only this process writes, without waiting; `None`
+/// if a thread holds the table for writing.
 fn at_once(is_it: impl Fn(c_int, &Open) -> bool) -> Option<Sized> {
     let volume = start::opened().filter(|volume| !volume.link.is_lost())?;
     table::at_once(|fd, open| {
@@ -137,10 +137,11 @@ fn fails(fault: Fault) -> c_int {
     })
 }
 
-/// Puts the length of the placed file at a path into what the system said.
+/// `stat` by path: replaces the length and times in the system's result by those of the placed
+/// file.
 ///
 /// # Safety
-/// The path is a string or null; the answer was written if the call answered 0.
+/// The path is a string or null; the result was written if the call returns 0.
 unsafe fn asks(place: Place, into: *mut Stat, next: impl Fn() -> c_int) -> c_int {
     let done = next();
     if done != 0 || into.is_null() {
@@ -158,19 +159,19 @@ unsafe fn asks(place: Place, into: *mut Stat, next: impl Fn() -> c_int) -> c_int
     match unsafe { sized(place, &shape) } {
         Ok(None) => {}
         Ok(Some(sized)) => put(stat, sized),
-        // It has moved to the ordinary file system.
+        // The file was demoted meanwhile.
         Err(Fault::Gone) => return next(),
         Err(fault) => return fails(fault),
     }
     done
 }
 
-/// A time in ns.
+/// A time stamp as ns since the epoch.
 const fn ns(seconds: i64, ns: i64) -> u64 {
     seconds as u64 * SECOND + ns as u64
 }
 
-/// When a file was changed in any way.
+/// Time of the last change of a file or its attributes, in ns.
 pub(super) const fn ctime(stat: &Stat) -> u64 {
     ns(stat.st_ctime, stat.st_ctime_nsec)
 }
@@ -185,7 +186,7 @@ fn put(stat: &mut Stat, (times, size): Sized) {
     }
 }
 
-/// As above.
+/// Like [`put`], for `statx`.
 fn put_more(stat: &mut Statx, (times, size): Sized) {
     (stat.stx_size, stat.stx_blocks) = (size, size.div_ceil(4096) * 8);
     let ctime = ns(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into());
@@ -197,8 +198,8 @@ fn put_more(stat: &mut Statx, (times, size): Sized) {
     }
 }
 
-/// Does `work`, which may give another length to what stands for a file. It was written then
-/// when the file was, or when the program says since.
+/// Runs `work`, which may resize a stand-in, and then restores its modification time: that of the
+/// file's last write, or the one that the program has set since.
 pub(super) fn keeping_time<T>(fd: c_int, file: &File, work: impl FnOnce() -> T) -> T {
     let changed = file.changed();
     let before = (changed > 0).then(|| sys::stat(fd));
@@ -209,7 +210,7 @@ pub(super) fn keeping_time<T>(fd: c_int, file: &File, work: impl FnOnce() -> T) 
         let said = ns(before.st_mtime, before.st_mtime_nsec);
         let time = file.times().after(ctime(&before)).unwrap_or(said);
         if time != ns(after.st_mtime, after.st_mtime_nsec) {
-            // Who does not own it may not: then it was written now.
+            // Only the owner may set times; else the time of the resize stays.
             let _ = sys::set_modified(fd, time);
             after = sys::stat(fd).unwrap_or(after);
         }
@@ -229,16 +230,16 @@ fn size_of(fd: c_int) -> Result<Option<Sized>, Fault> {
     let size = || again(|| open.volume()?.size(&open.file));
     match raw::keeping_errno(|| quiet(size)) {
         Ok(size) => Ok(Some((open.file.times(), size))),
-        // It has moved to the ordinary file system.
+        // The file was demoted meanwhile.
         Err(Fault::Gone) if Mark::of(fd).is_none() => Ok(None),
         Err(fault) => Err(fault),
     }
 }
 
 /// # Safety
-/// The answer was written if the call answered 0.
+/// The result was written if the call returns 0.
 unsafe fn asks_open(fd: c_int, into: *mut Stat, next: impl FnOnce() -> c_int) -> c_int {
-    // One that moves away meanwhile is as long as the system says afterwards.
+    // If the file is demoted in between, the system's length is right afterwards.
     let sized = match size_of(fd) {
         Ok(sized) => sized,
         Err(fault) => return fails(fault),
@@ -254,7 +255,7 @@ unsafe fn asks_open(fd: c_int, into: *mut Stat, next: impl FnOnce() -> c_int) ->
     done
 }
 
-/// `stat` from a folder; an empty path makes it one of a descriptor.
+/// `fstatat`; with `AT_EMPTY_PATH` and an empty path it is `fstat`.
 ///
 /// # Safety
 /// As for [`asks`].
@@ -306,7 +307,7 @@ unsafe fn asks_more(
     match sized {
         Ok(None) => {}
         Ok(Some(sized)) => put_more(stat, sized),
-        // It has moved to the ordinary file system.
+        // The file was demoted meanwhile.
         Err(Fault::Gone) => return next(),
         Err(fault) => return fails(fault),
     }

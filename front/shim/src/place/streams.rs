@@ -1,9 +1,9 @@
 //! Streams of the C library over placed files.
 //!
-//! A stream reads and writes inside the C library, also one that was there before: what a
-//! shell prints after it has put a file in the place of descriptor 1. So the four entries
-//! by which streams reach the system are replaced in the C library's table, as the
-//! recording library does, before the program runs.
+//! A stream reads and writes inside the C library, also one that was open before: a shell prints to
+//! a stream after it has put a file in the place of descriptor 1. So the entries by which streams
+//! make system calls are replaced in the C library's table before the program runs, as in the
+//! recording library.
 
 use super::demote::{demote_at, placed, refused};
 use super::gate::quiet;
@@ -20,17 +20,17 @@ static READ: Entry = Entry::new(c"_IO_file_read", || read_entry as *const () as 
 static WRITE: Entry = Entry::new(c"_IO_file_write", || write_entry as *const () as usize);
 static SEEK: Entry = Entry::new(c"_IO_file_seek", || seek_entry as *const () as usize);
 static CLOSE: Entry = Entry::new(c"_IO_file_close", || close_entry as *const () as usize);
-// A seek from the end asks for the length.
+// A seek from the end reads the length from `stat`.
 static STAT: Entry = Entry::new(c"_IO_file_stat", || stat_entry as *const () as usize);
 
-/// Whether streams are seen.
+/// Whether the table's entries were replaced.
 static SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Where a stream keeps its offset: `_offset` in glibc's `struct _IO_FILE`, which is the
-/// same on every system of 64 bits (bits/types/struct_FILE.h).
+/// Byte offset of a stream's file offset: `_offset` in glibc's `struct _IO_FILE`, the same on every
+/// 64-bit system (bits/types/struct_FILE.h).
 const OFFSET: usize = 144;
 
-/// That something failed, in the first word of it, `_flags` (`_IO_ERR_SEEN`).
+/// `_IO_ERR_SEEN`: the error bit in the first word of a stream, `_flags`.
 const FAILED: c_int = 0x20;
 
 unsafe extern "C" {
@@ -41,7 +41,7 @@ unsafe extern "C" {
     fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int;
 }
 
-/// Run by the dynamic linker before a program's own code.
+/// Entry of `.init_array`: the dynamic linker runs it before a program's own code.
 #[cfg_attr(flashloom_place, used)]
 #[cfg_attr(flashloom_place, unsafe(link_section = ".init_array"))]
 pub static CONSTRUCTOR: extern "C" fn() = constructor;
@@ -50,7 +50,7 @@ extern "C" fn constructor() {
     raw::keeping_errno(|| {
         let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
         SEEN.store(seen, Ordering::Release);
-        // Some C libraries have none of these, and to look for what is not there is for now.
+        // Some C libraries lack these symbols; the slow search for a missing one is made now.
         for rare in [&VERSION, &ALONE, &LOCK, &UNLOCK] {
             rare.get();
         }
@@ -64,14 +64,14 @@ static ALONE: Next = Next::new(b"__libc_single_threaded\0");
 static LOCK: Next = Next::new(b"_IO_list_lock\0");
 static UNLOCK: Next = Next::new(b"_IO_list_unlock\0");
 
-/// The lock of the list of streams, for as long as this is there and where the C library tells.
-/// Its fork takes that if there are other threads, and who flushes all streams has it while he
-/// writes: so it is to be had before anything that writes wait for.
+/// Guard of the lock on the C library's list of streams, if its functions are found. The C
+/// library's fork takes this lock if the process has several threads, and a flush of all streams
+/// holds it while writing. So a fork takes it before it waits for threads that write.
 pub(super) struct List {
     unlock: Option<unsafe extern "C" fn()>,
 }
 
-/// Whether the C library's fork asks that variable whether there are other threads: since 2.35.
+/// Whether the C library's fork reads `__libc_single_threaded`: glibc 2.35 and later do.
 fn forks_by_it() -> bool {
     type Told = unsafe extern "C" fn() -> *const c_char;
     let version = VERSION.get();
@@ -106,7 +106,7 @@ impl List {
         }
     }
 
-    /// This is a child, in which the C library has made the lock anew.
+    /// Drops the guard in a child, in which the C library has reset the lock.
     pub(super) fn forget(mut self) {
         self.unlock = None;
     }
@@ -137,7 +137,7 @@ unsafe extern "C" fn read_entry(stream: *mut FILE, to: *mut c_void, len: ssize_t
 }
 
 /// # Safety
-/// As above.
+/// As for [`read_entry`].
 unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ssize_t) -> ssize_t {
     type Theirs = unsafe extern "C" fn(*mut FILE, *const c_void, ssize_t) -> ssize_t;
     // SAFETY: as for the function.
@@ -151,7 +151,7 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
         while done < len {
             let written = write(fd, from.byte_offset(done), (len - done) as usize);
             if written <= 0 {
-                // What calls this takes what it gives for a number of bytes, and looks here.
+                // The caller takes the result for a byte count and detects errors by this bit.
                 *stream.cast::<c_int>() |= FAILED;
                 break;
             }
@@ -166,30 +166,30 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
 }
 
 /// # Safety
-/// As above.
+/// As for [`read_entry`].
 unsafe extern "C" fn seek_entry(stream: *mut FILE, to: off64_t, whence: c_int) -> off64_t {
     // SAFETY: as for the function. The C library's own does the same.
     unsafe { lseek64(stdio::descriptor(stream), to, whence) }
 }
 
 /// # Safety
-/// As above.
+/// As for [`read_entry`].
 unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
     // SAFETY: as for the function. The C library's own does the same.
     unsafe { close(stdio::descriptor(stream)) }
 }
 
 /// # Safety
-/// As above.
+/// As for [`read_entry`].
 unsafe extern "C" fn stat_entry(stream: *mut FILE, into: *mut libc::stat) -> c_int {
     // SAFETY: as for the function. The C library's own does the same.
     unsafe { fstat64(stdio::descriptor(stream), into) }
 }
 
-/// A stream over a path: its file may be placed, or may be from now on.
+/// `fopen`: opens a stream over a path, whose file may be placed or may become so.
 ///
 /// # Safety
-/// The strings are strings or null.
+/// `path` and `mode` are strings or null.
 unsafe fn opens(
     (path, mode): (*const c_char, *const c_char),
     next: impl FnOnce() -> *mut FILE,
@@ -198,7 +198,7 @@ unsafe fn opens(
     let (said, how) = unsafe { (bytes(path), stdio::flags(bytes(mode))) };
     let (named, seen) = (start::may_be_placed(said), SEEN.load(Ordering::Acquire));
     if named && !seen {
-        // SAFETY: it is not empty, so it is a string.
+        // `path` is not empty, so it is a string.
         let moved = quiet(|| demote_at(unsafe { CStr::from_ptr(path) }));
         return if moved.is_ok() {
             next()
@@ -221,18 +221,18 @@ unsafe fn opens(
     match opened {
         Ok(()) => stream,
         Err(errno) => {
-            // SAFETY: the stream was just opened, and nobody else has it.
+            // The stream was just opened, and has no other user.
             unsafe { libc::fclose(stream) };
             refused(errno)
         }
     }
 }
 
-/// A stream over a path in the place of an open one. The C library closes the file of that by
-/// itself, or puts another one in its place, so it is flushed and forgotten here.
+/// `freopen`: opens a stream over a path in place of an open stream. The C library closes or
+/// replaces the old file internally, so it is flushed and forgotten here.
 ///
 /// # Safety
-/// The strings are strings or null, and the stream is open.
+/// `path` and `mode` are strings or null, and the stream is open.
 unsafe fn reopens(
     (path, mode): (*const c_char, *const c_char),
     old: *mut FILE,
@@ -245,13 +245,13 @@ unsafe fn reopens(
         return unsafe { opens((path, mode), next) };
     };
     raw::keeping_errno(|| {
-        // SAFETY: as for the function. That it cannot be flushed is nobody's business then.
+        // As for the function. A failed flush is ignored, as `freopen` does.
         unsafe { libc::fflush(old) };
         quiet(|| open::lengthen(fd, &open));
     });
     let anew = || {
         let stream = next();
-        // Another thread may have its number by now, if it was closed.
+        // If the old file was closed, another thread may have its descriptor number by now.
         raw::keeping_errno(|| quiet(|| table::forget_opening(fd, open)));
         stream
     };
@@ -259,15 +259,15 @@ unsafe fn reopens(
     unsafe { opens((path, mode), anew) }
 }
 
-/// Longer no mode is that anybody wrote on purpose.
+/// Longer modes are passed on unchanged.
 const MODE_MAX: usize = 64;
 
-/// How a stream over a path is opened, as a string, if it may be a placed file's and is to
-/// be read by a mapping: without that. Such streams have tables of their own, and there is
-/// nothing to map in what stands for a placed file.
+/// The mode without the flag `m`, which requests reads by a mapping, if the file may be placed.
+/// Streams with `m` use tables of their own, and a stand-in has nothing to map. `None` if the mode
+/// needs no change.
 ///
 /// # Safety
-/// The strings are strings or null.
+/// `path` and `mode` are strings or null.
 unsafe fn unmapped(path: *const c_char, mode: *const c_char) -> Option<[c_char; MODE_MAX]> {
     // SAFETY: as for the function.
     let (path, mode) = unsafe { (bytes(path), bytes(mode)) };
@@ -284,7 +284,7 @@ unsafe fn unmapped(path: *const c_char, mode: *const c_char) -> Option<[c_char; 
     Some(room)
 }
 
-/// A stream over a descriptor.
+/// `fdopen`: refuses a stream over a placed file if streams are not hooked.
 fn over(fd: c_int, next: impl FnOnce() -> *mut FILE) -> *mut FILE {
     let unseen = !SEEN.load(Ordering::Acquire);
     if unseen && placed(fd).is_some() {

@@ -1,8 +1,7 @@
-//! Descriptors of the program: which of them are placed files.
+//! The descriptor table: tells which descriptors of the program are placed files.
 //!
-//! Invariants: one byte says what a descriptor is; only those that are placed are looked
-//! up any further. Descriptors that were copied share what is known, as they share their
-//! offset.
+//! Invariants: one byte per descriptor holds its kind; only placed ones need a lookup beyond it.
+//! Duplicated descriptors share one [`Open`], as they share their offset.
 
 use super::fault::Fault;
 use super::files::File;
@@ -16,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What is said of a file that is not in the zones of this process.
+/// Message for a file that is in other zones than those of this process.
 pub(super) const ELSEWHERE: &[u8] = b"a file is placed in other zones than those given";
 
-/// Descriptors that are told apart. Files that are opened above are not placed.
+/// Number of descriptors in the table. Files with higher descriptors are not placed.
 pub(super) const ROOM: usize = 1 << 16;
 
 const UNKNOWN: u8 = 0;
@@ -31,22 +30,22 @@ static KINDS: [AtomicU8; ROOM] = [const { AtomicU8::new(UNKNOWN) }; ROOM];
 
 static FILES: RwLock<BTreeMap<c_int, Arc<Open>>> = RwLock::new(BTreeMap::new());
 
-/// How many descriptors are placed.
+/// Number of descriptors that are placed files.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// An opening of a placed file.
+/// An opening of a placed file, shared by its duplicated descriptors.
 pub(super) struct Open {
     pub(super) file: Arc<File>,
     pub(super) offset: Offset,
     pub(super) flags: c_int,
     pub(super) append: AtomicBool,
-    /// Device and inode of the file that stands for it.
+    /// Device and inode of the stand-in.
     pub(super) inode: (u64, u64),
-    /// The number of the volume in which the file is.
+    /// Number of the volume that holds the file.
     pub(super) zones: u64,
-    /// Whether that file and its attribute are known to be durable.
+    /// Whether the stand-in and its attribute are known to be durable.
     pub(super) forced: AtomicBool,
-    /// The volume in which it was opened; null if in none yet.
+    /// The volume with which the opening is registered; null if with none yet.
     pub(super) volume: AtomicPtr<Volume>,
 }
 
@@ -59,8 +58,8 @@ impl Open {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY
     }
 
-    /// The volume, in which it is open after this. With another daemon than before it is
-    /// opened anew, unless something was lost.
+    /// The volume, with which the opening is registered on return. After a restart of the daemon it
+    /// is registered anew, unless writes were lost.
     pub(super) fn volume(&self) -> Result<&'static Volume, Fault> {
         let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
         if volume.number() != self.zones {
@@ -82,7 +81,7 @@ impl Open {
         Ok(volume)
     }
 
-    /// A child has it open as its parent has, in a volume of its own, or in none yet.
+    /// In a child: moves the registration from the parent's volume to the child's, or to none.
     fn inherited(&self, parent: *mut Volume, child: *mut Volume) {
         let (old, order) = (parent, Ordering::AcqRel);
         let _ = (self.volume).compare_exchange(old, child, order, Ordering::Relaxed);
@@ -104,15 +103,15 @@ impl Drop for Open {
     }
 }
 
-/// What a descriptor is.
+/// Kind of a descriptor.
 pub(super) enum Kind {
-    /// Nobody has looked.
+    /// The descriptor was not examined yet.
     Unknown,
-    /// The program's, and none of our business.
+    /// A descriptor of the program that is no placed file's.
     Plain,
-    /// A placed file.
+    /// A placed file, with its opening.
     Placed(Arc<Open>),
-    /// Of this library.
+    /// A descriptor of this library.
     Ours,
 }
 
@@ -149,7 +148,7 @@ pub(super) fn is_placed(fd: c_int) -> bool {
     slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == PLACED)
 }
 
-/// Whether nobody has looked at a descriptor yet.
+/// Whether a descriptor was not examined yet.
 #[inline]
 pub(super) fn is_unknown(fd: c_int) -> bool {
     slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == UNKNOWN)
@@ -165,7 +164,7 @@ pub(super) fn plain(fd: c_int) {
     set(fd, PLAIN);
 }
 
-/// What is known of a copy of one that is not placed is what is known of that.
+/// Copies the kind of a descriptor that is not placed to a duplicate of it.
 pub(super) fn as_another(copy: c_int, of: c_int) {
     match kind(of) {
         Kind::Unknown => disown(copy),
@@ -173,7 +172,7 @@ pub(super) fn as_another(copy: c_int, of: c_int) {
     }
 }
 
-/// A descriptor at which nobody had looked is the program's.
+/// Marks a descriptor as plain, unless its kind was determined meanwhile.
 pub(super) fn found_plain(fd: c_int) {
     let order = (Ordering::AcqRel, Ordering::Relaxed);
     slot(fd).map(|slot| slot.compare_exchange(UNKNOWN, PLAIN, order.0, order.1));
@@ -187,7 +186,7 @@ pub(super) fn disown(fd: c_int) {
     set(fd, UNKNOWN);
 }
 
-/// Whether a descriptor above those that are told apart was given.
+/// Whether a descriptor is beyond the table.
 pub(super) fn is_beyond(fd: c_int) -> bool {
     slot(fd).is_none()
 }
@@ -201,11 +200,11 @@ pub(super) fn place(fd: c_int, open: Arc<Open>) {
     }
     set(fd, PLACED);
     drop(files);
-    // The last one asks the daemon.
+    // Dropping the last reference sends a request to the daemon, so no lock may be held.
     drop(old);
 }
 
-/// Forgets a descriptor; gives the file that it was.
+/// Forgets a descriptor; returns its opening if it was a placed file.
 pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
     let was = slot(fd)?.swap(UNKNOWN, Ordering::AcqRel);
     if was != PLACED {
@@ -218,7 +217,7 @@ pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
     Some(open)
 }
 
-/// Forgets a descriptor if it is still that of an opening.
+/// Forgets a descriptor if it still refers to `open`.
 pub(super) fn forget_opening(fd: c_int, open: Arc<Open>) {
     let _within = gate::enter();
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
@@ -230,32 +229,32 @@ pub(super) fn forget_opening(fd: c_int, open: Arc<Open>) {
         slot(fd).map(|slot| slot.compare_exchange(PLACED, UNKNOWN, order.0, order.1));
     }
     drop(files);
-    // The last one asks the daemon.
+    // Dropping the last reference sends a request to the daemon, so no lock may be held.
     drop((gone, open));
 }
 
-/// All offsets are the kernel's from now on.
+/// Moves all offsets to the kernel.
 pub(super) fn share_all() {
     for (fd, open) in all() {
         open.offset.share(fd);
     }
 }
 
-/// In a child: what was open in the volume of its parent is open in its own.
+/// In a child: moves registrations from the parent's volume to the child's own.
 pub(super) fn inherited(parent: *mut Volume, own: *mut Volume) {
     for (_, open) in all() {
         open.inherited(parent, own);
     }
 }
 
-/// What was open in the volume of a process from which this one was forked is open in none.
+/// In a child without a volume: drops registrations with the parent's volume.
 pub(super) fn begins_anew(parent: *mut Volume) {
     inherited(parent, core::ptr::null_mut());
 }
 
-/// A program is about to begin that has those of what is open here that are `kept`. Whether
-/// all offsets are passed on: one may be held by a call upon which this has come, if it has come
-/// `upon_a_call`.
+/// Moves the offsets of the `kept` descriptors to the kernel before another program starts.
+/// `upon_a_call` is set in a handler that interrupted its own thread in here; the result is `false`
+/// if the interrupted call holds the table or one of the offsets.
 pub(super) fn passes_on(kept: impl Fn(c_int) -> bool, upon_a_call: bool) -> bool {
     if !upon_a_call {
         let all = all().into_iter().filter(|(fd, _)| kept(*fd));
@@ -269,14 +268,14 @@ pub(super) fn passes_on(kept: impl Fn(c_int) -> bool, upon_a_call: bool) -> bool
     all.all(|(fd, open)| open.offset.share_if_free(*fd))
 }
 
-/// The first thing that `work` gives for what is placed; nothing if somebody changes that.
-/// Nobody is waited for, nothing is allocated, and nothing is let go.
+/// The first result of `work` on a placed descriptor; `None` if a thread holds the table for
+/// writing. It never waits, allocates nothing and drops nothing.
 pub(super) fn at_once<T>(work: impl Fn(c_int, &Open) -> Option<T>) -> Option<T> {
     let files = FILES.try_read().ok()?;
     files.iter().find_map(|(fd, open)| work(*fd, open))
 }
 
-/// The placed file that is open here, and for which this file stands.
+/// The placed file that is open here and whose stand-in has this device and inode.
 pub(super) fn of_inode(inode: (u64, u64)) -> Option<FileId> {
     if !has_any() {
         return None;
@@ -287,12 +286,12 @@ pub(super) fn of_inode(inode: (u64, u64)) -> Option<FileId> {
     Some(open.file.id)
 }
 
-/// Whether anything is placed.
+/// Whether any descriptor is a placed file.
 pub(super) fn has_any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
-/// All that is placed.
+/// Every placed descriptor and its opening.
 pub(super) fn all() -> Vec<(c_int, Arc<Open>)> {
     if !has_any() {
         return Vec::new();
@@ -305,8 +304,7 @@ pub(super) fn all() -> Vec<(c_int, Arc<Open>)> {
         .collect()
 }
 
-/// The descriptors of a range that are placed or unknown no more after this; and those of
-/// this library within it, which the range must not close.
+/// This library's own descriptors in a range, which a close of the range must spare.
 pub(super) fn ours_within(first: u32, last: u32) -> Vec<c_int> {
     let end = (last as usize).saturating_add(1).min(ROOM);
     let kinds = KINDS.get(first as usize..end).unwrap_or_default();
@@ -318,7 +316,7 @@ pub(super) fn ours_within(first: u32, last: u32) -> Vec<c_int> {
         .collect()
 }
 
-/// Forgets what is plain in a range.
+/// Forgets the kind of all plain descriptors in a range.
 pub(super) fn forget_plain(first: u32, last: u32) {
     let end = (last as usize).saturating_add(1).min(ROOM);
     for kind in KINDS.get(first as usize..end).unwrap_or_default() {

@@ -1,9 +1,9 @@
-//! Transfers between two descriptors of which one at least is a placed file: by way of
+//! Transfers between two descriptors of which at least one is a placed file: the data go through
 //! memory.
 //!
-//! Invariants: as much goes into a pipe as fits once anything does, and nobody waits for more;
-//! what is in a pipe is taken out of it only once the file has it, if nobody else reads from it.
-//! Nothing is waited for within (see `gate`).
+//! Invariants: a transfer into a pipe writes as much as fits once any room is there, and does not
+//! wait for more. Data leave a pipe only once the file has them, if the pipe has no other reader.
+//! No thread waits while it is inside (see `gate`).
 
 use super::data::{at_offset, may_read, read_from, write_here, write_to};
 use super::demote::{appends, ends_if_cancelled, is_too_deep, on, placed, refused};
@@ -19,10 +19,10 @@ use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
 use std::sync::{Mutex, PoisonError};
 
-/// A descriptor, and where it is read or written: null is at its offset.
+/// A descriptor, and the offset to transfer from or to; null is the file offset.
 type End = (c_int, *mut off_t);
 
-/// All flags of `splice`: the last is SPLICE_F_GIFT.
+/// Every flag of `splice`, up to SPLICE_F_GIFT.
 const SPLICE_FLAGS: c_uint = 15;
 
 unsafe extern "C" {
@@ -34,17 +34,18 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-/// PTHREAD_CANCEL_DISABLE.
+/// The value of `PTHREAD_CANCEL_DISABLE`.
 const NOT_CANCELLED: c_int = 1;
 
-/// Whether somebody waits at a pipe, or is told to try again.
+/// Whether a transfer waits for the pipe, rather than fail with `EAGAIN`.
 fn waits(pipe: c_int, flags: c_uint) -> bool {
     let never = sys::flags(pipe).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0);
     flags & pipes::AT_ONCE == 0 && !never
 }
 
-/// What a transfer that no placed file has a part in, by `next`, or one of a handler upon a call
-/// on one answers; nothing if it is to be made here.
+/// The result of a transfer that is not made here: by `next` if no placed file takes part,
+/// `EDEADLK` for a handler that interrupted its own thread in here. `None` if it is to be made
+/// here.
 fn answered(ends: [c_int; 2], next: impl FnOnce() -> ssize_t) -> Option<ssize_t> {
     if ends.into_iter().any(is_too_deep) {
         return Some(refused(libc::EDEADLK));
@@ -53,14 +54,14 @@ fn answered(ends: [c_int; 2], next: impl FnOnce() -> ssize_t) -> Option<ssize_t>
     plain.then(next)
 }
 
-/// Whether a pipe is read from at its end to write to, or written to at the other one.
+/// Whether `pipe` is an end for writing that should be read (`from`), or the reverse.
 fn is_wrong_end(pipe: c_int, from: bool) -> bool {
     let wrong = if from { libc::O_WRONLY } else { libc::O_RDONLY };
     sys::flags(pipe).is_ok_and(|flags| flags & libc::O_ACCMODE == wrong)
 }
 
-/// Waits until a pipe is ready, if it may. A thread that is cancelled ends here: nobody in here
-/// has anything then.
+/// Waits until a pipe is ready, if it may. This is a cancellation point; the thread holds nothing
+/// of this library here.
 fn ready(pipe: c_int, events: i16, may_wait: bool) -> Result<(), c_int> {
     let mut asked = libc::pollfd {
         fd: pipe,
@@ -68,7 +69,7 @@ fn ready(pipe: c_int, events: i16, may_wait: bool) -> Result<(), c_int> {
         revents: 0,
     };
     let before = raw::errno();
-    // SAFETY: the question is there.
+    // `asked` is valid for one entry.
     let done = unsafe { libc::poll(&raw mut asked, 1, if may_wait { -1 } else { 0 }) };
     match done {
         0 => Err(libc::EAGAIN),
@@ -80,8 +81,8 @@ fn ready(pipe: c_int, events: i16, may_wait: bool) -> Result<(), c_int> {
     }
 }
 
-/// Does `work` on a placed file once a pipe is ready, and again if others were faster; or `next`,
-/// if it is no placed file any more. An offset that is told moves on by what was done.
+/// Runs `work` on a placed file once a pipe is ready, and again if another thread has used the pipe
+/// up; or runs `next` if the file was demoted. An explicit offset is advanced by the result.
 ///
 /// # Safety
 /// The offset is null or valid.
@@ -114,7 +115,7 @@ unsafe fn by_pipe(
     }
 }
 
-/// From a placed file into a pipe.
+/// Transfers from a placed file into a pipe.
 ///
 /// # Safety
 /// The offset is null or valid.
@@ -152,8 +153,9 @@ unsafe fn into_pipe(
     unsafe { by_pipe(when, (file, told), work, next) }
 }
 
-/// Has `put` write what is in a pipe, and takes as much out of that as it has written. Who reads
-/// from the pipe meanwhile gets what is written, too, and what is taken out is what comes after.
+/// Copies the data in a pipe, lets `put` write them, and removes as much from the pipe as was
+/// written. Another reader of the pipe may get the same data meanwhile; then later data are
+/// removed.
 fn taken(
     pipe: c_int,
     len: usize,
@@ -178,7 +180,7 @@ fn taken(
     Ok(written)
 }
 
-/// From a pipe to a placed file.
+/// Transfers from a pipe to a placed file.
 ///
 /// # Safety
 /// The offset is null or valid.
@@ -217,7 +219,7 @@ unsafe fn out_of_pipe(
     unsafe { by_pipe(when, (file, told), work, next) }
 }
 
-/// Between files, or to a socket.
+/// Transfers between files, or from a file to a socket.
 ///
 /// # Safety
 /// The offsets are null or valid.
@@ -227,8 +229,8 @@ unsafe fn copies((source, source_at): End, (target, target_at): End, len: size_t
     }
     let mut room = vec![0_u8; len.min(1 << 20)];
     let place = room.as_mut_ptr().cast::<c_void>();
-    // SAFETY: the room is there; the offsets are as for the function. These are our own
-    // hooks, which do what the calls do.
+    // The buffer is valid; the offsets are as for the function. The functions are this library's
+    // hooks, which behave as the calls do.
     unsafe {
         let got = match source_at.as_mut() {
             Some(at) => pread64(source, place, room.len(), *at),
@@ -244,7 +246,7 @@ unsafe fn copies((source, source_at): End, (target, target_at): End, len: size_t
         let put_or_none = put.max(0);
         match source_at.as_mut() {
             Some(at) => *at += put_or_none as off_t,
-            // What was read and not written is read again.
+            // Moves the offset back, so that the bytes that were not written are read again.
             None if put_or_none < got => {
                 let back = (put_or_none - got) as off_t;
                 raw::keeping_errno(|| lseek64(source, back, libc::SEEK_CUR));
@@ -258,10 +260,10 @@ unsafe fn copies((source, source_at): End, (target, target_at): End, len: size_t
     }
 }
 
-/// As above. A thread that is cancelled is so before or after it, as it has the memory.
+/// Like [`copies`], with cancellation disabled, as the buffer would leak.
 ///
 /// # Safety
-/// As above.
+/// As for [`copies`].
 unsafe fn copies_whole(source: End, target: End, len: size_t) -> ssize_t {
     let (mut before, mut now) = (0, 0);
     // SAFETY: the states are there; for the rest as for the function.

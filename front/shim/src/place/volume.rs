@@ -1,9 +1,9 @@
-//! The volume, as a program has it: writes go to the ring, reads to the zones, and all
-//! else to the daemon.
+//! A program's view of the volume: appends go to the ring, reads to the zones, and all else to the
+//! daemon.
 //!
-//! Invariants: a write is in the ring, or with the daemon, before its call returns, so that
-//! whoever asks the daemon finds it; what was read from a zone counts only if the zones
-//! had not begun to change by then.
+//! Invariants: a write is in the ring or with the daemon before its call returns, so that later
+//! requests of any process find it. Bytes read from a zone are valid only if the generation of the
+//! zones is unchanged after the read.
 
 use super::fault::Fault;
 use super::files::{File, Map};
@@ -20,12 +20,12 @@ use std::ffi::CStr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// A write by the ring may take this much more of the zones than its bytes: the block
-/// before it, and the rest of its last one.
+/// Room that a write by the ring may take in the zones beyond its bytes: the block before it, and
+/// the rest of its last block.
 const ROUNDING: i64 = 2 * BLOCK as i64;
 
-/// Times that a full ring is waited for, of at most 20 ms, before the daemon is asked
-/// whether it is there.
+/// Number of waits for a full ring, of at most 20 ms each, before a request checks whether the
+/// daemon lives.
 const WAITS: u32 = 25;
 
 pub(super) struct Volume {
@@ -33,19 +33,19 @@ pub(super) struct Volume {
     pub(super) zones: Readers,
 }
 
-/// Where a write goes.
+/// Target of a write.
 #[derive(Clone, Copy)]
 pub(super) enum Where {
-    /// To an offset.
+    /// An explicit offset in bytes.
     At(u64),
-    /// To the end.
+    /// The end of the file.
     End,
-    /// To where the kernel's offset of a descriptor is, which it moves.
+    /// The kernel's offset of a descriptor, which the write moves.
     Here(c_int),
 }
 
 impl Where {
-    /// What follows a write that went there, and to `end`.
+    /// Target of the next part of a write whose last part ended at `end`.
     pub(super) fn behind(self, end: u64) -> Self {
         match self {
             Self::At(_) => Self::At(end),
@@ -54,7 +54,7 @@ impl Where {
     }
 }
 
-/// Where all of a file is in zones, which stay as they are.
+/// The pieces of a whole file in zones, which are not reset until it is unpinned.
 pub(super) struct Pinned {
     pub(super) pieces: Vec<Piece>,
     pin: u64,
@@ -80,13 +80,13 @@ impl Volume {
         Ok(Self { link, zones })
     }
 
-    /// One for the child of this process.
+    /// A volume for a forked child, with a connection of its own.
     pub(super) fn heir(&self) -> Result<Self, Errno> {
         let (link, zones) = (self.link.heir()?, self.zones.heir());
         Ok(Self { link, zones })
     }
 
-    /// What tells it from others.
+    /// Number that tells this volume from others.
     pub(super) fn number(&self) -> u64 {
         self.link.number
     }
@@ -100,7 +100,7 @@ impl Volume {
         self.link.ask(Request { a, b, ..request })
     }
 
-    /// Makes a file that is open, at a path that may have been another's; `stands` for it.
+    /// Creates a file, open once, at a path; `stands` is a descriptor of its stand-in.
     pub(super) fn create(
         &self,
         path: &[u8],
@@ -117,7 +117,7 @@ impl Volume {
         Ok(FileId(answer.words[0]))
     }
 
-    /// Another number for a file, open or not, of which nobody knows the number any more.
+    /// Requests a new number for a file whose number the log does not know.
     pub(super) fn renew(&self, old: FileId, path: &[u8], stands: c_int) -> Result<FileId, Fault> {
         let request = Request {
             data: path,
@@ -127,7 +127,7 @@ impl Volume {
         Ok(FileId(answer.words[0]))
     }
 
-    /// What is written to a file from now on belongs elsewhere.
+    /// Sets the stream and group of later writes to a file.
     pub(super) fn belongs(&self, id: FileId, placement: Placement) -> Result<(), Fault> {
         let Placement { stream, group } = placement;
         self.ask_with(Op::Place, id, (stream.into(), group.into()))
@@ -149,14 +149,14 @@ impl Volume {
         }
     }
 
-    /// How long a file is that nobody else writes to. Nobody is waited for.
+    /// Length in bytes of a file that only this process writes, by its lease; never waits.
     pub(super) fn size_at_once(&'static self, file: &File) -> Option<u64> {
         let lease = file.lease(self)?;
         let size = file.size.load(Ordering::Acquire);
         self.link.memory.holds(lease).then_some(size)
     }
 
-    /// Writes; gives where it ended and how much was written.
+    /// Writes `data`; returns the offset behind the last byte, and the number of bytes written.
     //= dissertation 5.3.2
     pub(super) fn write(
         &'static self,
@@ -195,8 +195,8 @@ impl Volume {
         Ok((end, done))
     }
 
-    /// Writes by the ring, if that is possible: to the end, by a lease, and while there is
-    /// surely room for it. Gives the end.
+    /// Writes by the ring and returns the new end. Only possible for appends, with a lease, and
+    /// while the credit guarantees room in the zones; else `None`.
     #[inline]
     fn by_ring(
         &'static self,
@@ -233,7 +233,7 @@ impl Volume {
             let at = match place {
                 Where::At(at) => at,
                 Where::End => size,
-                // Who else has this offset needs the lease to write where it is.
+                // Every process that shares this offset needs the lease for a write at it.
                 Where::Here(fd) => sys::seek(fd, 0, libc::SEEK_CUR).unwrap_or(END),
             };
             if at != size || !memory.spend(cost) {
@@ -290,8 +290,8 @@ impl Volume {
         Ok((answer.words[0], answer.words[1] as usize))
     }
 
-    /// Moves an offset that other processes may have while none of them writes; gives where
-    /// it is.
+    /// Moves an offset that other processes may share, while none of them writes; returns the new
+    /// offset.
     #[cold]
     pub(super) fn seek(
         &self,
@@ -307,7 +307,7 @@ impl Volume {
         Ok(self.link.ask_along(request, Some(fd))?.words[0])
     }
 
-    /// Reads from `offset`; gives how much.
+    /// Reads from `offset`; returns the number of bytes read.
     pub(super) fn read(
         &'static self,
         file: &File,
@@ -338,7 +338,7 @@ impl Volume {
         Ok(done)
     }
 
-    /// Reads what is known to be in zones; nothing if that is not known.
+    /// Reads bytes that the map locates in zones; `None` if it does not, or is outdated.
     fn read_zones(
         &'static self,
         file: &File,
@@ -380,7 +380,7 @@ impl Volume {
         }
     }
 
-    /// Asks where a file is in zones.
+    /// Fetches the map of a file's pieces from the daemon.
     #[cold]
     fn look(&'static self, file: &File) -> Result<(), Fault> {
         let mut map = Map {
@@ -390,8 +390,8 @@ impl Volume {
         };
         let mut at = 0;
         loop {
-            // Pieces may have been put together since those before were asked for; bytes
-            // are where they are.
+            // Pieces may have been merged since the last request, so the map is continued by byte
+            // offset.
             let answer = self.ask_with(Op::Map, file.id, (at, 0))?;
             for piece in decode(&answer.data) {
                 map.pieces.push((at, piece));
@@ -407,7 +407,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Where all of a file is, in zones alone, which stay as they are until it is let go.
+    /// Writes a file back and pins its pieces until [`Volume::unpin`].
     pub(super) fn pin(&self, file: &File) -> Result<Pinned, Fault> {
         let answer = self.ask(Op::Pin, file.id)?;
         let [pin, count, _] = answer.words;
@@ -427,18 +427,18 @@ impl Volume {
         let _ = self.ask_with(Op::Unpin, FileId(0), (pin, 0));
     }
 
-    /// Lets go of what was pinned.
+    /// Releases the pin of a file.
     pub(super) fn unpin(&self, pinned: &Pinned) {
         self.unpin_number(pinned.pin);
     }
 
-    /// Brings a file to the zones, so that none of it is in memory alone.
+    /// Writes a file back to the zones, so that none of it is in memory alone.
     pub(super) fn drain(&self, file: &File) -> Result<(), Fault> {
         self.unpin(&self.pin(file)?);
         Ok(())
     }
 
-    /// Makes a file durable. What stands for it gets a length of what is, if it is given.
+    /// Syncs a file. Its stand-in, if given, is resized to the file's length.
     //= dissertation 5.4.3
     pub(super) fn sync(&self, file: &File, stands: Option<c_int>) -> Result<(), Fault> {
         let written = file.written();
@@ -448,7 +448,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes what stands for a file as long as it is.
+    /// Resizes the stand-in of a file to the file's length.
     pub(super) fn stand(&self, file: &File, stands: c_int) -> Result<(), Fault> {
         let request = Request::new(Op::Stand, file.id.0);
         self.link.ask_along(request, Some(stands)).map(drop)
@@ -462,7 +462,7 @@ impl Volume {
         self.ask_with(Op::Truncate, id, (size, 0)).map(drop)
     }
 
-    /// The last name of a file is gone from `folder`.
+    /// Reports that the last name of a file was removed from `folder`.
     pub(super) fn unlinked(&self, id: FileId, folder: &[u8]) {
         let request = Request::new(Op::Unlinked, id.0);
         let _ = self.link.ask(Request {
@@ -471,7 +471,7 @@ impl Volume {
         });
     }
 
-    /// A file has another name.
+    /// Reports the new path of a file.
     pub(super) fn renamed(&self, id: FileId, to: &[u8]) {
         let request = Request::new(Op::Renamed, id.0);
         let _ = self.link.ask(Request {
@@ -480,8 +480,8 @@ impl Volume {
         });
     }
 
-    /// Copies a file to the file `fd`, which stands for it, and forgets it here. That file
-    /// is the truth once its attribute is gone. Nobody else does anything with it meanwhile.
+    /// Moves a file to its stand-in `fd`, which is an ordinary file once its mark is removed. The
+    /// daemon keeps other clients from the file meanwhile.
     pub(super) fn demote(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
         let begins = Request::new(Op::MoveBegin, file.id.0);
         self.link.ask_along(begins, Some(fd))?;
@@ -496,7 +496,7 @@ impl Volume {
     fn copy_out(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
         let copied = self.copy_bytes(file, fd);
         if let Err(fault) = copied.and_then(|()| Ok(mark.remove(fd)?)) {
-            // What stands for a file holds nothing, and its file system may be full of it.
+            // Frees the space that the failed copy took; the file system may be full of it.
             let _ = sys::truncate(fd, 0);
             return Err(fault);
         }

@@ -1,4 +1,4 @@
-//! Zones to read from, as files of a folder.
+//! Descriptors for reading zones directly, as files of a folder.
 
 use super::table;
 use crate::sys::{self, Errno};
@@ -20,7 +20,7 @@ impl Readers {
         }
     }
 
-    /// The same for a child, which has what its parent has open.
+    /// Readers for a child, which inherits the descriptors.
     pub(super) fn heir(&self) -> Self {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         Self {
@@ -29,7 +29,7 @@ impl Readers {
         }
     }
 
-    /// A descriptor that reads a zone.
+    /// A descriptor for reading `zone`, opened at first use.
     pub(super) fn get(&self, zone: u32) -> Result<c_int, Errno> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(fd) = open.get(&zone) {

@@ -1,4 +1,4 @@
-//! Attributes of files: `stat`, permissions, owners, times, extended ones.
+//! Attributes of files: `stat`, permissions, owners, times and extended attributes.
 
 use super::log::{Answer, More, on_fd, timed};
 use super::names::on_path;
@@ -12,13 +12,13 @@ use libc::{gid_t, mode_t, size_t, ssize_t, stat as Stat, timespec, timeval, uid_
 const HERE: c_int = libc::AT_FDCWD;
 const ITSELF: c_int = libc::AT_SYMLINK_NOFOLLOW;
 
-/// A path, the folder that it starts from, and whether it is followed.
+/// A folder's descriptor, a path from there, and flags that tell whether links are followed.
 type Place = (c_int, *const c_char, c_int);
 
-/// `stat` by any name; `AT_EMPTY_PATH` makes it one of a descriptor.
+/// Records `stat` by any name; with `AT_EMPTY_PATH` and an empty path it is `fstat`.
 ///
 /// # Safety
-/// The path is a string or null; the call fills `into` if it answers 0.
+/// The path is a string or null; the call fills `into` if it returns 0.
 unsafe fn asks(place: Place, into: *const Stat, next: impl FnOnce() -> c_int) -> c_int {
     let (folder, path, flags) = place;
     // SAFETY: as for the function.
@@ -54,8 +54,8 @@ unsafe fn asks_more(place: Place, next: impl FnOnce() -> c_int) -> c_int {
     unsafe { changes(Head::new(Op::Stat), place, next) }
 }
 
-/// A call about a path that leaves the file where it is: what it is can be
-/// asked for afterwards.
+/// Records a call on a path that leaves the file in place, so that its attributes can be read
+/// afterwards.
 ///
 /// # Safety
 /// The path is a string or null.
@@ -78,7 +78,7 @@ unsafe fn changes<R: Answer>(mut head: Head, place: Place, next: impl FnOnce() -
     })
 }
 
-/// A call about the extended attribute `name` of a path.
+/// Records a call on the extended attribute `name` of a path.
 ///
 /// # Safety
 /// Both are strings or null.
@@ -106,7 +106,7 @@ unsafe fn attribute<R: Answer>(
     })
 }
 
-/// A call about the extended attribute `name` of an open file.
+/// Records a call on the extended attribute `name` of an open file.
 ///
 /// # Safety
 /// The name is a string or null.

@@ -1,4 +1,4 @@
-//! Reads, writes, offsets, durability, allocation, locks, hints.
+//! Reads, writes, seeks, syncs, allocation, locks and hints.
 
 use super::log::{Answer, More, on_fd, timed};
 use super::next::hooks;
@@ -7,7 +7,7 @@ use crate::wire::{Head, Op};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
 
-/// Bytes that the vectors ask for.
+/// Sum of the lengths of vectors in bytes; 0 if they are invalid.
 ///
 /// # Safety
 /// `vectors` points to `count` of them, as for the call itself.
@@ -24,19 +24,19 @@ unsafe fn total(vectors: *const iovec, count: c_int) -> u64 {
     lengths.fold(0, u64::saturating_add)
 }
 
-/// Reads or writes at the offset of the file.
+/// Records a read or write at the file offset.
 #[inline]
 fn moves<R: Answer>(op: Op, fd: c_int, len: u64, next: impl FnOnce() -> R) -> R {
     on_fd(Head::on(op, fd).words(len, 0, 0), next)
 }
 
-/// Reads or writes at an offset.
+/// Records a read or write at an explicit offset.
 #[inline]
 fn at<R: Answer>(op: Op, fd: c_int, len: u64, at: off_t, next: impl FnOnce() -> R) -> R {
     on_fd(Head::on(op, fd).words(len, at as u64, 0), next)
 }
 
-/// Reads or writes vectors at an offset, or at that of the file for -1.
+/// Records a vectored call at `offset`, or at the file offset if that is -1.
 #[inline]
 fn either<R: Answer>(
     ops: (Op, Op),
@@ -144,7 +144,7 @@ hooks! {
         |next| unsafe { transfer((from, at), (to, to_at), len, next) };
 }
 
-/// As `on_fd`, for functions that answer with the error itself.
+/// Like `on_fd`, for functions that return the error number.
 fn direct(head: Head, next: impl FnOnce() -> c_int) -> c_int {
     struct Direct(c_int);
     impl Answer for Direct {
@@ -155,7 +155,7 @@ fn direct(head: Head, next: impl FnOnce() -> c_int) -> c_int {
     on_fd(head, || Direct(next())).0
 }
 
-/// What `lockf` asks for, from the offset of the file.
+/// The record of `lockf`, which locks from the file offset.
 fn lockf_head(fd: c_int, operation: c_int, len: off_t) -> Head {
     let kind = match operation {
         libc::F_ULOCK => libc::F_UNLCK,
@@ -172,7 +172,7 @@ fn lockf_head(fd: c_int, operation: c_int, len: off_t) -> Head {
         .flags(wait)
 }
 
-/// Where a transfer begins: an offset, or all ones for that of the file.
+/// The start of a transfer: an explicit offset, or all ones for the file offset.
 ///
 /// # Safety
 /// The pointer is null or valid.
@@ -184,8 +184,8 @@ unsafe fn offset(pointer: *const off_t) -> u64 {
     unsafe { *pointer as u64 }
 }
 
-/// A transfer between two descriptors: a copy if both are of interest, else a
-/// read or a write of the one that is.
+/// Records a transfer between two descriptors: a copy if both are watched, else a read or write of
+/// the one that is.
 ///
 /// # Safety
 /// The offsets are null or valid.

@@ -1,8 +1,8 @@
-//! Directory streams, and what else the C library does with paths inside.
+//! Directory streams, and other functions that access paths inside the C library.
 //!
-//! The C library reads many entries at once and hands out one by one. One
-//! record stands for all entries that were handed out since the last, written
-//! when the end is met, the stream goes back to the start, or it is closed.
+//! The C library reads many entries at once and returns them one by one. One record stands for all
+//! entries returned since the last record. It is written at the end of the directory, at a rewind,
+//! and when the stream is closed.
 
 use super::log::{More, note};
 use super::next::{Next, hooks};
@@ -14,12 +14,12 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{DIR, dirent};
 
-/// Directories whose entries are counted, by descriptor.
+/// Entries returned since the last record, by descriptor of the directory.
 static COUNTS: [AtomicU32; 4096] = [const { AtomicU32::new(0) }; 4096];
 
 static DIRFD: Next = Next::new(b"dirfd\0");
 
-/// The descriptor of a stream, or -1.
+/// The descriptor of a directory stream, or -1.
 ///
 /// # Safety
 /// The stream is null or open.
@@ -37,7 +37,7 @@ fn count(fd: c_int) -> Option<&'static AtomicU32> {
     COUNTS.get(usize::try_from(fd).ok()?)
 }
 
-/// Notes the entries that were handed out.
+/// Records the entries that were returned since the last record.
 fn flush(fd: c_int) {
     let read = count(fd).map_or(0, |count| count.swap(0, Ordering::Relaxed));
     if read > 0 && watched(fd) {
@@ -95,7 +95,7 @@ unsafe fn rewinds(stream: *mut DIR, next: impl FnOnce()) {
     super::log::on_fd(Head::on(Op::Rewind, fd), next);
 }
 
-/// `realpath` asks for every part of the path; what counts is the file.
+/// Records `realpath` as one `stat` of the file, although it looks at every part of the path.
 ///
 /// # Safety
 /// The path is a string or null.

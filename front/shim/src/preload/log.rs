@@ -1,9 +1,8 @@
-//! The log of a thread: where its records go.
+//! The log of a thread: the destination of its records.
 //!
-//! Invariants: a [`Log`] belongs to one thread, which alone touches it, if need
-//! be from its signal handlers; a log whose image is not that of the process
-//! was copied by `fork` and its chunk is not mapped here; a chunk stays mapped
-//! while a call that a signal interrupted may have a place in it.
+//! Invariants: a [`Log`] belongs to one thread, and is accessed only by that thread and its signal
+//! handlers. A log whose image is not that of the process was copied by `fork`, and its chunk is
+//! not used here. A chunk stays mapped while an interrupted call may have reserved room in it.
 
 use super::raw::{self, Text};
 use super::start::{self, State};
@@ -13,56 +12,55 @@ use core::mem::MaybeUninit;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
-/// Bytes of a thread's first chunk; each next one is larger, up to
-/// [`CHUNK_MAX`]. Small enough that a short-lived process costs little, large
-/// enough that opening one is rare.
+/// Size of a thread's first chunk in bytes. Each next one is larger, up to [`CHUNK_MAX`]. Small
+/// enough that a short-lived process costs little, large enough that chunks are rarely opened.
 const CHUNK_FIRST: usize = 32 << 10;
 
-/// Bytes of the largest chunk.
+/// Size of the largest chunk in bytes.
 const CHUNK_MAX: usize = 1 << 20;
 
-/// The index of the next chunk of this process. All threads draw from it, and a forked
-/// child goes on: a log that follows another one of the same thread, or of a thread
-/// that had its number, follows it in the spool as well.
+/// Index of the next chunk of this process, shared by all threads. A forked child goes on counting,
+/// so that chunks of one thread number, of the same or of successive threads, are ordered by index
+/// in the spool.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The log of one thread. Its memory is private, so a forked child has a copy.
+/// The log of one thread, in private memory, of which a forked child has a copy.
 pub(super) struct Log {
     image: u64,
     base: *mut u8,
     len: usize,
-    /// Where the next record begins, as [`cursor`] packs it.
+    /// Position of the next record, packed by [`cursor`].
     cursor: AtomicU64,
-    /// The chunk before, which stays mapped.
+    /// The previous chunk (address and length), which stays mapped.
     before: (*mut u8, usize),
     tid: u32,
-    /// How many chunks it had.
+    /// Number of chunks that the log has had.
     chunks: u32,
-    /// Calls in progress: more than one where signal handlers make them.
+    /// Number of calls in progress: more than one if signal handlers make calls.
     depth: u32,
     lost: u64,
 }
 
-/// The next place of a chunk. The number of the chunk is a part of it, so that
-/// a place is taken only in the chunk whose memory was read.
+/// Packs a position: chunk index (upper 32 bits) and offset. With the index, a position can only be
+/// taken in the chunk whose address was read.
 fn cursor(index: u32, offset: usize) -> u64 {
     u64::from(index) << 32 | offset as u64
 }
 
-/// What a record carries besides its head.
+/// Contents of a record besides its head.
 #[derive(Clone, Copy, Default)]
 pub(super) struct More<'a> {
-    /// Attributes.
+    /// Attributes of up to two files.
     pub(super) infos: [Option<Info>; 2],
-    /// The first string.
+    /// First string, mostly a path.
     pub(super) s1: &'a [u8],
-    /// The second string.
+    /// Second string, as the operation defines it.
     pub(super) s2: &'a [u8],
 }
 
-/// Answers of functions, as records hold them.
+/// Results of functions, in the form that records hold.
 pub(super) trait Answer {
-    /// The value, or the negative error.
+    /// The result, or the negative error number.
     fn answer(&self) -> i64;
 }
 
@@ -111,7 +109,7 @@ impl Answer for () {
 /// A call in progress, or a record being written.
 struct Within {
     log: Option<*mut Log>,
-    /// Calls of this thread that it interrupted.
+    /// Number of calls of this thread that this one interrupted.
     depth: u32,
 }
 
@@ -139,10 +137,10 @@ impl Within {
         }
     }
 
-    /// Appends a record, to a new log if the call was a fork.
+    /// Appends a record; if the call was a fork, the child's goes to a new log.
     #[inline]
     fn append(&self, mut head: Head, more: &More<'_>) {
-        // SAFETY: a log that was there is there.
+        // A log is never freed while its thread runs.
         let same = |log: &*mut Log| unsafe { (**log).image } == start::image();
         let Some(log) = self.log.filter(same).or_else(mine) else {
             return;
@@ -162,8 +160,8 @@ impl Within {
     }
 }
 
-/// Calls `next`, and appends what it did: `more` sees the answer as records
-/// hold it.
+/// Calls `next` and appends a record of it. `more` completes the head, which already holds the
+/// result.
 #[inline]
 pub(super) fn timed<'a, R: Answer>(
     mut head: Head,
@@ -181,7 +179,7 @@ pub(super) fn timed<'a, R: Answer>(
     answer
 }
 
-/// As [`timed`], if `fd` is of interest.
+/// Like [`timed`], but records nothing if `fd` is not watched.
 #[inline]
 pub(super) fn on_fd<R: Answer>(head: Head, next: impl FnOnce() -> R) -> R {
     if watch::watched(head.fd) {
@@ -191,7 +189,7 @@ pub(super) fn on_fd<R: Answer>(head: Head, next: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Appends a record that took no time.
+/// Appends a record without a duration.
 pub(super) fn note(mut head: Head, more: &More<'_>) {
     (head.start, head.end) = match head.start {
         0 => (raw::now(), raw::now()),
@@ -200,7 +198,7 @@ pub(super) fn note(mut head: Head, more: &More<'_>) {
     append(head, more);
 }
 
-/// Appends a record. `errno` is kept.
+/// Appends a record; preserves `errno`.
 #[inline]
 pub(super) fn append(head: Head, more: &More<'_>) {
     let within = Within::enter();
@@ -208,7 +206,7 @@ pub(super) fn append(head: Head, more: &More<'_>) {
     within.leave();
 }
 
-/// Room for the record of `head` in the log; null if there is none.
+/// Reserves room for the record of `head` in the log; null if the system grants no chunk.
 ///
 /// # Safety
 /// `log` is that of this thread.
@@ -221,7 +219,7 @@ unsafe fn reserve(log: *mut Log, head: &Head) -> *mut u8 {
             if let Some(place) = take(log, size) {
                 return place;
             }
-            // A handler may have opened a chunk since.
+            // A signal handler may have opened a chunk since.
             let opened = || (*log).room() >= size || next_chunk(log, head.within > 0);
             if !start::quiet(opened) {
                 (*log).lost += 1;
@@ -231,7 +229,7 @@ unsafe fn reserve(log: *mut Log, head: &Head) -> *mut u8 {
     }
 }
 
-/// Takes the next `size` bytes of the chunk; `None` if it is full.
+/// Takes the next `size` bytes of the chunk; `None` if they do not fit.
 ///
 /// # Safety
 /// `log` is that of this thread.
@@ -262,7 +260,7 @@ unsafe fn take(log: *mut Log, size: usize) -> Option<*mut u8> {
 }
 
 impl Log {
-    /// Bytes that are left in the chunk.
+    /// Number of bytes left in the chunk.
     #[inline]
     fn room(&self) -> usize {
         let used = self.cursor.load(Ordering::Relaxed) as u32 as usize;
@@ -271,7 +269,7 @@ impl Log {
 }
 
 /// # Safety
-/// `place` has room for the record, and is a multiple of 8.
+/// `place` is aligned to 8 bytes and has room for the record.
 #[inline]
 unsafe fn write(place: *mut u8, head: &Head, more: &More<'_>) {
     let put = |at: usize, bytes: &[u8]| {
@@ -291,7 +289,7 @@ unsafe fn write(place: *mut u8, head: &Head, more: &More<'_>) {
     op.store(head.op as u16, Ordering::Release);
 }
 
-/// The log of this thread; `None` where nothing is recorded.
+/// The log of this thread; `None` if recording is off.
 #[inline]
 fn mine() -> Option<*mut Log> {
     if start::state() != State::On {
@@ -306,12 +304,12 @@ fn mine() -> Option<*mut Log> {
     raw::keeping_errno(|| start::quiet(|| begin(log)))
 }
 
-/// Makes sure that this process has noticed what it is.
+/// Starts a new log in a forked child, which records its birth.
 pub(super) fn wake() {
     mine();
 }
 
-/// Makes the log of this thread, or takes over the one that a fork copied.
+/// Creates the log of this thread, or takes over the one that a fork copied.
 #[cold]
 fn begin(log: *mut Log) -> Option<*mut Log> {
     let started = start::log();
@@ -343,11 +341,12 @@ fn begin(log: *mut Log) -> Option<*mut Log> {
     Some(log)
 }
 
-/// Unmaps what a forked child has inherited, unless a call that its handler interrupted
-/// in the parent goes on here: that one writes what its twin writes, at the same place.
+/// Unmaps the chunks that a forked child has inherited, unless a call that a handler interrupted in
+/// the parent goes on in the child: it writes to its reserved room, with the same bytes as its twin
+/// in the parent.
 ///
 /// # Safety
-/// `log` is null or that of this thread, of another image.
+/// `log` is null, or the log of this thread and of another image.
 unsafe fn leave_to_parent(log: *mut Log) {
     if log.is_null() {
         return;
@@ -380,16 +379,16 @@ fn unmap(place: *mut u8, len: usize) {
     }
 }
 
-/// Opens the next chunk of the log. `false` if the system refuses. What was mapped
-/// before stays so if a call was `interrupted`, which may write there.
+/// Opens the next chunk of the log; returns `false` if the system refuses. The chunk before the
+/// current one stays mapped if a call was `interrupted`, which may write there.
 ///
 /// # Safety
 /// `log` is that of this thread, and signals are blocked.
 #[cold]
 unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
-    // SAFETY: signals are blocked, so this is the only one who has it.
+    // Signals are blocked, so nothing else accesses the log.
     let log = unsafe { &mut *log };
-    // Who was refused asks more and more seldom.
+    // After failures, a chunk is requested at exponentially growing intervals.
     if log.lost > 0 && !log.lost.is_power_of_two() {
         return false;
     }
@@ -422,8 +421,7 @@ unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
     true
 }
 
-/// A new file of `len` bytes in the first folder of the spool that has room,
-/// mapped and closed again.
+/// Creates and maps a file of `len` bytes in the first folder of the spool that has room.
 fn chunk(tid: u32, index: u32, len: usize) -> Option<*mut u8> {
     let mut folders = start::spool().split(|&b| b == b':').peekable();
     while let Some(folder) = folders.next() {
@@ -438,8 +436,7 @@ fn chunk(tid: u32, index: u32, len: usize) -> Option<*mut u8> {
     None
 }
 
-/// Whether a folder may hold more: those before the last are in memory, and
-/// half of what the system grants them is left alone.
+/// Whether a folder in memory may take another chunk: half of the file system is left free.
 fn has_room(folder: &[u8]) -> bool {
     let mut path = Text::new();
     path.bytes(folder);
@@ -472,18 +469,18 @@ fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<*mut 
     place
 }
 
-/// Allocates, so that no store into the mapping meets a full disk; where that
-/// is not possible, extends.
+/// Allocates the file's space, so that no store into the mapping hits a full disk; only extends it
+/// if the file system cannot allocate.
 fn extend(fd: usize, len: usize) -> bool {
     raw::call(libc::SYS_fallocate, [fd, 0, 0, len, 0, 0]) == 0
         || (raw::errno() == libc::EOPNOTSUPP
             && raw::call(libc::SYS_ftruncate, [fd, len, 0, 0, 0, 0]) == 0)
 }
 
-/// Gives back the log of a thread that ends.
+/// Frees the log of a thread that ends.
 ///
 /// # Safety
-/// `log` is what [`start::keep`] was given by this thread, or null.
+/// `log` is null, or was passed to [`start::keep`] by this thread.
 pub(super) unsafe fn end(log: *mut Log) {
     if log.is_null() {
         return;

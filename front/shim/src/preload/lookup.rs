@@ -1,13 +1,13 @@
-//! Looking up functions in what the dynamic linker has loaded, without asking it.
+//! Lookup of functions in loaded objects, without the dynamic linker.
 //!
-//! `dlsym` takes the linker's lock, which a thread holds that loads a library and allocates
-//! meanwhile; and it allocates itself where it fails, or on C libraries before 2.34. An
-//! allocator that calls a hook under a lock of its own would wait for itself. So the tables of
-//! symbols are read here: the objects behind this one, in the order in which they were loaded.
+//! `dlsym` takes the linker's lock, which a thread may hold while it loads a library and allocates;
+//! and it allocates itself if it fails, or on C libraries before 2.34. An allocator that calls a
+//! hook under its own lock would deadlock. So this module reads the symbol tables of the objects
+//! behind this one, in load order.
 //!
-//! Invariants: nothing is written, locked or allocated. Objects that were loaded when the
-//! program began are never unloaded, and the C library is among them, so a name that it has is
-//! found before any object that may go.
+//! Invariants: nothing is written, locked or allocated. Objects loaded at program start are never
+//! unloaded, and the C library is among them, so a name that it defines is found before any object
+//! that may be unloaded.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -21,7 +21,7 @@ struct Object {
     next: *const Object,
 }
 
-/// `ElfW(Dyn)` of elf.h.
+/// An entry of the dynamic section, `ElfW(Dyn)` of elf.h.
 #[repr(C)]
 struct Entry {
     tag: i64,
@@ -35,7 +35,7 @@ struct Loaded {
     first: *const Object,
 }
 
-/// `Elf64_Sym` of elf.h.
+/// An entry of the symbol table, `Elf64_Sym` of elf.h.
 #[repr(C)]
 struct Symbol {
     name: u32,
@@ -52,10 +52,10 @@ const SYMBOLS: i64 = 6;
 const VERSIONS: i64 = 0x6fff_fff0;
 const GNU_HASH: i64 = 0x6fff_fef5;
 
-/// A version that only programs that were linked with it get (`VERSYM_HIDDEN`).
+/// Bit of a symbol version that is not the default one (`VERSYM_HIDDEN`).
 const HIDDEN: u16 = 0x8000;
 
-// Kinds of symbols: of no kind, a variable, a function.
+// Accepted kinds of symbols: untyped, variable, function.
 const KINDS: [u8; 3] = [0, 1, 2];
 
 unsafe extern "C" {
@@ -63,7 +63,7 @@ unsafe extern "C" {
     static _DYNAMIC: [Entry; 0];
 }
 
-/// The tables of an object.
+/// Addresses of an object's symbol tables.
 struct Tables {
     strings: *const u8,
     symbols: *const Symbol,
@@ -71,11 +71,11 @@ struct Tables {
     hash: *const u32,
 }
 
-/// The function or variable of this name in the objects that come after this one; null if there
-/// is none.
+/// The function or variable of this name in the objects loaded after this one; null if none defines
+/// it.
 pub(crate) fn next(name: &[u8]) -> *mut c_void {
-    // SAFETY: the dynamic linker keeps the list for debuggers. Objects at its end may go, but
-    // not while one before them has the name.
+    // The dynamic linker maintains the list for debuggers. Objects at its end may be unloaded, but
+    // the search ends before them if an earlier one has the name.
     unsafe {
         let own = _DYNAMIC.as_ptr();
         let mut at = _r_debug.first;
@@ -94,7 +94,7 @@ pub(crate) fn next(name: &[u8]) -> *mut c_void {
     null_mut()
 }
 
-/// The hash of a name in tables of GNU's kind.
+/// The hash of a name in a `DT_GNU_HASH` table.
 fn hash(name: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| sum.wrapping_mul(33).wrapping_add((*byte).into());
     name.iter().fold(5381, step)
@@ -102,14 +102,14 @@ fn hash(name: &[u8]) -> u32 {
 
 impl Object {
     /// # Safety
-    /// It is loaded.
+    /// The object is loaded.
     unsafe fn tables(&self) -> Option<Tables> {
         let [mut strings, mut symbols, mut versions, mut hash] = [0; 4];
         let mut entry = self.dynamic;
         // SAFETY: as for the function; an entry of tag 0 is the last.
         unsafe {
             while (*entry).tag != 0 {
-                // The linker has made them addresses, where it may write to them.
+                // The linker has relocated the values to addresses, if the section is writable.
                 let value = (*entry).value;
                 let place = if value < self.base {
                     self.base + value
@@ -135,7 +135,7 @@ impl Object {
     }
 
     /// # Safety
-    /// It is loaded.
+    /// The object is loaded.
     unsafe fn find(&self, name: &[u8]) -> Option<*mut c_void> {
         // SAFETY: as for the function.
         unsafe {
@@ -147,12 +147,12 @@ impl Object {
 }
 
 impl Tables {
-    /// Where a name is among the symbols. The table of hashes is the number of its buckets, of
-    /// the first symbol that is in it, of the words of a filter, and a shift; the filter; the
-    /// first symbol of each bucket; and a hash for each symbol, odd for the last of a bucket.
+    /// Index of a name in the symbol table. The hash table consists of a header (number of buckets,
+    /// first hashed symbol, words of the filter, shift), the filter, the first symbol of each
+    /// bucket, and a hash for each symbol, odd for the last one of a bucket.
     ///
     /// # Safety
-    /// They are those of an object that is loaded.
+    /// The tables are those of a loaded object.
     unsafe fn index(&self, name: &[u8]) -> Option<usize> {
         let hash = hash(name);
         // SAFETY: as for the function.
@@ -181,10 +181,10 @@ impl Tables {
         None
     }
 
-    /// Whether a symbol has this name, and is what a program gets that asks for no version.
+    /// Whether a symbol has this name, is defined here, and is the default version.
     ///
     /// # Safety
-    /// As above, and there is such a symbol.
+    /// As for [`Tables::index`], and the index is valid.
     unsafe fn is(&self, index: usize, name: &[u8]) -> bool {
         // SAFETY: as for the function. Strings end with a zero byte.
         unsafe {
@@ -203,8 +203,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_where_the_dynamic_linker_says() {
-        // `fopen` and `posix_spawn` have an old version beside the one of today.
+    fn lookup_agrees_with_the_dynamic_linker() {
+        // `fopen` and `posix_spawn` have an old version besides the current one.
         for name in [
             c"open64",
             c"fopen",

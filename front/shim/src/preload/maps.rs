@@ -1,9 +1,9 @@
 //! Mappings of files.
 //!
-//! Loads and stores do not pass through any function. When a range is written
-//! back or unmapped, and when the program ends, the page table says which pages
-//! of it were touched, and that is noted. It is more than was touched where the
-//! kernel maps neighbours of a page that is read, and at least a page each.
+//! Loads and stores pass through no function. When a range is synced or unmapped, and when the
+//! program ends, the page table tells which of its pages were touched, and a record notes them.
+//! This overstates where the kernel maps the neighbours of a page that is read, and counts whole
+//! pages.
 
 use super::log::{More, note, timed};
 use super::next::hooks;
@@ -15,13 +15,13 @@ use libc::{off_t, size_t};
 
 const PAGE: usize = 4096;
 
-/// A mapping of a file of interest: from where to where; free if empty.
+/// Address range of a watched file's mapping; the slot is free if `start` is 0.
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
 }
 
-/// Mappings beyond this number are noted as wholly touched by nobody.
+/// Number of slots; mappings beyond it are not tracked.
 const ROOM: usize = 4096;
 
 static SLOTS: [Slot; ROOM] = [const {
@@ -31,7 +31,7 @@ static SLOTS: [Slot; ROOM] = [const {
     }
 }; ROOM];
 
-/// How many slots were ever taken.
+/// Number of slots that were ever in use.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 fn slots() -> &'static [Slot] {
@@ -56,7 +56,7 @@ fn take(start: usize, len: usize) {
     }
 }
 
-/// Calls `each` with the parts of watched mappings in a range.
+/// Calls `each` with the parts of tracked mappings in a range.
 fn overlaps(start: usize, len: usize, mut each: impl FnMut(&Slot, usize, usize)) {
     let end = start.saturating_add(len.next_multiple_of(PAGE));
     for slot in slots() {
@@ -68,8 +68,7 @@ fn overlaps(start: usize, len: usize, mut each: impl FnMut(&Slot, usize, usize))
     }
 }
 
-/// Frees the part of a slot that is unmapped; of a hole in the middle, what
-/// lies before it is forgotten.
+/// Removes an unmapped range from a slot. A hole in the middle also drops the part before it.
 fn cut(slot: &Slot, from: usize, to: usize) {
     let (start, end) = (&slot.start, &slot.end);
     if to < end.load(Ordering::Acquire) {
@@ -82,7 +81,7 @@ fn cut(slot: &Slot, from: usize, to: usize) {
     }
 }
 
-/// Notes which pages of a range were touched.
+/// Records the touched pages of a range, or the whole range if the page table cannot be read.
 fn touched(from: usize, to: usize) {
     let path = c"/proc/self/pagemap".as_ptr() as usize;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
@@ -102,7 +101,7 @@ fn touched(from: usize, to: usize) {
             break;
         }
         for entry in &entries[..pages] {
-            // The two highest bits: swapped out, present.
+            // The two highest bits of an entry: present and swapped.
             match (begin, entry >> 62 != 0) {
                 (None, true) => begin = Some(at),
                 (Some(start), false) => {
@@ -218,7 +217,7 @@ fn moves(place: usize, lens: (size_t, size_t), next: impl FnOnce() -> *mut c_voi
     moved
 }
 
-/// Notes what was touched of the mappings that are left when a program ends.
+/// Records the touched pages of the mappings that are left when a program ends.
 extern "C" fn destructor() {
     for slot in slots() {
         let start = slot.start.load(Ordering::Acquire);
@@ -229,7 +228,7 @@ extern "C" fn destructor() {
     }
 }
 
-/// Run by the dynamic linker when a program ends.
+/// Entry of `.fini_array`: the dynamic linker runs it when a program ends.
 #[cfg_attr(flashloom_preload, used)]
 #[cfg_attr(flashloom_preload, unsafe(link_section = ".fini_array"))]
 pub static DESTRUCTOR: extern "C" fn() = destructor;

@@ -1,35 +1,29 @@
-//! The hooks: functions of the C library's names that note what they do.
+//! The recording library: hooks with names of C library functions, which record the calls.
 //!
-//! A hook asks whether its descriptor or path is of interest, calls the next
-//! function of its name in the order of the dynamic linker, and appends a
-//! record to the log of its thread. Only regular files and directories are of
-//! interest, and not those of `/proc`, `/sys` and `/dev`.
+//! A hook checks whether its descriptor or path is watched, calls the next function of its name in
+//! link order, and appends a record to the log of its thread. Regular files and directories are
+//! watched, except those in `/proc`, `/sys` and `/dev`.
 //!
-//! How it stays out of the way:
-//! - A hook allocates nothing, takes no lock and keeps `errno`, its first call
-//!   included: the functions behind hooks are looked up without the dynamic
-//!   linker (`lookup`), and a thread's state is static memory of it (`thread`).
-//!   Allocators call hooks under locks of their own, and before any constructor
-//!   has run: until then a hook is the C library's function and nothing else.
-//!   The log is a shared mapping of a file without a descriptor, so a program may close or
-//!   replace every descriptor it has, and a crash loses nothing that was
-//!   finished.
-//! - A signal handler may call hooks at any point: a record's place is taken by one
-//!   exchange, and what opens the next chunk blocks signals. Each record tells how many
-//!   calls it interrupted, so that they can be put before it.
-//! - After `fork` by whatever name, the child finds the page that holds the
-//!   number of its image zeroed by the kernel (`MADV_WIPEONFORK`), and starts
-//!   logs of its own.
-//! - `exec` with a cleared environment gets the variables back.
+//! Measures against side effects:
+//! - A hook allocates nothing, takes no lock and preserves `errno`, even in its first call: next
+//!   functions are looked up without the dynamic linker (`lookup`), and the state of a thread is
+//!   static memory of it (`thread`). Allocators call hooks under their own locks, and before any
+//!   constructor has run: until then a hook only forwards to the C library. The log is a shared
+//!   mapping of a file without a descriptor, so a program may close or replace all its descriptors,
+//!   and a crash loses no finished record.
+//! - A signal handler may call hooks at any point: a record's room is reserved by one atomic
+//!   exchange, and signals are blocked while the next chunk is opened. Each record holds the number
+//!   of calls it interrupted, so that the conversion can order them before it.
+//! - After any kind of `fork` the child finds the page with its image number wiped by the kernel
+//!   (`MADV_WIPEONFORK`), and starts new logs.
+//! - An `exec` with a cleared environment gets the library's variables back.
 //!
-//! Calls that the C library makes inside itself are not seen through its
-//! names. Streams are seen where they meet the system, in the table of
-//! functions of their kind (`stdio`); directory streams, temporary files and
-//! `realpath` at their own names. What stays unseen: `glob`, `ftw` and `fts`
-//! of the C library, `wordexp`, asynchronous input and output (`io_uring`,
-//! `libaio`, `aio_*`, noted where they are set up), descriptors above 65535,
-//! programs that are linked statically or that gain rights when they start, and
-//! direct system calls in assembler.
+//! Calls that the C library makes internally do not pass through the hooks. Streams are recorded at
+//! their table of functions that make system calls (`stdio`); directory streams, temporary files
+//! and `realpath` by hooks of their own. Not recorded: `glob`, `ftw`, `fts` and `wordexp` of the C
+//! library, asynchronous I/O (`io_uring`, `libaio`, `aio_*`; their setup is noted), descriptors
+//! above 65535, programs that are linked statically or gain privileges on start, and direct system
+//! calls in assembler.
 
 mod attributes;
 mod data;
@@ -51,10 +45,10 @@ mod watch;
 pub use maps::DESTRUCTOR;
 pub use start::{CONSTRUCTOR, SPOOL, VARIABLES};
 
-/// A hook: its name and where it is.
+/// A hook: the name of the C function, and the address of the replacement.
 pub type Hook = (&'static str, *const ());
 
-/// The names that are hooked, in groups.
+/// Every hook of the recording library, in groups by module.
 pub fn hooks() -> impl Iterator<Item = Hook> {
     let groups: [&[fn() -> Hook]; 9] = [
         attributes::HOOKS,

@@ -1,4 +1,4 @@
-//! Names: renaming, linking, removing, making, following.
+//! Names: renames, links, removals, creations and symbolic links.
 
 use super::log::{Answer, More, timed};
 use super::next::hooks;
@@ -11,10 +11,10 @@ use libc::{dev_t, mode_t, size_t, ssize_t};
 const HERE: c_int = libc::AT_FDCWD;
 const ITSELF: c_int = libc::AT_SYMLINK_NOFOLLOW;
 
-/// A path and the folder that it starts from.
+/// The descriptor of a folder, and a path from there.
 type Place = (c_int, *const c_char);
 
-/// A call about one path, with what is known of it.
+/// Records a call on one path, with the file's attributes if they are known.
 ///
 /// # Safety
 /// The path is a string or null.
@@ -37,7 +37,7 @@ pub(super) unsafe fn on_path<R: Answer>(
     })
 }
 
-/// As [`on_path`], asking what is there before the call changes it.
+/// Like [`on_path`], with the attributes that the file had before the call.
 ///
 /// # Safety
 /// The path is a string or null.
@@ -57,7 +57,7 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
     let head = Head::on(Op::Rename, from.0).and(to.0).flags(flags as c_int);
     // SAFETY: as for the function.
     let (s1, s2) = unsafe { (bytes(from.1), bytes(to.1)) };
-    // What is missing counts as all zeros, so that two infos are there.
+    // A missing file has an info of all zeros, so that there are always two.
     let infos = infos.map(|info| Some(info.unwrap_or_default()));
     timed(head, next, |_| More { infos, s1, s2 })
 }
@@ -84,7 +84,7 @@ unsafe fn links(from: Place, to: Place, flags: c_int, next: impl FnOnce() -> c_i
 }
 
 /// # Safety
-/// The strings are strings or null.
+/// `target` and the path are strings or null.
 unsafe fn symlinks(target: *const c_char, to: Place, next: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as for the function.
     let (s1, s2) = unsafe { (bytes(to.1), bytes(target)) };
@@ -96,8 +96,7 @@ unsafe fn symlinks(target: *const c_char, to: Place, next: impl FnOnce() -> c_in
 }
 
 /// # Safety
-/// The path is a string or null, and the answer tells how many bytes are
-/// written to `said`.
+/// The path is a string or null, and the result is the number of bytes written to `said`.
 unsafe fn reads_link(place: Place, said: *const c_char, next: impl FnOnce() -> ssize_t) -> ssize_t {
     // SAFETY: as for the function.
     let s1 = unsafe { bytes(place.1) };
@@ -125,7 +124,7 @@ unsafe fn makes(op: Op, place: Place, mode: mode_t, next: impl FnOnce() -> c_int
 }
 
 /// # Safety
-/// The template is a string; the call writes the name into it.
+/// The template is a string, into which the call writes the name.
 unsafe fn makes_temporary(
     template: *mut c_char,
     next: impl FnOnce() -> *mut c_char,

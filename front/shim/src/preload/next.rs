@@ -1,8 +1,7 @@
-//! Declaring a hook, and calling what it stands in front of.
+//! Declaration of hooks, and calls of the functions behind them.
 //!
-//! Invariant: until the library's constructor has run, a hook is the C library's function and
-//! nothing else. An allocator may call it then, from within its own start, while the C library
-//! has not begun either.
+//! Invariant: until the library's constructor has run, a hook only forwards to the C library. An
+//! allocator may call it during its own start, while the C library is not initialized either.
 
 use super::lookup;
 use core::ffi::c_void;
@@ -12,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// Whether the library's constructor has run.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Hooks do their work from now on.
+/// Enables all hooks; called by the library's constructor.
 pub(crate) fn begin() {
     BEGUN.store(true, Ordering::Release);
 }
@@ -22,15 +21,15 @@ pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::Acquire)
 }
 
-/// The next function of a name, looked up when it is first needed. Looking takes no lock and
-/// allocates nothing.
+/// The next function of a name in link order, looked up when it is first needed. The lookup takes
+/// no lock and allocates nothing.
 pub(crate) struct Next {
     name: &'static [u8],
     found: AtomicPtr<c_void>,
 }
 
 impl Next {
-    /// The function called `name`, which ends with a zero byte.
+    /// An unresolved function of this name, which ends with a zero byte.
     pub(crate) const fn new(name: &'static [u8]) -> Self {
         Self {
             name,
@@ -38,7 +37,7 @@ impl Next {
         }
     }
 
-    /// Where it is; null if there is none.
+    /// The function's address; null if no object defines it.
     #[inline]
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
@@ -59,8 +58,8 @@ unsafe extern "C" {
     fn fork() -> libc::pid_t;
 }
 
-/// A function cannot stand in front of `vfork` and return twice on one stack, and a child must
-/// have state of its own: `fork`, which is our hook, keeps every promise of `vfork`.
+/// A hook of `vfork` could not return twice on one stack, and the child needs state of its own.
+/// `fork`, which is hooked, fulfils every guarantee of `vfork`.
 #[cfg(any(flashloom_preload, flashloom_place))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> libc::pid_t {
@@ -68,9 +67,9 @@ unsafe extern "C" fn vfork() -> libc::pid_t {
     unsafe { fork() }
 }
 
-/// What a hook answers when there is nothing behind it.
+/// Return value of a hook whose next function does not exist.
 pub(crate) trait Refusal {
-    /// The value that says that the call failed.
+    /// The value that reports a failed call.
     const REFUSED: Self;
 }
 
@@ -94,9 +93,9 @@ impl Refusal for () {
     const REFUSED: Self = ();
 }
 
-/// Declares hooks of the library that is built with a configuration. `fn [a b](x: T) -> R, |next|
-/// body` declares `a` and `b`, which do `body` once the library has begun; `next()` calls the
-/// function that stands behind with the arguments as they came.
+/// Declares the hooks of one library. `fn [a b](x: T) -> R, |next| body` declares `a` and `b`,
+/// which evaluate `body` once the library has begun; `next()` calls the C library's function with
+/// the original arguments.
 macro_rules! hooks {
     (
         in $library:ident:
@@ -104,7 +103,7 @@ macro_rules! hooks {
     ) => {
         $($($crate::preload::next::hook! { $library $name $args $ret, $next, $body })*)*
 
-        /// The hooks of this module.
+        /// Every hook of this module.
         pub(super) const HOOKS: &[fn() -> super::Hook] =
             &[$($(|| (stringify!($name), $name as *const ()),)*)*];
     };

@@ -1,4 +1,4 @@
-//! Opening, closing and copying descriptors.
+//! Opening, closing and duplicating descriptors.
 
 use super::log::{More, note, on_fd, timed};
 use super::next::hooks;
@@ -8,13 +8,13 @@ use crate::wire::{Head, Info, Op};
 use core::ffi::{c_char, c_int, c_long, c_uint};
 use libc::mode_t;
 
-/// Whether a call with these flags needs its mode.
+/// Whether an `open` with these flags uses its mode.
 const fn makes(flags: c_int) -> bool {
     flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE
 }
 
-/// Opens by a path. What was there before is asked for where the call may make
-/// or empty a file; after it, nobody can tell.
+/// Records an `open` by a path. The file's attributes are read before a call that may create or
+/// truncate it, as they are lost afterwards.
 ///
 /// # Safety
 /// `path` is a string or null.
@@ -47,7 +47,7 @@ pub(super) unsafe fn open_at(
     fd
 }
 
-/// A descriptor of something that is not of interest.
+/// Marks a new descriptor as not watched; passes `fd` on.
 fn opened_outside(fd: c_int) -> c_int {
     if fd >= 0 {
         watch::set(fd, false);
@@ -55,7 +55,7 @@ fn opened_outside(fd: c_int) -> c_int {
     fd
 }
 
-/// Notes what opening answered, unless it is not of interest.
+/// Records the result of an `open`, unless the file is not of interest.
 pub(super) fn opened(fd: c_int, mut head: Head, before: Option<Info>, path: &[u8]) {
     head.result = match fd {
         0.. => i64::from(fd),
@@ -70,7 +70,7 @@ pub(super) fn opened(fd: c_int, mut head: Head, before: Option<Info>, path: &[u8
         }
     }
     head.b = before.is_some().into();
-    // A file that was emptied had another size; the file is the same.
+    // A truncated file had another size before; all other attributes hold.
     let info = match (before, after) {
         (Some(before), Some(after)) => Some(Info {
             size: before.size,
@@ -86,7 +86,7 @@ pub(super) fn opened(fd: c_int, mut head: Head, before: Option<Info>, path: &[u8
     keeping_errno(|| super::log::append(head, &more));
 }
 
-/// Closes by any name: noted first, for the number may be taken again before
+/// Records a close. The descriptor is forgotten first, as another thread may get its number before
 /// the call returns.
 pub(super) fn close_with<R: super::log::Answer>(fd: c_int, next: impl FnOnce() -> R) -> R {
     if watch::forget(fd) {
@@ -96,7 +96,7 @@ pub(super) fn close_with<R: super::log::Answer>(fd: c_int, next: impl FnOnce() -
     }
 }
 
-/// Copies a descriptor by any name.
+/// Records the duplication of a descriptor.
 fn copy(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int {
     let watched = watch::watched(from);
     let replaced = to.is_some_and(|to| to != from && watch::watched(to));
@@ -116,7 +116,7 @@ fn copy(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int {
 }
 
 /// # Safety
-/// `argument` is what the command wants.
+/// `argument` is of the type that the command takes.
 pub(super) unsafe fn control(
     fd: c_int,
     command: c_int,
@@ -136,8 +136,8 @@ pub(super) unsafe fn control(
         libc::F_SETFL => on_fd(setting(Op::SetFlags).flags(argument as c_int), next),
         // F_SET_RW_HINT and F_SET_FILE_RW_HINT take a pointer to the hint.
         1036 | 1038 if argument != 0 => {
-            // SAFETY: as above. The kernel reads eight bytes; programs that pass four
-            // mean these, and nothing need lie behind them.
+            // `argument` points to the hint. The kernel reads eight bytes; programs that pass four
+            // mean these four, and nothing need follow them.
             let hint = unsafe { (argument as *const u32).read_unaligned() };
             on_fd(setting(Op::Hint).words(hint.into(), 0, 0), next)
         }
@@ -161,7 +161,7 @@ unsafe fn lock(fd: c_int, command: c_int, lock: *const libc::flock) -> Head {
         .and(lock.l_whence.into())
 }
 
-/// Closes a range by any name.
+/// Records the close of a range of descriptors.
 fn close_range_with<R: super::log::Answer>(
     first: c_uint,
     last: c_uint,
@@ -172,7 +172,7 @@ fn close_range_with<R: super::log::Answer>(
     timed(head, next, |_| More::default())
 }
 
-/// A temporary file: its name is known after the call.
+/// Records the creation of a temporary file, whose name is known after the call.
 ///
 /// # Safety
 /// `template` is a string.
@@ -239,7 +239,7 @@ hooks! {
         unsafe { control(fd, command, argument, next) };
 }
 
-/// Something is used that is not seen.
+/// Records the use of an interface that the library cannot see through.
 pub(super) fn unseen(what: &'static [u8]) {
     let more = More {
         s1: what,

@@ -1,4 +1,4 @@
-//! Processes: fork, exec, the working directory.
+//! Processes: fork, exec and the working directory.
 
 use super::log::{self, More, note, timed};
 use super::names::on_path;
@@ -13,8 +13,8 @@ use libc::pid_t;
 
 type Strings = *const *const c_char;
 
-/// A variable of the environment as it was when the image began, `NAME=value`
-/// with a zero byte, written once before recording is on.
+/// An environment variable as of program start, `NAME=value` with a zero byte, written once before
+/// recording starts.
 struct Variable {
     name: &'static [u8],
     text: [AtomicU8; Self::ROOM],
@@ -31,8 +31,7 @@ impl Variable {
     }
 
     fn remember(&self) {
-        // SAFETY: the name without its `=` is put together as a string; the
-        // value is copied at once.
+        // The name without its `=` is built as a string; the value is copied at once.
         let value = unsafe {
             let mut name = raw::Text::new();
             name.bytes(&self.name[..self.name.len() - 1]);
@@ -54,19 +53,19 @@ impl Variable {
         self.text.as_ptr().cast()
     }
 
-    /// Whether `text` sets this variable at all.
+    /// Whether `text` sets this variable to any value.
     ///
     /// # Safety
-    /// It is a string.
+    /// `text` is a string.
     unsafe fn is(&self, text: *const c_char) -> bool {
         // SAFETY: as for the function; the comparison ends with the name.
         unsafe { libc::strncmp(text, self.name.as_ptr().cast(), self.name.len()) == 0 }
     }
 
-    /// Whether `text` sets this variable so that it still does its work.
+    /// Whether `text` sets this variable to a value that contains the remembered one.
     ///
     /// # Safety
-    /// It is a string.
+    /// `text` is a string.
     unsafe fn holds(&self, text: *const c_char) -> bool {
         // SAFETY: as for the function; our own text ends with a zero byte.
         unsafe {
@@ -79,24 +78,24 @@ impl Variable {
 static PRELOAD: Variable = Variable::new(b"LD_PRELOAD=");
 static SPOOL: Variable = Variable::new(b"FLASHLOOM_SPOOL=");
 
-/// Remembers what a program needs to be seen.
+/// Remembers the variables by which a program is recorded.
 pub(super) fn remember() {
     PRELOAD.remember();
     SPOOL.remember();
 }
 
-/// An environment with the variables that a program needs to be seen, in
-/// memory that is given back unless the program starts.
+/// An environment with the variables by which a program is recorded, in memory that is unmapped
+/// unless the program starts.
 struct Environment {
     strings: Strings,
     memory: (*mut c_void, usize),
 }
 
 impl Environment {
-    /// `strings`, completed if they must be.
+    /// `strings`, with the missing variables added.
     ///
     /// # Safety
-    /// It is an environment or null.
+    /// `strings` is an environment or null.
     unsafe fn new(strings: Strings) -> Self {
         let plain = Self {
             strings,
@@ -117,7 +116,7 @@ impl Environment {
     }
 
     /// # Safety
-    /// `all` are strings.
+    /// The elements of `all` are strings.
     unsafe fn completed(all: &[*const c_char]) -> Option<Self> {
         let bytes = (all.len() + 3) * size_of::<*const c_char>();
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
@@ -150,10 +149,10 @@ impl Drop for Environment {
     }
 }
 
-/// The strings of an environment.
+/// The strings of an environment, without the terminating null.
 ///
 /// # Safety
-/// It is one, or null.
+/// `strings` is an environment or null.
 unsafe fn list<'a>(strings: Strings) -> &'a [*const c_char] {
     if strings.is_null() {
         return &[];
@@ -176,7 +175,7 @@ fn noted(program: &[u8]) {
     raw::keeping_errno(|| note(Head::new(Op::Exec), &more));
 }
 
-/// Runs another program by the function `name`, which takes an environment.
+/// Records and executes another program by the function `name`, which takes an environment.
 ///
 /// # Safety
 /// As for the function of that name.
@@ -202,7 +201,7 @@ static FEXECVE: Next = Next::new(b"fexecve\0");
 static SPAWN: Next = Next::new(b"posix_spawn\0");
 static SPAWNP: Next = Next::new(b"posix_spawnp\0");
 
-/// Starts another program in a process of its own.
+/// Spawns another program by the function `name`, and records it.
 ///
 /// # Safety
 /// As for `posix_spawn`.
@@ -331,7 +330,7 @@ mod tests {
             assert!(PRELOAD.is(strings[1]) && !PRELOAD.is(strings[0]));
             let all = list(strings.as_ptr());
             let completed = Environment::completed(all).unwrap();
-            // Ours, then theirs without what ours replaces.
+            // Our variables come first, then those of the program without the replaced ones.
             assert!(list(completed.strings).contains(&strings[0]));
             assert!(!list(completed.strings).contains(&strings[1]));
         }

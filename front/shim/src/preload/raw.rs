@@ -1,15 +1,15 @@
-//! System calls of our own, past every hook; `errno`; the clock.
+//! System calls that bypass every hook; `errno`; the clock.
 
 use crate::wire::Info;
 use core::arch::asm;
 use core::ffi::{c_char, c_int, c_long};
 use core::mem::MaybeUninit;
 
-/// The least answer of the kernel that is an error.
+/// The lowest return value of the kernel that is an error.
 const ERRORS: isize = -4095;
 
-/// Makes a system call. The answer is negative if it failed, and `errno` says why. The C
-/// library is not asked: another library that is loaded may stand in front of its `syscall`.
+/// Makes a system call; returns -1 and sets `errno` on failure. It does not use the C library's
+/// `syscall`, which another loaded library may hook.
 pub(crate) fn call(number: c_long, args: [usize; 6]) -> isize {
     // SAFETY: the kernel keeps all other registers and the stack; what the call does with
     // the arguments is up to the callers below.
@@ -53,19 +53,19 @@ unsafe fn enter(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     answer
 }
 
-/// The error of the last call of this thread.
+/// Error number of this thread's last failed call.
 pub(crate) fn errno() -> c_int {
     // SAFETY: the pointer is to the thread's own variable.
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets the error of the last call of this thread.
+/// Sets `errno` of this thread.
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: the pointer is to the thread's own variable.
     unsafe { *libc::__errno_location() = value }
 }
 
-/// Does `work`, which may fail without anyone noticing.
+/// Runs `work` and restores `errno` afterwards.
 pub(crate) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     let before = errno();
     let done = work();
@@ -73,7 +73,7 @@ pub(crate) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Nanoseconds of the monotonic clock, which all processes share.
+/// The monotonic clock in ns, common to all processes.
 #[inline]
 pub(crate) fn now() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
@@ -85,7 +85,7 @@ pub(crate) fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Attributes of the file at `path` from the folder `fd`. `errno` is kept.
+/// Attributes of the file at `path` from the folder `fd`; preserves `errno`.
 ///
 /// # Safety
 /// `path` is a string or null.
@@ -105,7 +105,7 @@ pub(crate) unsafe fn info_at(fd: c_int, path: *const c_char, flags: c_int) -> Op
     found.then(|| info(&stat))
 }
 
-/// Attributes of the open file `fd`. `errno` is kept.
+/// Converts the system's attributes to those of a record.
 pub(crate) fn info(stat: &libc::stat) -> Info {
     Info {
         mode: stat.st_mode,
@@ -116,18 +116,18 @@ pub(crate) fn info(stat: &libc::stat) -> Info {
     }
 }
 
-/// Attributes of the open file `fd`. `errno` is kept.
+/// Attributes of the open file `fd`; preserves `errno`.
 pub(crate) fn info_of(fd: c_int) -> Option<Info> {
     // SAFETY: the path is an empty string.
     unsafe { info_at(fd, c"".as_ptr(), libc::AT_EMPTY_PATH) }
 }
 
-/// Calls without arguments that cannot fail.
+/// Makes a system call without arguments that cannot fail, such as `getpid`.
 pub(crate) fn id(number: c_long) -> u32 {
     call(number, [0; 6]) as u32
 }
 
-/// Text that is put together without allocating: a path with a zero byte.
+/// A text built without allocation; a path of the maximum length fits.
 pub(crate) struct Text {
     bytes: [u8; Self::ROOM],
     len: usize,
@@ -136,7 +136,7 @@ pub(crate) struct Text {
 impl Text {
     const ROOM: usize = 4096 + 64;
 
-    /// Nothing yet.
+    /// A text without any bytes.
     pub(crate) const fn new() -> Self {
         Self {
             bytes: [0; Self::ROOM],
@@ -144,7 +144,7 @@ impl Text {
         }
     }
 
-    /// Appends bytes; those for which there is no room are left out.
+    /// Appends bytes; drops those that do not fit.
     pub(crate) fn bytes(&mut self, part: &[u8]) -> &mut Self {
         let room = Self::ROOM - 1 - self.len;
         let part = &part[..part.len().min(room)];
@@ -153,7 +153,7 @@ impl Text {
         self
     }
 
-    /// Appends a number.
+    /// Appends a number in decimal.
     pub(crate) fn number(&mut self, mut number: u64) -> &mut Self {
         let mut digits = [0; 20];
         let mut at = digits.len();
@@ -168,18 +168,18 @@ impl Text {
         self.bytes(&digits[at..])
     }
 
-    /// What is there.
+    /// The bytes of the text, without a zero byte.
     pub(crate) fn get(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// What is there, ending with a zero byte.
+    /// The text as a C string.
     pub(crate) fn pointer(&mut self) -> *const c_char {
         self.bytes[self.len] = 0;
         self.bytes.as_ptr().cast()
     }
 
-    /// Reads the symbolic link at `path`.
+    /// Reads the symbolic link at `path`; `None` if this fails.
     pub(crate) fn link(path: &mut Self) -> Option<Self> {
         let mut said = Self::new();
         let args = [
@@ -194,7 +194,7 @@ impl Text {
         Some(said)
     }
 
-    /// The working directory.
+    /// The working directory; `None` if it cannot be read.
     pub(crate) fn folder() -> Option<Self> {
         let mut said = Self::new();
         let args = [said.bytes.as_mut_ptr() as usize, Self::ROOM, 0, 0, 0, 0];
@@ -204,7 +204,7 @@ impl Text {
     }
 }
 
-/// The bytes of a C string, without its end, at most those of the longest path.
+/// The bytes of a C string, without the zero byte, cut at `PATH_MAX`.
 ///
 /// # Safety
 /// `text` is a string that outlives the use, or null.
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_put_together_and_cut_at_its_room() {
+    fn text_is_cut_at_its_capacity() {
         let mut text = Text::new();
         text.bytes(b"/a/").number(0).bytes(b".").number(u64::MAX);
         assert_eq!(text.get(), b"/a/0.18446744073709551615");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_link_are_read() {
+    fn working_directory_equals_its_proc_link() {
         let folder = Text::folder().unwrap();
         let mut link = Text::new();
         let said = Text::link(link.bytes(b"/proc/self/cwd")).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_files_keeps_errno() {
+    fn failed_stat_preserves_errno() {
         set_errno(77);
         assert!(info_of(-1).is_none());
         assert_eq!(errno(), 77);

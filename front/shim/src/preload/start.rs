@@ -1,8 +1,7 @@
-//! What a process has once: the spool, its image, the place of its logs.
+//! State of the process: the spool, its image number, and the key of its threads' logs.
 //!
-//! Invariants: the state goes from new to on or off, once; the image is 0 in a
-//! process that was forked and has not noticed yet, and no other image of this
-//! pid has the number.
+//! Invariants: the state goes from new to on or off, once. The image number is 0 in a process that
+//! was forked and has not noticed it, and unique among images of the same process ID.
 
 use super::log::{self, Log, More};
 use super::raw::{self, Text};
@@ -13,44 +12,43 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The variable that names the folders of the spool, separated by colons; the
-/// first that has room is used.
+/// Environment variable with the folders of the spool, separated by colons; the first one that has
+/// room is used.
 pub const SPOOL: &str = "FLASHLOOM_SPOOL";
 
-/// The variables that a program needs to be seen.
+/// Environment variables by which a program is recorded.
 pub const VARIABLES: [&str; 2] = ["LD_PRELOAD", SPOOL];
 
-/// Whether anything is recorded.
+/// Whether calls are recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody has looked yet.
+    /// The constructor has not run yet.
     New,
-    /// Yes.
+    /// Calls are recorded to the spool.
     On,
-    /// No.
+    /// Calls are not recorded: there is no spool, or the system refused.
     Off,
 }
 
 static STATE: AtomicU8 = AtomicU8::new(State::New as u8);
 
-/// The image of this process, on a page that a fork wipes.
+/// Image number of this process, on a page that a fork wipes.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
-/// The process that this is, or that this was forked from.
+/// Process ID of this process, or of its parent until the fork is noticed.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// When the latest fork of this process began.
+/// Start of this process's latest fork, in ns of the monotonic clock.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
-/// By which the C library tells of a thread with a log that it ends.
+/// Key by which the C library reports the end of a thread that has a log.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Keys for which each thread has room from its beginning (`PTHREAD_KEY_2NDLEVEL_SIZE` of glibc).
-/// For others the C library allocates.
+/// Number of keys for which each thread has static room (`PTHREAD_KEY_2NDLEVEL_SIZE` of glibc). For
+/// higher keys the C library allocates.
 const KEYS: u32 = 32;
 
-/// The folders of the spool: their length, and its bytes, which are written once,
-/// before the state is on.
+/// The spool's folders: length and bytes, written once before the state is on.
 static SPOOL_LEN: AtomicUsize = AtomicUsize::new(0);
 static SPOOL_BYTES: [AtomicU8; libc::PATH_MAX as usize] =
     [const { AtomicU8::new(0) }; libc::PATH_MAX as usize];
@@ -64,7 +62,7 @@ pub(super) fn state() -> State {
     }
 }
 
-/// The image of this process.
+/// Image number of this process; 0 if it has not noticed its fork, or recording is off.
 #[inline]
 pub(super) fn image() -> u64 {
     let page = PAGE.load(Ordering::Relaxed);
@@ -79,20 +77,20 @@ pub(super) fn pid() -> u32 {
     PID.load(Ordering::Relaxed)
 }
 
-/// The folders of the spool.
+/// The spool's folders, separated by colons.
 pub(super) fn spool() -> &'static [u8] {
     let len = SPOOL_LEN.load(Ordering::Acquire);
     // SAFETY: atomic bytes lie as bytes do, and no one writes them any more.
     unsafe { core::slice::from_raw_parts(SPOOL_BYTES.as_ptr().cast(), len) }
 }
 
-/// What is kept for this thread.
+/// The log of this thread; null if it has none.
 #[inline]
 pub(super) fn log() -> *mut Log {
     thread::own().log.get().cast()
 }
 
-/// Keeps `log` for this thread. Without one of the first keys it stays when the thread ends.
+/// Sets the log of this thread. If the key is beyond [`KEYS`], the log leaks when the thread ends.
 pub(super) fn keep(log: *mut Log) {
     thread::own().log.set(log.cast());
     let key = KEY.load(Ordering::Relaxed);
@@ -104,11 +102,11 @@ pub(super) fn keep(log: *mut Log) {
 
 unsafe extern "C" fn thread_ends(log: *mut c_void) {
     thread::own().log.set(null_mut());
-    // SAFETY: the C library hands over what was kept.
+    // The C library passes the value that was set.
     unsafe { log::end(log.cast()) };
 }
 
-/// Does `work` while no signal is delivered to this thread.
+/// Runs `work` with all signals of this thread blocked.
 pub(crate) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -123,7 +121,7 @@ pub(crate) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Looks for the spool and starts recording, once in the life of an image.
+/// Looks for the spool and starts recording; runs once per image.
 fn start() {
     let on = find_spool() && make_page() && make_key();
     let state = if on { State::On } else { State::Off };
@@ -179,7 +177,7 @@ fn name_image() {
     unsafe { (*page).store(raw::now().max(1), Ordering::Relaxed) };
 }
 
-/// Says which program this is, and which descriptors it came with.
+/// Records the start of this program, and the descriptors that it came with.
 fn started() {
     let parent = raw::id(libc::SYS_getppid);
     let mut exe = Text::new();
@@ -194,12 +192,12 @@ fn started() {
     watch::look_at_all();
 }
 
-/// A fork begins.
+/// Notes the start of a fork.
 pub(super) fn forking() {
     FORKED.store(raw::now(), Ordering::Relaxed);
 }
 
-/// What to note if this process was forked and has not noticed yet.
+/// The record of this process's birth, if it was forked and has not noticed that yet.
 pub(super) fn born() -> Option<Head> {
     if image() != 0 {
         return None;
@@ -226,7 +224,7 @@ extern "C" fn constructor() {
     next::begin();
 }
 
-/// Run by the dynamic linker before a program's own code.
+/// Entry of `.init_array`: the dynamic linker runs it before a program's own code.
 #[cfg_attr(flashloom_preload, used)]
 #[cfg_attr(flashloom_preload, unsafe(link_section = ".init_array"))]
 pub static CONSTRUCTOR: extern "C" fn() = constructor;

@@ -1,20 +1,16 @@
-//! Streams.
+//! Streams of the C library.
 //!
-//! The C library's streams read and write inside it, so no function in front of
-//! `read` sees them, and standing in front of every function that may flush a
-//! buffer is hopeless (some are macros). But each stream reaches the system
-//! through a table of functions of its kind, and of that table four entries
-//! matter: read, write, seek, close. They are replaced, in glibc's own tables
-//! for files, by ours, which call them. Everything else of streams, such as
-//! their descriptors, buffers and locks, is as it was; that is why this is
-//! better than streams of our own (`fopencookie`), whose `fileno` is -1.
+//! The C library's streams read and write internally, so a hook of `read` does not see them, and
+//! hooks of every function that may flush a buffer are infeasible (some are macros). But each
+//! stream makes its system calls through a table of functions, of which four entries matter: read,
+//! write, seek, close. These are replaced, in glibc's own tables for files, by ours, which call the
+//! originals. Everything else of streams, such as descriptors, buffers and locks, stays as it is;
+//! streams made by `fopencookie` would have a `fileno` of -1.
 //!
-//! The entries are found by what they hold, which are exported functions; if
-//! they are not there, as in other C libraries, nothing is replaced and that
-//! streams are not seen is noted. The tables are read-only, so the kernel's
-//! view of our memory is written instead (`/proc/self/mem`); where the kernel
-//! does not let that pass over rights, as newer ones, they are changed for a
-//! moment.
+//! The entries are found by their values, which are exported functions. If they are missing, as in
+//! other C libraries, nothing is replaced, and a record notes that streams are not seen. The tables
+//! are read-only, so they are written through the kernel's view of our memory (`/proc/self/mem`);
+//! newer kernels refuse this, in which case the page is made writable for a moment.
 
 use super::next::{Next, hooks};
 use super::open::{close_with, open_at, opened, unseen};
@@ -25,12 +21,12 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use libc::{FILE, off64_t, ssize_t};
 
-/// Entries of a table, with room to spare for what may be added.
+/// Number of words searched in a table, some more than its entries.
 const ENTRIES: usize = 21;
 
 const TABLES: [&CStr; 2] = [c"_IO_file_jumps", c"_IO_wfile_jumps"];
 
-/// An entry: the function that it holds, and ours.
+/// An entry of the table: the function that it holds, and our replacement.
 pub(crate) struct Entry {
     name: &'static CStr,
     pub(crate) theirs: AtomicPtr<c_void>,
@@ -57,14 +53,14 @@ fn symbol(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Replaces the entries.
+/// Replaces the entries of the recording library; notes that streams are not seen if that fails.
 pub(super) fn begin() {
     if cfg!(flashloom_preload) && !replace(&[&READ, &WRITE, &SEEK, &CLOSE]) {
         unseen(b"streams of the C library (stdio)");
     }
 }
 
-/// Replaces entries; false if they are not there.
+/// Replaces entries in all tables; returns `false` if a table lacks one of them.
 pub(crate) fn replace(entries: &[&Entry]) -> bool {
     for entry in entries {
         entry.theirs.store(symbol(entry.name), Ordering::Release);
@@ -84,7 +80,7 @@ pub(crate) fn replace(entries: &[&Entry]) -> bool {
     replaced == [true; TABLES.len()]
 }
 
-/// Replaces the entries of one table, by one write.
+/// Replaces the entries of one table, by a single write.
 fn replace_in(memory: Option<usize>, table: *const usize, entries: &[&Entry]) -> bool {
     let mut held = [0; ENTRIES];
     // SAFETY: the table has this many entries in every version that has it.
@@ -106,7 +102,7 @@ fn replace_in(memory: Option<usize>, table: *const usize, entries: &[&Entry]) ->
     memory.is_some_and(write) || write_by_right(to, &held[first..last])
 }
 
-/// Writes words to memory that is only to be read, and is so again afterwards.
+/// Writes words to read-only memory by making it writable for the moment.
 fn write_by_right(to: usize, words: &[usize]) -> bool {
     // SAFETY: the call takes no memory.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -118,8 +114,8 @@ fn write_by_right(to: usize, words: &[usize]) -> bool {
         return false;
     }
     for (place, word) in (to..).step_by(size_of::<usize>()).zip(words) {
-        // SAFETY: the caller vouches for the place, which is a word that may be written
-        // now; whoever reads it meanwhile finds the one or the other.
+        // The caller guarantees that these words exist; they are writable now. A concurrent reader
+        // finds the old or the new word.
         let place = unsafe { AtomicUsize::from_ptr(place as *mut usize) };
         place.store(*word, Ordering::Release);
     }
@@ -185,7 +181,7 @@ unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
     }
 }
 
-/// The flags of `open` that a mode of `fopen` stands for.
+/// Flags of `open` for a mode of `fopen`.
 pub(crate) fn flags(mode: &[u8]) -> c_int {
     let has = |letter| mode.contains(&letter);
     let (only, more) = match mode.first() {
@@ -199,7 +195,7 @@ pub(crate) fn flags(mode: &[u8]) -> c_int {
 }
 
 /// # Safety
-/// The strings are strings or null.
+/// `path` and `mode` are strings or null.
 unsafe fn opens(
     path: *const c_char,
     mode: *const c_char,
@@ -216,10 +212,10 @@ unsafe fn opens(
     stream
 }
 
-/// Opens another file in an open stream: the old one is closed first.
+/// Records `freopen`: a close of the old file, then an open.
 ///
 /// # Safety
-/// The strings are strings or null; the stream is open.
+/// `path` and `mode` are strings or null; the stream is open.
 unsafe fn reopens(
     (path, mode): (*const c_char, *const c_char),
     old: *mut FILE,
@@ -239,7 +235,7 @@ unsafe fn reopens(
 }
 
 /// # Safety
-/// The answer is null or an open stream.
+/// `next` returns null or an open stream.
 unsafe fn temporary(next: impl FnOnce() -> *mut FILE) -> *mut FILE {
     let flags = libc::O_RDWR | libc::O_TMPFILE;
     let mut head = Head::on(Op::Open, libc::AT_FDCWD)
@@ -271,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_stand_for_flags() {
+    fn modes_of_fopen_map_to_flags_of_open() {
         assert_eq!(flags(b"r"), libc::O_RDONLY);
         assert_eq!(flags(b"r+b"), libc::O_RDWR);
         assert_eq!(flags(b"we"), libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC);
@@ -281,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_written_where_nobody_may_write() {
+    fn words_are_written_to_read_only_memory() {
         let page = [0, 4096, libc::PROT_READ as usize, 0x22, usize::MAX, 0];
         let start = raw::call(libc::SYS_mmap, page) as usize;
         assert!(write_by_right(start + 16, &[7, 8]));
@@ -296,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_this_system_are_known() {
+    fn tables_of_this_c_library_hold_the_four_entries() {
         for table in TABLES {
             let table = symbol(table).cast::<usize>();
             assert!(!table.is_null());

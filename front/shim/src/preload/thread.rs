@@ -1,22 +1,22 @@
-//! What is kept for each thread, in its own static memory.
+//! State of each thread, in its own static memory.
 //!
-//! Rust's thread-local variables of a shared object are reached by a function of the dynamic
-//! linker, which may allocate: the first time, or after another library was loaded. This memory
-//! is part of each thread from its beginning (the model "initial exec"), is reached by two
-//! instructions, and is all zeros at first. Nothing runs for it when a thread ends.
+//! Thread-local variables of Rust in a shared object are accessed through a function of the dynamic
+//! linker, which may allocate: at the first access, or after another library was loaded. This
+//! memory is part of each thread from its start (the TLS model "initial exec"), is accessed by two
+//! or three instructions, and starts as all zeros. No destructor runs for it.
 
 use core::arch::{asm, global_asm};
 use core::cell::Cell;
 use core::ffi::c_void;
 
-/// What is known of a thread.
+/// State of a thread that both libraries keep.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// Where its records go; null if it has none.
+    /// The thread's log in the recording library; null if it has none.
     pub(crate) log: Cell<*mut c_void>,
-    /// How deep it is within the placing library.
+    /// Nesting depth in the placing library; 0 is outside.
     pub(crate) depth: Cell<u32>,
-    /// Where it is counted there, from 1 on; 0 if nowhere yet.
+    /// Number of the thread's counter in the placing library's gate, from 1; 0 if not assigned.
     pub(crate) place: Cell<u32>,
 }
 
@@ -34,12 +34,12 @@ global_asm!(
     ".popsection",
 );
 
-/// That of the thread that asks, which is not handed to another one.
+/// State of the calling thread; must not be passed to another thread.
 #[inline]
 pub(crate) fn own<'a>() -> &'a Thread {
     let place: *const Thread;
-    // SAFETY: the address is that of this thread's memory. It is made anew each time, as a
-    // fiber may go on in another thread.
+    // The address is that of this thread's memory. It is computed at each call, as a fiber may
+    // continue on another thread.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(

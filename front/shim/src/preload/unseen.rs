@@ -1,4 +1,4 @@
-//! System calls by number, and what is not seen but noted.
+//! System calls by number, and interfaces that are noted but not recorded.
 
 use super::next::hooks;
 use super::open::unseen;
@@ -34,8 +34,8 @@ unsafe extern "C" {
     ) -> isize;
 }
 
-/// A call by number that has a name: the function of that name, which is a
-/// hook of ours, does it. Any other is left to `next`.
+/// Makes a system call by number through the hooked function of its name; calls without one are
+/// left to `next`.
 ///
 /// # Safety
 /// The arguments are those of the call.

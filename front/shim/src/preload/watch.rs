@@ -1,8 +1,7 @@
-//! Which descriptors are of interest.
+//! The watch table: tells which descriptors are recorded.
 //!
-//! Invariant: a descriptor whose byte says that it is of interest has been
-//! noted, by the record of its `open` or as found; a descriptor whose byte is
-//! unknown is looked at when it is next used.
+//! Invariant: a descriptor marked as watched has been recorded, by its `open` or as found. A
+//! descriptor of unknown state is examined at its next use.
 
 use super::log::{self, More};
 use super::raw::{self, Text};
@@ -11,7 +10,7 @@ use crate::wire::{Head, Info, Op};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Descriptors that are told apart; those above are not seen.
+/// Number of descriptors in the table; calls on higher ones are not recorded.
 const ROOM: usize = 1 << 16;
 
 const UNKNOWN: u8 = 0;
@@ -20,10 +19,10 @@ const LEFT: u8 = 2;
 
 static KINDS: [AtomicU8; ROOM] = [const { AtomicU8::new(UNKNOWN) }; ROOM];
 
-/// The file systems of `/proc`, `/sys` and `/dev`.
+/// Device numbers of `/proc`, `/sys` and `/dev`.
 static SYSTEM: [AtomicU64; 3] = [const { AtomicU64::new(u64::MAX) }; 3];
 
-/// Learns which file systems are the system's own.
+/// Determines the device numbers of the system's own file systems.
 pub(super) fn begin() {
     // SAFETY: the paths are strings.
     let device = |path: &core::ffi::CStr| unsafe {
@@ -36,7 +35,7 @@ pub(super) fn begin() {
     }
 }
 
-/// Whether files with these attributes are of interest.
+/// Whether files with these attributes are recorded.
 pub(super) fn interesting(info: &Info) -> bool {
     let kind = info.mode & libc::S_IFMT;
     let system = SYSTEM
@@ -45,8 +44,7 @@ pub(super) fn interesting(info: &Info) -> bool {
     (kind == libc::S_IFREG || kind == libc::S_IFDIR) && !system
 }
 
-/// Whether what happens at `path` is of interest; what cannot be told from the
-/// path is.
+/// Whether calls on `path` are recorded; a path that does not tell is.
 pub(super) fn interesting_path(path: &[u8]) -> bool {
     let within = |folder: &[u8]| path.starts_with(folder);
     let system = within(b"/proc/") || within(b"/sys/") || within(b"/dev/");
@@ -57,7 +55,7 @@ fn slot(fd: c_int) -> Option<&'static AtomicU8> {
     KINDS.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether the open file `fd` is of interest.
+/// Whether calls on the open file `fd` are recorded.
 #[inline]
 pub(super) fn watched(fd: c_int) -> bool {
     let Some(slot) = slot(fd) else { return false };
@@ -68,19 +66,19 @@ pub(super) fn watched(fd: c_int) -> bool {
     }
 }
 
-/// Sets what is known of `fd`.
+/// Sets whether `fd` is watched.
 pub(super) fn set(fd: c_int, watched: bool) {
     if let Some(slot) = slot(fd) {
         slot.store(if watched { WATCHED } else { LEFT }, Ordering::Relaxed);
     }
 }
 
-/// Forgets `fd`, which is closed, and says whether it was of interest.
+/// Forgets `fd`, which is being closed; returns whether it was watched.
 pub(super) fn forget(fd: c_int) -> bool {
     slot(fd).is_some_and(|slot| slot.swap(UNKNOWN, Ordering::Relaxed) == WATCHED)
 }
 
-/// Forgets a range of descriptors.
+/// Forgets the descriptors from `first` to `last`.
 pub(super) fn forget_range(first: u32, last: u32) {
     let end = (last as usize).saturating_add(1).min(ROOM);
     let range = KINDS.get(first as usize..end).unwrap_or_default();
@@ -89,7 +87,7 @@ pub(super) fn forget_range(first: u32, last: u32) {
     }
 }
 
-/// Looks at a descriptor that nobody was seen to open, and notes it.
+/// Examines a descriptor whose opening was not seen, and records it as found.
 #[cold]
 fn look(fd: c_int) -> bool {
     let Some(info) = raw::info_of(fd) else {
@@ -121,7 +119,7 @@ fn found(fd: c_int, info: Info) {
     log::note(head, &more);
 }
 
-/// Looks at every descriptor that is open.
+/// Examines every open descriptor of the process.
 pub(super) fn look_at_all() {
     let flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as usize;
     let path = c"/proc/self/fd".as_ptr() as usize;
@@ -152,9 +150,9 @@ pub(super) fn look_at_all() {
     raw::call(libc::SYS_close, [folder, 0, 0, 0, 0, 0]);
 }
 
-/// Calls `each` with the entries of a directory that are numbers.
+/// Calls `each` with the directory entries whose names are numbers.
 fn each_number(mut entries: &[u8], mut each: impl FnMut(c_int)) {
-    // An entry: number, offset, its size, its kind, its name.
+    // Layout of an entry: inode, offset, its size, file type, name.
     while let Some(size) = entries.get(16..18) {
         let size = usize::from(u16::from_ne_bytes([size[0], size[1]]));
         let Some(name) = entries.get(19..size) else {
@@ -174,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_the_system_are_left() {
+    fn system_paths_are_not_watched() {
         for path in ["/proc/self/maps", "/sys/x", "/dev/null"] {
             assert!(!interesting_path(path.as_bytes()), "{path}");
         }
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_found_among_entries() {
+    fn numeric_names_are_found_among_directory_entries() {
         let mut bytes = Vec::new();
         for name in ["..", "17", "0"] {
             let mut entry = vec![0_u8; 24];

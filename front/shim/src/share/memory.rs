@@ -1,45 +1,44 @@
-//! The memory that a client and the daemon share: a ring of writes, and what the daemon
-//! lets the client know without being asked.
+//! The memory shared by a client and the daemon: a ring of writes, and state that the daemon
+//! publishes to the client.
 //!
-//! Many threads of one client put records into the ring, one at a time takes them out.
-//! A thread reserves room by moving the tail, copies, and publishes its record by a stamp
-//! that fits this place in this lap alone. No thread waits for another one there, unless
-//! the ring is full.
+//! Threads of the client put records into the ring; the daemon takes them out, one thread at a
+//! time. A thread reserves room by moving the tail, copies its data, and publishes the record by a
+//! stamp that is valid only at this place in this lap. No thread waits for another one unless the
+//! ring is full.
 //!
-//! A *lease* lets a client write to the end of a file by the ring. Its word is taken for
-//! the time of a write and given back; the daemon takes it away and waits until nobody
-//! has it, after which all that was written by it is in the ring. Words are used again, so
-//! each also says which lease it is, by a number that no two of a client have.
+//! A *lease* lets a client write to the end of a file by the ring. A thread sets its word busy for
+//! the time of a write. The daemon revokes the lease and waits until the word is not busy, after
+//! which all writes under the lease are in the ring. Words are reused, so each also holds the
+//! lease's number, which is unique within the client.
 //!
-//! Invariants: the client writes nothing but its own memory, so that it can harm itself
-//! alone; the daemon believes no length that it finds here; what is published is taken out
-//! in the order of the tail.
+//! Invariants: the client can write only its own memory, and so can harm only itself. The daemon
+//! trusts no length that it reads here. Published records are taken out in the order of the tail.
 
 use crate::sys;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of the ring: four of the parts in which zones are written, times eight.
+/// Size of the ring in bytes: 32 of the 256 KiB parts in which zones are written.
 const RING: u64 = 8 << 20;
-/// Records begin at multiples of this, and their heads are as long.
+/// Alignment of records, and the size of a record's head, in bytes.
 const STEP: u64 = 32;
-/// The most bytes of one record.
+/// Maximum number of data bytes in one record.
 pub(crate) const RECORD_MAX: usize = 1 << 20;
-/// Bytes before the ring: counters and leases.
+/// Size of the area before the ring (counters and leases) in bytes.
 const HEAD: usize = 1 << 14;
-/// Leases of one client.
+/// Maximum number of leases of one client.
 pub(crate) const LEASES: usize = 1024;
-/// Bytes that wait before a daemon that naps is woken.
+/// Number of undrained bytes at which a napping daemon is woken.
 const ENOUGH: u64 = RING / 4;
 
 const GRANTED: u64 = 1;
 const BUSY: u64 = 2;
 const REVOKED: u64 = 4;
-/// Nobody takes out any more what is written by it.
+/// The ring is not drained any more, so writes under the lease may be lost.
 const ENDED: u64 = 8;
-/// The bits of a lease's word that are not its number.
+/// Number of low bits of a lease's word that are flags; the rest is the lease's number.
 const FLAGS: u32 = 4;
-/// Credit of which no write takes anything, and that no number of attempts makes some.
+/// Credit from which no write can succeed, however many concurrent attempts there are.
 const NO_CREDIT: i64 = i64::MIN / 2;
 
 const AWAKE: u32 = 0;
@@ -52,16 +51,16 @@ struct Lined<T>(T);
 #[repr(C)]
 struct Head {
     key: u64,
-    /// Rises before a zone is emptied or bytes of a file go.
+    /// Incremented before a zone is reset or bytes of a file are dropped.
     generation: Lined<AtomicU64>,
-    /// Bytes that may be written by the ring.
+    /// Number of bytes that the client may still write by the ring.
     credit: Lined<AtomicI64>,
     tail: Lined<AtomicU64>,
     head: Lined<AtomicU64>,
-    /// How deep the daemon sleeps, and the word it sleeps on.
+    /// Sleep depth of the daemon, and the futex word it sleeps on.
     sleep: Lined<AtomicU32>,
     bell: AtomicU32,
-    /// Threads that wait for room, and the word they wait on.
+    /// Number of threads that wait for room, and the futex word they wait on.
     waiting: Lined<AtomicU32>,
     room: AtomicU32,
     leases: [AtomicU64; LEASES],
@@ -69,47 +68,47 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() <= HEAD);
 
-/// A record's head. The stamp is written last.
+/// Head of a record; the stamp is written last.
 #[repr(C)]
 struct Slot {
     stamp: AtomicU64,
     file: AtomicU64,
     at: AtomicU64,
-    /// Bytes that follow; [`PAD`] if the rest of the ring is passed over.
+    /// Number of data bytes; [`PAD`] if the record skips the rest of the ring.
     len: AtomicU64,
 }
 
 const PAD: u64 = u64::MAX;
 
-/// A write, as it was found: its bytes may change while they are read.
+/// A write as read from the ring; its bytes may change while they are read.
 pub(crate) struct Record<'a> {
-    /// The file.
+    /// Number of the file.
     pub(crate) file: u64,
-    /// Where in it.
+    /// Offset in the file in bytes.
     pub(crate) at: u64,
-    /// Its bytes.
+    /// Data of the write.
     pub(crate) data: &'a [u8],
 }
 
-/// A mapping of that memory.
+/// A mapping of the shared memory.
 pub(crate) struct Memory {
     start: *mut u8,
 }
 
-// SAFETY: all that threads share behind the pointer is atomic, or handed over by a stamp.
+// All shared state behind the pointer is atomic, or handed over by a stamp.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// A lease: its word is that of the remainder by [`LEASES`].
+/// Number of a lease; the lease's word is at its remainder modulo [`LEASES`].
 pub(crate) type LeaseId = u64;
 
-/// The word of a lease while nobody writes by it.
+/// The word of a granted lease while no thread writes under it.
 fn granted(lease: LeaseId) -> u64 {
     lease << FLAGS | GRANTED
 }
 
-/// How a lease was found.
+/// Result of an attempt to enter a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lease {
     Taken,
@@ -118,10 +117,10 @@ pub(crate) enum Lease {
 }
 
 impl Memory {
-    /// Bytes of it.
+    /// Size of the shared memory in bytes.
     pub(crate) const LEN: usize = HEAD + RING as usize;
 
-    /// Maps the memory behind a descriptor, which must have the length.
+    /// Maps the memory of a descriptor; `EPROTO` if its size is not [`Memory::LEN`].
     pub(crate) fn map(fd: c_int) -> Result<Self, sys::Errno> {
         let stat = sys::stat(fd)?;
         if stat.st_size != Self::LEN as i64 {
@@ -134,9 +133,10 @@ impl Memory {
         })
     }
 
-    /// Makes it ready, before anyone else has it. `key` is what nobody guesses.
+    /// Initializes the memory before it is shared. `key` is a secret that makes stamps unforgeable
+    /// by stale data.
     pub(crate) fn begin(&self, key: u64) {
-        // SAFETY: nobody else has the memory yet, and it is as long as a head.
+        // The memory is not shared yet, and longer than a head.
         unsafe { (*self.start.cast::<Head>()).key = key };
         self.head().sleep.0.store(SLEEPS, Ordering::Release);
     }
@@ -157,7 +157,8 @@ impl Memory {
         self.head().key ^ position.wrapping_add(1)
     }
 
-    /// Publishes bytes for a file; false if the ring has no room now.
+    /// Publishes a write of `data` at offset `at` of a file; returns `false` if the ring has no
+    /// room now.
     #[inline]
     pub(crate) fn put(&self, file: u64, at: u64, data: &[u8]) -> bool {
         debug_assert!(data.len() <= RECORD_MAX);
@@ -169,7 +170,7 @@ impl Memory {
             let pad = if left < need { left } else { 0 };
             let done = head.head.0.load(Ordering::Acquire);
             if done > tail {
-                // Others have put, and the daemon has taken out, what came since this was read.
+                // Since the tail was read, other threads' records were put and taken out.
                 tail = head.tail.0.load(Ordering::Relaxed);
                 continue;
             }
@@ -193,7 +194,7 @@ impl Memory {
         }
         let slot = self.slot(position);
         let to = HEAD + (position % RING + STEP) as usize;
-        // SAFETY: the room was reserved for this thread, and is not cut by the ring's end.
+        // The room is reserved for this thread, and does not cross the ring's end.
         unsafe {
             core::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(to), data.len());
         }
@@ -205,7 +206,7 @@ impl Memory {
         true
     }
 
-    /// Wakes the daemon, if it sleeps so that it would not see what waits.
+    /// Wakes the daemon if it sleeps, or naps while many bytes wait.
     #[inline]
     fn ring_bell(&self) {
         let head = self.head();
@@ -219,20 +220,20 @@ impl Memory {
         }
     }
 
-    /// Bytes of the ring that were not taken out yet.
+    /// Number of bytes in the ring that were not yet taken out.
     pub(crate) fn waiting(&self) -> u64 {
         let head = self.head();
         let tail = head.tail.0.load(Ordering::SeqCst);
         tail.wrapping_sub(head.head.0.load(Ordering::SeqCst))
     }
 
-    /// Waits a moment for room in the ring.
+    /// Waits up to 20 ms for room in the ring.
     #[cold]
     pub(crate) fn wait_for_room(&self) {
         let head = self.head();
         let seen = head.room.load(Ordering::SeqCst);
         head.waiting.0.fetch_add(1, Ordering::SeqCst);
-        // Whatever depth: the daemon is needed now.
+        // The daemon is woken from any depth.
         if head.sleep.0.swap(AWAKE, Ordering::SeqCst) != AWAKE {
             head.bell.fetch_add(1, Ordering::SeqCst);
             sys::wake(&head.bell);
@@ -243,16 +244,15 @@ impl Memory {
         head.waiting.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// How far records were reserved.
+    /// Position up to which records are reserved.
     pub(crate) fn tail(&self) -> u64 {
         self.head().tail.0.load(Ordering::SeqCst)
     }
 
-    /// Takes out records that begin before `end`, as far as they are published; gives how
-    /// far it came, or nothing if what is found is no record. If who writes them is `gone`,
-    /// what was reserved and never published is passed over: the write was not answered,
-    /// and others behind it may have been. A stamp fits no other place, so the next one that
-    /// does is the next record.
+    /// Takes out the published records that begin before `end`. Returns the position reached, or
+    /// `None` if the ring holds an invalid record. If the client is `gone`, room that was reserved
+    /// and never published is skipped: that write was not acknowledged, but later ones may have
+    /// been. A stamp is valid at one place only, so the next valid stamp is the next record.
     pub(crate) fn take(
         &self,
         end: u64,
@@ -283,8 +283,8 @@ impl Memory {
                     return None;
                 }
                 let from = HEAD + (position % RING + STEP) as usize;
-                // SAFETY: the bytes are within the ring, and nobody writes there before
-                // the head has passed them, but a client that harms itself.
+                // The bytes are within the ring, and no correct client writes there before the head
+                // has passed them.
                 let data =
                     unsafe { core::slice::from_raw_parts(self.start.add(from), len as usize) };
                 each(Record {
@@ -304,8 +304,7 @@ impl Memory {
         Some(position)
     }
 
-    /// Sleeps until there is something to take out: at all, or, for `millis`, so much that
-    /// it would not do to wait.
+    /// Sleeps until records wait; with `millis`, naps for that time or until [`ENOUGH`] bytes wait.
     pub(crate) fn sleep(&self, millis: Option<u32>) {
         let head = self.head();
         let seen = head.bell.load(Ordering::SeqCst);
@@ -313,32 +312,32 @@ impl Memory {
         head.sleep.0.store(depth, Ordering::SeqCst);
         let enough = if millis.is_some() { ENOUGH } else { 1 };
         if self.waiting() < enough {
-            // Now and then it looks by itself, so that nothing that a client does to its
-            // memory keeps it asleep.
+            // The timeout of one second limits the harm of a client that corrupts its memory.
             sys::wait(&head.bell, seen, millis.unwrap_or(1000));
         }
         head.sleep.0.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// Wakes the one who sleeps, whatever there is.
+    /// Wakes the thread that sleeps, whether or not records wait.
     pub(crate) fn rouse(&self) {
         let head = self.head();
         head.bell.fetch_add(1, Ordering::SeqCst);
         sys::wake(&head.bell);
     }
 
-    /// How often what zones hold has changed under those who read them.
+    /// Number of changes so far of zones under direct readers.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.head().generation.0.load(Ordering::SeqCst)
     }
 
-    /// Says that it is about to change.
+    /// Announces a change of zones to direct readers.
     pub(crate) fn changes(&self) {
         self.head().generation.0.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes bytes from what may be written by the ring.
+    /// Spends bytes of the client's credit; returns `false`, without a change, if there are too
+    /// few.
     #[inline]
     pub(crate) fn spend(&self, bytes: i64) -> bool {
         let credit = &self.head().credit.0;
@@ -349,12 +348,12 @@ impl Memory {
         false
     }
 
-    /// What may be written by the ring.
+    /// Number of bytes that the client may still write by the ring.
     pub(crate) fn credit(&self) -> i64 {
         self.head().credit.0.load(Ordering::Relaxed)
     }
 
-    /// Says how much may be written by the ring from now on.
+    /// Sets the client's credit in bytes.
     pub(crate) fn grant_credit(&self, bytes: i64) {
         self.head().credit.0.store(bytes, Ordering::Relaxed);
     }
@@ -363,12 +362,12 @@ impl Memory {
         &self.head().leases[(lease % LEASES as u64) as usize]
     }
 
-    /// Gives a lease, at whose word no other one is.
+    /// Publishes a lease; its word must not hold another one.
     pub(crate) fn grant(&self, lease: LeaseId) {
         self.word(lease).store(granted(lease), Ordering::Release);
     }
 
-    /// Takes a lease for the time of a write.
+    /// Marks a lease busy for the time of a write.
     #[inline]
     pub(crate) fn enter(&self, lease: LeaseId) -> Lease {
         let free = granted(lease);
@@ -385,21 +384,21 @@ impl Memory {
         }
     }
 
-    /// Whether a lease still is.
+    /// Whether a lease is still granted.
     #[inline]
     pub(crate) fn holds(&self, lease: LeaseId) -> bool {
         self.word(lease).load(Ordering::SeqCst) & !BUSY == granted(lease)
     }
 
-    /// Gives a lease back that was taken. False if what was put meanwhile may have come too
-    /// late to be taken out.
+    /// Ends a write under a lease. Returns `false` if the ring was ended meanwhile, in which case
+    /// the write may be lost.
     #[inline]
     pub(crate) fn leave(&self, lease: LeaseId) -> bool {
         self.word(lease).fetch_and(!BUSY, Ordering::SeqCst) & ENDED == 0
     }
 
-    /// Lets nothing more be written by the ring, before it is emptied for the last time: what
-    /// a client that was stopped does when it goes on is not answered as if it were kept.
+    /// Stops all writes by the ring, before the last drain: a stopped client that goes on later
+    /// must not acknowledge a write that is lost.
     pub(crate) fn end(&self) {
         for word in &self.head().leases {
             word.fetch_or(REVOKED | ENDED, Ordering::SeqCst);
@@ -407,7 +406,7 @@ impl Memory {
         self.grant_credit(NO_CREDIT);
     }
 
-    /// Takes a lease away. False while somebody writes by it.
+    /// Revokes a lease; returns `false` while a thread writes under it.
     pub(crate) fn revoke(&self, lease: LeaseId) -> bool {
         self.word(lease).fetch_or(REVOKED, Ordering::SeqCst) & BUSY == 0
     }
@@ -432,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_many_threads_come_out_whole_and_in_their_order() {
+    fn records_of_many_threads_are_taken_whole_and_in_order() {
         let memory = memory();
         let writer = |file: u64| {
             for at in 0..20_000 {
@@ -467,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_refuses_and_has_room_again() {
+    fn full_ring_refuses_until_it_is_drained() {
         let memory = memory();
         let data = vec![7; RECORD_MAX];
         let mut count = 0;
@@ -481,7 +480,7 @@ mod tests {
             seen += 1;
         });
         assert_eq!(seen, count);
-        // The end of the ring is passed over.
+        // The rest of the ring is skipped.
         assert!(memory.put(1, 9, &data));
         let mut found = 0;
         memory.take(memory.tail(), false, |record| found = record.at);
@@ -489,10 +488,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_have_published_is_behind_what_they_have_not() {
+    fn records_behind_unpublished_room_of_a_dead_client_are_taken() {
         let memory = memory();
         assert!(memory.put(1, 0, &[7; 40]));
-        // Two that died after they had reserved room, one of them with half of its bytes.
+        // Two threads died after they had reserved room, one of them with half of its bytes
+        // written.
         let tail = &memory.head().tail.0;
         let hole = tail.fetch_add(32 + 320, Ordering::Relaxed);
         memory.slot(hole + 64).stamp.store(9, Ordering::Relaxed);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_not_believed() {
+    fn corrupt_ring_is_refused() {
         let memory = memory();
         assert!(memory.put(1, 0, b"data"));
         let slot = memory.slot(0);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_by_one_and_taken_away_once_it_is_given_back() {
+    fn lease_is_exclusive_and_revoked_once_its_writer_leaves() {
         let memory = memory();
         assert!(memory.enter(3) == Lease::Gone);
         memory.grant(3);
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_not_the_next_one_at_its_word() {
+    fn old_lease_does_not_match_a_new_one_at_its_word() {
         let memory = memory();
         let (old, new) = (3, LEASES as u64 + 3);
         memory.grant(old);
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_answered_once_nobody_takes_it_out() {
+    fn ended_ring_acknowledges_no_write() {
         let memory = memory();
         for lease in [3, 4] {
             memory.grant(lease);

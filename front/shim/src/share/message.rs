@@ -1,22 +1,22 @@
-//! What a client asks of the daemon, and what it answers: one datagram each, of four words
-//! and what follows them.
+//! Requests of a client to the daemon, and its answers: one datagram each, of four words followed
+//! by data.
 //!
-//! Invariant: a datagram of any bytes is a request, or none; it causes no panic, and no
-//! allocation by a length that it says.
+//! Invariant: any bytes decode to a request or to none. Decoding causes no panic, and no allocation
+//! of a length that the datagram claims.
 
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
 
-/// The most bytes behind the words of a message.
+/// Maximum number of data bytes behind the words of a message.
 pub(crate) const DATA_MAX: usize = 60 << 10;
 const WORDS: usize = 32;
-/// The longest message.
+/// Maximum size of a message in bytes.
 pub(crate) const MESSAGE_MAX: usize = WORDS + DATA_MAX;
 
-/// Declares the requests by number.
+/// Declares the requests and their numbers.
 macro_rules! ops {
     ($($(#[$about:meta])* $op:ident = $number:literal,)*) => {
-        /// What is asked.
+        /// Operation of a request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u64)]
         pub(crate) enum Op {
@@ -35,83 +35,86 @@ macro_rules! ops {
 }
 
 ops! {
-    /// Begins as the client with the token in the first word; as a new one if it is 0,
-    /// which has open what the client with the token in the second has. Answers with the
-    /// token, the volume, how many zones may be open, and the shared memory if it is new.
+    /// Registers the connection: of the client with the token in the first word, or of a new client
+    /// if that is 0, which inherits the opens of the client with the token in the second word.
+    /// Answers with the token, the volume's number and the limit of open zones, and with the shared
+    /// memory if the client is new.
     Hello = 1,
-    /// Keeps the daemon from ending.
+    /// Keeps the daemon from ending while the connection lasts.
     Keep = 2,
-    /// Makes a file at the path, which is open then. What stands for it comes along. Answers
-    /// with its number.
+    /// Creates a file at the path in the data, open once, for the stream and the group. The
+    /// stand-in's descriptor comes along. Answers with the file's number.
     Create = 3,
-    /// What is written from now on belongs to the stream and the group.
+    /// Sets the stream and the group of the file's later writes.
     Place = 4,
-    /// Opens a file once more. Answers with its length.
+    /// Opens the file once more. Answers with its length.
     Open = 5,
-    /// Closes it once.
+    /// Closes the file once.
     Close = 6,
-    /// Its length.
+    /// Answers with the file's length.
     Size = 7,
-    /// Writes at an offset, at the end, or where the kernel's offset is of a descriptor that
-    /// comes along, which is moved. Answers with where it ended, and how much.
+    /// Writes at an offset, at the end ([`END`]), or at the kernel's offset of the descriptor that
+    /// comes along ([`HERE`]), which is moved. Answers with the offset behind the last byte, and
+    /// the number of bytes written.
     Write = 8,
-    /// Asks for a lease. Answers with the length and the lease.
+    /// Requests a lease. Answers with the file's length, and the lease or [`NO_LEASE`].
     Lease = 9,
-    /// Bytes from an offset. Answers with them, the length, and how much is in zones.
+    /// Reads from an offset. Answers with the bytes, the file's length, and the number of bytes in
+    /// zones.
     Read = 10,
-    /// Where the file is in zones, from the block on that begins at a byte. Answers with
-    /// pieces, the length, and how much is in zones.
+    /// Answers with the file's pieces in zones, from the block at a byte offset on, with its
+    /// length, and with the number of bytes in zones.
     Map = 11,
-    /// As that, from the first piece on, after bringing it to the zones; they stay there
-    /// until [`Op::Unpin`] of the number that is answered.
+    /// Writes the file back and pins it: its pieces stay until [`Op::Unpin`]. Answers with the
+    /// pin's number, the number of pieces, and the first pieces.
     Pin = 12,
-    /// More pieces of what was pinned.
+    /// Answers with more pieces of a pin, from an index on.
     Pinned = 13,
-    /// Lets go of what was pinned.
+    /// Releases the pin with a number.
     Unpin = 14,
-    /// Makes a file durable, and what stands for it as long, as [`Op::Stand`] does, if that
-    /// comes along. Answers with the length.
+    /// Syncs the file, and resizes its stand-in as [`Op::Stand`] does if that comes along. Answers
+    /// with the length.
     Sync = 15,
-    /// Makes all durable.
+    /// Syncs all files of all clients.
     SyncAll = 16,
-    /// Cuts a file.
+    /// Sets the length of the file.
     Truncate = 17,
-    /// The last name of a file is gone from the folder that follows.
+    /// Reports that the last name of the file was removed from the folder in the data.
     Unlinked = 18,
-    /// The file has the path that follows.
+    /// Reports that the file has the path in the data.
     Renamed = 19,
-    /// The client moves the file to the ordinary file system, into what stands for it, which
-    /// comes along.
+    /// Begins to move the file to the ordinary file system, into its stand-in, which comes along.
     MoveBegin = 20,
-    /// It has, or not.
+    /// Ends the move; the first word is 0 if it failed.
     MoveEnd = 21,
-    /// Paths of placed files behind the one that follows, with zero bytes between them.
+    /// Answers with the paths of placed files that sort behind the one in the data, separated by
+    /// zero bytes.
     List = 22,
-    /// The number of the file at the path that follows, and its length.
+    /// Answers with the number and the length of the file at the path in the data.
     Find = 23,
-    /// Makes what stands for a file, which comes along as a descriptor, as long as the file
-    /// is, unless the file is gone from the zones: then that is the file.
+    /// Resizes the stand-in, which comes along as a descriptor, to the file's length. Fails with
+    /// [`GONE`] if the file is no longer in zones: the stand-in is then the file.
     Stand = 24,
-    /// A number for a file of which nobody knows the number any more, at the path that
-    /// follows. What stands for it comes along. Answers all who ask for the same one alike.
+    /// Requests a new number for a file at the path in the data whose number the log does not know.
+    /// The stand-in comes along. Requests for the same old number get the same new one.
     Renew = 25,
-    /// Moves the offset of the descriptor that comes along while nobody writes: by so many
-    /// bytes, from where the second word says as for `lseek`. Answers with where it is.
+    /// Moves the offset of the descriptor that comes along, while no client writes: by the first
+    /// word, relative to the second as in `lseek`. Answers with the new offset.
     Seek = 26,
 }
 
-/// An offset that stands for the end.
+/// Offset of a write to the end of the file.
 pub(crate) const END: u64 = u64::MAX;
-/// An offset that stands for that of a descriptor.
+/// Offset of a write at a descriptor's kernel offset.
 pub(crate) const HERE: u64 = u64::MAX - 1;
-/// A lease that is none.
+/// Answer to a request for a lease that is refused.
 pub(crate) const NO_LEASE: u64 = u64::MAX;
 
-/// What becomes of a request that is not done for another reason than an error.
+/// Status: the file must be moved to the ordinary file system first.
 pub(crate) const DEMOTE: u64 = 1 << 16;
 pub(crate) const GONE: u64 = 1 << 17;
 
-/// A request.
+/// A request, as sent in one datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) op: Op,
@@ -121,13 +124,13 @@ pub(crate) struct Request<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// An answer: how it went, three words, and what follows.
+/// An answer: status, three words and data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// 0, a number of an error, or one of the above.
+    /// 0, an error number, [`DEMOTE`] or [`GONE`].
     pub(crate) status: u64,
     pub(crate) words: [u64; 3],
-    /// Bytes; a sentence if it is an error.
+    /// Data of the answer, or a sentence on the error.
     pub(crate) data: Vec<u8>,
 }
 
@@ -175,7 +178,7 @@ impl<'a> Request<'a> {
         self.send_along(socket, None)
     }
 
-    /// Sends it, with a descriptor if there is one.
+    /// Sends the request, with a descriptor if there is one.
     pub(crate) fn send_along(&self, socket: c_int, fd: Option<c_int>) -> Result<(), Errno> {
         let head = head([self.op as u64, self.file, self.a, self.b]);
         sys::send(socket, [&head, self.data], fd)
@@ -199,7 +202,7 @@ impl Answer {
         })
     }
 
-    /// Sends it, with a descriptor if there is one.
+    /// Sends the answer, with a descriptor if there is one; data beyond [`DATA_MAX`] are cut.
     pub(crate) fn send(&self, socket: c_int, fd: Option<c_int>) -> Result<(), Errno> {
         let [a, b, c] = self.words;
         let data = &self.data[..self.data.len().min(DATA_MAX)];
@@ -212,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_what_is_received() {
+    fn messages_are_received_as_sent() {
         let (here, there) = sys::pair().unwrap();
         let data = vec![9; DATA_MAX];
         let request = Request {
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_request_are_none() {
+    fn malformed_bytes_decode_to_no_request() {
         for len in 0..WORDS {
             assert!(Request::decode(&vec![1; len]).is_none());
         }

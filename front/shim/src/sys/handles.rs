@@ -1,9 +1,9 @@
-//! Files by what their file system calls them for good, whatever their names are.
+//! File handles: identifiers of files that file systems keep across renames.
 
 use super::{Errno, call};
 use core::ffi::c_int;
 
-/// What tells a file system from others, by a file of it.
+/// ID of the file system that an open file is on.
 pub(crate) fn file_system(fd: c_int) -> Result<u64, Errno> {
     let mut about = core::mem::MaybeUninit::<libc::statfs>::zeroed();
     let place = about.as_mut_ptr() as usize;
@@ -14,7 +14,7 @@ pub(crate) fn file_system(fd: c_int) -> Result<u64, Errno> {
     Ok(unsafe { core::mem::transmute::<libc::fsid_t, u64>(id) })
 }
 
-/// `struct file_handle`: how many bytes, of which kind, and the bytes.
+/// `struct file_handle`: the number of bytes, their type, and the bytes.
 #[repr(C, align(8))]
 struct Handle {
     bytes: u32,
@@ -23,11 +23,11 @@ struct Handle {
 }
 
 impl Handle {
-    /// `MAX_HANDLE_SZ` of linux/exportfs.h.
+    /// Maximum size in bytes: `MAX_HANDLE_SZ` of linux/exportfs.h.
     const MOST: usize = 128;
 }
 
-/// The kind and the bytes of what a file system calls a file for good.
+/// The handle of an open file: its type and bytes.
 pub(crate) fn handle(fd: c_int) -> Result<(c_int, Vec<u8>), Errno> {
     let mut handle = Handle {
         bytes: Handle::MOST as u32,
@@ -48,7 +48,7 @@ pub(crate) fn handle(fd: c_int) -> Result<(c_int, Vec<u8>), Errno> {
     Ok((handle.kind, handle.handle[..len].to_vec()))
 }
 
-/// Opens to read what a file system calls so; `fd` is any file of it.
+/// Opens the file of a handle for reading; `fd` is any open file of the same file system.
 pub(crate) fn open_handle(fd: c_int, kind: c_int, bytes: &[u8]) -> Result<c_int, Errno> {
     let mut handle = Handle {
         bytes: bytes.len() as u32,
@@ -62,7 +62,7 @@ pub(crate) fn open_handle(fd: c_int, kind: c_int, bytes: &[u8]) -> Result<c_int,
     call(libc::SYS_open_by_handle_at, args).map(|fd| fd as c_int)
 }
 
-/// Makes all durable that a file system holds, by a file of it.
+/// Syncs the whole file system of an open file.
 pub(crate) fn force_all(fd: c_int) -> Result<(), Errno> {
     call(libc::SYS_syncfs, [fd as usize, 0, 0, 0, 0, 0]).map(drop)
 }

@@ -1,22 +1,22 @@
-//! Pipes: what is in them, and what fits.
+//! Pipes: their capacity, and transfers into and out of them.
 
 use super::{Errno, call, close, map, stat, unmap};
 use core::ffi::c_int;
 
-/// SPLICE_F_NONBLOCK (linux/splice.h).
+/// Flag SPLICE_F_NONBLOCK of linux/splice.h.
 pub(crate) const AT_ONCE: u32 = 2;
 
 pub(crate) fn is_pipe(fd: c_int) -> bool {
     stat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
-/// Bytes that a pipe may hold.
+/// Capacity of a pipe in bytes.
 pub(crate) fn capacity(pipe: c_int) -> Result<usize, Errno> {
     let args = [pipe as usize, libc::F_GETPIPE_SZ as usize, 0, 0, 0, 0];
     call(libc::SYS_fcntl, args)
 }
 
-/// Memory that can be put into pipes: its pages may be there after it is gone.
+/// Memory whose pages can be put into pipes, which keep them after it is unmapped.
 pub(crate) struct Pages {
     start: usize,
     len: usize,
@@ -28,12 +28,12 @@ impl Pages {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
-        // EAGAIN, of memory that would have to be locked, would be asked for again and again.
+        // `EAGAIN`, which a lock limit causes, would make the caller retry for ever.
         let start = map(0, len, how, (-1, 0)).map_err(|_| libc::ENOMEM)?;
         Ok(Self { start, len })
     }
 
-    /// All of it.
+    /// The whole memory as a vector.
     pub(crate) fn vector(&self) -> libc::iovec {
         libc::iovec {
             iov_base: self.start as *mut core::ffi::c_void,
@@ -41,8 +41,8 @@ impl Pages {
         }
     }
 
-    /// Puts the first `len` bytes into a pipe, as many as fit; gives how many. They are not
-    /// changed any more after this.
+    /// Puts the first `len` bytes into a pipe, as many as fit; returns their number. The memory
+    /// must not be changed afterwards.
     pub(crate) fn put(&self, pipe: c_int, len: usize) -> Result<usize, Errno> {
         let part = libc::iovec {
             iov_len: len.min(self.len),
@@ -59,7 +59,7 @@ impl Drop for Pages {
     }
 }
 
-/// A pipe of nobody else's, with its ends to read from and to write to.
+/// A private pipe: its ends to read from and to write to.
 pub(crate) struct Pipe([c_int; 2]);
 
 impl Pipe {
@@ -70,22 +70,22 @@ impl Pipe {
         call(libc::SYS_pipe2, args).map(|_| Self(ends))
     }
 
-    /// Copies into this, which is empty, what is in another one, `len` bytes at most, and as much as
-    /// fits; gives how much.
+    /// Copies at most `len` bytes from another pipe into this one, which must be empty, without
+    /// removing them; returns the number that fit.
     pub(crate) fn copy(&self, from: c_int, len: usize) -> Result<usize, Errno> {
         let how = AT_ONCE as usize;
         let args = [from as usize, self.0[1] as usize, len, how, 0, 0];
         call(libc::SYS_tee, args)
     }
 
-    /// Moves into this what is in another one.
+    /// Moves at most `len` bytes from another pipe into this one; returns their number.
     pub(crate) fn take(&self, from: c_int, len: usize) -> Result<usize, Errno> {
         let how = AT_ONCE as usize;
         let args = [from as usize, 0, self.0[1] as usize, 0, len, how];
         call(libc::SYS_splice, args)
     }
 
-    /// Reads as much as there is.
+    /// Reads until `to` is full; `EIO` if the pipe ends before.
     pub(crate) fn read(&self, to: &mut [u8]) -> Result<(), Errno> {
         let mut done = 0;
         while done < to.len() {

@@ -1,12 +1,12 @@
-//! When files were made and written.
+//! Creation and modification times of files.
 
 use super::{Errno, call};
 use core::ffi::{CStr, c_int};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What tells a file from others of its file system, and from those before that had its
-/// number: that, and when it was made, in ns, which is 0 if the file system keeps no such.
+/// Inode number and birth time in ns (0 if the file system keeps none): they tell a file from
+/// others, and from earlier ones with the same inode number.
 pub(crate) fn identity(at: c_int, path: &CStr, flags: c_int) -> Result<(u64, u64), Errno> {
     let mut about = core::mem::MaybeUninit::<libc::statx>::zeroed();
     let place = about.as_mut_ptr() as usize;
@@ -22,7 +22,8 @@ pub(crate) fn identity(at: c_int, path: &CStr, flags: c_int) -> Result<(u64, u64
     Ok((about.stx_ino, if kept { ns } else { 0 }))
 }
 
-/// The time of day in ns, as file systems note it: to some milliseconds. It enters no kernel.
+/// The time of day in ns, at the resolution of file systems' time stamps (some ms). Makes no system
+/// call.
 #[inline]
 pub(crate) fn now() -> u64 {
     let mut time = libc::timespec {
@@ -34,7 +35,7 @@ pub(crate) fn now() -> u64 {
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// Says when an open file was last written, in ns.
+/// Sets the modification time of an open file, in ns.
 pub(crate) fn set_modified(fd: c_int, time: u64) -> Result<(), Errno> {
     let times = [
         libc::timespec {

@@ -1,5 +1,5 @@
-//! Programs of others over allocators of others, killed with their files in zones. What was
-//! answered must be there afterwards.
+//! Unmodified programs under foreign allocators, killed with their files in zones. Acknowledged
+//! writes must survive.
 
 use super::Place;
 use super::place::{rule, rules, serve, text, written, zones};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Allocators that are preloaded; without one it is the program's, or the C library's.
+/// Allocators to preload; `None` is the program's own or the C library's.
 const ALLOCATORS: [Option<&str>; 4] = [
     None,
     Some("libjemalloc.so.2"),
@@ -20,13 +20,13 @@ const ALLOCATORS: [Option<&str>; 4] = [
     Some("libmimalloc.so.2"),
 ];
 
-/// The longest that a program may take to begin, or to end.
+/// Longest time that a program may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers that a program gives before it is killed.
+/// Number of acknowledged operations before a program is killed.
 const ANSWERS: u64 = 200;
 
-/// Where Debian has a library; says so if it is missing, which CI does not accept.
+/// Path of a library on Debian; a missing one is reported, and fails in CI.
 fn library(name: &str) -> Option<PathBuf> {
     let folder = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let found = Some(Path::new(&folder).join(name)).filter(|path| path.exists());
@@ -37,7 +37,7 @@ fn library(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A program with files in zones, over an allocator.
+/// A program with files in zones, under an allocator.
 struct Over<'a> {
     program: PathBuf,
     allocator: Option<PathBuf>,
@@ -64,7 +64,7 @@ impl Over<'_> {
     }
 }
 
-/// Does `work` with a program over each allocator that is there, in fresh zones.
+/// Runs `work` with a program under each installed allocator, in fresh zones.
 fn over_each(program: &str, rules_text: Option<&str>, work: impl Fn(&Over<'_>)) {
     let Some(program) = installed(program) else {
         return;
@@ -93,7 +93,7 @@ fn over_each(program: &str, rules_text: Option<&str>, work: impl Fn(&Over<'_>)) 
     }
 }
 
-/// Waits until `ready` gives something.
+/// Waits until `ready` returns a value; fails if the child ends or hangs.
 #[track_caller]
 fn until<T>(child: &mut Child, mut ready: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -108,7 +108,7 @@ fn until<T>(child: &mut Child, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The end of a program that ends by itself.
+/// Output of a program that ends on its own; fails on an error or a hang.
 #[track_caller]
 fn ended(mut command: Command) -> String {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -127,7 +127,7 @@ fn ended(mut command: Command) -> String {
     out
 }
 
-/// What `db_bench` has said that it has done, by its last line of progress.
+/// Number of operations that `db_bench` has reported as done, by its last line of progress.
 fn finished(error: &Path) -> u64 {
     let error = std::fs::read(error).unwrap_or_default();
     let error = text(&error);
@@ -175,7 +175,7 @@ fn forced_writes_of_rocksdb_outlive_a_kill_over_each_allocator() {
 struct Redis(UnixStream);
 
 impl Redis {
-    /// Says something, and gives the line that answers it.
+    /// Sends a command and returns the line of its reply.
     fn ask(&mut self, words: &str) -> std::io::Result<String> {
         self.0.write_all(format!("{words}\r\n").as_bytes())?;
         let mut line = Vec::new();
@@ -188,7 +188,7 @@ impl Redis {
     }
 }
 
-/// Starts a server that forces what it appends before it answers.
+/// Starts a server that syncs its append-only file before it replies.
 fn redis(over: &Over<'_>) -> (Child, Redis) {
     let words = [
         "--port",
@@ -210,7 +210,7 @@ fn redis(over: &Over<'_>) -> (Child, Redis) {
     let mut child = over.command(&words).stdout(Stdio::null()).spawn().unwrap();
     let server = until(&mut child, || {
         let mut server = Redis(UnixStream::connect(over.folder.join("s")).ok()?);
-        // It refuses all while it loads.
+        // The server refuses commands while it loads.
         (server.ask("PING").ok()? == "+PONG").then_some(server)
     });
     (child, server)

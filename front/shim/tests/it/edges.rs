@@ -1,10 +1,10 @@
-//! What programs and tools seldom do with placed files, and what must not be lost by it.
+//! Rare operations of programs and tools on placed files, by which no data may be lost.
 
 use super::Place;
 use super::place::{bare, compare, rule, rules, script, text, written, zones};
 use std::process::Command;
 
-/// A tool without the library, in the folder in which [`script`] runs.
+/// Runs a shell command without the library, in the folder of [`script`].
 fn without(place: &Place, words: &str) {
     let mut shell = Command::new("/bin/sh");
     let shell = shell.args(["-c", words]).current_dir(place.path("work"));
@@ -12,7 +12,7 @@ fn without(place: &Place, words: &str) {
 }
 
 #[test]
-fn what_is_seldom_done_is_as_without_the_library() {
+fn rare_calls_behave_as_without_the_library() {
     let place = Place::new();
     let program = place.build(include_str!("edges.c"), "edges");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
@@ -41,7 +41,7 @@ fn a_copy_with_all_attributes_is_a_file_of_its_own() {
 }
 
 #[test]
-fn a_copy_made_without_the_library_is_told_and_takes_nothing_along() {
+fn copy_made_without_the_library_is_reported_and_does_not_affect_the_file() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     script(
@@ -50,7 +50,7 @@ fn a_copy_made_without_the_library_is_told_and_takes_nothing_along() {
         &rules,
         &zones,
     );
-    // A backup; a rename, and a second name; a backup that was restored.
+    // A backup; a rename and a second name; a restored backup.
     without(
         &place,
         "cp -a a.log copy.log && ln a.log link.log && mv a.log moved.log",
@@ -65,7 +65,7 @@ fn a_copy_made_without_the_library_is_told_and_takes_nothing_along() {
         told("copy.log") && told("b.log") && !told("moved.log"),
         "{error}"
     );
-    // Whatever is done with the copy is not done to the file.
+    // No operation on the copy affects the file.
     let ends = "echo x >> copy.log; truncate -s 0 copy.log; mv copy.log copy.txt; \
                 mv -f copy.log copied.log; rm -f copied.log; cat moved.log; ls";
     let said = script(&place, ends, &rules, &zones);
@@ -76,7 +76,7 @@ fn a_copy_made_without_the_library_is_told_and_takes_nothing_along() {
         "{}",
         text(&said.stderr)
     );
-    // One that a program was started with is none the less what it is.
+    // A copy that a program starts with as standard input fails all the same.
     without(&place, "cp -a moved.log copy.log");
     let placer = shim::run::Placer::new().unwrap();
     let command = placer.command(("cat".as_ref(), &[]), &rules, Some(&zones));
@@ -91,7 +91,7 @@ fn a_copy_made_without_the_library_is_told_and_takes_nothing_along() {
 }
 
 #[test]
-fn what_stands_for_a_file_is_cut_with_it_by_name() {
+fn truncate_by_path_resizes_the_stand_in() {
     let place = Place::new();
     let source = r#"
         #include <unistd.h>

@@ -1,4 +1,4 @@
-//! Every family of calls, one after the other.
+//! Every family of recorded calls, one after the other.
 
 use super::Place;
 use super::model::Model;
@@ -6,8 +6,8 @@ use super::model::Model;
 const PROGRAM: &str = include_str!("every.c");
 const EXPECTED: &str = include_str!("expected.txt");
 
-/// The name of a temporary file in place of the letters that were drawn, and no
-/// answer where kernels differ.
+/// The line with a temporary file's random letters replaced, and without results that differ
+/// between kernels.
 fn undrawn(line: &str) -> String {
     if line.starts_with("hint fd=0 life=long = ") {
         return "hint fd=0 life=long".to_owned();

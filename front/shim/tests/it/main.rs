@@ -1,4 +1,4 @@
-//! Programs under the library: what they do, and what the trace says they did.
+//! Recording of programs: their calls, compared with the trace.
 
 mod allocators;
 mod edges;
@@ -23,12 +23,12 @@ use tempfile::TempDir;
 use workload::files::trace::{FileTrace, LoadedFiles};
 use workload::files::{Call, Event};
 
-/// A directory of its own for one test, in which programs run.
+/// A temporary directory for one test, in which programs run.
 struct Place {
     folder: TempDir,
 }
 
-/// A program's run, recorded.
+/// The recording of a program's run: its trace and the conversion's outcome.
 struct Recorded {
     trace: LoadedFiles,
     outcome: Outcome,
@@ -45,12 +45,12 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// Builds the C program in `source`.
+    /// Compiles the C program `source` to the file `name`.
     fn build(&self, source: &str, name: &str) -> PathBuf {
         self.build_with(source, name, &[])
     }
 
-    /// The same, with libraries that are here.
+    /// Compiles a C program and links it with `libraries` from this directory.
     fn build_with(&self, source: &str, name: &str, libraries: &[&str]) -> PathBuf {
         let program = self.path(name);
         std::fs::write(self.path("source.c"), source).unwrap();
@@ -69,7 +69,7 @@ impl Place {
         program
     }
 
-    /// Runs `program` in the folder `within`, and records what happens there.
+    /// Runs `program` in the folder `within`, and records its calls below that.
     fn record(&self, within: &str, program: &Path, arguments: &[&str]) -> Recorded {
         let folder = self.path(within);
         std::fs::create_dir_all(&folder).unwrap();
@@ -98,7 +98,7 @@ impl Place {
 }
 
 impl Recorded {
-    /// The calls as lines, without times and threads.
+    /// Each call as a line, without its time and thread.
     fn lines(&self) -> Vec<String> {
         let line = |event: &Event| {
             let text = event.text(&self.trace.names);
@@ -108,7 +108,7 @@ impl Recorded {
         self.trace.events.iter().map(line).collect()
     }
 
-    /// Every open file is closed, once.
+    /// Checks that every opened file is closed exactly once, and that nothing was missed.
     fn check(&self) {
         let mut open = std::collections::BTreeSet::new();
         for event in &self.trace.events {

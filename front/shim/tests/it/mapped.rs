@@ -1,11 +1,11 @@
-//! Mappings of placed files, and what keeps their zones as they are.
+//! Mappings of placed files, and the pins that keep their zones from being reset.
 
 use super::Place;
 use super::place::{compare, rule, rules, text, zones};
 use std::process::Command;
 
 #[test]
-fn zones_stay_as_they_are_while_a_mapping_of_them_is_there() {
+fn mapped_zones_are_not_reset() {
     let place = Place::new();
     let behind = place.path("behind.c");
     std::fs::write(&behind, include_str!("behind.c")).unwrap();

@@ -1,5 +1,5 @@
-//! The smallest file system: names and sizes. What it holds after a trace is
-//! what the programs left behind, if the trace is right.
+//! A minimal model of a file system: names and sizes. Replaying a correct trace yields the files
+//! that the programs left behind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use workload::files::{
     Allocation, Call, EntryKind, Event, Fd, Name, Names, OpenFlags, RenameHow, Target,
 };
 
-/// A file by number; 0 is no file.
+/// Index of a file in `sizes`; 0 is no file.
 type File = usize;
 
 pub(super) struct Model<'a> {
@@ -19,7 +19,7 @@ pub(super) struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// What is there after `trace`.
+    /// The files after a replay of `trace`.
     pub(super) fn replayed(trace: &'a LoadedFiles) -> Self {
         let mut model = Self {
             names: &trace.names,
@@ -113,7 +113,7 @@ impl<'a> Model<'a> {
                 self.sizes.len() - 1
             }
             None if flags.has(OpenFlags::CREATE) => self.make(path),
-            // A directory, of which this model has none.
+            // A directory, which this model does not have.
             None => 0,
         };
         if flags.has(OpenFlags::TRUNCATE) {
@@ -136,7 +136,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Compares with what is in `folder`.
+    /// Checks the model's names and sizes against the files in `folder`.
     pub(super) fn check(&self, folder: &Path) {
         let mut found = BTreeMap::new();
         walk(folder, folder, &mut found);
@@ -155,7 +155,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Regular files under `folder` and their sizes.
+/// Collects the regular files under `folder`, with their sizes.
 fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<String, u64>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -13,7 +13,7 @@ fn transfers_by_pipes_move_what_fits_as_without_the_library() {
 }
 
 #[test]
-fn what_full_zones_do_not_take_stays_in_the_pipe() {
+fn data_that_full_zones_refuse_stay_in_the_pipe() {
     let place = Place::new();
     let program = place.build(include_str!("pipes.c"), "pipes");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));

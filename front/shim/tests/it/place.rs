@@ -1,4 +1,4 @@
-//! Programs whose files are placed, beside the same ones without.
+//! Programs with placed files, compared with runs without the library.
 
 use super::Place;
 use judges::installed;
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 const PROGRAM: &str = include_str!("place.c");
 const MIB: u64 = 1 << 20;
 
-/// A folder that does as zones do: `count` of 8 MiB.
+/// A folder of `count` emulated zones of 8 MiB.
 pub(super) fn zones(place: &Place, count: u32) -> PathBuf {
     let folder = place.path("zones");
     std::fs::create_dir_all(folder.join("seq")).unwrap();
@@ -24,7 +24,7 @@ pub(super) fn zones(place: &Place, count: u32) -> PathBuf {
     folder
 }
 
-/// Bytes in zones for data.
+/// Number of bytes in the zones for data; the first two zones hold the log.
 pub(super) fn written(zones: &Path) -> u64 {
     let size = |zone: u32| std::fs::metadata(zones.join(format!("seq/{zone}")));
     (2..)
@@ -33,7 +33,7 @@ pub(super) fn written(zones: &Path) -> u64 {
         .sum()
 }
 
-/// A rule for files with an ending.
+/// A set of one rule, for files with this ending.
 pub(super) fn rule(ending: &str) -> String {
     format!(
         "name = \"t\"\n[[stream]]\nname = \"s\"\nlife = \"short\"\n\
@@ -47,7 +47,7 @@ pub(super) fn rules(place: &Place, text: &str) -> PathBuf {
     path
 }
 
-/// A program that places, or does not, in a folder of its own.
+/// Runs a command in a folder of its own.
 pub(super) fn run(mut command: Command, folder: &Path) -> Output {
     std::fs::create_dir_all(folder).unwrap();
     command.current_dir(folder).output().unwrap()
@@ -57,7 +57,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The daemon of zones, for as long as this is there, and until it has ended.
+/// Guard of a daemon of zones: it serves while this lives, and has ended once this is dropped.
 pub(super) struct Served {
     keeper: Option<Keeper>,
     zones: PathBuf,
@@ -81,12 +81,13 @@ pub(super) fn serve(zones: &Path) -> Served {
 impl Drop for Served {
     fn drop(&mut self) {
         drop(self.keeper.take());
-        // The daemon has the lock until all is in the zones.
+        // The daemon holds the lock until all data are in the zones.
         std::fs::File::open(&self.zones).unwrap().lock().unwrap();
     }
 }
 
-/// What a program says without the library, and with it.
+/// Runs a program without and with the library, checks that both print the same, and returns the
+/// second output.
 pub(super) fn compare(place: &Place, program: &Path, rules: &Path, zones: Option<&Path>) -> Output {
     let placer = Placer::new().unwrap();
     let plain = run(Command::new(program), &place.path("plain"));
@@ -135,7 +136,7 @@ fn calls_on_placed_files_are_as_without_the_library() {
 }
 
 #[test]
-fn ways_around_the_library_are_refused_aloud() {
+fn interfaces_that_bypass_the_library_are_refused_with_a_message() {
     let place = Place::new();
     let source = r#"
         #define _GNU_SOURCE
@@ -169,7 +170,7 @@ fn ways_around_the_library_are_refused_aloud() {
     assert!(error.contains("io_uring is not seen"), "{error}");
 }
 
-/// Counts what is allocated before `main`, also by what is loaded before it.
+/// Prints the number of allocations before `main`, including those of libraries.
 const ALLOCATES: &str = r#"
 #define _GNU_SOURCE
 #include <stddef.h>
@@ -205,7 +206,7 @@ fn hints_change_nothing_that_a_program_sees() {
     assert_eq!(text(&with.stderr), "");
 }
 
-/// Runs a shell script with files placed; gives what it says.
+/// Runs a shell script with files placed, and returns its output.
 pub(super) fn script(place: &Place, script: &str, rules: &Path, zones: &Path) -> Output {
     let _served = serve(zones);
     let placer = Placer::new().unwrap();
@@ -234,7 +235,7 @@ fn tools_under_the_library_see_what_others_have_placed() {
     assert_eq!(bare(&place.path("work/c.log")), 3_000_000);
 }
 
-/// How long a placed file is without the library, which finds a sentence and nothing else there.
+/// Length of a placed file's stand-in; checks that it holds the sentence and zeros only.
 #[track_caller]
 pub(super) fn bare(path: &Path) -> usize {
     let bytes = std::fs::read(path).unwrap();
@@ -290,7 +291,7 @@ fn file_that_is_cut_written_and_never_closed_shows_its_length() {
 }
 
 #[test]
-fn room_that_is_asked_for_beforehand_leaves_a_file_in_its_zones() {
+fn fallocate_leaves_a_file_in_its_zones() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     let source = r#"
@@ -332,7 +333,7 @@ fn streams_and_shells_write_to_zones() {
 }
 
 #[test]
-fn what_was_forced_is_there_after_a_kill() {
+fn synced_writes_survive_a_kill() {
     let place = Place::new();
     let program = place.build(include_str!("forced.c"), "forced");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
@@ -350,7 +351,7 @@ fn what_was_forced_is_there_after_a_kill() {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        // It is killed in the middle of whatever follows its tenth word, or fortieth.
+        // The program is killed while it works on, after its 10th (20th, ...) line.
         for _ in 0..10 * round {
             said.next().unwrap().unwrap();
         }
@@ -370,7 +371,7 @@ fn what_was_forced_is_there_after_a_kill() {
     }
 }
 
-/// Writes by the flags of its argument, says so, and waits.
+/// Writes with the open flags of its argument, prints a line, and waits.
 const DURABLE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -418,7 +419,7 @@ fn writes_that_are_to_be_durable_are_in_zones_when_they_return() {
 }
 
 #[test]
-fn zones_that_another_process_has_are_not_had() {
+fn zones_locked_by_another_process_are_refused() {
     let place = Place::new();
     let zones = zones(&place, 8);
     let held = std::fs::File::open(&zones).unwrap();
@@ -429,7 +430,7 @@ fn zones_that_another_process_has_are_not_had() {
 }
 
 #[test]
-fn without_a_daemon_a_program_is_told_and_goes_on() {
+fn program_without_a_daemon_reports_it_and_goes_on() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     let said = script(&place, "echo kept > a.log", &rules, &zones);
@@ -455,7 +456,7 @@ fn without_a_daemon_a_program_is_told_and_goes_on() {
 }
 
 #[test]
-fn full_zones_are_told_with_who_has_them() {
+fn full_zones_are_reported_with_their_holders() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     let fill = "dd if=/dev/zero of=a.log bs=1M count=100 2>&1; rm a.log; \
@@ -473,13 +474,13 @@ fn full_zones_are_told_with_who_has_them() {
 }
 
 #[test]
-fn what_is_removed_without_the_library_leaves_the_zones_and_what_is_moved_stays() {
+fn file_removed_without_the_library_is_dropped_and_a_moved_one_is_kept() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     let work = place.path("work");
     let fill = "echo kept > d/b.log; dd if=/dev/zero of=a.log bs=1M count=30 2>&1 && sync; \
                 cat d/b.log e/b.log 2>/dev/null; wc -c < a.log";
-    // SAFETY: it takes nothing.
+    // The call takes no memory.
     let root = unsafe { libc::geteuid() } == 0;
     std::fs::create_dir_all(work.join("d")).unwrap();
     for round in 0..3 {
@@ -495,14 +496,14 @@ fn what_is_removed_without_the_library_leaves_the_zones_and_what_is_moved_stays(
         std::fs::rename(work.join("d"), work.join("e")).unwrap();
         std::fs::create_dir(work.join("d")).unwrap();
     }
-    // And while the daemon is there, once another one is made at its path.
+    // A file is also dropped while the daemon runs, once another file is created at its path.
     let twice = "dd if=/dev/zero of=c.log bs=1M count=30 2>&1 && env -u LD_PRELOAD rm c.log; \
                  dd if=/dev/zero of=c.log bs=1M count=29 2>&1; wc -c < c.log";
     let out = text(&script(&place, twice, &rules, &zones).stdout);
     assert!(!root || out.ends_with("30408704\n"), "{out}");
 }
 
-/// Why zones are not had.
+/// The daemon's reason for refusing the zones.
 fn refusal(zones: &Path) -> String {
     let of = zones.to_owned();
     let why = Keeper::new(zones, move || daemon(&of));
@@ -510,7 +511,7 @@ fn refusal(zones: &Path) -> String {
 }
 
 #[test]
-fn zones_that_are_no_good_are_refused_with_the_reason() {
+fn invalid_zones_are_refused_with_the_reason() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     script(&place, "echo kept > b.log; sync", &rules, &zones);

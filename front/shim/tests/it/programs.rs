@@ -1,4 +1,4 @@
-//! Programs that others wrote.
+//! Recordings of unmodified programs.
 
 use super::model::Model;
 use super::{Place, Recorded};
@@ -15,7 +15,7 @@ fn count(recorded: &Recorded, is: impl Fn(&Call) -> bool) -> usize {
     events.filter(|event| is(&event.step.call)).count()
 }
 
-/// Runs a program before the recording.
+/// Runs a program before the recording starts.
 fn prepare(folder: &Path, program: &str, arguments: &[&str]) {
     let status = Command::new(program)
         .args(arguments)
@@ -165,8 +165,8 @@ fn a_key_value_store_is_as_large_as_its_writes_say() {
     assert!(recorded.outcome.summary.threads > 2);
 }
 
-/// A server and its clients, in the working directory; the first argument is
-/// where their programs are.
+/// A script that runs a server and its clients in the working directory; its first argument is the
+/// folder of their programs.
 const SERVER: &str = "set -e; B=$0; D=$PWD/data; export LC_ALL=C
 $B/initdb -D $D --no-sync --auth=trust >/dev/null
 $B/pg_ctl -D $D -o \"-k $PWD -c listen_addresses='' -c fsync=off\" -l log -w start >/dev/null
@@ -174,7 +174,7 @@ $B/pgbench -h $PWD -i -s 1 postgres >/dev/null 2>&1
 $B/pgbench -h $PWD -c 4 -j 2 -t 50 postgres >/dev/null
 $B/pg_ctl -D $D -w stop -m fast >/dev/null";
 
-/// Where the programs of a PostgreSQL server are, as Debian installs them.
+/// Folder of the programs of a PostgreSQL server, as installed by Debian.
 fn postgresql() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -195,7 +195,7 @@ fn a_server_and_its_clients_are_as_large_as_their_writes_say() {
     let work = place.path("work");
     std::fs::create_dir(&work).unwrap();
     let script = ["-c", SERVER, &programs];
-    // The server refuses to be run by root; Debian makes a user for it.
+    // The server refuses to run as root; Debian creates a user for it.
     let root = std::fs::metadata(&work).unwrap().uid() == 0;
     let recorded = if root {
         prepare(&work, "chmod", &["755", "..", "."]);

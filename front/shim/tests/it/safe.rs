@@ -1,4 +1,4 @@
-//! What must hold whatever is wrong around a program: its rules, its signals, its forks.
+//! Invariants under faulty rules, signals and forks.
 
 use super::Place;
 use super::place::{bare, rule, rules, run, script, serve, text, written, zones};
@@ -10,14 +10,14 @@ use std::process::{Command, Output};
 
 const WRONG: &str = "[[rule]]\nstream = \"none\"\npaht = \"x\"\n";
 
-/// A pipe with a name, at which nobody writes.
+/// Makes a named pipe that has no writer.
 fn pipe(path: &Path) {
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the name is a string.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o644) }, 0);
 }
 
-/// Rules that cannot be had, and what is said of each.
+/// Rules that cannot be loaded, with a part of the error message of each.
 fn broken(place: &Place) -> Vec<(PathBuf, &'static str)> {
     let at = |name: &str| place.path(name);
     std::fs::write(at("wrong"), WRONG).unwrap();
@@ -37,7 +37,7 @@ fn broken(place: &Place) -> Vec<(PathBuf, &'static str)> {
 }
 
 #[test]
-fn rules_that_cannot_be_had_are_named_before_a_program_runs() {
+fn invalid_rules_are_reported_before_a_program_runs() {
     let place = Place::new();
     for (rules, expected) in broken(&place) {
         let why = check(&rules).unwrap_err();
@@ -49,7 +49,7 @@ fn rules_that_cannot_be_had_are_named_before_a_program_runs() {
 }
 
 #[test]
-fn what_is_placed_stays_so_whatever_rules_say_and_nothing_else_is_placed() {
+fn placed_files_stay_placed_under_invalid_rules_and_no_file_is_added() {
     let place = Place::new();
     let zones = zones(&place, 16);
     let good = rules(&place, &rule("log"));
@@ -82,7 +82,7 @@ fn what_is_placed_stays_so_whatever_rules_say_and_nothing_else_is_placed() {
     assert_eq!(len, kept.len(), "it was placed all the time");
 }
 
-/// A shell under the library without zones.
+/// Runs a shell script under the library, without zones.
 fn without_zones(place: &Place, script: &str, rules: &Path) -> Output {
     let placer = Placer::new().unwrap();
     let words = [OsString::from("-c"), script.into()];
@@ -117,7 +117,7 @@ fn a_placed_file_that_cannot_be_reached_answers_with_an_error_and_is_whole_after
 }
 
 #[test]
-fn who_has_nothing_placed_open_forces_what_others_have() {
+fn sync_without_placed_files_syncs_those_of_other_processes() {
     let place = Place::new();
     let source = r#"
         #define _GNU_SOURCE
@@ -144,13 +144,13 @@ fn who_has_nothing_placed_open_forces_what_others_have() {
     assert!(written(&zones) >= 10000);
 }
 
-/// Runs a program with files placed; one that hangs is ended.
+/// Runs a program with files placed; kills it if it hangs.
 #[track_caller]
 fn placed(place: &Place, program: &Path) -> String {
     let (rules, zones) = (rules(place, &rule("log")), zones(place, 16));
     let _served = serve(&zones);
     let placer = Placer::new().unwrap();
-    // It is ended also while no signals come to it.
+    // SIGKILL works even if the program blocks all other signals.
     let words = ["-s", "KILL", "60"].map(OsString::from);
     let words: Vec<_> = words.into_iter().chain([program.into()]).collect();
     let command = placer.command(("timeout".as_ref(), &words), &rules, Some(&zones));
@@ -161,7 +161,7 @@ fn placed(place: &Place, program: &Path) -> String {
     said
 }
 
-/// Runs a program with files placed, and beside that without; both say the same.
+/// Runs a program without the library and with files placed; both must print the same.
 #[track_caller]
 fn same(place: &Place, source: &str, name: &str) {
     let program = place.build(source, name);
@@ -171,12 +171,12 @@ fn same(place: &Place, source: &str, name: &str) {
 }
 
 #[test]
-fn a_handler_that_comes_upon_the_allocator_may_write() {
+fn handler_that_interrupts_the_allocator_may_write() {
     same(&Place::new(), include_str!("handler.c"), "handler");
 }
 
 #[test]
-fn a_handler_upon_a_placed_call_makes_every_call_and_waits_for_none() {
+fn handler_inside_a_placed_call_never_waits() {
     same(&Place::new(), include_str!("upon.c"), "upon");
 }
 
@@ -214,7 +214,7 @@ fn the_length_of_a_placed_file_that_cannot_be_reached_is_an_error() {
         }"#;
     let program = place.build(source, "lengths");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
-    // What stands for it is empty.
+    // The stand-in is empty.
     let made = "echo kept > a.log; ln -s a.log link; truncate -s 100 plain.log";
     script(&place, made, &rules, &zones);
     let stand = std::fs::File::options()
@@ -223,7 +223,7 @@ fn the_length_of_a_placed_file_that_cannot_be_reached_is_an_error() {
     stand.unwrap().set_len(0).unwrap();
     let placer = Placer::new().unwrap();
     let command = placer.command((program.as_os_str(), &[]), &rules, Some(&zones));
-    // Nobody waits for a daemon of zones that are not there.
+    // The library does not wait for a daemon if the folder of zones does not exist.
     std::fs::rename(&zones, place.path("away")).unwrap();
     let said = run(command.unwrap(), &place.path("work"));
     let (out, error) = (text(&said.stdout), text(&said.stderr));
@@ -242,17 +242,17 @@ fn a_handler_may_jump_out_of_a_placed_write() {
 }
 
 #[test]
-fn a_handler_may_fork_upon_a_placed_write() {
+fn handler_inside_a_placed_write_may_fork() {
     same(&Place::new(), include_str!("forks.c"), "forks");
 }
 
 #[test]
-fn a_fork_and_who_flushes_all_streams_do_not_wait_for_each_other() {
+fn fork_and_flush_of_all_streams_do_not_deadlock() {
     same(&Place::new(), include_str!("streams.c"), "streams");
 }
 
 #[test]
-fn a_child_of_whom_nobody_saw_the_fork_asks_for_itself() {
+fn child_of_an_unseen_fork_connects_on_its_own() {
     same(&Place::new(), include_str!("unseen.c"), "unseen");
 }
 
@@ -269,6 +269,6 @@ fn a_child_has_open_what_its_parent_has_as_it_forks() {
 }
 
 #[test]
-fn a_descriptor_that_is_copied_over_is_one_file_or_the_other() {
+fn replaced_descriptor_is_always_the_old_or_the_new_file() {
     same(&Place::new(), include_str!("over.c"), "over");
 }

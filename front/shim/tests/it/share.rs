@@ -1,4 +1,4 @@
-//! Several programs with files in the same zones, and daemons that die.
+//! Several programs with files in the same zones, and daemons that are killed.
 
 use super::Place;
 use super::place::{daemon, rule, rules, run, serve, text, zones};
@@ -24,7 +24,7 @@ fn processes_share_files_as_if_these_were_ordinary_ones() {
 }
 
 #[test]
-fn who_comes_when_no_descriptors_are_left_waits_for_others_to_go() {
+fn connection_without_free_descriptors_waits_for_others_to_end() {
     let place = Place::new();
     let zones = zones(&place, 8);
     let of = zones.clone();
@@ -51,14 +51,15 @@ fn who_comes_when_no_descriptors_are_left_waits_for_others_to_go() {
 }
 
 #[test]
-fn a_handler_upon_a_call_that_waits_for_the_next_daemon_does_not_wait_for_itself() {
+fn handler_inside_a_call_that_waits_for_a_daemon_does_not_deadlock() {
     let place = Place::new();
     let program = place.build(include_str!("next.c"), "next");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     let (of, note, work) = (zones.clone(), place.path("daemon"), place.path("work"));
     std::fs::create_dir(&work).unwrap();
     let (notes, go) = (note.clone(), work.join("go"));
-    // The first is there at once, and others once the program lets them; all say their number.
+    // The first daemon starts at once, later ones once the program allows it; each writes its
+    // process ID to a file.
     let waits = "[ ! -e \"$0\" ] || until [ -e \"$1\" ] || [ $((i += 1)) -gt 100 ]; do sleep 0.02; \
                  done; echo $$ > \"$0\"; shift; exec \"$@\"";
     let keeper = Keeper::new(&zones, move || {
@@ -70,7 +71,7 @@ fn a_handler_upon_a_call_that_waits_for_the_next_daemon_does_not_wait_for_itself
     });
     let keeper = keeper.unwrap();
     let placer = Placer::new().unwrap();
-    // A program that hangs is ended, also while no signals come to it.
+    // SIGKILL ends a hanging program even if it blocks all other signals.
     let program = program.into_os_string();
     let words = ["-s", "KILL", "60"].map(OsString::from);
     let words: Vec<_> = words.into_iter().chain([program]).collect();
@@ -95,13 +96,13 @@ fn a_handler_upon_a_call_that_waits_for_the_next_daemon_does_not_wait_for_itself
 }
 
 #[test]
-fn a_daemon_that_is_killed_is_followed_by_another_one_and_loses_nothing_forced() {
+fn killed_daemon_is_replaced_and_loses_no_synced_write() {
     let place = Place::new();
     let program = place.build(include_str!("survive.c"), "survive");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 24));
     let (of, notes) = (zones.clone(), place.path("daemons"));
     let note = notes.clone();
-    // Each daemon says its number, so that it can be killed.
+    // Each daemon writes its process ID to a file, so that it can be killed.
     let keeper = Keeper::new(&zones, move || {
         let served = daemon(&of);
         let mut shell = std::process::Command::new("/bin/sh");

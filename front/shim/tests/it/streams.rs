@@ -4,7 +4,7 @@ use super::Place;
 use super::place::{bare, compare, rule, rules, script, text, zones};
 
 #[test]
-fn a_stream_tells_what_full_zones_did_not_take() {
+fn stream_reports_writes_that_full_zones_refused() {
     let place = Place::new();
     let program = place.build(include_str!("full.c"), "full");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
@@ -30,7 +30,7 @@ fn a_stream_that_is_opened_anew_leaves_the_placed_file_that_it_was() {
 }
 
 #[test]
-fn what_is_printed_to_a_descriptor_is_in_zones() {
+fn output_of_dprintf_is_in_zones() {
     let place = Place::new();
     let program = place.build(include_str!("printed.c"), "printed");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
