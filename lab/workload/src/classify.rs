@@ -1,16 +1,16 @@
 //! Placement handles for requests that came without any.
 //!
-//! By access pattern, after SFR of `AutoStream` (Yang, Pandurangan, Choi and
-//! Balakrishnan, SYSTOR 2017): a write that continues another gets its handle
-//! (sequentiality); for any other one the binary logarithm of its chunk's heat
-//! is the handle. A chunk is heated by what is written to it (frequency) and
-//! cools by half each [`DECAY`] (recency). Three things differ from the paper.
-//! Heat counts bytes, not requests, so that one overwrite of a chunk weighs the
-//! same in large and in small writes; sequential writes heat their chunk too,
-//! since a log's next pass is where its lifetime shows; and time is what has
-//! been written, in drive capacities, so that the result depends neither on
-//! the speed of a drive nor on its size.
-//! Or by origin: each gets a handle of its own while there are any.
+//! [`Placing::Auto`] classifies by access pattern, after SFR of `AutoStream` (Yang, Pandurangan,
+//! Choi and Balakrishnan, SYSTOR 2017): a write that continues another gets its handle
+//! (sequentiality); for any other write the handle is the binary logarithm of its chunk's heat.
+//! Writes heat their chunk (frequency), and heat halves each [`DECAY`] (recency). Three things
+//! differ from the paper. Heat counts bytes, not requests, so that one overwrite of a chunk weighs
+//! the same in large and in small writes; sequential writes heat their chunk too, since the
+//! lifetime of a log's data shows in the log's next pass; and time is the amount written, in drive
+//! capacities, so that the result depends neither on the speed of a drive nor on its size.
+//!
+//! [`Placing::Origin`] gives each origin a handle of its own; origins past the last handle share
+//! it.
 //!
 //! Invariants: only writes are given handles; a handle is below the number of
 //! handles; memory is bounded by [`CHUNKS_MAX`].
@@ -20,7 +20,7 @@ use sim::fixed::{LOG_ONE, exp2_negative};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};
 
-/// The unit of heat: the paper's default.
+/// Bytes of a chunk, the unit of heat: the paper's default.
 pub const CHUNK: u64 = MIB;
 
 /// Drive capacities written in which heat halves. A chunk that is overwritten
@@ -32,28 +32,29 @@ pub const DECAY: u64 = 8;
 /// Chunks whose heat is kept, a terabyte's; further ones count as cold.
 pub const CHUNKS_MAX: usize = 1 << 20;
 
-/// A write continues one of this many before it. Older ones are forgotten, so
-/// that a neighbour which ended there long ago is not taken for a beginning.
+/// Writes whose ends are kept, for later writes to continue. The bound keeps a write from being
+/// taken for the continuation of one that ended at its start long ago.
 const RECENT: usize = 64;
 
 /// Heat of one overwrite of a whole chunk: 20 bits after the point, so that one
 /// sector still counts.
 const ONE: u64 = 1 << 20;
 
-/// Where placement handles come from.
+/// Rule that sets the placement handles of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placing {
-    /// As the workload gives them.
+    /// Handles as the workload gives them.
     #[default]
     Own,
     /// All requests have the default handle.
     None,
-    /// By access pattern.
+    /// Writes get handles by their access pattern.
     Auto {
         /// Handles to use, from 0; not 0.
         handles: u16,
     },
-    /// One for each origin, in order of its first write; the last is shared.
+    /// Each origin gets a handle in order of its first write; origins past the last handle share
+    /// it.
     Origin {
         /// Handles to use, from 0; not 0.
         handles: u16,
@@ -61,7 +62,7 @@ pub enum Placing {
 }
 
 impl Placing {
-    /// Its name as a value of the parameter `placement`.
+    /// Name as a value of the parameter `placement`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,7 +74,8 @@ impl Placing {
     }
 }
 
-/// Gives requests their handles, one by one.
+/// Sets the placement handle of each request; requests other than writes get handle 0 unless the
+/// rule is [`Placing::Own`].
 #[derive(Clone, Debug)]
 pub struct Placer(Rule);
 
@@ -100,7 +102,7 @@ impl Placer {
         })
     }
 
-    /// `request` with its handle.
+    /// Returns `request` with its handle.
     pub fn place(&mut self, request: Request) -> Request {
         let placement = match (&mut self.0, request.op) {
             (Rule::Own, _) => request.placement,
@@ -117,7 +119,8 @@ impl Placer {
     }
 }
 
-/// Gives `requests` to a drive of `capacity` handles by their access pattern.
+/// `requests` with handles below `handles` by access pattern; heat decays with the `capacity` of the
+/// drive.
 pub fn classify(
     requests: impl IntoIterator<Item = Request>,
     handles: u16,
@@ -127,7 +130,7 @@ pub fn classify(
     requests.into_iter().map(move |r| placer.place(r))
 }
 
-/// Gives `requests` a handle for each origin.
+/// `requests` with a handle below `handles` for each origin of writes.
 pub fn by_origins(
     requests: impl IntoIterator<Item = Request>,
     handles: u16,
@@ -140,7 +143,7 @@ fn by_origin(handles: u16, seen: &mut Vec<Origin>, origin: Origin) -> Placement 
     let known = seen.iter().position(|&o| o == origin);
     let room = seen.len() < usize::from(handles);
     let index = known.unwrap_or(seen.len());
-    // Origins past the last handle share it and need not be told apart.
+    // Origins past the last handle share it, so they need not be remembered.
     if known.is_none() && room {
         seen.push(origin);
     }
@@ -151,12 +154,12 @@ fn by_origin(handles: u16, seen: &mut Vec<Origin>, origin: Origin) -> Placement 
 #[derive(Clone, Debug)]
 struct AutoStream {
     handles: u16,
-    /// Sectors that are written while heat halves.
+    /// Sectors written until heat has halved.
     half_life: u64,
-    /// Sectors written so far: the time.
+    /// Sectors written so far, which serve as the clock.
     now: u64,
     chunks: BTreeMap<u64, Chunk>,
-    /// Where the recent writes ended and what handle they got, the latest last.
+    /// End sector and handle of the last [`RECENT`] writes, the newest at the back.
     tails: VecDeque<(u64, Placement)>,
 }
 
@@ -188,7 +191,7 @@ impl AutoStream {
         placement
     }
 
-    /// The handle of the write that ended at `start`.
+    /// Handle of the newest recent write that ended at sector `start`.
     fn continued(&self, start: u64) -> Option<Placement> {
         let tail = self.tails.iter().rev().find(|tail| tail.0 == start)?;
         Some(tail.1)
@@ -210,7 +213,8 @@ impl AutoStream {
         Placement(level.min(self.handles.saturating_sub(1)))
     }
 
-    /// The heat of `chunk` after a write of `sectors` to it.
+    /// Adds a write of `sectors` to the heat of `chunk`; returns 0 for a new chunk past
+    /// [`CHUNKS_MAX`].
     fn heat_chunk(&mut self, chunk: u64, sectors: u64) -> u64 {
         if self.chunks.len() == CHUNKS_MAX && !self.chunks.contains_key(&chunk) {
             return 0;
@@ -225,7 +229,7 @@ impl AutoStream {
 
 const CHUNK_SECTORS: u64 = CHUNK / SECTOR;
 
-/// `heat` after `sectors` were written.
+/// `heat` after `sectors` more sectors were written.
 fn decayed(heat: u64, sectors: u64, half_life: u64) -> u64 {
     let halvings = u128::from(sectors) * u128::from(LOG_ONE) / u128::from(half_life);
     let factor = exp2_negative(u64::try_from(halvings).unwrap_or(u64::MAX));
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn heat_halves_with_what_is_written() {
+    fn heat_halves_per_half_life_of_writes() {
         assert_eq!(decayed(ONE, 0, 100), ONE);
         assert_eq!(decayed(ONE, 100, 100), ONE / 2);
         assert_eq!(decayed(ONE, 6_400, 100), 0);
@@ -259,7 +263,7 @@ mod tests {
     const DRIVE: Bytes = Bytes(64 * MIB);
 
     #[test]
-    fn what_is_rewritten_often_is_told_from_what_is_not() {
+    fn hot_and_cold_chunks_get_different_handles() {
         // Every second chunk's worth goes to chunk 0, the others go round.
         let cold = (0..1_000).map(|i| write((1 + i % 63) * CHUNK_SECTORS + 8, 2_000, 0));
         let requests = cold.flat_map(|cold| [write(0, 2_000, 0), cold]);

@@ -1,5 +1,5 @@
-//! Workloads in the block language (generators, traces and their classification)
-//! and in the language of files ([`files`]).
+//! Workloads of block requests (generators, traces and their classification) and of file calls
+//! ([`files`]).
 //!
 //! Invariants: a workload is a function of its description and the seed; a
 //! trace reader never panics, never allocates by a length that came from the
@@ -17,8 +17,8 @@ pub use classify::{Placer, Placing, classify};
 pub use describe::{PRESETS, Pacing, Stream, Workload, WorkloadError};
 pub use request::{Labels, Op, Purpose, Request};
 
-/// All that can be named: what is generated, of requests and of file calls, then what
-/// can follow the path of a file.
+/// Every preset: generators of block requests and of file calls, then the presets for paths to a
+/// trace, a fio job, a filebench script and a recording.
 pub fn presets() -> impl Iterator<Item = &'static describe::Preset> {
     let generated = PRESETS.iter().chain(&files::FILE_PRESETS);
     let of_files = [

@@ -1,9 +1,9 @@
-//! The one form in which every generator and every trace speaks.
+//! Block requests, the common form that every generator yields and every trace is read into.
 
 use serde::Serialize;
 use units::{Extent, Ns, Origin, Placement};
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Reads the extent.
@@ -22,16 +22,16 @@ pub enum Op {
     ZoneOpen,
     /// Closes the zone in which the extent begins.
     ZoneClose,
-    /// Makes the zone full in which the extent begins.
+    /// Makes the zone full that contains the start of the extent.
     ZoneFinish,
-    /// Makes the zone empty in which the extent begins.
+    /// Makes the zone empty that contains the start of the extent.
     ZoneReset,
     /// Makes all zones empty; the extent is empty.
     ZoneResetAll,
 }
 
 impl Op {
-    /// All operations, in the order of their numbers.
+    /// Every operation, in the order of declaration.
     pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Write,
@@ -46,7 +46,7 @@ impl Op {
         Self::ZoneResetAll,
     ];
 
-    /// Name in reports.
+    /// Name of the operation in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Op {
         }
     }
 
-    /// Whether it changes the state of zones and moves no data.
+    /// Whether the operation changes the state of zones and moves no data.
     #[must_use]
     pub const fn manages_zones(self) -> bool {
         matches!(
@@ -77,7 +77,7 @@ impl Op {
         )
     }
 
-    /// Whether only a drive of zones can do it.
+    /// Whether the operation needs a zoned drive.
     #[must_use]
     pub const fn needs_zones(self) -> bool {
         matches!(self, Self::Append) || self.manages_zones()
@@ -87,26 +87,25 @@ impl Op {
 /// One block request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it is issued, from the first request of its workload. A closed
-    /// loop ignores it.
+    /// Time of issue, from the first request of its workload; ignored in a closed loop.
     pub at: Ns,
-    /// What it does.
+    /// Operation of the request.
     pub op: Op,
-    /// Where, in 512-byte sectors.
+    /// Sectors of the operation, in units of 512 bytes.
     pub extent: Extent,
     /// The stream or placement handle that the host names; 0 is the default.
     pub placement: Placement,
-    /// Who asked, as an index into the workload's [`Labels`].
+    /// Origin (process or file) of the request, an index into the workload's [`Labels`].
     pub origin: Origin,
-    /// Force unit access: complete only when durable.
+    /// Force unit access: the request completes only when its data is durable.
     pub fua: bool,
 }
 
-/// What the data of an origin is for.
+/// Purpose of an origin's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
-    /// Contents of files, or of a database.
+    /// Contents of files or of a database.
     Data,
     /// Structures of a file system.
     Metadata,
@@ -115,9 +114,8 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// The purpose of a request of the process `name`, which the kernel
-    /// marked as metadata (`M`) or not. The journal thread of ext4 marks all
-    /// that it writes as metadata, so its name decides.
+    /// Purpose of a request of process `name`; `metadata` is the kernel's mark `M`. The journal
+    /// thread of ext4 marks all its writes as metadata, so its name (`jbd2…`) decides.
     #[must_use]
     pub fn of(name: &str, metadata: bool) -> Self {
         match metadata {
@@ -127,7 +125,7 @@ impl Purpose {
         }
     }
 
-    /// Its name, as reports print it.
+    /// Name of the purpose in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,11 +136,10 @@ impl Purpose {
     }
 }
 
-/// What follows the name of an origin that asks for metadata.
+/// Suffix of the name of an origin whose purpose is metadata.
 pub(crate) const METADATA: &str = " (metadata)";
 
-/// Names of origins and what their data is for, in order of first appearance.
-/// Entry 0 is the unnamed one.
+/// Names and purposes of origins, in order of first appearance. Entry 0 is the unnamed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     names: Vec<String>,
@@ -159,7 +156,7 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// Most labels that are told apart; later ones share the last, `other`.
+    /// Upper bound on the labels; origins past it share the last label, `other`.
     pub const MAX: usize = 256;
 
     /// The origin called `name` whose purpose is data, added if it is new.
@@ -167,9 +164,8 @@ impl Labels {
         self.intern_as(name, Purpose::Data)
     }
 
-    /// The origin called `name` with this purpose, added if it is new. One
-    /// that asks for metadata is called `name (metadata)`, so that a process
-    /// with both is told apart.
+    /// The origin called `name` with this purpose, added if it is new. The label of metadata is
+    /// `name (metadata)`, so that a process with both data and metadata has two origins.
     pub fn intern_as(&mut self, name: &str, purpose: Purpose) -> Origin {
         let index = self.find(name, purpose);
         let index = index.unwrap_or_else(|| self.add(name, purpose));
@@ -198,7 +194,7 @@ impl Labels {
         self.purposes.push(purpose);
     }
 
-    /// The name of `origin`.
+    /// Name of `origin`; `unnamed` if it has none.
     #[must_use]
     pub fn name(&self, origin: Origin) -> &str {
         self.names
@@ -206,13 +202,13 @@ impl Labels {
             .map_or("unnamed", String::as_str)
     }
 
-    /// All names, by index.
+    /// Names of all origins, by index.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What the data of `origin` is for.
+    /// Purpose of the data of `origin`; data if `origin` is unknown.
     #[must_use]
     pub fn purpose(&self, origin: Origin) -> Purpose {
         self.purposes
@@ -246,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_past_the_last_are_the_others() {
+    fn labels_past_the_bound_share_the_last() {
         let mut labels = Labels::default();
         let origins: Vec<Origin> = (0..400).map(|i| labels.intern(&format!("p{i}"))).collect();
         assert_eq!(labels.names().len(), Labels::MAX);

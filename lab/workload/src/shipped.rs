@@ -1,7 +1,7 @@
-//! What comes along to be replayed, and workloads as they were asked for.
+//! Recordings and traces that are part of the binary, and workloads that may name them.
 //!
-//! Invariant: what is shipped lies in a scratch file for as long as the [`Asked`] lives that
-//! names it, and no sentence tells of that file's path.
+//! Invariant: the contents of a [`Shipped`] lie in a scratch file for as long as the [`Asked`] that
+//! names them lives, and [`Asked::named`] keeps the path of that file out of messages.
 
 use crate::describe::{Preset, TRACE};
 use crate::files::CALLS;
@@ -11,21 +11,21 @@ use std::path::Path;
 use units::{Bytes, MIB};
 use whole::Scratch;
 
-/// A recording or a trace that comes along, which a workload can name like a preset.
+/// Recording or trace that is part of the binary. A workload names it like a preset.
 #[derive(Debug)]
 pub struct Shipped {
-    /// Its name.
+    /// Name by which a workload refers to it.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description, in one line.
     pub help: &'static str,
-    /// The parameters that it takes.
+    /// Parameters that it takes.
     pub params: &'static Preset,
-    /// Bytes of the drive that it was made for; none for those of any preset.
+    /// Bytes of the drive that it was recorded for; `None` if it fits the drives of all presets.
     pub size: Option<Bytes>,
     contents: &'static [u8],
 }
 
-/// The file calls of a program, which is what commands run where nothing is named.
+/// Recording of RocksDB's file calls, the default workload of commands for stacks with files.
 pub static RECORDING: Shipped = Shipped {
     name: "rocksdb",
     help: "the recording that comes with the program: RocksDB's db_bench, its file calls",
@@ -34,7 +34,7 @@ pub static RECORDING: Shipped = Shipped {
     contents: include_bytes!("../../../flashloom/traces/rocksdb.flt"),
 };
 
-/// Recordings of other stores, which are small.
+/// Recordings of other stores, which are smaller than [`RECORDING`].
 static STORES: [Shipped; 4] = [
     store(
         "rocksdb-fifo",
@@ -68,8 +68,8 @@ const fn store(name: &'static str, help: &'static str, contents: &'static [u8]) 
     }
 }
 
-/// The requests of a program and a file system, which is what `run` takes for a
-/// stack that knows no files.
+/// Trace of PostgreSQL's block requests on ext4, the default workload of `run` for stacks without
+/// files.
 pub static REQUESTS: Shipped = Shipped {
     name: "postgres-ext4",
     help: "the trace that comes with the program: PostgreSQL on ext4, its block requests",
@@ -78,35 +78,35 @@ pub static REQUESTS: Shipped = Shipped {
     contents: include_bytes!("../../../flashloom/traces/postgres-ext4.csv.zst"),
 };
 
-/// All of it.
+/// Everything that is shipped, in the order of lists.
 pub static ALL: [&Shipped; 6] = [
     &RECORDING, &STORES[0], &STORES[1], &STORES[2], &STORES[3], &REQUESTS,
 ];
 
-/// A workload as it was asked for, and as the library reads it: what is shipped
-/// lies in files for as long as this lives.
+/// Workload as the user wrote it, and as [`crate::Workload::parse`] reads it. The scratch files of
+/// shipped contents are deleted when this is dropped.
 #[derive(Debug)]
 pub struct Asked {
-    /// As it was asked for.
+    /// Text as the user wrote it.
     pub told: String,
-    /// As [`crate::Workload::parse`] reads it.
+    /// Text for [`crate::Workload::parse`], with paths to scratch files in place of shipped names.
     pub text: String,
     files: Vec<Unpacked>,
     size: Option<Bytes>,
 }
 
-/// What is shipped, in a file.
+/// Shipped contents in a scratch file.
 #[derive(Debug)]
 struct Unpacked {
     shipped: &'static Shipped,
     file: Scratch,
-    /// Whether its name was put before it, which nobody had asked for.
+    /// Whether `unpack` put the shipped name before the path, as the name of a part.
     names: bool,
 }
 
 impl Asked {
-    /// `workload` of a record or of a message with what is shipped by its name
-    /// again.
+    /// `workload`, a text of a record or of a message, with shipped names in place of the paths to
+    /// their scratch files.
     #[must_use]
     pub fn named(&self, workload: &str) -> String {
         let named = |text: String, one: &Unpacked| {
@@ -117,17 +117,17 @@ impl Asked {
             };
             text.replace(&path, name)
         };
-        // The path of one may be the beginning of another's, which is replaced first.
+        // A path may be the beginning of a longer one, so longer paths are replaced first.
         let mut files: Vec<&Unpacked> = self.files.iter().collect();
         files.sort_by_key(|one| std::cmp::Reverse(one.file.path().as_os_str().len()));
         files.into_iter().fold(workload.to_owned(), named)
     }
 
-    /// The workload `told`: a preset, a name of what is shipped or a file, with
-    /// parameters; or several of files beside each other.
+    /// Unpacks the workload `told`: a preset, a shipped name or a file, with parameters; or several
+    /// workloads of files side by side.
     ///
     /// # Errors
-    /// If what is shipped cannot be laid into a file.
+    /// If a scratch file cannot be created or written.
     pub fn new(told: &str) -> io::Result<Self> {
         let mut asked = Self {
             told: told.to_owned(),
@@ -151,8 +151,8 @@ impl Asked {
         Ok(asked)
     }
 
-    /// One workload as the library reads it, called as what is shipped if it `names` that,
-    /// and the bytes of the drive that it was made for.
+    /// Unpacks one workload. Returns its text for the parser, with its shipped name before it if
+    /// `names`, and the bytes of the drive that it was recorded for, if it is shipped.
     fn unpack(&mut self, told: &str, names: bool) -> io::Result<(String, Option<u64>)> {
         let (name, params) = told.split_once(':').unwrap_or((told, ""));
         let shipped = ALL.into_iter().find(|shipped| shipped.name == name);
@@ -176,8 +176,8 @@ impl Asked {
         Ok((text, shipped.size.map(|size| size.0)))
     }
 
-    /// Bytes of the drive that it was made for, if all of it is shipped: for several beside
-    /// each other as many as for all.
+    /// Bytes of the drive that it was recorded for: the sum over its parts. `None` if a part is not
+    /// shipped or fits any drive.
     #[must_use]
     pub const fn size(&self) -> Option<Bytes> {
         self.size
@@ -190,7 +190,7 @@ fn unpacked(shipped: &Shipped) -> io::Result<Scratch> {
     Ok(scratch)
 }
 
-/// `workload` with one more parameter.
+/// `workload` with one more parameter, `name=value`.
 #[must_use]
 pub fn with(workload: &str, param: &str) -> String {
     let name = workload.split(':').next().unwrap_or_default();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shipped_is_told_as_it_was_asked_for() {
+    fn shipped_workload_is_named_as_it_was_given() {
         for told in [
             "sqlite:think=no",
             "sqlite=sqlite",
@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    /// Nothing of the machine that recorded it is in there, nothing was missed, and
-    /// the program said how long what it writes will live.
+    /// The recording names nothing of the machine that recorded it, lost no calls, and holds
+    /// RocksDB's write-lifetime hints.
     #[test]
     fn the_shipped_recording_is_whole_and_neutral() {
         let asked = Asked::new("rocksdb").unwrap();

@@ -1,9 +1,9 @@
 //! fio job files.
 //!
-//! A section is a job; `[global]` sets what the jobs after it begin with.
-//! Jobs run side by side until one says `stonewall`. All address the one
-//! drive and share one queue, so a file whose jobs would need more than that
-//! is refused (see [`super::side_by_side`]), with all that is wrong at once.
+//! A section is a job; `[global]` sets the defaults of the jobs after it. Jobs run side by side
+//! until one of them sets `stonewall`. All jobs address the one drive and share one queue, so a
+//! file whose jobs would need more than that is refused (see [`super::side_by_side`]). An error
+//! lists all faults of the file at once.
 
 use super::options::{Options, Set};
 use super::side_by_side;
@@ -14,48 +14,48 @@ use std::fs::File;
 use std::io::{self, Read};
 use units::Ns;
 
-/// A job file is read up to this size.
+/// Bytes of a job file that are read.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Jobs of a file, clones counted.
 const MAX_JOBS: usize = 1024;
 
-/// Faults of a file that are told.
+/// Faults that an error message lists.
 const FAULTS_MAX: usize = 12;
 
-/// What is wrong with a job file at one place.
+/// Fault of a job file, at one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The line, from 1; 0 for the file as a whole.
+    /// Line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What should stand there.
+    /// Expected text, as a phrase of the error message.
     pub expected: String,
-    /// What stands there.
+    /// Text of the line, quoted, or a description; empty if there is nothing to show.
     pub found: String,
 }
 
-/// A job file that is refused.
+/// Reason for which a job file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// The system refused to read it.
+    /// The operating system could not open or read the file.
     #[error("{name} cannot be read: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         name: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It asks for what cannot be had.
+    /// The file has faults: options that cannot be honoured, or jobs that cannot share a queue.
     #[error("{}", Told(name, faults))]
     Faults {
-        /// The file.
+        /// Path of the file.
         name: String,
-        /// All that is wrong, by line.
+        /// All faults, sorted by line.
         faults: Vec<Fault>,
     },
 }
 
-/// Faults of the file of this name, as one sentence.
+/// Display of the faults of a file, as one sentence.
 struct Told<'a>(&'a str, &'a [Fault]);
 
 impl fmt::Display for Told<'_> {
@@ -79,7 +79,7 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-/// What a job file asks for.
+/// Phases and pacing that a job file describes.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) phases: Vec<Vec<Part>>,
@@ -88,8 +88,8 @@ pub(super) struct Job {
     pub(super) notes: Vec<String>,
 }
 
-/// Whether `path` is a job file: by its name, or because its first line that is
-/// no comment opens a section, which no trace does.
+/// Whether `path` is a job file: its name ends in `.fio`, or its first line that is no comment
+/// opens a section, which never happens in a trace.
 pub(super) fn is_job(path: &str) -> bool {
     if path.ends_with(".fio") {
         return true;
@@ -147,31 +147,31 @@ impl Job {
     }
 }
 
-/// A job before clones are made of it.
+/// One job section, before `numjobs` clones it.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) name: String,
-    /// The line of its name.
+    /// Line of the section's name.
     pub(super) line: usize,
     pub(super) options: Options,
-    /// Options that were set, with their lines.
+    /// Lines of the options that were set.
     lines: BTreeMap<String, usize>,
 }
 
 impl Section {
-    /// The line that sets the first of `options` that is set, or that of the job.
+    /// Line of the first of `options` that is set, or else the line of the job's name.
     pub(super) fn line_of(&self, options: &[&str]) -> usize {
         let set = options.iter().find_map(|option| self.lines.get(*option));
         set.copied().unwrap_or(self.line)
     }
 
-    /// Requests that it keeps in flight with all its clones.
+    /// Requests that the job and all its clones keep in flight.
     pub(super) fn in_flight(&self) -> u32 {
         self.options.iodepth * self.options.numjobs
     }
 }
 
-/// The sections read so far.
+/// Sections read so far.
 #[derive(Default)]
 struct Sections {
     global: Options,
@@ -181,7 +181,7 @@ struct Sections {
     ignored: Vec<String>,
 }
 
-/// Which section the next line belongs to.
+/// Section that the next line belongs to.
 #[derive(Clone, Copy, Default)]
 enum Place {
     #[default]
@@ -246,7 +246,7 @@ impl Sections {
         }
     }
 
-    /// What is wrong with the jobs together.
+    /// Faults of the jobs taken together; those of single lines are found earlier.
     fn faults(&self) -> Vec<Fault> {
         let whole = |expected: String| Fault {
             line: 0,
@@ -264,7 +264,7 @@ impl Sections {
         side_by_side::faults(&self.phases())
     }
 
-    /// Jobs that run side by side, one phase after the other.
+    /// Jobs in groups that run side by side; a job with `stonewall` begins the next group.
     fn phases(&self) -> Vec<&[Section]> {
         let begins =
             |(index, job): (usize, &Section)| (index > 0 && job.options.stonewall).then_some(index);
@@ -278,7 +278,7 @@ impl Sections {
         phases
     }
 
-    /// The jobs, of which nothing is wrong.
+    /// The job of a file without faults.
     fn job(self) -> Job {
         let mut index = 0;
         let mut clones = |job: &Section| {
@@ -311,7 +311,7 @@ fn part(name: &str, options: &Options, index: u64) -> Part {
     Part::Synthetic {
         synthetic: options.synthetic(name),
         depth: options.iodepth,
-        // Clones differ by their place in the file, which stays below 2^20.
+        // Clones differ by their index in the file, which stays below 2^20.
         salt: options.seed.wrapping_mul(1 << 20).wrapping_add(index),
     }
 }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn global_options_reach_the_jobs_after_them() {
+    fn global_options_apply_to_the_jobs_after_them() {
         let text = "; a comment\n[global]\nioengine=libaio\ndirect=1\nfilename=/dev/x\nbs=8k\n\
                     [one]\nrw=randwrite\niodepth=4\nnumjobs=2\n[two]\nstonewall\niodepth=8\n";
         let job = Job::parse("a.fio", text).unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_names_file_and_line() {
+    fn error_of_a_refused_job_names_file_and_line() {
         assert_eq!(
             told("[a]\nzonemode=zbd\n"),
             "a.fio:2: expected an option that means something to a simulated drive, \

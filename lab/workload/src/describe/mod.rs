@@ -1,8 +1,8 @@
-//! A workload by text: a preset with parameters, or a path to a trace or a
-//! fio job, with parameters for those.
+//! Workloads described by text: a preset with parameters, or a path to a trace or a fio job with
+//! parameters.
 //!
-//! Invariant: what [`Workload::parse`] accepts can be opened on any drive that
-//! is large enough; text is checked in one place, by the table's units.
+//! Invariant: a [`Workload`] that [`Workload::parse`] returns can be opened on any drive that is
+//! large enough. Values are checked in one place, by the units of the parameter table.
 
 mod job;
 mod options;
@@ -30,18 +30,18 @@ use std::path::{Path, PathBuf};
 use units::Ns;
 use units::did_you_mean;
 
-/// How requests are let go.
+/// Pacing of the requests of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// The next one when fewer than `depth` are in flight, and `think` after
-    /// the completion that made room. Times of requests mean nothing.
+    /// The next request is issued when fewer than `depth` are in flight, and `think` after the
+    /// completion that made room. The times of requests are ignored.
     Closed {
         /// Requests in flight.
         depth: u32,
         /// Pause after each completion.
         think: Ns,
     },
-    /// Each at its time, whether or not others have completed.
+    /// Each request is issued at its time, whether or not earlier ones have completed.
     Open,
 }
 
@@ -50,17 +50,17 @@ pub enum Pacing {
 pub struct Workload {
     /// The text it was parsed from.
     pub text: String,
-    /// How its requests are let go.
+    /// Pacing of the requests.
     pub pacing: Pacing,
-    /// Virtual time after which no more requests are let go.
+    /// Virtual time after which no more requests are issued; `None` for no end by time.
     pub until: Option<Ns>,
-    /// What was accepted but changes nothing here, in sentences.
+    /// Options that were accepted but change nothing on a simulated drive, one sentence each.
     pub notes: Vec<String>,
     placing: Placing,
     source: Source,
 }
 
-/// Where the requests of a workload come from.
+/// Source of a workload's requests.
 #[derive(Clone, Debug)]
 enum Source {
     Phases(Vec<Vec<Part>>),
@@ -68,25 +68,25 @@ enum Source {
         path: PathBuf,
         format: Option<Format>,
         options: Options,
-        /// Fold what lies past the end of the drive back onto it.
+        /// Whether requests past the end of the drive are folded back onto it.
         wrap: bool,
     },
 }
 
-/// What runs side by side with others.
+/// Member of a phase, which runs side by side with the others of its phase.
 #[derive(Clone, Debug)]
 enum Part {
     Synthetic {
         synthetic: Synthetic,
-        /// Its share of the turns in a closed loop.
+        /// Requests in flight: the member's share of the turns in a closed loop.
         depth: u32,
-        /// Sets it apart from others of the same seed.
+        /// Tells its random stream from those of members with the same seed.
         salt: u64,
     },
     Logs(Logs),
 }
 
-/// A workload that cannot be had.
+/// Error of parsing a workload or of opening it on a drive.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// No preset and no file has that name.
@@ -95,41 +95,42 @@ pub enum WorkloadError {
          filebench script, found {name:?}{hint}"
     )]
     Unknown {
-        /// The name as given.
+        /// Name as it was given.
         name: String,
-        /// What is at that path, or `; did you mean …`, or nothing.
+        /// Hint: that the path is a directory or missing, or `; did you mean …`; may be empty.
         hint: String,
     },
     /// The workload has no such parameter, or the parameter no such value.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// It asks for files, of which a stack for blocks has none.
+    /// The workload makes file calls, and the stack takes block requests only.
     #[error(
         "{name} asks for files: expected a file system before the drive such as ext4@block, or a \
          workload of blocks such as randwrite"
     )]
     NeedsFiles {
-        /// The workload.
+        /// Name of the workload.
         name: String,
     },
-    /// It asks for blocks, which a file system does not let go through.
+    /// The workload makes block requests, and the stack has a file system, which takes file calls
+    /// only.
     #[error(
         "{name} asks for blocks: expected the drive alone such as raw@block, or a workload of \
          files such as varmail"
     )]
     NeedsBlocks {
-        /// The workload.
+        /// Name of the workload.
         name: String,
     },
     /// The filebench script is refused.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The workload cannot be had with these parameters.
+    /// A workload of files is refused with these parameters.
     #[error("{workload}: {problem}")]
     Files {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// What is wrong with it.
+        /// Problem, as the end of a sentence.
         problem: String,
     },
     /// The fio job is refused.
@@ -148,7 +149,7 @@ impl Workload {
     /// `b.fio`. A name of a preset wins over a file of that name.
     ///
     /// # Errors
-    /// One sentence that says what was expected, and what is near it.
+    /// One sentence with the expected text and a suggestion, if a known name is similar.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         if let Some(preset) = PRESETS.iter().find(|p| p.name == name) {
@@ -169,7 +170,7 @@ impl Workload {
         }
     }
 
-    /// The source of the placement handles of its writes.
+    /// Rule that sets the placement handles of this workload's requests.
     #[must_use]
     pub const fn placing(&self) -> Placing {
         self.placing
@@ -223,7 +224,7 @@ impl Workload {
     }
 }
 
-/// What is said of `name`, which is neither that of a workload nor that of a file.
+/// Error for `name`, which is neither the name of a workload nor a path to a file.
 pub(crate) fn unknown(name: &str) -> WorkloadError {
     let path = Path::new(name);
     let hint = match path {
@@ -238,13 +239,13 @@ pub(crate) fn unknown(name: &str) -> WorkloadError {
     }
 }
 
-/// Whatever a workload of blocks or of files can be called.
+/// Names of all workloads of blocks and of files and of all shipped recordings, for suggestions.
 fn names() -> impl Iterator<Item = &'static str> {
     let presets = PRESETS.iter().chain(&FILE_PRESETS).map(|p| p.name);
     presets.chain(shipped::ALL.map(|shipped| shipped.name))
 }
 
-/// The path that `text` names and the parameters after it. A colon may be part
+/// Splits `text` into a path to a file that exists and the parameters after it. A colon may be part
 /// of the path, so the longest path that exists wins.
 pub(crate) fn existing(text: &str) -> Option<(&str, &str)> {
     if Path::new(text).is_file() {

@@ -1,7 +1,7 @@
 //! The options of one fio job.
 //!
-//! Every option is one of three: honoured, accepted because it changes nothing
-//! here (with a note), or refused.
+//! Every option is honoured, accepted with a note because it changes nothing on a simulated drive,
+//! or refused.
 
 use super::unit::{OPS_MAX, part, percent, size, sizes, theta};
 use crate::generate::{Arrivals, Limit, Order, Part, Sizes, Synthetic, Theta};
@@ -9,10 +9,10 @@ use crate::request::Op;
 use units::did_you_mean;
 use units::{Bytes, Ns, SECTOR};
 
-/// What one job asks for.
+/// Options of one job.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    /// The file or device, if one is named.
+    /// Value of `filename`, if it is set.
     pub(super) file: Option<String>,
     access: Access,
     sizes: Sizes,
@@ -74,7 +74,7 @@ impl Default for Options {
     }
 }
 
-/// Options that are honoured, for suggestions.
+/// Options that are honoured, from which misspelled ones get a suggestion.
 const HONOURED: [&str; 27] = [
     "rw",
     "readwrite",
@@ -153,14 +153,14 @@ const IGNORED: [&str; 44] = [
     "exitall",
 ];
 
-/// What became of an option.
+/// Outcome of setting an option.
 pub(super) enum Set {
     Honoured,
     Ignored,
 }
 
 impl Options {
-    /// Sets one option. An error is what was expected.
+    /// Sets one option. The error is the expected text.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<Set, String> {
         if name == "filename" {
             self.file = Some(file(value)?);
@@ -235,7 +235,7 @@ impl Options {
         Ok(true)
     }
 
-    /// The workload that the job `label` is.
+    /// The generator of this job, whose requests have the origin `label`.
     pub(super) fn synthetic(&self, label: &str) -> Synthetic {
         Synthetic {
             label: label.to_owned(),
@@ -275,7 +275,8 @@ impl Options {
         }
     }
 
-    /// Options that set the pace of this job apart from that of `other`.
+    /// Names of the options in which this job differs from `other` and that would set the two apart
+    /// in pace.
     pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let amount = |of: &Self| (of.size, of.io_size, of.number_ios);
         let order = |of: &Self| (of.in_order(), of.random_percent);
@@ -332,13 +333,14 @@ fn access(word: &str) -> Option<Access> {
     })
 }
 
-/// `value` with the suffixes of its sizes as fio reads them: all are binary.
+/// `value` without the letters `b` and `ib` of its sizes: fio reads every suffix as binary.
 fn binary(value: &str) -> String {
     let lower = value.to_ascii_lowercase();
     lower.replace("ib", "").replace('b', "")
 }
 
-/// The name of one file; fio divides several at colons.
+/// The name of one file; fio takes an unescaped colon as the separator of several files, which are
+/// refused.
 fn file(value: &str) -> Result<String, String> {
     let several = value.replace("\\:", "").contains(':');
     let one = (!several).then(|| value.to_owned());
@@ -355,7 +357,7 @@ fn small(value: &str) -> Result<u32, String> {
     read(number, "a number from 1 to 1024")
 }
 
-/// A flag without a value is set.
+/// Reads a flag; an empty value sets it.
 fn flag(value: &str) -> Result<bool, String> {
     match value {
         "" | "1" => Ok(true),
@@ -364,7 +366,7 @@ fn flag(value: &str) -> Result<bool, String> {
     }
 }
 
-/// A time; a bare number counts `unit`s.
+/// Reads a time; a bare number is in `unit`s.
 fn span(value: &str, unit: &str) -> Option<Ns> {
     let bare = value.bytes().all(|b| b.is_ascii_digit());
     let text = if bare {
@@ -392,7 +394,7 @@ fn process(value: &str) -> Option<bool> {
     }
 }
 
-/// A skew, or that there is none.
+/// Reads `random_distribution`: `Some(None)` for uniform, `Some(Some(theta))` for Zipf.
 fn distribution(value: &str) -> Option<Option<Theta>> {
     match value.split_once(':') {
         None if value == "random" => Some(None),
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_suggested_is_honoured() {
+    fn every_suggested_option_is_honoured() {
         for name in HONOURED {
             let unknown = |told: String| told.starts_with("an option");
             let set = Options::default().set(name, "?");

@@ -1,17 +1,16 @@
-//! Whether the jobs of a fio file can share one queue and one range of addresses.
+//! Check that the jobs of a fio file can share one queue and one range of addresses.
 //!
-//! fio gives each job a queue, an end and files of its own. Here all requests of a file
-//! go through one queue, in which jobs take turns, and address the drive itself. That
-//! comes to the same for jobs that are alike, and for jobs whose requests all come at
-//! times of their own (`rate_iops`); it does not where one job waits for another. And
-//! files that differ would lie at the same addresses. What does not come to the same is
-//! refused.
+//! fio gives each job a queue, an end and files of its own. Here all requests of a file go through
+//! one queue, in which jobs take turns, and address the drive itself. For jobs that are alike the
+//! result is equal, and so it is for jobs whose requests all come at times of their own
+//! (`rate_iops`). It differs if one job is slower than another, or if two different files lie at
+//! the same addresses. Jobs for which the result would differ are refused.
 
 use super::job::{Fault, Section};
 use crate::generate::Part;
 use units::Bytes;
 
-/// What keeps `phases` from being run as fio runs them; no phase is empty.
+/// Reasons for which `phases` would not run as fio runs them; no phase is empty.
 pub(super) fn faults(phases: &[&[Section]]) -> Vec<Fault> {
     let jobs: Vec<&Section> = phases.iter().flat_map(|phase| phase.iter()).collect();
     let mut faults = of_files(&jobs);
@@ -37,7 +36,7 @@ fn fault(line: usize, expected: &str, found: String) -> Fault {
     }
 }
 
-/// Jobs of one phase that are not alike.
+/// Jobs of one phase that differ from its first job in pace.
 fn of_queue(phase: &[Section]) -> Vec<Fault> {
     let (first, others) = phase.split_first().expect("a phase has a job");
     let unlike = others.iter().filter_map(|job| {
@@ -59,8 +58,8 @@ fn of_queue(phase: &[Section]) -> Vec<Fault> {
     unlike.collect()
 }
 
-/// Phases that keep more or fewer requests in flight than the first one, and jobs that
-/// pause for longer or shorter.
+/// Phases that keep more or fewer requests in flight than the first one, and jobs with another
+/// think time than the first.
 fn of_depths(phases: &[&[Section]]) -> Vec<Fault> {
     let depth = |phase: &[Section]| phase.iter().map(Section::in_flight).sum::<u32>();
     let first = &phases[0][0];
@@ -88,7 +87,8 @@ fn of_depths(phases: &[&[Section]]) -> Vec<Fault> {
     faults
 }
 
-/// Ends by the clock that differ, or that phases would need for themselves.
+/// Runtimes that differ between jobs or come with `stonewall`, and jobs with `time_based` without a
+/// runtime.
 fn of_ends(jobs: &[&Section], phases: &[&[Section]]) -> Vec<Fault> {
     let first = jobs[0];
     let mut faults = Vec::new();
@@ -111,7 +111,7 @@ fn of_ends(jobs: &[&Section], phases: &[&[Section]]) -> Vec<Fault> {
     faults
 }
 
-/// Files that differ and would lie at the same addresses.
+/// Different files that would lie at the same addresses.
 fn of_files(jobs: &[&Section]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
@@ -137,7 +137,7 @@ fn of_files(jobs: &[&Section]) -> Vec<Fault> {
     faults
 }
 
-/// Whether two jobs have files that differ, on places that are not apart for certain.
+/// Whether two jobs have different files in regions that may overlap.
 fn overlap(one: &Section, other: &Section) -> bool {
     let (one, other) = (&one.options, &other.options);
     let same = one.file.is_some() && one.file == other.file;
@@ -145,8 +145,8 @@ fn overlap(one: &Section, other: &Section) -> bool {
     !same && !follows(a, b) && !follows(b, a)
 }
 
-/// Whether the place `next` begins where `place` ends, or behind that, on any drive. Both
-/// are an offset and a size.
+/// Whether region `next` begins at or behind the end of region `place` on every drive. Each region
+/// is an offset and a size.
 fn follows(place: (Part, Part), next: (Part, Part)) -> bool {
     let hundredths = |part| match part {
         Part::Percent(percent) => Some(percent),

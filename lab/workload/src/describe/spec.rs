@@ -1,4 +1,4 @@
-//! A preset and the values of its parameters.
+//! Preset with the values of its parameters, and its translation into a generator.
 
 use super::Pacing;
 use super::table::Preset;
@@ -11,7 +11,7 @@ use input::named::{Given, ParamError};
 use std::ops::Deref;
 use units::{Bytes, Ns};
 
-/// A workload and the values that were given of its parameters.
+/// Preset and the values given for its parameters.
 pub(crate) struct Spec(Given<Unit>);
 
 impl Deref for Spec {
@@ -23,7 +23,7 @@ impl Deref for Spec {
 }
 
 impl Spec {
-    /// Reads `name=value,name=value` for the workload `called`.
+    /// Reads `name=value,name=value` as parameters of `preset`; `called` is its name in errors.
     pub(crate) fn parse(
         preset: &'static Preset,
         called: &str,

@@ -1,8 +1,8 @@
-//! The requests of a workload on one drive.
+//! Requests of a workload on one drive.
 //!
-//! Invariants: times never go back; in a closed loop the members of a phase
-//! take turns in proportion to their depth, in an open one by their times; a
-//! phase begins when the one before is done.
+//! Invariants: times never go back; in a closed loop the members of a phase take turns in
+//! proportion to their depth, in an open loop in the order of their times; a phase begins when the
+//! phase before it is exhausted.
 
 use super::{Pacing, Part, Source, Workload, WorkloadError};
 use crate::classify::Placer;
@@ -13,7 +13,7 @@ use sim::Seed;
 use std::collections::VecDeque;
 use units::{Bytes, Extent, Ns, SECTOR};
 
-/// The requests of a workload, one by one.
+/// Requests of a workload, in the order of issue.
 pub struct Stream {
     running: Running,
     placer: Placer,
@@ -22,16 +22,16 @@ pub struct Stream {
 enum Running {
     Trace {
         trace: Box<Trace>,
-        /// Sectors onto which requests are folded.
+        /// Capacity in sectors, onto which requests are folded; `u64::MAX` to fold none.
         room: u64,
-        /// How many have been.
+        /// Requests that have been folded.
         wrapped: u64,
     },
     Phases(Phases),
 }
 
 impl Workload {
-    /// The requests of this workload on a drive of `capacity`.
+    /// The requests of this workload on a drive of `capacity`, with `seed` for its random choices.
     ///
     /// # Errors
     /// If the drive is too small or the trace cannot be opened.
@@ -60,7 +60,7 @@ impl Workload {
 }
 
 impl Stream {
-    /// Who asks. Of a trace, those that have been met so far.
+    /// Names of the origins that requests carry. A trace adds an origin when it first meets it.
     #[must_use]
     pub fn labels(&self) -> &Labels {
         match &self.running {
@@ -69,7 +69,8 @@ impl Stream {
         }
     }
 
-    /// What of a trace was not taken over as it stands, so far.
+    /// Deviations from a trace so far (requests folded, widened, skipped); none for other
+    /// workloads.
     #[must_use]
     pub fn notes(&self) -> Notes {
         match &self.running {
@@ -102,8 +103,8 @@ impl Iterator for Stream {
     }
 }
 
-/// `extent` on a drive of `room` sectors: its start modulo the room, moved so
-/// that it ends with the drive at the latest, and no longer than the drive.
+/// Folds `extent` onto a drive of `room` sectors: its start modulo the room, moved back so that it
+/// ends within the drive, and cut to the length of the drive.
 fn fold(extent: Extent, room: u64) -> Extent {
     if extent.end() <= room {
         return extent;
@@ -114,13 +115,13 @@ fn fold(extent: Extent, room: u64) -> Extent {
     Extent::new(start.min(last), sectors)
 }
 
-/// Groups of generators, one group after the other.
+/// Groups of generators, which run one group after the other.
 struct Phases {
     phases: VecDeque<Vec<Member>>,
     labels: Labels,
-    /// Whether members are ordered by the times of their requests.
+    /// Whether members take turns in the order of their request times, not by weight.
     open: bool,
-    /// When the running phase began.
+    /// Time at which the running phase began.
     start: Ns,
     last: Ns,
 }
@@ -172,7 +173,7 @@ impl Phases {
     }
 }
 
-/// The member that `part` makes, or none if it asks for nothing.
+/// The member that `part` describes, or none if it yields no request.
 fn member(
     part: &Part,
     labels: &mut Labels,
@@ -207,8 +208,7 @@ fn earliest(phase: &[Member]) -> usize {
         .expect("the phase is not empty")
 }
 
-/// Whose turn it is: the member that has waited longest for its weight
-/// (smooth weighted round robin).
+/// The member whose turn is next, by smooth weighted round robin.
 fn next_turn(phase: &mut [Member]) -> usize {
     let total: i64 = phase.iter().map(|m| m.weight).sum();
     phase.iter_mut().for_each(|m| m.credit += m.weight);
@@ -220,7 +220,7 @@ fn next_turn(phase: &mut [Member]) -> usize {
     turn
 }
 
-/// The next request of member `turn`, which leaves when it has no more.
+/// Takes the next request of member `turn`; removes a member that has no more.
 fn take(phase: &mut Vec<Member>, turn: usize) -> Request {
     let member = &mut phase[turn];
     let request = member.next;
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_past_the_end_is_folded_back() {
+    fn extent_past_the_end_is_folded_back() {
         let fold = |start, sectors| {
             let folded = fold(Extent::new(start, sectors), 100);
             (folded.start.0, folded.sectors)

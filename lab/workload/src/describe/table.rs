@@ -1,14 +1,14 @@
-//! The one table of what can be asked for by name.
+//! Table of the presets of blocks and their parameters.
 //!
-//! Parsing, the list of workloads, the help and the error messages all derive
-//! from it. A test gives every preset every default and checks that it runs.
+//! Parsing, the list of workloads, the help and the error messages all derive from it. Tests check
+//! that every default is a value of its unit and that every preset runs with its defaults.
 
 use super::unit::Unit;
 
-/// A workload that has a name.
+/// Named workload with its help and its parameters.
 pub type Preset = input::named::Preset<Unit>;
 
-/// A parameter of a workload, written `name=value`.
+/// Parameter of a workload, written `name=value`.
 pub type Param = input::named::Param<Unit>;
 
 pub(crate) const fn param(
@@ -61,7 +61,7 @@ const ARRIVALS: Param = param(
     "how they arrive, with a rate",
 );
 
-/// Of all presets.
+/// Parameters of every generator of independent requests.
 const COMMON: [Param; 10] = [
     param(
         "bs",
@@ -94,7 +94,7 @@ const LARGE: Param = param(
     "request size, or sizes with weights",
 );
 
-/// Everything that has a name, in the order in which it is listed.
+/// Every preset of blocks, in the order in which lists show them.
 pub static PRESETS: [Preset; 10] = [
     preset(
         "seqwrite",
@@ -206,7 +206,7 @@ const fn preset(name: &'static str, help: &'static str, own: &'static [Param]) -
     }
 }
 
-/// What can follow the path of a trace.
+/// Parameters that may follow the path of a trace.
 pub static TRACE: Preset = Preset {
     name: "TRACE",
     help: "a path to a trace in any of its formats, plain or compressed",
@@ -246,7 +246,7 @@ pub static TRACE: Preset = Preset {
     common: &[HANDLES],
 };
 
-/// What can follow the path of a fio job.
+/// Parameters that may follow the path of a fio job.
 pub static JOB: Preset = Preset {
     name: "JOB.fio",
     help: "a path to a fio job file",

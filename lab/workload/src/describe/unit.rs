@@ -1,4 +1,4 @@
-//! What values look like: checked once when text is parsed, read many times.
+//! Units of parameter values: the check when text is parsed, and the readers of values.
 
 use crate::files::Benchmarks;
 use crate::generate::{Logs, Part, Sizes, Theta};
@@ -6,64 +6,64 @@ use crate::trace::{Action, Devices, Format};
 use input::named::decimal;
 use units::{Bytes, GIB, Ns, SECTOR};
 
-/// Most requests or calls of a workload. Some millions are simulated a second, so these
-/// take longer than a day.
+/// Upper bound on the requests or calls of a workload. Some millions are simulated a second, so
+/// this many take longer than a day.
 pub(crate) const OPS_MAX: u64 = 100_000_000_000;
 
-/// What the value of a parameter looks like.
+/// Form of the value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of bytes that is a multiple of a sector.
+    /// A number of bytes, a multiple of a sector and at most 256 MiB.
     Size,
-    /// One or several of those, with weights.
+    /// One size, or several with weights such as `4k/60:64k/40`.
     Sizes,
-    /// Bytes or hundredths of the drive.
+    /// Bytes, or hundredths of the drive.
     Part,
-    /// A number of bytes that is not 0.
+    /// Bytes of a file or of a file call, from 1 to 1 TiB.
     Length,
-    /// One or several of those.
+    /// Up to 64 lengths with colons between them.
     Lengths,
     /// Any whole number.
     Number,
-    /// How many files.
+    /// Number of files, from 1 to 2^24.
     Files,
-    /// How many records of a store that has its own numbers for them.
+    /// Number of records in a store that numbers them in 32 bits, from 1 to 2^30.
     Records,
-    /// How many threads.
+    /// Number of threads, from 1 to 4096.
     Threads,
-    /// How many requests or calls, from 1 to `OPS_MAX`.
+    /// Number of requests or calls, from 1 to `OPS_MAX`.
     Count,
-    /// The same, or 0 for no limit.
+    /// Number of requests or calls up to `OPS_MAX`; 0 for no limit.
     Limit,
-    /// Requests in flight.
+    /// Requests in flight, from 1 to 65,535.
     Depth,
-    /// 0 to 100.
+    /// A percentage from 0 to 100, with or without its sign.
     Percent,
-    /// 1 to 99.
+    /// A percentage from 1 to 99.
     Share,
-    /// A span of time.
+    /// A span of time, which may be 0.
     Time,
     /// A span of time that is not 0.
     PositiveTime,
-    /// Requests per second, or 0.
+    /// Requests per second up to 10^9, or 0.
     Rate,
-    /// Requests per second.
+    /// Requests per second, from 1 to 10^9.
     PositiveRate,
     /// A decimal above 0 and up to 3.
     Exponent,
-    /// How many placement handles.
+    /// Number of placement handles, from 1 to 65,535.
     Handles,
-    /// How many circular logs.
+    /// Number of circular logs, from 1 to [`Logs::MAX`].
     Logs,
-    /// Bytes to deallocate at once, or 0.
+    /// Bytes to deallocate at once: a multiple of a sector up to 1 GiB, or 0.
     Trim,
-    /// A trace format or `auto`.
+    /// Name of a trace format, or `auto`.
     Format,
-    /// Which devices of a trace.
+    /// Choice among the devices of a trace, as [`Devices`] reads it.
     Devices,
-    /// Which events of a blktrace.
+    /// Choice of the blktrace events that count as requests, as [`Action`] names them.
     Action,
-    /// Benchmarks of a store in a row.
+    /// Up to 8 benchmarks of a store, which run one after the other.
     Benchmarks,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -157,13 +157,13 @@ pub(crate) fn size(text: &str) -> Option<Bytes> {
     text.parse().ok()
 }
 
-/// A size that a file or a request may have.
+/// Reads the size of a file or of a file call: 1 byte to 1 TiB.
 pub(crate) fn length(text: &str) -> Option<u64> {
     let bytes = size(text)?.0;
     (1..=1 << 40).contains(&bytes).then_some(bytes)
 }
 
-/// Several of those.
+/// Reads up to 64 lengths with colons between them.
 pub(crate) fn lengths(text: &str) -> Option<Vec<u64>> {
     let all: Option<Vec<u64>> = text.split(':').map(length).collect();
     all.filter(|all| all.len() <= 64)
@@ -173,7 +173,7 @@ pub(crate) fn time(text: &str) -> Option<Ns> {
     text.parse().ok()
 }
 
-/// A percentage, with or without its sign.
+/// Reads a percentage, with or without its sign.
 pub(crate) fn percent(text: &str) -> Option<u64> {
     let percent = number(text.strip_suffix('%').unwrap_or(text))?;
     (percent <= 100).then_some(percent)
@@ -198,7 +198,7 @@ pub(super) fn sizes(text: &str) -> Option<Sizes> {
     Sizes::weighted(text.split(':').map(weighted).collect::<Option<_>>()?)
 }
 
-/// A decimal with up to six places, exactly.
+/// Reads a decimal above 0 and up to 3, with at most six places; no rounding.
 pub(crate) fn theta(text: &str) -> Option<Theta> {
     let millionths = decimal(text, 6)?;
     (1..=3_000_000)

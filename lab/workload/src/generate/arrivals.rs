@@ -1,43 +1,43 @@
-//! When requests are issued.
+//! Times at which a generator issues its requests.
 
 use sim::Rng;
 use sim::fixed::exponential;
 use units::Ns;
 
-/// When a generator's requests are issued.
+/// Rule that sets the times at which a generator issues its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// When the ones before complete: a closed loop, all times are zero.
+    /// A closed loop: completions set the pace, and all times are zero.
     Closed,
-    /// At even distances.
+    /// At equal distances.
     Fixed {
         /// Requests per second, not 0.
         per_second: u64,
     },
-    /// At random, independent of each other.
+    /// At random distances that are independent of each other (exponential).
     Poisson {
         /// Requests per second on average, not 0.
         per_second: u64,
     },
-    /// At even distances for `on`, then none for `off`, and so on.
+    /// At equal distances for `on`, then none for `off`, and so on.
     Bursts {
         /// Requests per second within a burst, not 0.
         per_second: u64,
-        /// How long a burst lasts, not 0.
+        /// Length of a burst, not 0.
         on: Ns,
-        /// How long the drive is left alone after it.
+        /// Length of the rest after each burst.
         off: Ns,
     },
 }
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The times of one generator's requests.
+/// Generator of the times of one generator's requests.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     arrivals: Arrivals,
     count: u64,
-    /// Sum of the random distances so far.
+    /// Sum of the random distances so far, in 256ths of a nanosecond.
     random: u64,
 }
 
@@ -50,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// When the next request is issued.
+    /// Time of the next request, from the beginning of the workload.
     pub(super) fn tick(&mut self, rng: &mut Rng) -> Ns {
         let count = self.count;
         self.count += 1;
@@ -71,14 +71,14 @@ impl Clock {
 
     fn random(&mut self, rng: &mut Rng, per_second: u64) -> u64 {
         let now = self.random;
-        // In 256ths of a nanosecond, so that high rates keep their mean.
+        // The gap is in 256ths of a nanosecond, so that high rates keep their mean.
         let gap = exponential(rng.next_u64(), SECOND * 256 / per_second);
         self.random = self.random.saturating_add(gap);
         now / 256
     }
 }
 
-/// The time of request `count`, without the error of adding up distances.
+/// Time of request `count`; computed from the count, so that rounding does not accumulate.
 fn even(count: u64, per_second: u64) -> u64 {
     let ns = u128::from(count) * u128::from(SECOND) / u128::from(per_second);
     u64::try_from(ns).unwrap_or(u64::MAX)

@@ -1,10 +1,10 @@
-//! Circular logs that live for different times.
+//! Circular logs whose data has different lifetimes.
 //!
-//! What a key-value store, a journal and a cache do at once: each appends to
-//! its own region and overwrites its oldest data when it wraps. Of N logs, log
-//! i has a size in proportion to i+1 and is written at a rate in proportion to
-//! 1/(i+1), so that its data lives (i+1)² times as long as log 0's. A drive
-//! that keeps them apart finds whole blocks dead; one that mixes them does not.
+//! A key-value store, a journal and a cache side by side write like this: each appends to its own
+//! region and overwrites its oldest data when it wraps. Of N logs, log i has a size in proportion
+//! to i+1 and is written at a rate in proportion to 1/(i+1), so that its data lives (i+1)² times as
+//! long as log 0's. A drive that keeps the logs apart finds whole blocks dead; a drive that mixes
+//! them does not.
 
 use super::arrivals::Clock;
 use super::{Arrivals, Budget, Limit, NoRoom, Part};
@@ -16,30 +16,29 @@ use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
 /// Several logs side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// How many, at most [`Logs::MAX`].
+    /// Number of logs, at most [`Logs::MAX`].
     pub logs: u16,
     /// Bytes of one append, a multiple of a sector.
     pub append: Bytes,
-    /// How much of the drive they take together.
+    /// Part of the drive that all logs take together.
     pub fill: Part,
-    /// When they stop; trims do not count.
+    /// Limit of the appends; trims do not count.
     pub limit: Limit,
-    /// Deallocate the next piece of this size before appending to it; 0 to
-    /// overwrite in place.
+    /// Bytes of the piece that is deallocated before appends reach it; 0 to overwrite in place.
     pub trim: Bytes,
-    /// When appends are issued.
+    /// Times at which appends are issued.
     pub arrivals: Arrivals,
 }
 
 impl Logs {
-    /// Most logs.
+    /// Upper bound on the number of logs.
     pub const MAX: u16 = 64;
 }
 
-/// A common multiple of 1 to 16, so that rates differ where it matters.
+/// Rate of log 0. A common multiple of 1 to 16, so that the rates of the first 16 logs are exact.
 const RATE: u64 = 720_720;
 
-/// The appends of [`Logs`].
+/// Iterator over the requests of [`Logs`].
 #[derive(Clone, Debug)]
 pub(crate) struct LogsIter {
     description: Logs,
@@ -48,7 +47,7 @@ pub(crate) struct LogsIter {
     budget: Budget,
     clock: Clock,
     rng: Rng,
-    /// What is to be yielded before anything new.
+    /// Trims and the append of the log drawn last, which leave before another log is drawn.
     ready: VecDeque<Request>,
 }
 
@@ -60,7 +59,7 @@ struct Log {
     size: u64,
     rate: u64,
     head: u64,
-    /// Up to where it has been deallocated ahead.
+    /// End of the part that has been deallocated since the last wrap, in bytes.
     trimmed: u64,
 }
 
@@ -89,7 +88,7 @@ impl LogsIter {
         })
     }
 
-    /// The log that appends next.
+    /// Draws the log that appends next, by the rates.
     fn draw(&mut self) -> usize {
         let mut rest = self.rng.below(self.rates);
         let passed = |log: &&Log| {
@@ -114,7 +113,7 @@ impl Log {
         let part = u128::from(room) * u128::from(share) / u128::from(all * (all + 1) / 2);
         let size = part as u64 / description.append.0 * description.append.0;
         let label = format!("log{index}");
-        // Two appends: a log of one would only overwrite a single place.
+        // Room for two appends: a log with room for one would only overwrite a single place.
         let needed = Bytes(2 * description.append.0);
         if size < needed.0 {
             let room = Bytes(size);

@@ -19,17 +19,17 @@ pub(crate) use synthetic::SyntheticIter;
 
 use units::{Bytes, SECTOR};
 
-/// A part of the drive.
+/// Part of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// This many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
-    /// This many hundredths.
+    /// Hundredths of the drive.
     Percent(u64),
 }
 
 impl Part {
-    /// How many bytes of `whole` it is, cut to whole sectors.
+    /// Bytes of this part of `whole`, cut to whole sectors.
     #[must_use]
     pub fn of(self, whole: Bytes) -> Bytes {
         let bytes = match self {
@@ -42,36 +42,36 @@ impl Part {
     }
 }
 
-/// A workload that the drive has no room for.
+/// Error: the drive is too small for a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the workload {label:?} expected room for {needed}, but it has {room} of the drive")]
 pub struct NoRoom {
-    /// The workload.
+    /// Name of the workload or of its log.
     pub label: String,
-    /// What it needs at least.
+    /// Bytes that it needs at least.
     pub needed: Bytes,
-    /// What it would get.
+    /// Bytes that it would get.
     pub room: Bytes,
 }
 
-/// When a generator stops: at whichever comes first.
+/// Limits of a generator, which stops at the first that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// After this many reads, writes and trims; flushes do not count.
+    /// Reads, writes and trims in all; flushes do not count.
     pub ops: u64,
-    /// After this many bytes of them.
+    /// Bytes of reads, writes and trims in all.
     pub bytes: Part,
 }
 
 impl Limit {
-    /// Later than any run lasts.
+    /// No limit.
     pub const NONE: Self = Self {
         ops: u64::MAX,
         bytes: Part::Bytes(Bytes(u64::MAX)),
     };
 }
 
-/// What is left of a [`Limit`] on one drive.
+/// Remainder of a [`Limit`] on one drive.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     ops: u64,
@@ -86,7 +86,7 @@ impl Budget {
         }
     }
 
-    /// Counts one request of `bytes`; `false` if there is no more to do.
+    /// Takes one request of `bytes` off the budget; `false` if the budget is used up.
     fn spend(&mut self, bytes: u64) -> bool {
         if self.ops == 0 || self.bytes == 0 {
             return false;
@@ -97,21 +97,18 @@ impl Budget {
     }
 }
 
-/// Sizes of requests with the weight of each.
+/// Request sizes, each with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(Vec<(Bytes, u64)>);
 
 impl Sizes {
-    /// One size.
-    ///
-    /// # Errors
-    /// As [`Self::weighted`].
+    /// One size; `None` as for [`Self::weighted`].
     pub fn one(size: Bytes) -> Option<Self> {
         Self::weighted(vec![(size, 1)])
     }
 
-    /// Several, or none if there is no weight, or a size is no multiple of a
-    /// sector or larger than a request may be.
+    /// Several sizes; `None` if the weights sum to 0 or overflow, or if a size is 0, no multiple of
+    /// a sector or larger than a request may be.
     #[must_use]
     pub fn weighted(sizes: Vec<(Bytes, u64)>) -> Option<Self> {
         let largest = crate::trace::MAX_SECTORS * SECTOR;
@@ -120,7 +117,7 @@ impl Sizes {
         (weight? > 0 && sizes.iter().all(|s| fits(s.0))).then_some(Self(sizes))
     }
 
-    /// The smallest, which is also how requests are aligned.
+    /// The smallest size, to which requests are aligned.
     fn smallest(&self) -> u64 {
         self.0
             .iter()
@@ -129,7 +126,7 @@ impl Sizes {
             .expect("checked when made")
     }
 
-    /// The largest.
+    /// The largest size.
     fn largest(&self) -> u64 {
         self.0
             .iter()
@@ -138,7 +135,7 @@ impl Sizes {
             .expect("checked when made")
     }
 
-    /// One by its weight.
+    /// Draws a size, by the weights.
     fn draw(&self, rng: &mut sim::Rng) -> u64 {
         if let [(size, _)] = self.0.as_slice() {
             return size.0;

@@ -1,4 +1,4 @@
-//! Reads, writes and trims of a region in one order or another.
+//! Reads, writes and trims of a region, in one of several orders.
 
 use super::arrivals::Clock;
 use super::{Arrivals, Budget, Limit, NoRoom, Part, Shuffle, Sizes, Theta, Zipf};
@@ -6,15 +6,15 @@ use crate::request::{Op, Request};
 use sim::{Rng, Seed};
 use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
 
-/// In which order a region is accessed.
+/// Order in which a region is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// From its beginning, again and again.
+    /// From the beginning to the end, again and again.
     Sequential,
-    /// Each place as likely as any other.
+    /// Uniformly at random.
     Uniform,
-    /// At random, but each place once before any comes again, as fio does
-    /// unless told `norandommap`.
+    /// At random, but every place once before any place comes again: fio's order without
+    /// `norandommap`.
     Permuted,
     /// By Zipf's law; the popular places are scattered.
     Zipf(Theta),
@@ -28,35 +28,34 @@ pub enum Order {
     },
 }
 
-/// A workload of independent requests to a region.
+/// Workload of independent requests to a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synthetic {
-    /// What it is called as the origin of its requests.
+    /// Name of its origin in [`Labels`](crate::request::Labels), which seeds its random stream too.
     pub label: String,
-    /// The order of places.
+    /// Order of places.
     pub order: Order,
-    /// Of a random order, how many hundredths are random; the others follow
-    /// the request before.
+    /// Hundredths of the requests that a random order places; the others follow the request before.
     pub random_percent: u64,
-    /// Hundredths that are reads.
+    /// Hundredths of the requests that are reads.
     pub read_percent: u64,
-    /// What the others are.
+    /// Operation of the requests that are no reads.
     pub otherwise: Op,
-    /// How large requests are. They are aligned to the smallest size.
+    /// Request sizes. Requests are aligned to the smallest one.
     pub sizes: Sizes,
-    /// Where the region begins.
+    /// First byte of the region.
     pub offset: Part,
-    /// How large it is.
+    /// Length of the region.
     pub span: Part,
-    /// When it ends.
+    /// Limit at which the workload ends.
     pub limit: Limit,
-    /// A flush after this many writes; 0 for never.
+    /// Writes between two flushes; 0 for no flushes.
     pub flush_every: u64,
-    /// When requests are issued.
+    /// Times at which requests are issued.
     pub arrivals: Arrivals,
 }
 
-/// The requests of a [`Synthetic`] workload.
+/// Iterator over the requests of a [`Synthetic`] workload.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntheticIter {
     description: Synthetic,
@@ -66,7 +65,7 @@ pub(crate) struct SyntheticIter {
     base: u64,
     /// Bytes of the region.
     room: u64,
-    /// Where the request before ended, from the region's beginning.
+    /// End of the request before, in bytes from the beginning of the region.
     head: u64,
     budget: Budget,
     clock: Clock,
@@ -129,7 +128,7 @@ impl SyntheticIter {
         }
     }
 
-    /// Where the next request of `size` bytes goes, and whether that is hot.
+    /// Start of the next request of `size` bytes within the region, and whether that place is hot.
     fn place(&mut self, size: u64) -> (u64, bool) {
         let percent = self.description.random_percent;
         let random = percent >= 100 || self.rng.chance(percent, 100);
@@ -191,8 +190,8 @@ impl Iterator for SyntheticIter {
     }
 }
 
-/// The first byte and the length of the region on a drive of `capacity`. A
-/// part in hundredths ends with the drive at the latest; bytes must fit.
+/// First byte and length of the region on a drive of `capacity`. A length in hundredths is cut at
+/// the end of the drive; a length in bytes that does not fit is an error.
 fn region(description: &Synthetic, capacity: Bytes) -> Result<(u64, u64), NoRoom> {
     let base = description.offset.of(capacity);
     let room = Bytes(capacity.0.saturating_sub(base.0) / SECTOR * SECTOR);
@@ -223,7 +222,7 @@ impl Places {
             },
             Order::Zipf(theta) => Self::Zipf(Zipf::new(count, theta, rng)),
             Order::HotCold { hot, access } => Self::HotCold {
-                // Both parts hold at least one place, unless there is but one.
+                // Both parts hold at least one place, unless there is only one.
                 hot: (u128::from(count) * u128::from(hot) / 100).clamp(1, u128::from(count)) as u64,
                 count,
                 access,
@@ -231,7 +230,7 @@ impl Places {
         }
     }
 
-    /// A place and whether it is hot, or none if the order is sequential.
+    /// Draws a place and whether it is hot; `None` if the order is sequential.
     fn draw(&mut self, rng: &mut Rng) -> Option<(u64, bool)> {
         Some(match self {
             Self::Sequential => return None,
@@ -242,7 +241,7 @@ impl Places {
                 shuffle,
             } => {
                 if *next == *count {
-                    // A new pass has a new order.
+                    // A new pass has a new permutation.
                     *shuffle = Shuffle::new(*count, rng);
                     *next = 0;
                 }

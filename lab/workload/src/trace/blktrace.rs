@@ -1,8 +1,8 @@
 //! The kernel's binary trace: `struct blk_io_trace` of `blktrace_api.h`,
 //! version 7, in either byte order.
 //!
-//! Invariant: a record's payload is at most 64 KiB, because its length has 16
-//! bits, and only a process name of up to [`MAX_NAME`] bytes is kept of it.
+//! Invariant: a record's payload is at most 64 KiB, because its length has 16 bits, and at most
+//! [`MAX_NAME`] bytes of a payload are kept, as a process name.
 
 use super::Action;
 use super::event::{Event, Kind, Line};
@@ -20,9 +20,9 @@ pub(super) const RECORD: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 
-/// The kernel's own names have 16 bytes.
+/// Bytes of a process name that are kept; the kernel's own names have 16.
 const MAX_NAME: usize = 64;
-/// Processes that are remembered; later ones have no name.
+/// Upper bound on the processes whose names are remembered; later ones have no name.
 const MAX_PROCESSES: usize = 65_536;
 
 /// Categories, the upper half of the action (`enum blktrace_cat`).
@@ -33,13 +33,13 @@ const META: u32 = 1 << 12;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
-/// The lower half without the flag that a control group precedes the payload.
+/// The low byte of an action: the lower half without the flag for a control group.
 const ACTION_MASK: u32 = 0xff;
 /// `__BLK_TN_PROCESS`: the payload is the name of the process.
 const PROCESS: u32 = 0;
 
-/// The byte order of contents that begin with `head`, if they are this format:
-/// whether it is big-endian.
+/// Byte order of contents that begin with `head`: `Some(true)` for big-endian, `Some(false)` for
+/// little-endian, `None` if the contents are no blktrace.
 pub(super) fn magic(head: &[u8]) -> Option<bool> {
     let word = <[u8; 4]>::try_from(head.get(..4)?).ok()?;
     let is = |word: u32| word & !0xff == MAGIC;
@@ -50,7 +50,7 @@ pub(super) fn magic(head: &[u8]) -> Option<bool> {
     }
 }
 
-/// One record as it is laid out, without the fields that are not used.
+/// One record, without its unused fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     time: u64,
@@ -126,7 +126,7 @@ fn number(bytes: &[u8], big: bool) -> u64 {
     }
 }
 
-/// The actions of the records that `head` holds.
+/// Action letters of the whole records in `head`.
 pub(super) fn letters(mut head: &[u8]) -> impl Iterator<Item = &'static str> {
     std::iter::from_fn(move || {
         let record = Record::read(head.first_chunk()?).ok()?;
@@ -145,7 +145,7 @@ pub(super) fn letters(mut head: &[u8]) -> impl Iterator<Item = &'static str> {
 pub(super) struct Blktrace {
     action: Action,
     names: BTreeMap<u32, String>,
-    /// Where the next record begins.
+    /// Offset of the next record in the file, in bytes.
     pub(super) offset: u64,
 }
 
@@ -158,7 +158,7 @@ impl Blktrace {
         }
     }
 
-    /// The next record, or none at the end of the file.
+    /// Reads the next record; `None` at the end of the file.
     pub(super) fn next(&mut self, input: &mut dyn BufRead) -> Result<Option<Line<'_>>, Fault> {
         let Some(raw) = record(input)? else {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Blktrace {
     }
 }
 
-/// The letter by which blkparse calls an action (`enum blktrace_act`).
+/// Letter by which blkparse names an action (`enum blktrace_act`): `Q`, `D` or `C`.
 const fn letter(action: u32) -> Option<&'static str> {
     match action {
         1 => Some("Q"),
@@ -216,7 +216,7 @@ fn record(input: &mut dyn BufRead) -> Result<Option<[u8; RECORD]>, Fault> {
     }
 }
 
-/// Passes over a payload and returns its beginning.
+/// Consumes a payload of `length` bytes and returns up to [`MAX_NAME`] bytes of it.
 fn payload(input: &mut dyn BufRead, length: u16) -> Result<Vec<u8>, Fault> {
     let mut payload = Vec::new();
     let read = input.take(u64::from(length)).read_to_end(&mut payload)?;

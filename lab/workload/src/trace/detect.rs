@@ -1,10 +1,9 @@
-//! Which format some contents are in.
+//! Detection of the trace format from the beginning of the contents.
 //!
-//! A format is taken only if the beginning of the contents reads as that format and
-//! what it says is plausible; and only if no second format is. Columns of numbers say
-//! nothing of their units, so sizes and times decide: no trace of sectors has sizes of
-//! nothing but multiples of 512, which is how sizes in bytes look, and no trace of
-//! nanoseconds has twenty million requests a second.
+//! A format is taken only if the beginning of the contents reads as that format and its values are
+//! plausible, and only if no second format fits. Columns of numbers do not state their units, so
+//! sizes and times decide: no trace in sectors has only sizes that are multiples of 512, as sizes
+//! in bytes are, and no trace in nanoseconds has twenty million requests a second.
 
 use super::event::{Event, Kind, Line};
 use super::{Decoder, Devices, Format, Reader, blktrace, decoder, rwbs};
@@ -13,19 +12,20 @@ use crate::trace::Action;
 use input::{Expected, excerpt};
 use units::Ns;
 
-/// Lines that are looked at.
+/// Lines that are examined.
 const LINES: usize = 256;
 
-/// Shortest time between requests, on average, of a trace in nanoseconds.
+/// Shortest plausible time between requests, on average, in a trace in nanoseconds.
 const GAP: u64 = 50;
 
-/// Digits of a number that no process is called by: microseconds since 1970 have 16.
+/// Digits from which a number is taken for a time and not for a process: microseconds since 1970
+/// have 16.
 const DIGITS: usize = 13;
 
-/// Seconds from 1970 to 2001 and to 2103.
+/// Seconds since 1970 of plausible times: from 2001 to 2103.
 const EPOCH: std::ops::Range<u64> = 1_000_000_000..4_200_000_000;
 
-/// First lines that name their format, or its columns.
+/// Beginnings of first lines that name their format or its columns, in lower case.
 const HEADINGS: [(&str, Format); 5] = [
     ("fio version ", Format::Fio),
     ("time_ns,", Format::Csv),
@@ -34,38 +34,38 @@ const HEADINGS: [(&str, Format); 5] = [
     ("timestamp,offset,size,", Format::Tencent),
 ];
 
-/// Why a format does not fit, or not for certain.
+/// Reason against a format, at one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flaw {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub(super) line: u64,
     pub(super) expected: String,
     pub(super) found: String,
 }
 
-/// Why no format is taken.
+/// Reason for which no format is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Undecided {
-    /// One would fit, but its values are not plausible.
+    /// The only format that could fit has implausible or unusual values.
     Doubtful(Format, Flaw),
-    /// Contents that could be of any of these.
+    /// The contents fit each of these formats.
     Several(Vec<Format>),
-    /// None fits: the nearest, each with a reason, and the first line.
+    /// No format fits: the formats with similar columns, each with its flaw, and the first line.
     None(Vec<(Format, Flaw)>, String),
 }
 
-/// How well a format fits.
+/// Result of reading the first lines as a format.
 enum Fit {
     Good,
-    /// It reads well, and its values are unusual.
+    /// The lines read well, and their values are unusual.
     Doubtful(Flaw),
-    /// It reads well, and its values cannot be.
+    /// The lines read well, and a value is impossible.
     Implausible(Flaw),
-    /// It does not read.
+    /// A line does not parse.
     Bad(Flaw),
 }
 
-/// The format of contents that begin with `head`.
+/// Format of contents that begin with `head`.
 pub(super) fn detect(head: &[u8]) -> Result<Format, Undecided> {
     if blktrace::magic(head).is_some() {
         return Ok(Format::Blktrace);
@@ -95,7 +95,7 @@ fn decide(fits: Vec<(Format, Fit)>, first: &str) -> Result<Format, Undecided> {
     let able = fits.iter().filter(|(_, fit)| able(fit));
     let able: Vec<Format> = able.map(|(format, _)| *format).collect();
     match (able.as_slice(), fits.as_slice()) {
-        // Its reader says what is wrong, and where.
+        // The reader of the only similar format reports the fault and its line.
         ([], [(only, Fit::Bad(_))]) => Ok(*only),
         ([], [(only, Fit::Implausible(flaw))]) => Err(Undecided::Doubtful(*only, flaw.clone())),
         ([], _) => {
@@ -118,7 +118,7 @@ fn decide(fits: Vec<(Format, Fit)>, first: &str) -> Result<Format, Undecided> {
     }
 }
 
-/// Whole lines that are neither empty nor a comment, with their numbers.
+/// Whole lines that are neither empty nor a comment, with their numbers; at most [`LINES`].
 fn lines(text: &str) -> Vec<(u64, &str)> {
     // The last line may be cut off, unless it is the only one.
     let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
@@ -127,7 +127,7 @@ fn lines(text: &str) -> Vec<(u64, &str)> {
     said.take(LINES).collect()
 }
 
-/// Whether a line has the columns of `format`, whatever is in them.
+/// Whether `line` has columns like those of `format`, by their number and a few of their values.
 fn resembles(format: Format, line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let columns: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -152,7 +152,7 @@ fn resembles(format: Format, line: &str) -> bool {
     }
 }
 
-/// Whether a word is a decimal number, with a sign and a fraction or without.
+/// Whether `word` is a decimal number, with or without a sign and a fraction.
 fn is_number(word: &str) -> bool {
     let digits = word.trim_start_matches('-').replacen('.', "", 1);
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
@@ -162,7 +162,7 @@ fn is_letter(word: &str) -> bool {
     ["R", "r", "W", "w"].contains(&word)
 }
 
-/// Reads `lines` as `format`.
+/// Reads `lines` as `format` and rates the result.
 fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
     let Decoder::Text(mut parser) = decoder(format, Action::Auto) else {
         unreachable!("binary contents have no lines");
@@ -196,7 +196,7 @@ fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
     }
 }
 
-/// What a request of `format` cannot say.
+/// Expectation that an impossible value of `event` violates, if it has one.
 fn implausible(format: Format, event: &Event<'_>) -> Option<String> {
     let digits = event.name.len() >= DIGITS && event.name.bytes().all(|b| b.is_ascii_digit());
     match format {
@@ -208,13 +208,13 @@ fn implausible(format: Format, event: &Event<'_>) -> Option<String> {
     }
 }
 
-/// What lines that were read have in common.
+/// Statistics of the lines read so far.
 #[derive(Default)]
 struct Sample {
     first: Option<Flaw>,
     widened: Option<Flaw>,
     outside: Option<Flaw>,
-    /// Reads and writes, and how many of them have a size that bytes could have.
+    /// Reads and writes, and those among them whose size is a multiple of 512.
     sized: u64,
     bytes_alike: u64,
     earliest: Option<u64>,
@@ -244,7 +244,7 @@ impl Sample {
         self.latest = self.latest.max(event.at);
     }
 
-    /// What speaks against `format`, if anything does.
+    /// Flaw that makes `format` doubtful, if there is one.
     fn doubt(self, format: Format) -> Option<Flaw> {
         let said =
             |flaw: Option<Flaw>, expected: String| flaw.map(|flaw| Flaw { expected, ..flaw });
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_tell_the_format() {
+    fn format_is_detected_from_contents() {
         for (text, format) in [
             ("time_ns,flags,sector,sectors,process\n", Format::Csv),
             ("0,RM,69896,8,db_bench\n", Format::Csv),
@@ -317,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_two_formats_are_named_by_both() {
+    fn contents_of_two_formats_are_refused_with_both_names() {
         let both = Err(Undecided::Several(vec![Format::Csv, Format::Alibaba]));
         assert_eq!(of("10,W,4096,1024,77\n20,R,8192,512,78\n"), both);
-        // A length of 8 bytes is none of a block device.
+        // A request of 8 bytes is impossible on a block device.
         assert_eq!(of("10,W,4096,8,77\n20,R,8192,16,78\n"), Ok(Format::Csv));
     }
 

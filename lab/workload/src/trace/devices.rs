@@ -1,7 +1,7 @@
-//! Where the addresses of several devices lie.
+//! Layout of the addresses of several devices on one drive.
 //!
-//! Invariant: addresses of two devices never meet unless [`Devices::Together`] says
-//! so. What is kept to that end is bounded by [`DEVICES_MAX`] and [`PIECES_MAX`].
+//! Invariant: addresses of two devices never overlap unless [`Devices::Together`] says so. The
+//! memory of a layout is bounded by [`DEVICES_MAX`] and [`PIECES_MAX`].
 
 use super::event::Event;
 use super::{Format, MAX_ADDRESS, RECORDED_MAX};
@@ -10,53 +10,53 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use units::{Bytes, GIB, SECTOR};
 
-/// What becomes of a trace of several devices (the disks of MSR, the devices
-/// of `MQSim` and of the kernel, the files of fio, the volumes of clouds).
+/// Treatment of a trace of several devices (the disks of MSR, the devices of `MQSim` and of the
+/// kernel, the files of fio, the volumes of clouds).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Devices {
-    /// Packed in formats that hold many volumes, together in the others.
+    /// Packed for formats that hold many volumes, together for the others.
     #[default]
     Auto,
-    /// One address space, addresses as they stand.
+    /// One address space; addresses stay as they are.
     Together,
-    /// Each in pieces of 1 GiB, which lie behind each other in the order in which
-    /// they are first used: addresses stay apart and the drive stays small.
+    /// Each device in pieces of 1 GiB, which are laid out one behind the other in the order of
+    /// first use: addresses stay apart and the drive stays small.
     Packed,
-    /// Only this one, addresses as they stand. The kernel's `major,minor` counts as
-    /// `major << 20 | minor`, a file of fio by its place among those that the log
-    /// names, from 0.
+    /// Only the device of this number; its addresses stay as they are. The kernel's `major,minor`
+    /// counts as `major << 20 | minor`, a file of fio by its index in the order of first appearance
+    /// in the log, from 0.
     Only(u64),
-    /// Each behind the other in order of first appearance, this far apart.
+    /// One device behind the other, in the order of first appearance, at this distance.
     Apart(Bytes),
 }
 
-/// Sectors of a piece of a device that is packed.
+/// Sectors of a piece of a packed device: 1 GiB.
 pub(super) const PIECE: u64 = GIB / SECTOR;
 
-/// Most devices that are told apart.
+/// Upper bound on the devices that are told apart.
 const DEVICES_MAX: usize = 16_384;
 
-/// Most pieces, which are 1 PiB.
+/// Upper bound on the pieces of packed devices: 1 PiB.
 const PIECES_MAX: usize = 1 << 20;
 
-/// A range of sectors: first, how many.
+/// Range of sectors: first sector and count.
 type Range = (u64, u64);
 
-/// Where requests go.
+/// Map from the addresses of a trace's devices to those of the drive.
 pub(super) struct Layout {
     devices: Devices,
-    /// Devices by their turn.
+    /// Turn of each device: its index in the order of first appearance.
     seen: BTreeMap<u64, u64>,
-    /// Pieces by device and number, and where they begin.
+    /// First sector on the drive of each piece, by device and piece number.
     pieces: BTreeMap<(u64, u64), u64>,
-    /// The device of the request before, and its turn.
+    /// Device of the request before, with its turn: a cache of `seen`.
     last: Option<(u64, u64)>,
-    /// The piece that was looked up last, and where it begins.
+    /// Piece looked up last, with its first sector: a cache of `pieces`.
     last_piece: Option<((u64, u64), u64)>,
 }
 
 impl Layout {
-    /// The layout of a trace of this format.
+    /// A layout for a trace of `format`, which resolves [`Devices::Auto`].
     pub(super) fn new(devices: Devices, format: Format) -> Self {
         let devices = match devices {
             Devices::Auto if format.has_volumes() => Devices::Packed,
@@ -72,7 +72,7 @@ impl Layout {
         }
     }
 
-    /// How many devices were met.
+    /// Devices met so far, at most [`DEVICES_MAX`].
     pub(super) fn devices(&self) -> u64 {
         self.seen.len() as u64
     }
@@ -82,13 +82,13 @@ impl Layout {
         self.devices == Devices::Packed
     }
 
-    /// Whether devices have the same addresses.
+    /// Whether all devices share one range of addresses.
     pub(super) fn is_shared(&self) -> bool {
         self.devices == Devices::Together
     }
 
-    /// Where `event` goes: one range, or two if pieces divide it. None if its device is
-    /// not read.
+    /// Range of `event` on the drive, or two ranges if it crosses pieces that are not adjacent.
+    /// `None` if its device is left out.
     pub(super) fn place(
         &mut self,
         event: &Event<'_>,
@@ -119,7 +119,7 @@ impl Layout {
         }))
     }
 
-    /// The place of `device` among those met.
+    /// Index of `device` in the order of first appearance.
     fn turn(&mut self, device: u64) -> Result<u64, Expected> {
         if let Some((_, turn)) = self.last.filter(|(last, _)| *last == device) {
             return Ok(turn);
@@ -154,7 +154,7 @@ impl Layout {
         })
     }
 
-    /// Where a piece begins.
+    /// First sector on the drive of a piece of `device`; a new piece goes behind the others.
     fn piece(&mut self, device: u64, piece: u64) -> Result<u64, Expected> {
         let key = (device, piece);
         if let Some((_, base)) = self.last_piece.filter(|(last, _)| *last == key) {
@@ -170,13 +170,13 @@ impl Layout {
     }
 }
 
-/// A choice of devices that is none.
+/// Error: a text that is no choice of devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected auto, together, packed, a device such as 3 or 8,0, or apart:64GiB, found {found:?}"
 )]
 pub struct BadDevices {
-    /// The text as given.
+    /// Text as it was given.
     pub found: String,
 }
 
@@ -208,7 +208,7 @@ mod tests {
     use crate::trace::event::Kind;
 
     #[test]
-    fn devices_are_chosen_by_text() {
+    fn devices_are_parsed_from_text() {
         assert_eq!("auto".parse(), Ok(Devices::Auto));
         assert_eq!("together".parse(), Ok(Devices::Together));
         assert_eq!("packed".parse(), Ok(Devices::Packed));

@@ -1,15 +1,15 @@
-//! What one line or record of a trace says, before it becomes a request.
+//! Content of one line or record of a trace, before it becomes a request.
 
 use crate::request::Op;
 use input::{Expected, expected};
 use units::SECTOR;
 
-/// What an event asks for.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An operation on an extent.
     Data(Op),
-    /// A flush.
+    /// A flush of the drive's write cache.
     Flush,
 }
 
@@ -17,24 +17,24 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event<'a> {
     pub(super) kind: Kind,
-    /// Nanoseconds by the clock of the trace.
+    /// Time in nanoseconds, by the clock of the trace.
     pub(super) at: u64,
-    /// In sectors.
+    /// First sector.
     pub(super) start: u64,
     pub(super) sectors: u64,
     pub(super) fua: bool,
-    /// A flush goes ahead of it.
+    /// Whether a flush precedes the operation (`REQ_PREFLUSH`).
     pub(super) preflush: bool,
     pub(super) metadata: bool,
-    /// Its bounds were no multiples of a sector and have been widened.
+    /// Whether the bounds in bytes were no multiples of a sector and have been widened.
     pub(super) widened: bool,
     pub(super) device: u64,
-    /// The process or the file, empty if the format has none.
+    /// Process, file, host or volume of the request; empty if the format has none.
     pub(super) name: &'a str,
 }
 
 impl Event<'static> {
-    /// An event of this kind with nothing else stated.
+    /// An event of this kind with all other fields 0, false or empty.
     pub(super) const fn new(kind: Kind) -> Self {
         Event {
             kind,
@@ -50,7 +50,8 @@ impl Event<'static> {
         }
     }
 
-    /// An operation on a range of bytes, widened to whole sectors.
+    /// An operation on a range of bytes, widened to whole sectors; errs if the range ends past
+    /// 2^64.
     pub(super) fn bytes(op: Op, offset: u64, length: u64) -> Result<Self, Expected> {
         let Some(end) = offset.checked_add(length) else {
             return expected("a range of bytes that ends below 2^64");
@@ -69,25 +70,25 @@ impl Event<'static> {
     }
 }
 
-/// What a line is.
+/// Content of a line or record.
 pub(super) enum Line<'a> {
-    /// A request.
+    /// One request.
     Event(Event<'a>),
-    /// No request, as its format foresees.
+    /// No request: a heading, another action or a note of the format.
     Nothing,
-    /// A request that asks for nothing which a drive of ours does.
+    /// A request of a kind that a drive does not perform.
     Skipped,
-    /// The kernel says here that it lost events.
+    /// Notice of the kernel that it lost events.
     Lost,
 }
 
-/// Reads the lines of one format in their order.
+/// Parser of the lines of one text format, fed in the order of the file.
 pub(super) trait Parser {
-    /// What `line` says; it is neither empty nor blank.
+    /// Parses `line`, which is neither empty nor blank.
     fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected>;
 }
 
-/// `word` as a number, called `what` if it is none.
+/// Parses `word` as a number; `what` is the expectation of the error.
 pub(super) fn number(word: Option<&str>, what: &str) -> Result<u64, Expected> {
     match word.map(|w| w.trim().parse()) {
         Some(Ok(number)) => Ok(number),

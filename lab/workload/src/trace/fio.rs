@@ -1,23 +1,22 @@
 //! fio's I/O logs, versions 2 and 3.
 //!
-//! Version 2 has no times: a clock stands still but for `wait` lines, which
-//! fio's manual gives in microseconds after the previous one. Version 3 begins
-//! each line with the microseconds since the job began, which is what fio
-//! writes (`utime_since_now`). Each file counts as a device, numbered by first
-//! appearance, and is also who asked.
+//! Version 2 has no times: its clock advances by `wait` lines only, which fio's manual gives in
+//! microseconds after the previous one. Version 3 begins each line with the microseconds since the
+//! job began, which is what fio writes (`utime_since_now`). Each file counts as a device, numbered
+//! by first appearance, and is the origin of its requests.
 
 use super::event::{Event, Kind, Line, Parser, number};
 use crate::request::Op;
 use input::{Expected, expected};
 
-/// Most files that are told apart; a log with more is refused.
+/// Upper bound on the files of a log; a log with more is refused.
 const MAX_FILES: usize = 4096;
 
-/// A log, of a version that its first line states.
+/// Parser of a log; the first line states the version.
 #[derive(Default)]
 pub(super) struct Fio {
     version: Option<u8>,
-    /// The clock of version 2, in nanoseconds.
+    /// Clock of version 2, in nanoseconds.
     clock: u64,
     files: Vec<String>,
 }

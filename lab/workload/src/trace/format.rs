@@ -1,16 +1,16 @@
-//! The formats by name.
+//! Names of the trace formats.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A trace format.
+/// Format of a trace of block requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Flashloom's own: `time_ns,flags,sector,sectors,process`.
     Csv,
     /// The block traces of Microsoft Research Cambridge (SNIA).
     Msr,
-    /// The ASCII traces of `MQSim`, which DiskSim's descend from.
+    /// The ASCII traces of `MQSim`, which descend from DiskSim's.
     Mqsim,
     /// fio's I/O log, version 2 or 3.
     Fio,
@@ -29,7 +29,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, in the order in which they are listed to people.
+    /// Every format, in the order in which messages list them.
     pub const ALL: [Self; 10] = [
         Self::Csv,
         Self::Msr,
@@ -43,7 +43,7 @@ impl Format {
         Self::Spc,
     ];
 
-    /// The name by which it is chosen.
+    /// Name by which a user selects the format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,13 +60,13 @@ impl Format {
         }
     }
 
-    /// All names, separated by commas.
+    /// Names of all formats, separated by commas, for messages.
     #[must_use]
     pub fn list() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// Whether its traces hold many volumes, each with addresses of its own.
+    /// Whether traces of this format hold many volumes, each with addresses of its own.
     #[must_use]
     pub const fn has_volumes(self) -> bool {
         matches!(self, Self::Alibaba | Self::Tencent | Self::Spc)
@@ -79,11 +79,11 @@ impl fmt::Display for Format {
     }
 }
 
-/// A name that is no trace format.
+/// Error: a name that is no trace format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a trace format ({}), found {found:?}", Format::list())]
 pub struct UnknownFormat {
-    /// The name as given.
+    /// Name as it was given.
     pub found: String,
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn format_names_round_trip() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }

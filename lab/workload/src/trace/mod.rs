@@ -1,10 +1,10 @@
-//! Traces: files of requests that someone recorded, read as a stream.
+//! Traces: recorded files of block requests, read as a stream.
 //!
-//! Invariants: a reader holds one line or record at a time and a bounded number of
-//! requests, whatever the file says; times of the requests start at 0 and never go
-//! back. Requests that are nearly in order (per-CPU buffers are merged no better, and
-//! some traces are written when requests complete) are sorted, and [`Notes`] counts
-//! them; what is further out of order is refused.
+//! Invariants: a reader holds one line or record at a time and a bounded number of requests,
+//! whatever the file contains; times of the requests start at 0 and never go back. Requests that
+//! are slightly out of order are sorted by time and counted in [`Notes`]: blktrace merges per-CPU
+//! buffers no better, and some traces are written when requests complete. Requests further out of
+//! order are refused.
 
 mod blktrace;
 mod detect;
@@ -39,20 +39,20 @@ use std::io::Read;
 use std::path::Path;
 use units::{Extent, MIB, Ns, Placement, SECTOR};
 
-/// Longest line that is read, in bytes without its end.
+/// Upper bound on the length of a line, in bytes without its end.
 pub const MAX_LINE: usize = 64 * 1024;
 
-/// Most sectors of one read or write: 256 MiB. The kernel's largest request is
-/// 64 times smaller; the bound keeps what a hostile trace can ask for in check.
+/// Upper bound on the sectors of one read or write: 256 MiB. The kernel's largest request is 64
+/// times smaller; the bound limits the damage of a hostile trace.
 pub const MAX_SECTORS: u64 = 256 * MIB / SECTOR;
 
-/// Sectors that an address may reach: 2^54, which is 8 EiB.
+/// Upper bound on an address, in sectors: 2^54, which is 8 EiB.
 pub const MAX_ADDRESS: u64 = 1 << 54;
 
-/// Sectors that an address of one device may reach: 16 PiB.
+/// Upper bound on an address within one device, in sectors: 16 PiB.
 const RECORDED_MAX: u64 = 1 << 45;
 
-/// A trace that is being read.
+/// Reader of a trace: an iterator over its requests, sorted by time.
 pub struct Trace {
     name: String,
     format: Format,
@@ -69,23 +69,23 @@ enum Decoder {
     Binary(Blktrace),
 }
 
-/// Everything that a trace says, in memory.
+/// Whole contents of a trace, in memory.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// All requests, in their order.
+    /// Requests, sorted by time.
     pub requests: Vec<Request>,
-    /// Who asked.
+    /// Names of the origins that requests carry.
     pub labels: Labels,
-    /// What was not taken over as it stands.
+    /// Deviations from the file: requests sorted, widened or left out.
     pub notes: Notes,
 }
 
 impl Trace {
-    /// Opens a file, plain or compressed by gzip or zstd. Without a format the
-    /// contents tell it.
+    /// Opens a file, plain or compressed by gzip or zstd. Without `format`, the format is detected
+    /// from the contents.
     ///
     /// # Errors
-    /// If the file cannot be read or its format is not known.
+    /// If the file cannot be read or its format cannot be determined.
     pub fn open(
         path: impl AsRef<Path>,
         format: Option<Format>,
@@ -98,10 +98,10 @@ impl Trace {
         }
     }
 
-    /// Reads from `reader`, called `name` in errors.
+    /// Reads a trace from `reader`; `name` is its name in errors.
     ///
     /// # Errors
-    /// If its beginning cannot be read or its format is not known.
+    /// If the beginning cannot be read or the format cannot be determined.
     pub fn from_reader(
         name: &str,
         reader: impl Read + Send + 'static,
@@ -132,28 +132,28 @@ impl Trace {
         })
     }
 
-    /// The format that is read.
+    /// Format of the trace, given or detected.
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// Who asked, as far as it was read.
+    /// Names of the origins that requests carry, as far as the trace has been read.
     #[must_use]
     pub const fn labels(&self) -> &Labels {
         &self.reader.labels
     }
 
-    /// What was not taken over as it stands, as far as it was read.
+    /// Deviations from the file, as far as the trace has been read.
     #[must_use]
     pub const fn notes(&self) -> &Notes {
         &self.reader.notes
     }
 
-    /// Reads all of it into memory.
+    /// Reads the whole trace into memory.
     ///
     /// # Errors
-    /// The first that reading meets.
+    /// The first error of reading.
     pub fn load(mut self) -> Result<Loaded, TraceError> {
         let requests = self.by_ref().collect::<Result<_, _>>()?;
         Ok(Loaded {
@@ -163,7 +163,7 @@ impl Trace {
         })
     }
 
-    /// Reads one line or record. `false` at the end.
+    /// Reads one line or record; `false` at the end.
     fn step(&mut self) -> Result<bool, TraceError> {
         match &mut self.decoder {
             Decoder::Text(_) => self.step_line(),
@@ -178,7 +178,7 @@ impl Trace {
         if !read.map_err(TraceError::unreadable(&self.name, place))? {
             return Ok(false);
         }
-        // Process names may hold any bytes.
+        // The line may hold any bytes, as process names do.
         let text = String::from_utf8_lossy(&self.line);
         let line = text.trim();
         let Decoder::Text(parser) = &mut self.decoder else {
@@ -233,7 +233,7 @@ fn decoder(format: Format, action: Action) -> Decoder {
     })
 }
 
-/// Why the contents of `name` are not read without a format that is named.
+/// Error for contents `name` whose format was not given and cannot be determined.
 fn refuse(name: &str, undecided: Undecided) -> TraceError {
     let name = name.to_owned();
     match undecided {
@@ -285,7 +285,7 @@ fn unfit((format, flaw): &(Format, Flaw)) -> String {
 impl Iterator for Trace {
     type Item = Result<Request, TraceError>;
 
-    /// The next request by time. The first error ends the trace.
+    /// The next request by time. An error ends the trace.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(request) = self.reader.window.pop(self.ended) {
@@ -306,7 +306,7 @@ impl Iterator for Trace {
     }
 }
 
-/// Turns events into requests.
+/// Converts events into requests: places devices, interns origins, sorts and counts.
 struct Reader {
     layout: Layout,
     labels: Labels,
@@ -386,7 +386,7 @@ impl Reader {
         }
     }
 
-    /// Puts a request among those that are sorted.
+    /// Puts a request into the sorting window and counts it if it was out of order.
     fn put(&mut self, request: Request) -> Result<(), Expected> {
         let back = self.window.push(request)?;
         self.notes.clock_went_back += u64::from(back > Ns::ZERO);

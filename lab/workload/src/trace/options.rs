@@ -1,37 +1,38 @@
-//! How a trace is to be read, and what reading it left out or changed.
+//! Options of reading a trace, and notes on deviations from the file.
 
 use super::devices::{Devices, PIECE};
 use super::order;
 use serde::Serialize;
 use units::{Bytes, Ns, SECTOR};
 
-/// How a trace is to be read.
+/// Options of reading a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Which devices of several.
+    /// Treatment of several devices.
     pub devices: Devices,
-    /// Which events of a blktrace or blkparse file are the requests.
+    /// Events of a blktrace or blkparse file that count as requests.
     pub action: Action,
 }
 
-/// Which step of a request's life in the kernel stands for the request, in a
-/// trace that has several (blktrace, blkparse).
+/// Step of a request's life in the kernel that counts as the request, in traces with an event for
+/// each step (blktrace, blkparse).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// Queued events if the beginning of the trace has any, else issued ones, else
-    /// completed ones, so that a request with a line for each step is one request.
+    /// Queued events if the beginning of the trace has any, else issued events, else completed
+    /// events: a request with a line for each step counts once.
     #[default]
     Auto,
-    /// As the file system handed them over: `Q`.
+    /// `Q`: the file system handed the request to the block layer.
     Queued,
-    /// As the driver got them, after merging: `D`.
+    /// `D`: the driver got the request, after merging.
     Issued,
-    /// As they completed: `C`.
+    /// `C`: the request completed.
     Completed,
 }
 
 impl Action {
-    /// What it comes to in a trace that begins with events of the actions `letters`.
+    /// Resolves `Auto` for a trace that begins with events of the actions `letters`; stays `Auto`
+    /// if none of them can be a request.
     pub(super) fn in_trace<'a>(self, letters: impl Iterator<Item = &'a str>) -> Self {
         let rank = |action: &Self| {
             [Self::Auto, Self::Completed, Self::Issued, Self::Queued]
@@ -50,8 +51,8 @@ impl Action {
         }
     }
 
-    /// Whether events of the action `letter` are requests. The first one decides where
-    /// the beginning of the trace has not.
+    /// Whether events of the action `letter` count as requests. The first `Q`, `D` or `C` decides
+    /// if `Auto` was not resolved by the beginning of the trace.
     pub(super) fn takes(&mut self, letter: &str) -> bool {
         *self = self.in_trace(std::iter::once(letter));
         matches!(
@@ -61,33 +62,33 @@ impl Action {
     }
 }
 
-/// What of a trace was not taken over as it stands.
+/// Deviations of the requests read from the trace as it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Notes {
-    /// Requests that stood behind later ones and were sorted by time.
+    /// Requests that followed later ones in the file and were sorted by time.
     pub clock_went_back: u64,
-    /// How far the furthest of them lay back.
+    /// Largest distance in time of such a request from the latest before it, in nanoseconds.
     pub clock_went_back_ns: u64,
-    /// Requests that move no data and flush nothing, left out.
+    /// Requests left out because they move no data and flush nothing.
     pub skipped: u64,
     /// Requests whose bounds were widened to whole sectors.
     pub widened: u64,
-    /// Requests of devices that were not asked for, left out.
+    /// Requests left out because their device was not selected.
     pub other_devices: u64,
-    /// Devices that were read; counted up to some thousands.
+    /// Devices read; counted up to 16,384.
     pub devices: u64,
-    /// Whether the addresses of several devices were taken as those of one.
+    /// Whether the addresses of all devices were taken as those of one.
     pub shares_addresses: bool,
-    /// Whether devices were laid out in pieces by first use.
+    /// Whether devices were laid out in pieces, in the order of first use.
     pub packed: bool,
     /// Requests past the end of the drive that were folded back onto it.
     pub wrapped: u64,
-    /// Times that the kernel says it lost events.
+    /// Notices of the kernel that it lost events.
     pub lost: u64,
 }
 
 impl Notes {
-    /// A sentence for each thing that happened.
+    /// One sentence for each deviation that occurred.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let said = [
@@ -121,7 +122,8 @@ impl Notes {
             .collect()
     }
 
-    /// Where the addresses of several devices are, if that is not as they stand.
+    /// Sentence on the layout of several devices, if their addresses share one range or were
+    /// packed.
     fn layout(&self) -> Option<String> {
         let devices = self.devices;
         if self.packed {
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_action_decides_for_the_whole_trace() {
+    fn first_action_selects_the_events_of_the_whole_trace() {
         let mut action = Action::Auto;
         let taken = ["G", "Q", "D", "C", "Q"].map(|a| action.takes(a));
         assert_eq!(taken, [false, true, false, false, true]);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn action_that_comes_first_in_a_request_is_taken_wherever_the_trace_begins() {
+    fn auto_action_takes_the_earliest_step_met_in_the_head() {
         let of = |letters: &[&'static str]| Action::Auto.in_trace(letters.iter().copied());
         assert_eq!(of(&["C", "D", "Q", "G"]), Action::Queued);
         assert_eq!(of(&["C", "D", "M"]), Action::Issued);

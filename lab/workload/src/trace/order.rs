@@ -1,35 +1,36 @@
-//! Sorts requests by time while they are read.
+//! Sorting of requests by time while they are read.
 //!
-//! Invariants: what leaves never goes back in time, and requests of one time leave in
-//! the order of the file; at most [`HELD`] requests are held. What would have to move
-//! further than [`FURTHEST`] or past more requests than that is refused: such a file is
-//! not sorted by time, or the column is no time.
+//! Invariants: requests leave in the order of their times, those of equal time in the order of the
+//! file; the window holds at most [`HELD`] requests. A request that would have to move back further
+//! than [`FURTHEST`] or past more than [`HELD`] requests is refused: such a file is not sorted by
+//! time, or its column is no time.
 
 use crate::request::Request;
 use input::{Expected, expected};
 use std::collections::VecDeque;
 use units::Ns;
 
-/// How far a request may lie behind a later one. Traces that are written when requests
-/// complete are out of order by as long as one takes, which is seconds at most.
+/// Longest time that a request may lie behind a later one. Traces that are written when requests
+/// complete are out of order by the duration of a request, which is seconds at most.
 pub(super) const FURTHEST: Ns = Ns::secs(10);
 
-/// How many requests are held to be sorted.
+/// Requests that the window holds.
 pub(super) const HELD: usize = 16_384;
 
-/// Requests on their way to be sorted. Their times are those of the trace.
+/// Window of requests that may still be overtaken. Their times are those of the trace.
 #[derive(Default)]
 pub(super) struct Window {
     held: VecDeque<Request>,
-    /// The latest time so far.
+    /// Latest time pushed.
     newest: Ns,
-    /// The time of the request that left last, and that of the first.
+    /// Time of the request that left last, and of the first that left.
     left: Option<Ns>,
     first: Option<Ns>,
 }
 
 impl Window {
-    /// Takes a request in; how far it lay back.
+    /// Inserts a request by its time. Returns its distance from the latest time before it, 0 if it
+    /// is in order.
     pub(super) fn push(&mut self, request: Request) -> Result<Ns, Expected> {
         let at = request.at;
         if at >= self.newest {
@@ -54,7 +55,8 @@ impl Window {
         Ok(back)
     }
 
-    /// The next request by time, counted from the first, once no earlier one can come.
+    /// Removes the earliest request if no earlier one can follow, or if the trace has `ended`. Its
+    /// time is counted from the first request.
     pub(super) fn pop(&mut self, ended: bool) -> Option<Request> {
         let front = self.held.front()?;
         let settled = self.newest.since(front.at) > FURTHEST || self.held.len() > HELD;

@@ -1,4 +1,4 @@
-//! What the kernel's request flags, device numbers and decimal times mean.
+//! Meaning of the kernel's request flags, device numbers and decimal times.
 //!
 //! Flags are written as `blk_fill_rwbs` writes them: an optional `F` for a
 //! flush before the request, one to three letters for the operation, then one
@@ -8,7 +8,7 @@ use super::event::{Event, Kind};
 use crate::request::Op;
 use input::{Expected, expected};
 
-/// The meaning of a word of flags.
+/// Meaning of a word of flags, as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flags {
     kind: Option<Kind>,
@@ -17,12 +17,12 @@ pub(super) struct Flags {
     metadata: bool,
 }
 
-/// The letters that may follow the operation: secure erase, force unit access,
-/// read-ahead, synchronous, metadata, atomic.
+/// Letters that may follow the operation: secure erase, force unit access, read-ahead, synchronous,
+/// metadata, atomic.
 const FURTHER: &str = "EFASMU";
 
-/// Operations by what the kernel writes for them; `N` is anything else. A word
-/// comes before those that it begins with.
+/// Operations by their letters in the kernel; `N` is any other operation. A word stands before its
+/// own prefixes, as the first match counts.
 const OPERATIONS: [(&str, Option<Op>); 11] = [
     ("ZRA", Some(Op::ZoneResetAll)),
     ("ZR", Some(Op::ZoneReset)),
@@ -37,13 +37,13 @@ const OPERATIONS: [(&str, Option<Op>); 11] = [
     ("N", None),
 ];
 
-/// What the kernel writes for `op`.
+/// Letters that the kernel writes for `op`.
 pub(super) fn letters(op: Op) -> &'static str {
     let known = OPERATIONS.iter().find(|(_, known)| *known == Some(op));
     known.map_or("FF", |(letters, _)| letters)
 }
 
-/// Reads a word of flags.
+/// Parses a word of flags such as `WFS`.
 pub(super) fn parse(word: &str) -> Result<Flags, Expected> {
     let (preflush, rest) = match word.strip_prefix('F') {
         Some(rest) => (true, rest),
@@ -74,11 +74,10 @@ fn refuse<T>() -> Result<T, Expected> {
 }
 
 impl Flags {
-    /// The event that a request with these flags is, or none if it moves no
-    /// data and flushes nothing.
+    /// The event of a request with these flags; `None` if it moves no data and flushes nothing.
     pub(super) fn event(self, start: u64, sectors: u64) -> Option<Event<'static>> {
         let kind = match self.kind? {
-            // An empty write is how old kernels ask for a flush.
+            // Old kernels request a flush by an empty write with preflush.
             _ if sectors == 0 && self.preflush => Kind::Flush,
             kind => kind,
         };
@@ -93,19 +92,20 @@ impl Flags {
     }
 }
 
-/// A device such as `8,0` as one number.
+/// Parses a device such as `8,0` into one number.
 pub(super) fn device(word: &str) -> Option<u64> {
     let (major, minor) = word.split_once(',')?;
     let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
     Some(device_number(major, minor))
 }
 
-/// A device as one number, the way the kernel packs it into 32 bits.
+/// Packs a device into one number: the major number above the 20 bits of the minor, as the kernel
+/// does.
 pub(super) fn device_number(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor)
 }
 
-/// Seconds with up to nine decimals, in nanoseconds.
+/// Parses seconds with up to nine decimals; the result is in nanoseconds.
 pub(super) fn seconds(word: &str) -> Option<u64> {
     let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
     if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,106 +1,104 @@
-//! What a workload is made of, counted in one pass.
+//! Summary of a workload, counted in one pass.
 //!
-//! Invariant: the memory is bounded by [`CHUNKS_MAX`] bitmaps of 4 KiB, which
-//! cover 128 MiB each. What is touched beyond them is not counted, and
-//! `footprint_exact` says so.
+//! Invariant: memory is bounded by two sets of at most [`CHUNKS_MAX`] bitmaps of 4 KiB, which cover
+//! 128 MiB each. Units beyond them are not counted, and `footprint_exact` is false then.
 
 use crate::request::{Labels, Op, Purpose, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use units::{Extent, KIB, Ns, SECTOR};
 
-/// The unit of a footprint.
+/// Bytes of a unit of footprints.
 const UNIT: u64 = 4 * KIB;
 const SECTORS_PER_UNIT: u64 = UNIT / SECTOR;
 
-/// Units that one bitmap covers.
+/// Units covered by one bitmap: 128 MiB.
 const CHUNK: u64 = 32_768;
 
-/// Bitmaps that are kept: two sets of 4 TiB, 256 MiB of memory at most.
+/// Upper bound on the bitmaps of each of the two sets: 4 TiB of addresses, 256 MiB of memory in
+/// all.
 const CHUNKS_MAX: usize = 32_768;
 
-/// What a workload is made of.
+/// Totals of a workload's requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// All requests.
+    /// Requests of all kinds.
     pub requests: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes, without appends.
     pub writes: u64,
-    /// Deallocations.
+    /// Number of deallocations.
     pub trims: u64,
-    /// Appends to zones.
+    /// Number of zone appends.
     pub appends: u64,
     /// Writes of zeroes, which send no data.
     pub zeroes: u64,
-    /// Commands that change the state of zones.
+    /// Number of commands that manage zones.
     pub zone_commands: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
     /// Writes with forced unit access.
     pub fua_writes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes written, without appends and zeroes.
     pub write_bytes: u64,
     /// Bytes deallocated.
     pub trim_bytes: u64,
-    /// Bytes appended. Where they come to lie is not known, so that no footprint
-    /// counts them.
+    /// Bytes appended. The drive chooses the addresses of appends, so footprints do not count them.
     pub append_bytes: u64,
-    /// Bytes that become zeroes.
+    /// Bytes of writes of zeroes.
     pub zeroes_bytes: u64,
     /// Distinct bytes read or written, in whole units of 4 KiB.
     pub footprint_bytes: u64,
     /// Distinct bytes written, in whole units of 4 KiB.
     pub write_footprint_bytes: u64,
-    /// Whether the footprints are complete; false for more than 4 TiB.
+    /// Whether the footprints are complete; false if they span more than 4 TiB.
     pub footprint_exact: bool,
-    /// How often a unit of 4 KiB that is written at all is written, on
-    /// average. 0 without writes.
+    /// Writes of each written unit of 4 KiB, on average; 0 without writes.
     pub overwrite_factor: f64,
-    /// One past the highest byte that is addressed: the drive it needs.
+    /// One past the highest byte addressed: the capacity of a drive that fits the workload.
     pub span_bytes: u64,
-    /// Reads that begin where the read before ended.
+    /// Reads that begin at the end of the read before.
     pub sequential_reads: u64,
-    /// Writes that begin where the write before ended.
+    /// Writes that begin at the end of the write before.
     pub sequential_writes: u64,
-    /// From the first request to the last.
+    /// Nanoseconds from the first request to the last.
     pub duration_ns: u64,
-    /// Reads and writes by size, in powers of two.
+    /// Counts by request size, in powers of two.
     pub sizes: Vec<SizeBucket>,
-    /// By who asked, in order of first appearance.
+    /// Totals of each origin, in order of first appearance.
     pub origins: Vec<OriginSummary>,
 }
 
-/// Reads and writes of one size.
+/// Reads and writes of one class of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeBucket {
-    /// They are at most this large and larger than half of it.
+    /// Upper bound of the class in bytes; its sizes are larger than half of it.
     pub up_to_bytes: u64,
-    /// How many reads.
+    /// Reads of this class.
     pub reads: u64,
-    /// How many writes and appends.
+    /// Writes and appends of this class.
     pub writes: u64,
 }
 
-/// What one origin asked for.
+/// Totals of one origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OriginSummary {
-    /// Its name.
+    /// Name of the origin.
     pub name: String,
-    /// What its data is for.
+    /// Purpose of the origin's data.
     pub purpose: Purpose,
-    /// All its requests.
+    /// Requests of all kinds.
     pub requests: u64,
-    /// Bytes that it read.
+    /// Bytes read by the origin.
     pub read_bytes: u64,
-    /// Bytes that it wrote or appended.
+    /// Bytes written or appended by the origin.
     pub write_bytes: u64,
 }
 
-/// Counts requests as they pass.
+/// Counter of requests, fed one by one.
 #[derive(Default)]
 pub struct Summarizer {
     summary: Summary,
@@ -113,7 +111,7 @@ pub struct Summarizer {
 }
 
 impl Summary {
-    /// Counts all of `requests`.
+    /// Counts all `requests`; `labels` names their origins.
     pub fn of(requests: impl IntoIterator<Item = Request>, labels: &Labels) -> Self {
         let mut counter = Summarizer::default();
         requests.into_iter().for_each(|r| counter.add(&r));
@@ -188,7 +186,7 @@ impl Summarizer {
             .or_default()
     }
 
-    /// The sums.
+    /// Returns the totals.
     #[must_use]
     pub fn finish(mut self, labels: &Labels) -> Summary {
         let total = &mut self.summary;
@@ -227,13 +225,13 @@ fn origin_summary(
     }
 }
 
-/// A set of 4 KiB units.
+/// Set of 4 KiB units.
 #[derive(Default)]
 struct Units {
     chunks: BTreeMap<u64, Box<[u64]>>,
-    /// Units in the set.
+    /// Distinct units in the set.
     count: u64,
-    /// Units that were put into it, in it already or not.
+    /// Insertions, including those of units in the set already.
     inserted: u64,
     full: bool,
 }
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_requests_are_summed_by_hand() {
+    fn summary_of_a_few_requests_matches_a_count_by_hand() {
         let requests = [
             request(Op::Write, 0, 8, 0),
             request(Op::Write, 8, 16, 5),

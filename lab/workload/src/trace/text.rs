@@ -1,7 +1,8 @@
-//! The formats of one line a request on a machine: Flashloom's CSV, MSR's, `MQSim`'s,
-//! blkparse's and ftrace's.
+//! Parsers of the formats with one line a request and one machine a file: Flashloom's CSV, MSR's,
+//! `MQSim`'s, blkparse's and ftrace's.
 //!
-//! Each parser holds only what its format's header or footer made it remember.
+//! Invariant: a parser keeps state only from a heading or a footer of its format, or from the first
+//! action of a trace.
 
 use super::Action;
 use super::event::{Event, Kind, Line, Parser, number};
@@ -9,8 +10,8 @@ use super::rwbs;
 use crate::request::Op;
 use input::{Expected, expected};
 
-/// Flashloom's CSV. The header line is optional; the process is all that
-/// follows the fourth comma, so that its name may hold commas.
+/// Parser of Flashloom's CSV. The heading is optional; the process is everything after the fourth
+/// comma, so its name may hold commas.
 #[derive(Default)]
 pub(super) struct Csv;
 
@@ -37,8 +38,8 @@ impl Parser for Csv {
     }
 }
 
-/// The MSR Cambridge CSV. Times are Windows file times, in units of 100 ns;
-/// the device is the number of the disk, and the host is who asked.
+/// Parser of the MSR Cambridge CSV. Times are Windows file times, in units of 100 ns; the device is
+/// the number of the disk, and the host is the origin.
 #[derive(Default)]
 pub(super) struct Msr;
 
@@ -79,7 +80,7 @@ fn msr_operation(word: &str) -> Result<Op, Expected> {
     }
 }
 
-/// `MQSim`'s five numbers. Its samples write the flag of a read as 1.
+/// Parser of `MQSim`'s five numbers. Its samples write the flag of a read as 1.
 #[derive(Default)]
 pub(super) struct Mqsim;
 
@@ -104,8 +105,8 @@ impl Parser for Mqsim {
     }
 }
 
-/// blkparse's default output: `maj,min cpu sequence seconds pid action rwbs
-/// [priority] sector + count [process]`. The summary that it appends ends the trace.
+/// Parser of blkparse's default output: `maj,min cpu sequence seconds pid action rwbs [priority]
+/// sector + count [process]`. The summary that blkparse appends ends the trace.
 pub(super) struct Blkparse {
     action: Action,
     ended: bool,
@@ -153,15 +154,14 @@ impl Parser for Blkparse {
     }
 }
 
-/// The actions of the lines that `head` holds.
+/// Action letters of the lines in `head`.
 pub(super) fn letters(head: &str) -> impl Iterator<Item = &str> {
     head.lines()
         .filter_map(|line| line.split_ascii_whitespace().nth(5))
 }
 
-/// `sector + count` at the beginning of `words`, behind the priority that newer
-/// versions of blkparse print; both are 0 where the kernel leaves them out, as it
-/// does for a flush.
+/// Parses `sector + count` at the beginning of `words`, behind the priority that newer versions of
+/// blkparse print. Both are 0 where the kernel leaves them out, as for a flush.
 fn place<'a>(words: impl Iterator<Item = &'a str>) -> Result<(u64, u64), Expected> {
     let mut words = words.take_while(|word| !word.starts_with('['));
     let words: [Option<&str>; 4] = std::array::from_fn(|_| words.next());
@@ -176,21 +176,21 @@ fn place<'a>(words: impl Iterator<Item = &'a str>) -> Result<(u64, u64), Expecte
     Ok((start, sectors))
 }
 
-/// What stands in the brackets that end `text`, from the first one on: a
-/// process may have brackets in its name.
+/// Contents of the brackets that end `text`, from the first opening bracket on, since a process may
+/// have brackets in its name; empty without brackets.
 fn bracketed(text: &str) -> &str {
     let inner = text.trim_end().strip_suffix(']');
     let inner = inner.and_then(|l| l.split_once('['));
     inner.map_or("", |(_, name)| name)
 }
 
-/// The kernel's text of `block_rq_issue`: `process-pid [cpu] flags seconds:
-/// block_rq_issue: maj,min rwbs bytes (command) sector + count … [process]`.
-/// Other events are passed over.
+/// Parser of the kernel's text of `block_rq_issue`: `process-pid [cpu] flags seconds:
+/// block_rq_issue: maj,min rwbs bytes (command) sector + count … [process]`. Lines of other events
+/// are skipped.
 #[derive(Default)]
 pub(super) struct Ftrace;
 
-/// What marks the lines that are read.
+/// Mark of the lines that are parsed.
 const ISSUE: &str = ": block_rq_issue: ";
 
 impl Parser for Ftrace {
@@ -210,8 +210,8 @@ impl Parser for Ftrace {
             return expected("a device major,minor after block_rq_issue");
         };
         let flags = rwbs::parse(words.next().unwrap_or_default())?;
-        // The command is empty for all but passed-through requests, where it
-        // is hexadecimal bytes in the same parentheses.
+        // The command is empty except for passed-through requests, whose hexadecimal bytes stand in
+        // the same parentheses.
         let Some((_, rest)) = after.split_once(") ") else {
             return expected("a command in parentheses");
         };

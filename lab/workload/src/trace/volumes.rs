@@ -1,7 +1,7 @@
-//! The formats of many volumes: block storage of clouds, and disks of the
-//! Storage Performance Council. Each line is one request of one volume.
+//! Parsers of the formats with many volumes: block storage of clouds, and disks of the Storage
+//! Performance Council. Each line is one request of one volume.
 //!
-//! The volume is the device of a request, and its name says who asked.
+//! The volume is the device of a request, and its number is the name of the origin.
 
 use super::event::{Event, Kind, Line, Parser, number};
 use super::rwbs;
@@ -9,8 +9,8 @@ use crate::request::Op;
 use input::{Expected, expected};
 use units::SECTOR;
 
-/// The block traces of Alibaba Cloud: `device_id,opcode,offset,length,timestamp`,
-/// bytes and microseconds.
+/// Parser of Alibaba Cloud's block traces: `device_id,opcode,offset,length,timestamp`, in bytes and
+/// microseconds.
 #[derive(Default)]
 pub(super) struct Alibaba;
 
@@ -39,8 +39,8 @@ impl Parser for Alibaba {
     }
 }
 
-/// The traces of Tencent's cloud block storage: `timestamp,offset,size,type,volume`,
-/// seconds and sectors of 512 bytes, 0 for a read and 1 for a write.
+/// Parser of the traces of Tencent's cloud block storage: `timestamp,offset,size,type,volume`, in
+/// seconds and sectors of 512 bytes; type 0 is a read and 1 a write.
 #[derive(Default)]
 pub(super) struct Tencent;
 
@@ -76,9 +76,9 @@ impl Parser for Tencent {
     }
 }
 
-/// The format of the Storage Performance Council, in which the University of
-/// Massachusetts keeps its traces: `unit,address,size,opcode,timestamp`, addresses
-/// in sectors of 512 bytes, sizes in bytes, seconds; further columns are optional.
+/// Parser of the format of the Storage Performance Council, in which the University of
+/// Massachusetts keeps its traces: `unit,address,size,opcode,timestamp`, with addresses in sectors
+/// of 512 bytes, sizes in bytes and times in seconds; further columns are optional.
 #[derive(Default)]
 pub(super) struct Spc;
 
@@ -107,7 +107,8 @@ impl Parser for Spc {
     }
 }
 
-/// The first columns of `line`, and the one behind them if there is one.
+/// Splits `line` into its first `COUNT` columns and the next one, if there is one; `None` if there
+/// are fewer.
 fn columns<const COUNT: usize>(line: &str) -> Option<([&str; COUNT], Option<&str>)> {
     let mut columns = line.split(',');
     let mut first = [""; COUNT];
@@ -117,7 +118,7 @@ fn columns<const COUNT: usize>(line: &str) -> Option<([&str; COUNT], Option<&str
     Some((first, columns.next()))
 }
 
-/// A read or a write by its letter, in either case.
+/// Parses `R` or `W`, in either case; `what` is the expectation of the error.
 fn letter(word: &str, what: &str) -> Result<Op, Expected> {
     match word.trim() {
         "R" | "r" => Ok(Op::Read),

@@ -1,43 +1,43 @@
 //! Writers of the formats that are worth converting to.
 //!
-//! Invariant: what is written is read back the same by this crate's reader,
-//! as far as the format can carry it: `csv` and `blkparse` all but the
-//! placement, `fio` whole microseconds, no forced unit access and no commands of zones,
-//! `msr` units of 100 ns, reads and writes, `mqsim` the same without who asked.
+//! Invariant: this crate's reader reads a written trace back equal, as far as the format can carry
+//! it. `csv` and `blkparse` carry all but the placement; `fio` carries whole microseconds, no
+//! forced unit access and no zone commands; `msr` carries units of 100 ns, reads and writes;
+//! `mqsim` carries reads and writes without their origins.
 
 use super::{Format, rwbs};
 use crate::request::{Labels, METADATA, Op, Purpose, Request};
 use std::io::{self, Write};
 use units::{Extent, SECTOR};
 
-/// What was written.
+/// Counts of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Requests in the file.
+    /// Requests written.
     pub requests: u64,
-    /// Requests for which the format has no form, left out.
+    /// Requests left out because the format cannot express them.
     pub left_out: u64,
 }
 
-/// A trace that cannot be written.
+/// Error of writing a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// There is no writer for the format.
     #[error("expected a format that can be written (csv, msr, mqsim, fio, blkparse), found {0}")]
     Format(Format),
-    /// The system refused.
+    /// The output could not be written.
     #[error("the trace cannot be written: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A Windows file time (2007-02-22) at which written MSR traces begin; its
-/// readers expect a plausible date.
+/// Windows file time (2007-02-22) at which written MSR traces begin; readers of the format expect a
+/// plausible date.
 const FILE_TIME: u64 = 128_166_372_000_000_000;
 
-/// Writes `requests` in `format`.
+/// Writes `requests` to `out` in `format`; `labels` names their origins.
 ///
 /// # Errors
-/// If the format has no writer, or the system refuses.
+/// If the format has no writer, or if `out` fails.
 pub fn write(
     format: Format,
     labels: &Labels,
@@ -60,9 +60,9 @@ pub fn write(
 struct Writer<'a> {
     format: Format,
     labels: &'a Labels,
-    /// The next sequence number of blkparse.
+    /// Sequence number of blkparse's last line.
     sequence: u64,
-    /// Which origins' files fio has been told of.
+    /// Origins whose `add` and `open` lines have been written, in fio's format.
     open: Vec<bool>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes one request; `false` if the format has no form for it.
+    /// Writes one request; returns `false` if the format cannot express it.
     fn request(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<bool> {
         let data = matches!(request.op, Op::Read | Op::Write);
         match self.format {
@@ -105,8 +105,8 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
-    /// The name of who asked, without the mark of metadata that the flags
-    /// carry; empty for the unnamed.
+    /// Name of the request's origin without the suffix for metadata, which the flags carry; empty
+    /// for the unnamed origin. Line ends become spaces.
     fn name(&self, request: &Request) -> String {
         let full = self.labels.name(request.origin);
         let name = full.strip_suffix(METADATA).unwrap_or(full);
