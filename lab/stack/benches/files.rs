@@ -1,22 +1,19 @@
-//! File operations a second of wall time on one core, in virtual time.
+//! Benchmark: file calls per second of wall time on one core, in virtual time.
 //!
-//! An operation is a call: an open, a read, an append, a sync, a close, a delete,
-//! a look at attributes. What a generator passes without a call, such as an append
-//! of no bytes, counts as nothing. A file that is read as a whole takes two reads,
-//! as with filebench, the second of which finds its end; filebench counts the two
-//! as one, so the 15 calls of varmail's loop are 13 of its operations.
+//! An operation is a call: open, read, append, sync, close, delete, stat. A step of a generator
+//! without a call, such as an append of no bytes, does not count. A file that is read as a whole
+//! takes two reads, as with filebench, the second of which finds the end of the file; filebench
+//! counts the two as one, so the 15 calls of varmail's loop are 13 of its operations.
 //!
-//! - `source` asks a generator alone.
-//! - `memory` drives it over the file API with calls that cost nothing and a file
-//!   system in memory that forgets what it is given, so that what is measured is
-//!   generator, driver, cache and path walk.
-//! - `ext4@block` is the whole path of `flashloom run`: ext4 and its journal, host,
-//!   drive and flash, with all that they cost in virtual time. The drive, the file
-//!   system and the tree are made before the clock starts. `metadata` creates,
-//!   closes, looks at and deletes empty files; `replay` reads the calls of varmail
-//!   from a trace.
-//! - `f2fs@block` and `persimmon@zns` are the same with file systems of logs, whose drive
-//!   keeps every page that it was ever given until a section is cleaned.
+//! - `source` runs a generator alone.
+//! - `memory` drives it over the file API with calls that cost nothing, on a file system in memory
+//!   that discards data: this measures generator, driver, cache and path walk.
+//! - `ext4@block` is the whole path of `flashloom run`: ext4 and its journal, host, drive and
+//!   flash, with all their costs in virtual time. The drive, the file system and the tree are made
+//!   before the clock starts. `metadata` creates, closes, stats and deletes empty files; `replay`
+//!   reads the calls of varmail from a trace.
+//! - `f2fs@block` and `persimmon@zns` do the same with log-structured file systems, whose drive
+//!   keeps every page ever written until a section is cleaned.
 
 use criterion::{BatchSize, Criterion, Throughput};
 use extfs::ext4::{Options, format, mount};
@@ -45,13 +42,13 @@ use workload::files::{
     Thread, ThreadId, Turn,
 };
 
-/// That of `flashloom`.
+/// The allocator that the `flashloom` program uses.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Calls of one measurement.
+/// Number of calls in one measurement.
 const OPS: u64 = 200_000;
-/// Threads of a workload.
+/// Number of threads of a workload.
 const THREADS: u32 = 12;
 
 type Boxed = Box<dyn Source>;
@@ -62,7 +59,7 @@ fn opened(text: &str) -> Boxed {
     workload.open(Seed(1)).expect("a good description")
 }
 
-/// A generator, each of whose calls answers at once.
+/// Benchmarks a generator whose calls all succeed at once.
 fn source(c: &mut Criterion) {
     let mut group = c.benchmark_group("source");
     group.throughput(Throughput::Elements(OPS));
@@ -77,7 +74,7 @@ fn ask_all(mut source: Boxed) -> Boxed {
     let thread = ThreadId(0);
     let mut read = 0;
     while let Turn::Call { call, .. } = source.next(thread, Ns::ZERO) {
-        // Every other read finds the end of its file.
+        // Every other read is at the end of its file.
         read = if call.name() == "pread" {
             4_096 - read
         } else {
@@ -89,7 +86,7 @@ fn ask_all(mut source: Boxed) -> Boxed {
     source
 }
 
-/// A mounted file system with the tree of a source.
+/// A mounted file system with the tree that its source needs.
 struct Ready<B: Body> {
     kernel: Kernel,
     vfs: Vfs<B>,
@@ -115,7 +112,7 @@ impl<B: Body> Ready<B> {
         }
     }
 
-    /// Makes every call.
+    /// Makes all calls of the source.
     fn run(self) -> (Rc<Drive<B, Boxed>>, Kernel) {
         let sim = self.kernel.sim();
         let drive = Drive::start(&sim, &self.vfs, self.source, self.origins, false);
@@ -138,8 +135,8 @@ fn in_memory(source: Boxed) -> Ready<MemFs> {
     Ready::new(kernel, &vfs, source)
 }
 
-/// What [`stack::run()`] makes of a file system that `made` makes on a drive of the
-/// preset, as of the name `ext4@block`.
+/// The set-up of [`stack::run()`] for the file system that `made` makes, on a fresh drive of
+/// `preset`.
 fn on<B: Body>(
     preset: &str,
     source: Boxed,
@@ -181,7 +178,7 @@ fn on_ext4(source: Boxed) -> Ready<Ext4> {
     on("block", source, ext4)
 }
 
-/// F2FS as its stack mounts it.
+/// Mounts F2FS with the options of its stack.
 async fn f2fs(sim: &Sim, device: &BlockDevice) -> LfsFs<OnDrive<BlockDevice>> {
     let layout = lfs::MkfsOptions::new(device.capacity().0 / lfs::BLOCK as u64);
     let made = lfs::format_drive(sim, device, &layout).await;
@@ -190,7 +187,7 @@ async fn f2fs(sim: &Sim, device: &BlockDevice) -> LfsFs<OnDrive<BlockDevice>> {
     mounted.expect("it was made").0
 }
 
-/// Persimmon as its stack mounts it.
+/// Mounts Persimmon with the options of its stack.
 async fn persimmon(sim: &Sim, device: &BlockDevice) -> LfsFs<Appended<ZonedDevice>> {
     let zones = ZonedDevice::new(device).expect("it is of zones");
     let made = persimmon::format(sim, &zones, &persimmon::MkfsOptions::default()).await;
@@ -211,7 +208,7 @@ fn log_structured() -> lfs::MountOptions {
     }
 }
 
-/// Empty files, created and deleted.
+/// A workload that creates, closes, stats and deletes empty files.
 fn metadata() -> Boxed {
     let kinds = [
         OpKind::CreateFile,
@@ -244,14 +241,13 @@ fn metadata() -> Boxed {
     Box::new(Flow::new(program, Seed(1)).expect("it has threads"))
 }
 
-/// Calls as they are made, and what they answered.
+/// The calls of a run with their results, for a trace.
 #[derive(Default)]
 struct Noted {
     events: Vec<Event>,
-    /// The event that each thread is at.
+    /// Index of the current event of each thread.
     last: Vec<usize>,
-    /// The slot in the trace of each open file: a new one is the lowest that is
-    /// free.
+    /// The slot in the trace of each open file; a new file gets the lowest free one.
     slots: Vec<Option<Fd>>,
 }
 
@@ -269,7 +265,7 @@ impl Noted {
         Fd(place as u32)
     }
 
-    /// `call` with the slot that it has in the trace.
+    /// `call` with its descriptor replaced by the slot in the trace.
     fn in_slots(&mut self, mut call: Call) -> Call {
         match &mut call {
             Call::Open { fd, .. } => *fd = self.open(*fd),
@@ -301,7 +297,7 @@ impl Noted {
         });
     }
 
-    /// A trace of the calls.
+    /// Writes all recorded events as a trace.
     fn trace(&self, setup: &Setup, names: &Names) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new(), &About::default(), setup, names).expect("memory");
         for thread in 0..self.last.len() as u32 {
@@ -322,7 +318,7 @@ impl Noted {
     }
 }
 
-/// A source whose calls are noted.
+/// A source that records its calls.
 struct Tap {
     source: Boxed,
     noted: Arc<Mutex<Noted>>,
@@ -364,7 +360,7 @@ impl Source for Tap {
     }
 }
 
-/// A trace of the calls that `text` makes.
+/// A trace of the calls of the workload `text` on ext4.
 fn recorded(text: &str) -> Vec<u8> {
     let noted = Arc::new(Mutex::new(Noted {
         last: vec![0; THREADS as usize],
@@ -423,7 +419,7 @@ fn whole(c: &mut Criterion) {
     group.finish();
 }
 
-/// Two generators on a file system of logs.
+/// Benchmarks two generators on a log-structured file system.
 fn logs<B: Body>(c: &mut Criterion, name: &str, ready: fn(Boxed) -> Ready<B>) {
     let mut group = c.benchmark_group(name);
     group.throughput(Throughput::Elements(OPS));

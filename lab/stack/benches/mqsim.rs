@@ -1,11 +1,10 @@
-//! MQSim's default workloads through the whole stack, from the plan to the record:
-//! requests a second of wall time on one core.
+//! Benchmark: MQSim's default workloads through the whole stack, from the plan to the record, in
+//! requests per second of wall time on one core.
 //!
-//! What a run costs before its first request and after its last one is measured
-//! beside each workload, as the same plan with a single request. The sample traces
-//! of MQSim are not part of this repository; name a checkout of it by the
-//! environment variable `MQSIM` to measure them too. They are replayed in an open
-//! loop, many times over.
+//! The fixed cost of a run, before its first request and after its last one, is measured beside
+//! each workload by the same plan with a single request. The sample traces of MQSim are not part of
+//! this repository; if the environment variable `MQSIM` names a checkout of it, they are measured
+//! too: replayed in an open loop, many times over.
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput};
@@ -17,10 +16,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// Where the drive and the workloads are.
+/// Directory of the drive file and the workloads.
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mqsim");
 
-/// A plan on MQSim's drive and what the drive holds.
+/// A plan on MQSim's drive, and the contents of the drive.
 struct Case {
     plan: Plan,
     media: DriveMedia,
@@ -49,7 +48,7 @@ impl Case {
         Self { plan, media }
     }
 
-    /// Runs `plan` on the drive of this case; gives its requests.
+    /// Runs `plan` on the drive of this case; returns its number of requests.
     fn run(plan: &Plan, media: DriveMedia) -> (u64, DriveMedia) {
         let (record, left) = run_on(plan, media, &mut |_| ()).expect("a good plan");
         (record.ops, left)
@@ -89,8 +88,8 @@ fn generated(c: &mut Criterion) {
     group.finish();
 }
 
-/// A trace so many times over, each pass a microsecond after the one before: once
-/// is shorter than the start of a run.
+/// A trace repeated `times` times, each pass a microsecond after the previous one: a single pass is
+/// shorter than the start of a run.
 fn repeated(path: &Path, times: u64) -> io::Result<NamedTempFile> {
     let text = std::fs::read_to_string(path)?;
     let lines: Vec<(u64, &str)> = text.lines().filter_map(timed).collect();
@@ -112,7 +111,7 @@ fn repeated(path: &Path, times: u64) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// A line's time in nanoseconds, and the rest of it.
+/// The time of a line in nanoseconds, and the rest of the line.
 fn timed(line: &str) -> Option<(u64, &str)> {
     let (time, rest) = line.trim().split_once(' ')?;
     Some((time.parse().ok()?, rest))

@@ -1,9 +1,9 @@
-//! A drive as a file system is given it: itself or the mapping that its host holds, and
-//! above that, if its stack says so, a layer that remaps addresses.
+//! A drive as a file system sees it: the drive itself or its host's mapping, and above that a
+//! remapping layer if the stack has one.
 //!
-//! Invariants: clones share one mapping and one layer. Each is opened by the first command,
-//! and what that takes is part of that command; so whoever attaches a drive need not wait.
-//! Whoever wants to know why one cannot be opened opens it first.
+//! Invariants: clones share one mapping and one layer. The first command opens each, and pays for
+//! that, so attaching a drive needs no wait. A caller that needs the error of a failed open calls
+//! [`Attached::open`] first.
 
 use crate::below::{Below, apart};
 use crate::error::StackError;
@@ -25,40 +25,40 @@ use std::cell::Cell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement, Refusals};
 
-/// A drive behind a host, with what maps it and what remaps it.
+/// A drive behind a host, with its mapping and its remapping layer.
 #[derive(Clone)]
 pub struct Attached {
     below: Below,
     layer: Option<Rc<Layer>>,
-    /// Whether discards are not passed on.
+    /// Whether discards are ignored.
     keeps: Rc<Cell<bool>>,
-    /// What it owes, if it lies about what was forced.
+    /// Postponed work of a drive that acknowledges flushes without performing them.
     lies: Option<Rc<Lies>>,
 }
 
-/// Why what is above a drive cannot be used.
+/// The reason why the mapping or the layer above a drive cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
-    /// The drive failed.
+    /// The drive failed a command.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The mapping that its host holds cannot be mounted.
+    /// The host's mapping of the drive cannot be mounted.
     #[error(transparent)]
     Mapping(#[from] HyfimError),
-    /// The layer cannot be made.
+    /// The remapping layer cannot be formatted.
     #[error("the remapping layer: {0}")]
     Format(#[from] FormatError),
-    /// It cannot be opened.
+    /// The remapping layer cannot be opened.
     #[error("the remapping layer: {0}")]
     Open(#[from] OpenError),
 }
 
 impl Attached {
-    /// The drive behind `device`, which nobody else maps, with the layer that `stack` has; its
-    /// host has such memory that survives power cuts, which holds this.
+    /// Attaches the drive behind `device`, which no other mapping may use, with the layer of
+    /// `stack`. `memory` describes the host's memory that survives power cuts, and its contents.
     ///
     /// # Errors
-    /// If the drive has no place for the layer.
+    /// If the drive has no space for the layer.
     pub fn of(
         sim: &Sim,
         device: &BlockDevice,
@@ -78,7 +78,8 @@ impl Attached {
         })
     }
 
-    /// The drive behind `device`, which nobody else maps, without a layer.
+    /// Attaches the drive behind `device`, which no other mapping may use, without a layer;
+    /// `memory` as in [`Attached::of`].
     #[must_use]
     pub fn bare(sim: &Sim, device: &BlockDevice, memory: (Option<Persistent>, Memory)) -> Self {
         Self {
@@ -89,13 +90,13 @@ impl Attached {
         }
     }
 
-    /// Memory of its host that survives power cuts, under power; none if it has none.
+    /// The host's memory that survives power cuts, powered; `None` if it has none.
     #[must_use]
     pub fn memory(&self) -> Option<&Pm> {
         self.below.memory()
     }
 
-    /// The same drive, with its layer as it is after a mount that is still to come.
+    /// The same drive with an unopened copy of its layer, as before a mount.
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
@@ -106,82 +107,84 @@ impl Attached {
         }
     }
 
-    /// The drive with its queues.
+    /// The drive and its queue pairs.
     #[must_use]
     pub const fn device(&self) -> &BlockDevice {
         self.below.device()
     }
 
-    /// Whether commands take another way than to the drive's own blocks.
+    /// Whether commands pass a mapping of the host or a layer.
     #[must_use]
     pub const fn is_mapped(&self) -> bool {
         self.below.is_mapped() || self.layer.is_some()
     }
 
-    /// Lines that a mapping that its host holds has cleaned.
+    /// Lines that the host's mapping has cleaned.
     pub(crate) fn lines_cleaned(&self) -> u64 {
         self.below.lines_cleaned()
     }
 
-    /// What a mapping that exchanges pages found and did when it was mounted.
+    /// Counts of the recovery of a page-exchanging mapping at its mount.
     #[must_use]
     pub fn recovered(&self) -> Recovered {
         self.below.recovered()
     }
 
-    /// What a mapping that exchanges pages has counted.
+    /// Counters of a page-exchanging mapping; `None` for other mappings.
     pub(crate) fn swap_stats(&self) -> Option<HyfimStats> {
         self.below.swap_stats()
     }
 
-    /// Limits that a mapping that its host holds has met.
+    /// Limits that the host's mapping has hit.
     pub(crate) fn mapping_refusals(&self) -> Refusals {
         self.below.refusals()
     }
 
-    /// What a power cut meets in a mapping that its host holds.
+    /// States of the host's mapping that a power cut could hit, by name, and whether each holds
+    /// now.
     pub(crate) fn meets(&self) -> impl Iterator<Item = (&'static str, bool)> {
         self.below.meets().into_iter()
     }
 
-    /// Whether stores to memory that survives power cuts may be lost now.
+    /// Whether stores to memory that survives power cuts are still unflushed.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.below.has_unflushed()
     }
 
-    /// What a power cut leaves in memory that survives it: any part of what was not flushed,
-    /// by `rng`.
+    /// Contents of the host's persistent memory after a power cut: `rng` chooses which unflushed
+    /// stores survive.
     pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
         self.below.memory_at_power_cut(rng)
     }
 
-    /// The same drive; from now on it lies about what was forced if `lies`.
+    /// The same drive; if `lies`, it acknowledges flushes and commits from now on without
+    /// performing them.
     pub(crate) fn lying(self, lies: bool) -> Self {
         let lies = lies.then(Rc::default);
         Self { lies, ..self }
     }
 
-    /// From now on what the drive holds is kept, whatever is discarded, or no more.
+    /// Sets whether discards are ignored from now on.
     pub(crate) fn keep(&self, keeps: bool) {
         self.keeps.set(keeps);
     }
 
-    /// Whether there is a layer.
+    /// Whether the stack has a remapping layer.
     pub(crate) const fn has_layer(&self) -> bool {
         self.layer.is_some()
     }
 
-    /// The layer, if there is one and it is open.
+    /// The remapping layer; `None` if there is none or it is not open.
     #[must_use]
     pub fn layer(&self) -> Option<&Remap<Below>> {
         self.layer.as_ref()?.opened()
     }
 
-    /// Makes its layer anew, if it has one; `deallocates` what is below it, as makers of
-    /// file systems do.
+    /// Formats the remapping layer, if there is one; `deallocates` the drive below it first, as
+    /// makers of file systems do.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If the layer cannot be formatted.
     pub async fn format(&self, deallocates: bool) -> Result<(), AttachError> {
         match &self.layer {
             Some(layer) => {
@@ -192,10 +195,10 @@ impl Attached {
         }
     }
 
-    /// Mounts its mapping and opens its layer, if there are any.
+    /// Mounts the host's mapping and opens the remapping layer, if they exist.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If one of them cannot be opened.
     pub async fn open(&self) -> Result<(), AttachError> {
         self.below.open().await?;
         if let Some(layer) = &self.layer {
@@ -204,10 +207,10 @@ impl Attached {
         Ok(())
     }
 
-    /// Makes all durable, and lets nothing happen of its own accord any more.
+    /// Makes all writes durable, and stops background work of the layer.
     ///
     /// # Errors
-    /// Why it could not be made durable.
+    /// If a write could not be made durable.
     pub async fn close(&self) -> Result<(), IoError> {
         match self.layer() {
             Some(layer) => layer.close().await,
@@ -218,7 +221,7 @@ impl Attached {
 }
 
 impl Layer {
-    /// The open layer, for a command.
+    /// The layer, opened if necessary, for a command.
     async fn command(&self, below: &Below) -> Result<&Remap<Below>, IoError> {
         match Box::pin(self.port(below)).await {
             Ok(port) => Ok(port),
@@ -290,7 +293,7 @@ impl BlockPort for Attached {
     }
 }
 
-/// By bytes a layer is gone past; so no stack has one where a host does.
+/// The byte interface bypasses the layer; so a stack whose host uses it has none.
 impl BytePort for Attached {
     host::pass_bytes!([|own| own.device()] has_transactions, transaction_lines, load, recover);
 
@@ -319,7 +322,7 @@ impl BytePort for Attached {
     }
 }
 
-/// A layer swaps nothing; so no stack has one where its host wants that.
+/// A layer cannot exchange pages; so a stack whose host needs that has none.
 impl SwapPort for Attached {
     host::pass_swaps!([|own| &own.below] most_changes, stage, unstage);
 

@@ -1,10 +1,9 @@
-//! A drive as its host sees it below all layers: itself, or the mapping that the host holds.
+//! A drive below all layers: the drive itself, or the host's mapping of it.
 //!
-//! Invariants: a drive has one mapping, which all clones share. It is mounted by the first
-//! command, and what that takes is part of that command; so whoever attaches a drive need
-//! not wait. Memory that survives power cuts belongs to the host: who keeps the drive keeps
-//! it, too. Only memory that is new takes a drive over; what was left is mounted, or refused:
-//! to make it anew would be to lose what it had.
+//! Invariants: a drive has one mapping, which all clones share. The first command mounts it, and
+//! pays for that, so attaching a drive needs no wait. Memory that survives power cuts belongs to
+//! the host, and is kept along with the drive. Only blank memory is formatted for a drive; memory
+//! with contents is mounted, or rejected: to format it would lose its data.
 
 use crate::hosts::{Keeps, Memory, Persistent};
 use host::{
@@ -21,18 +20,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement, Refusals};
 
-/// A drive behind a host, with what maps it.
+/// A drive behind a host, with the host's mapping if it has one.
 #[derive(Clone)]
 pub struct Below {
     device: BlockDevice,
     mapped: Option<Rc<Mapped>>,
 }
 
-/// Who maps a drive.
+/// A host's mapping of an open-channel drive.
 enum Mapping {
-    /// A mapping whose table is in memory.
+    /// A mapping with its table in DRAM.
     Plain(HostFtl<RawDevice>),
-    /// One whose table and journals are in memory that survives power cuts.
+    /// A mapping with its table and journals in memory that survives power cuts.
     Swapping(HyFim<RawDevice>),
 }
 
@@ -45,29 +44,29 @@ impl Mapping {
     }
 }
 
-/// Memory that survives power cuts.
+/// Host memory that survives power cuts.
 struct Lasting {
     pm: Pm,
     keeps: Keeps,
-    /// Whether it was blank when the power came.
+    /// Whether it was blank at power-on.
     is_new: bool,
 }
 
 struct Mapped {
     sim: Sim,
-    /// Whoever mounts it.
+    /// Serializes mounts: its holder mounts the mapping.
     turn: Semaphore,
     raw: RawDevice,
     memory: Option<Lasting>,
     mapping: OnceCell<Result<Mapping, HyfimError>>,
-    /// Whether it is being mounted.
+    /// Whether a mount is in progress.
     mounting: Cell<bool>,
-    /// What its mount found and did, once that has ended.
+    /// Counts of the recovery, once the mount has ended.
     recovered: Cell<Recovered>,
 }
 
 impl Mapped {
-    /// What maps the drive, for a command.
+    /// The mapping, mounted if necessary, for a command.
     async fn command(&self) -> Result<&Mapping, IoError> {
         self.mapping().await.map_err(|error| match error {
             HyfimError::Io(error) => error,
@@ -109,7 +108,7 @@ impl Mapped {
         Ok(mapping)
     }
 
-    /// A mapping some of which survives power cuts.
+    /// Mounts a mapping with a part in memory that survives power cuts.
     async fn mount_lasting(
         &self,
         raw: RawDevice,
@@ -137,10 +136,10 @@ impl Mapped {
     }
 }
 
-/// The kind of the region of a write buffer that is alone in memory.
+/// Kind number of the region of a write buffer, if persistent memory holds nothing else.
 const BUFFER: u64 = 4;
 
-/// The write buffer of a mapping whose table is in memory that the power takes.
+/// The persistent write buffer of a mapping whose table is in DRAM.
 async fn buffer(
     pm: &Pm,
     config: &FtlConfig,
@@ -163,7 +162,7 @@ async fn buffer(
 }
 
 impl Keeps {
-    /// Persistent memory that it takes.
+    /// Size of the persistent memory that it takes.
     pub(crate) fn memory(&self) -> Bytes {
         match self {
             Self::Swaps(config) => config.memory(),
@@ -175,10 +174,10 @@ impl Keeps {
     }
 }
 
-/// What regions of persistent memory are multiples of.
+/// Granularity of regions in persistent memory, in bytes.
 const PAGE: u64 = 4096;
 
-/// A command as a thing of its own: what awaits it is no larger for what a mapping does.
+/// Boxes the future of a command, so that its caller stays small whatever the mapping needs.
 pub(crate) fn apart<'a, T>(
     command: impl Future<Output = T> + 'a,
 ) -> Pin<Box<dyn Future<Output = T> + 'a>> {
@@ -223,8 +222,8 @@ impl Mapped {
 }
 
 impl Below {
-    /// The drive behind `device`, which nobody else maps; its host has such memory that
-    /// survives power cuts, which holds this.
+    /// The drive behind `device`, which no other mapping may use. `wanted` is the host's memory
+    /// that survives power cuts, and `memory` its contents.
     pub(crate) fn new(
         sim: &Sim,
         device: &BlockDevice,
@@ -233,7 +232,7 @@ impl Below {
         let lasting = |wanted: Persistent| {
             let keeps = wanted.keeps(device.drive().config());
             let (media, is_new) = match memory {
-                // Should it want more than there is, it says so when it makes its regions.
+                // If the regions need more, their creation fails with an error.
                 Memory::Blank => (PmMedia::new(keeps.memory().min(wanted.pm.bytes)), true),
                 Memory::Left(media) => (media, false),
             };
@@ -255,12 +254,12 @@ impl Below {
         }
     }
 
-    /// The drive with its queues.
+    /// The drive and its queue pairs.
     pub(crate) const fn device(&self) -> &BlockDevice {
         &self.device
     }
 
-    /// Whether its host maps it.
+    /// Whether the host maps the drive.
     pub(crate) const fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
@@ -276,31 +275,31 @@ impl Below {
         }
     }
 
-    /// Lines that a mapping of its host has cleaned.
+    /// Lines that the host's mapping has cleaned.
     pub(crate) fn lines_cleaned(&self) -> u64 {
         let ftl = self.mounted().map(Mapping::ftl);
         ftl.map_or(0, |ftl| ftl.stats().cleaned)
     }
 
-    /// What a mapping that exchanges pages did when it was mounted.
+    /// Counts of the recovery of a page-exchanging mapping at its mount.
     pub(crate) fn recovered(&self) -> Recovered {
         let mapped = self.mapped.as_ref();
         mapped.map_or_else(Recovered::default, |mapped| mapped.recovered.get())
     }
 
-    /// What a mapping that exchanges pages has counted.
+    /// Counters of a page-exchanging mapping; `None` for other mappings.
     pub(crate) fn swap_stats(&self) -> Option<HyfimStats> {
         self.swapping().map(HyFim::stats)
     }
 
-    /// Limits that a mapping of its host has met.
+    /// Limits that the host's mapping has hit.
     pub(crate) fn refusals(&self) -> Refusals {
         let ftl = self.mounted().map(Mapping::ftl);
         ftl.map(HostFtl::refusals).unwrap_or_default()
     }
 
-    /// What a power cut meets in a mapping that its host holds, by name, and whether it is
-    /// so now.
+    /// States of the host's mapping that a power cut could hit, by name, and whether each holds
+    /// now.
     pub(crate) fn meets(&self) -> [(&'static str, bool); 11] {
         let ftl = self.mounted().map(Mapping::ftl);
         let of_ftl = |is: fn(&HostFtl<RawDevice>) -> bool| ftl.is_some_and(is);
@@ -349,19 +348,19 @@ impl Below {
         ]
     }
 
-    /// Memory that survives power cuts, if its host has any.
+    /// The host's memory that survives power cuts; `None` if it has none.
     pub(crate) fn memory(&self) -> Option<&Pm> {
         let lasting = self.mapped.as_ref()?.memory.as_ref();
         lasting.map(|lasting| &lasting.pm)
     }
 
-    /// Whether stores to memory that survives power cuts may be lost now.
+    /// Whether stores to memory that survives power cuts are still unflushed.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.memory().is_some_and(Pm::has_unflushed)
     }
 
-    /// What a power cut leaves in memory that survives it: any part of what was not flushed,
-    /// by `rng`.
+    /// Contents of the host's persistent memory after a power cut: `rng` chooses which unflushed
+    /// stores survive.
     pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
         match self.memory() {
             Some(pm) => Memory::Left(pm.at_power_cut(rng)),
@@ -369,10 +368,10 @@ impl Below {
         }
     }
 
-    /// Mounts its mapping, if there is one.
+    /// Mounts the host's mapping, if there is one.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If the mapping cannot be mounted.
     pub(crate) async fn open(&self) -> Result<(), HyfimError> {
         if let Some(mapped) = &self.mapped {
             mapped.mapping().await?;

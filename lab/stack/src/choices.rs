@@ -1,7 +1,6 @@
-//! Plans from what a user chooses, and what is usual where nothing is chosen.
+//! Plans from a user's choices, and the defaults for everything else.
 //!
-//! Invariant: who chooses the same gets the same plan, on the command line and from any
-//! other program.
+//! Invariant: equal choices give equal plans, from the command line and from any other program.
 
 use crate::drive;
 use crate::error::StackError;
@@ -14,37 +13,37 @@ use units::Bytes;
 use workload::files::asks_for_files;
 use workload::shipped::{self, Asked};
 
-/// Stacks of a comparison where none are named, of requests and of file calls.
+/// Default stacks of a comparison, for requests and for file calls.
 const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
 const FILE_STACKS: [&str; 3] = ["ext4@block", "ext4@streams", "ext4@fdp"];
-/// Pasts of the drives of file systems where none are named.
+/// Default preconditions of drives in a comparison of file systems.
 const FILE_PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
 
-/// What a user chooses of a run besides its stack and its workload.
+/// A user's choices for a run, besides its stack and workload.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// Whose flash and firmware: a preset or a drive's TOML file; the stack says with
-    /// which interface. None for the preset of the stack.
+    /// Preset or TOML file of the drive's flash and firmware; the stack determines the interface.
+    /// `None` for the preset of the stack.
     pub drive: Option<String>,
-    /// Bytes that the host may use; none for as many as the drive has, or as what comes
-    /// along was recorded for.
+    /// Capacity that the host may use. `None` for the size that the workload was recorded for, or
+    /// else that of the drive.
     pub size: Option<Bytes>,
-    /// `KNOB=VALUE`, of the drive, of the host and of its page cache.
+    /// Assignments `KNOB=VALUE` to knobs of the drive, the host and its page cache.
     pub set: Vec<String>,
-    /// The seed; none for 1.
+    /// The seed of the run; `None` for 1.
     pub seed: Option<u64>,
-    /// The timeline; none for none.
+    /// Sampling of the timeline; `None` for no timeline.
     pub sample: Option<Sampling>,
-    /// When the workload has been repeated enough.
+    /// Condition that ends the repetition of a workload.
     pub until: Until,
 }
 
 impl Choices {
-    /// `asked` on `stack` with a drive that has been through `past`; none for what is
-    /// usual of one run.
+    /// A plan of `asked` on `stack`, on a drive with the precondition `past`; `None` for the
+    /// default of a single run.
     ///
     /// # Errors
-    /// What of the choices cannot be had.
+    /// If a choice is invalid or does not fit the stack.
     pub fn plan(
         &self,
         stack: &StackName,
@@ -52,14 +51,15 @@ impl Choices {
         asked: &Asked,
     ) -> Result<Plan, StackError> {
         let named = self.drive.as_deref().unwrap_or(&stack.drive);
-        // A drive that the user names is as large as it says.
+        // A drive that the user names keeps its own size.
         let usual = || asked.size().filter(|_| self.drive.is_none());
         let mut config = drive::resolve(named, self.size.or_else(usual))?;
         if let Some(preset) = Preset::named(&stack.drive) {
             like(&mut config, &(preset.config)());
         }
         let config = knobs::drive(config, &self.set)?;
-        // Nobody has used a drive whose mapping its host holds but a run.
+        // The mapping of an open-channel drive is in its host, so only a run can have used the
+        // drive.
         let usual = if config.raw.is_some() {
             Precondition::Fresh
         } else if stack.host == "raw" && config.zones.is_none() {
@@ -72,10 +72,10 @@ impl Choices {
         Ok(plan)
     }
 
-    /// `asked` on `stack` with the fresh drive `config` as it stands.
+    /// A plan of `asked` on `stack` with the fresh drive `config`, unchanged.
     ///
     /// # Errors
-    /// As [`Choices::plan`].
+    /// The same as of [`Choices::plan`].
     pub fn plan_on(
         &self,
         stack: &StackName,
@@ -100,8 +100,8 @@ impl Choices {
     }
 }
 
-/// Gives `config` the interface of `preset`, if it has another one. What differs
-/// between drives that are compared is their interface.
+/// Gives `config` the interface of `preset`, if it has another one: compared drives differ in their
+/// interface only.
 fn like(config: &mut DriveConfig, preset: &DriveConfig) {
     if config.interface != preset.interface {
         config.name = format!("{} ({})", config.name, preset.name);
@@ -110,10 +110,10 @@ fn like(config: &mut DriveConfig, preset: &DriveConfig) {
     }
 }
 
-/// The past of a drive that `text` names.
+/// Parses the name of a precondition.
 ///
 /// # Errors
-/// If it is none of them.
+/// If `text` names none.
 pub fn past(text: &str) -> Result<Precondition, StackError> {
     let mut pasts = Precondition::ALL.into_iter();
     pasts
@@ -121,7 +121,7 @@ pub fn past(text: &str) -> Result<Precondition, StackError> {
         .ok_or(StackError::Past)
 }
 
-/// What is run on `stack` where nothing is named.
+/// The default workload of `stack`.
 #[must_use]
 pub fn usual_workload(stack: &StackName) -> &'static str {
     match stack.host.as_str() {
@@ -130,7 +130,7 @@ pub fn usual_workload(stack: &StackName) -> &'static str {
     }
 }
 
-/// The stacks that `asked` is compared on where none are named.
+/// The default stacks of a comparison of `asked`.
 #[must_use]
 pub fn usual_stacks(asked: &Asked) -> Vec<StackName> {
     let usual = match asks_for_files(&asked.text) {
@@ -141,9 +141,9 @@ pub fn usual_stacks(asked: &Asked) -> Vec<StackName> {
     usual.map(named).to_vec()
 }
 
-/// The pasts that drives of these stacks have in a comparison where none are named. Drives of
-/// requests are aged: only there is amplification that of a drive in use. Zones move no data of
-/// their own, so time does not age them; chunks hold what their host has written.
+/// The default preconditions of a comparison on these stacks. Drives of requests are aged: only
+/// then is amplification that of a drive in use. Zoned drives move no data of their own, so they do
+/// not age; an open-channel drive holds only data that its host has written.
 #[must_use]
 pub fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
     let drives = || {

@@ -1,7 +1,7 @@
-//! The configuration of a run's drive and host, field by field, as its record keeps it.
+//! The configuration of a run's drive and host, field by field, for its record.
 //!
-//! All fields of the plan are there under their keys. Beside them stand a few that say in the
-//! same words for every interface what several fields say together.
+//! All fields of the plan have a key. A few more express several of them together, in the same
+//! words for every interface.
 
 use crate::hosts::{self, Keeps};
 use crate::plan::Plan;
@@ -17,11 +17,11 @@ use units::Bytes;
 /// Bytes of a sector of the flash.
 const SECTOR: u64 = nand::UNIT as u64;
 
-/// The configuration of `plan`.
+/// All fields of the configuration of `plan`.
 pub(crate) fn configuration(plan: &Plan) -> Configuration {
     let mut all = Configuration::new();
     let mut drive = plan.drive.clone();
-    // What a part of the table stands for.
+    // Fills in the values that the name of the flash part stands for.
     drive.flash.timing = drive.timing().ok();
     drive.flash.endurance = drive.endurance().ok();
     add(&mut all, "drive", &drive);
@@ -55,7 +55,7 @@ pub(crate) fn configuration(plan: &Plan) -> Configuration {
     all
 }
 
-/// Adds all fields of a part.
+/// Adds all fields of `part` under `key`.
 fn add(all: &mut Configuration, key: &str, part: &impl Serialize) {
     match Value::try_from(part) {
         Ok(value) => flatten(all, key, value),
@@ -81,20 +81,21 @@ fn flatten(all: &mut Configuration, key: &str, value: Value) {
     all.insert(key.to_owned(), setting);
 }
 
-/// What several fields say together.
+/// Fields that express several others together.
 struct Told<'a> {
     drive: &'a DriveConfig,
-    /// What the host keeps in persistent memory for this drive.
+    /// The drive's structures in the host's persistent memory.
     kept: Option<Keeps>,
 }
 
 impl Told<'_> {
-    /// The shape of an open-channel drive, whose map and write buffer the host has.
+    /// Geometry of an open-channel drive, whose mapping and write buffer are in the host; `None`
+    /// for others.
     fn raw(&self) -> Option<RawGeometry> {
         RawGeometry::new(self.drive).ok().flatten()
     }
 
-    /// Whether the host has its write buffer in persistent memory.
+    /// Whether the host's write buffer is in persistent memory.
     const fn buffer_lasts(&self) -> bool {
         match self.kept {
             Some(Keeps::Swaps(config)) => config.lasting,
@@ -159,7 +160,7 @@ impl Told<'_> {
         }
     }
 
-    /// A forced write reaches flash in whole programs, unless its buffer lasts.
+    /// Size of the programs of a forced write: whole ones, unless the write buffer is persistent.
     fn padding(&self) -> Bytes {
         match self.raw() {
             Some(raw) if !self.buffer_lasts() => Bytes(u64::from(raw.write_min) * SECTOR),
@@ -179,7 +180,7 @@ mod tests {
     use ssd::PRESETS;
     use workload::shipped::Asked;
 
-    /// The plan of a stack with its usual workload.
+    /// The plan of a stack with its default workload.
     fn plan(stack: &str) -> Plan {
         let stack = stack.parse().expect("it can be named");
         let asked = Asked::new(crate::usual_workload(&stack)).expect("it is shipped");
@@ -191,7 +192,7 @@ mod tests {
         FIELDS.iter().find(|field| field.key == key)
     }
 
-    /// Without an entry a field is compared under its key, which nobody would know.
+    /// A field without an entry would be compared under its key, unknown to readers.
     #[test]
     fn fields_of_every_preset_have_a_name_in_the_table() {
         let mut all = Configuration::new();
@@ -217,9 +218,9 @@ mod tests {
 
     type Change = fn(&mut Plan);
 
-    /// A field that is not compared by itself has to show in the one that tells it.
+    /// A field that is not compared itself must change the field that expresses it.
     #[test]
-    fn fields_that_are_told_by_another_change_it() {
+    fn field_expressed_by_another_changes_that_one() {
         let plan = plan("raw@byte");
         let before = configuration(&plan);
         let changes: [(&str, Change); 6] = [
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_open_channels_say_where_they_buffer_and_how_they_pad() {
+    fn open_channel_hosts_record_their_buffer_and_padding() {
         let told = |stack: &str| {
             let all = configuration(&plan(stack));
             [WRITE_BUFFER, MAP, PADDING].map(|key| all[key].clone())

@@ -1,4 +1,4 @@
-//! Drives by name, and drive files: a preset and what differs from it.
+//! Drives by name, and drive files: a preset with overrides.
 //!
 //! ```toml
 //! preset = "fdp"
@@ -8,9 +8,9 @@
 //! handles = 4
 //! ```
 //!
-//! Invariants: a drive that is resolved can be built; a file may set whatever
-//! [`DriveConfig`] has and nothing else. A file that sets the capacity and no
-//! geometry gets the preset's flash in the same proportion.
+//! Invariants: a resolved drive can be built; a file may set the fields of [`DriveConfig`] and
+//! nothing else. A file that sets the capacity and no geometry gets the preset's flash scaled in
+//! proportion.
 
 use crate::error::StackError;
 use input::document::{DocumentError, Leaf, Source, overlaid};
@@ -19,17 +19,16 @@ use std::path::Path;
 use toml::Table;
 use units::Bytes;
 
-/// Names of the presets, for messages.
+/// Names of the presets, for error messages.
 pub(crate) fn known() -> String {
     let names: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
     names.join(", ")
 }
 
-/// The drive that `text` names, a preset or a path to a drive file, with `size`
-/// for the host if that is given.
+/// Resolves `text`, a preset or a path to a drive file; `size` overrides the host's capacity.
 ///
 /// # Errors
-/// Names the file, the line and what was expected there.
+/// With the file, the line and what was expected there.
 pub fn resolve(text: &str, size: Option<Bytes>) -> Result<DriveConfig, StackError> {
     let config = match Preset::named(text) {
         Some(preset) => (preset.config)(),
@@ -42,7 +41,7 @@ pub fn resolve(text: &str, size: Option<Bytes>) -> Result<DriveConfig, StackErro
     }
 }
 
-/// `config`, if it can be built; `name` is what the error calls it.
+/// Returns `config` if it can be built; errors call it `name`.
 pub(crate) fn checked(name: &str, config: DriveConfig) -> Result<DriveConfig, StackError> {
     let sound = || {
         Layout::new(&config)?;
@@ -99,8 +98,8 @@ fn take_preset(source: &Source, leaves: &mut Vec<Leaf>) -> Result<&'static Prese
     })
 }
 
-/// The preset as TOML. Times of the flash are filled in from its part, so that a
-/// file may change one of them.
+/// The preset as TOML. The times of its flash part are filled in, so that a file may override one
+/// of them.
 fn table_of(source: &Source, base: &DriveConfig, leaves: &[Leaf]) -> Result<Table, StackError> {
     let mut base = base.clone();
     let said = |path: [&str; 2]| leaves.iter().find(|leaf| leaf.path == path);
@@ -116,7 +115,7 @@ fn table_of(source: &Source, base: &DriveConfig, leaves: &[Leaf]) -> Result<Tabl
     Ok(as_table(&base))
 }
 
-/// `config` as a drive file would say it in full.
+/// `config` in the full form of a drive file.
 pub(crate) fn as_table(config: &DriveConfig) -> Table {
     Table::try_from(config).expect("a configuration is a table of numbers and words")
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a run, one sentence each.
+//! Errors of a run, one sentence each.
 
 use crate::attached::AttachError;
 use crate::drive;
@@ -12,62 +12,61 @@ use vfs::CacheError;
 use workload::WorkloadError;
 use workload::trace::TraceError;
 
-/// A run that cannot be had, or that had to stop.
+/// A run that cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
-    /// Not of the form HOST@DRIVE.
+    /// A stack's name is not of the form HOST@DRIVE.
     #[error("{0:?} is not a stack: expected HOST@DRIVE such as raw@block")]
     Form(String),
-    /// A host, drive or switch that this version does not have, or a combination
-    /// that makes no sense.
+    /// A host, drive or switch that does not exist, or an invalid combination of them.
     #[error("{stack}: {reason}")]
     Stack {
-        /// The stack as given.
+        /// The stack as the user wrote it.
         stack: String,
-        /// Why not.
+        /// Why it is invalid.
         reason: String,
     },
-    /// Neither a preset nor a file.
+    /// A drive that is neither a preset nor a file.
     #[error("expected a drive preset ({known}) or a path to a TOML file, found {0:?}", known = drive::known())]
     Drive(String),
-    /// A file that cannot be read, or that says something else than it should.
+    /// A file that cannot be read, or is malformed.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// A drive that cannot be built.
+    /// A drive whose configuration is invalid.
     #[error("{drive}: {source}")]
     Config {
-        /// Its name or file.
+        /// Preset or file of the drive.
         drive: String,
-        /// Why not.
+        /// Why it is invalid.
         source: ConfigError,
     },
-    /// An assignment to a knob that is not there, or of a value that it does not take.
+    /// An assignment to an unknown knob, or of a value outside its range.
     #[error("{assignment}: {reason}")]
     Knob {
-        /// `KNOB=VALUE` as given.
+        /// `KNOB=VALUE` as the user wrote it.
         assignment: String,
-        /// What was expected.
+        /// The values that the knob accepts.
         reason: String,
     },
-    /// Knobs of a drive that are right one by one and not together.
+    /// Knobs of a drive that are each valid but do not fit together.
     #[error(transparent)]
     Knobs(ConfigError),
-    /// No past that a drive can have.
+    /// A precondition that does not exist.
     #[error("expected fresh, full or aged")]
     Past,
-    /// What comes along cannot be laid into a file.
+    /// A shipped workload that cannot be written to a temporary file.
     #[error(transparent)]
     Shipped(io::Error),
-    /// A figure that is not there.
+    /// A figure that the paper does not have.
     #[error(transparent)]
     Figure(#[from] NoFigure),
-    /// A host that cannot be.
+    /// An invalid configuration of the host.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A page cache that cannot be.
+    /// An invalid configuration of the page cache.
     #[error(transparent)]
     PageCache(#[from] CacheError),
-    /// A workload that cannot be had on this drive.
+    /// A workload that is invalid, or does not fit this drive.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// A trace that cannot be read further.
@@ -79,63 +78,63 @@ pub enum StackError {
          has {sectors} ({capacity}); a trace is folded onto the drive with fit=wrap"
     )]
     PastEnd {
-        /// Which one, from 1.
+        /// Number of the request, from 1.
         number: u64,
-        /// Its first sector.
+        /// First sector of the request.
         first: u64,
-        /// Its last sector.
+        /// Last sector of the request.
         last: u64,
-        /// Sectors of the drive.
+        /// Capacity of the drive in sectors.
         sectors: u64,
-        /// Its capacity.
+        /// Capacity of the drive in bytes.
         capacity: Bytes,
     },
-    /// A request that the drive has no command for.
+    /// A request without a matching command of the drive.
     #[error("request {number} is a {op}, for which {needed}")]
     Command {
-        /// Which one, from 1.
+        /// Number of the request, from 1.
         number: u64,
-        /// What it asks for.
+        /// Kind of the request.
         op: &'static str,
-        /// What would have to be so.
+        /// The requirement that the drive does not meet.
         needed: &'static str,
     },
-    /// The tree that a workload of files needs cannot be made.
+    /// The tree that a file workload needs cannot be made.
     #[error("{path:?}, which the workload needs at first, cannot be made: {problem}")]
     Tree {
-        /// Which file or directory; empty for all together.
+        /// Path of the file or directory; empty for the whole tree.
         path: String,
-        /// What the file system said, with the limit that was met.
+        /// The error of the file system, with the limit that was hit.
         problem: String,
     },
-    /// The file system cannot be made or mounted.
+    /// The file system cannot be formatted or mounted.
     #[error("{stack}: the file system cannot be used: {problem}")]
     Mount {
-        /// The stack.
+        /// Name of the stack.
         stack: String,
-        /// What it said.
+        /// The error of the file system.
         problem: String,
     },
-    /// The layer that remaps addresses cannot be made or used.
+    /// The remapping layer or the host's mapping cannot be used.
     #[error("{stack}: {source}")]
     Attach {
-        /// The stack.
+        /// Name of the stack.
         stack: String,
-        /// Why not.
+        /// Why it cannot be used.
         source: AttachError,
     },
-    /// Calls of files that cannot go on.
+    /// A sequence of file calls that cannot continue.
     #[error("{0}")]
     Calls(String),
     /// A closed loop with too many requests in flight.
     #[error("depth: {depth} given, 1 to {most} expected")]
     Depth {
-        /// As given.
+        /// The depth that was given.
         depth: u32,
-        /// Most that can be.
+        /// Largest depth that is allowed.
         most: u32,
     },
-    /// A run that takes longer than its clock should go.
+    /// A run that exceeds the limit of virtual time.
     #[error(
         "the run passes a year of virtual time after {ops} requests; that is as long as one may be"
     )]
@@ -152,18 +151,18 @@ pub enum StackError {
     /// A timeline that would fill the memory.
     #[error("the timeline has more than {most} samples; a longer interval is needed")]
     Samples {
-        /// Most that can be.
+        /// Largest number of samples.
         most: usize,
     },
     /// A timeline without an interval.
     #[error("the interval of the timeline is 0; at least 1 ns is needed")]
     Interval,
-    /// Nothing moves any more although requests are in flight.
+    /// No event is left although requests are in flight.
     #[error(
         "the drive came to rest with {in_flight} requests in flight; its flash has no room to collect garbage in"
     )]
     Stuck {
-        /// Requests that were never answered.
+        /// Requests that never completed.
         in_flight: u64,
     },
 }

@@ -1,7 +1,7 @@
-//! The record of a run, from counters.
+//! Builds the record of a run from its counters.
 //!
-//! Invariant: nothing is estimated here: causes add up to all bytes programmed,
-//! purposes and origins to all bytes of the host.
+//! Invariant: nothing is estimated here: causes add up to all bytes programmed, purposes and
+//! origins to all bytes of the host.
 
 use crate::configuration::configuration;
 use crate::hosts::{self, Keeps};
@@ -19,14 +19,14 @@ use std::collections::BTreeMap;
 use units::{NoSpace, Ns, Origin, Refused, SECTOR};
 use workload::Labels;
 
-/// Nanoseconds of a year of 365.25 days.
+/// Nanoseconds in a year of 365.25 days.
 const YEAR: f64 = 31_557_600e9;
-/// Bytes that an entry of a mapping on the host is for.
+/// Bytes that one entry of a host's mapping covers.
 const MAPPED: u64 = 4_096;
-/// Most steps of the histogram of wear.
+/// Largest number of steps in the histogram of wear.
 const WEAR_STEPS: u64 = 20;
 
-/// The record of a run that has come to its end.
+/// The record of a finished run.
 pub(crate) fn record(outcome: &Outcome) -> Run {
     let drive = outcome.device.drive();
     let ledger = drive.ledger().since(&outcome.before.drive);
@@ -88,14 +88,15 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     run
 }
 
-/// Bytes that programs wrote to files, or else requests to a layer; none where what is
-/// asked for is what reaches the drive.
+/// Bytes that programs wrote to files, or that requests wrote to a remapping layer; `None` if
+/// requests reach the drive directly.
 fn asked(outcome: &Outcome) -> Option<u64> {
     let app = outcome.served.app.as_ref().map(|app| app.write_bytes);
     app.or(outcome.remap.as_ref().map(|layer| layer.written_bytes))
 }
 
-/// Write amplification, with so many bytes `asked` for and programmed.
+/// Write amplification: host writes over bytes `asked` for, and bytes `programmed` over host
+/// writes.
 fn waf(host: &HostTraffic, asked: Option<u64>, programmed: u64) -> Waf {
     Waf {
         host: asked.map_or(1.0, |asked| ratio(host.write_bytes, asked)),
@@ -109,7 +110,7 @@ fn refusals(outcome: &Outcome) -> Vec<Refusal> {
     met.map(|met| refusal(met, labels)).collect()
 }
 
-/// A limit that was met, with its holders by name.
+/// A limit that allocations hit, with the names of its holders.
 fn refusal(met: &Refused, labels: &Labels) -> Refusal {
     let NoSpace {
         limit,
@@ -137,7 +138,7 @@ fn refusal(met: &Refused, labels: &Labels) -> Refusal {
     }
 }
 
-/// How zones stand.
+/// Counts of the zones by their fill.
 fn zones(zones: &Zones) -> ZoneCounts {
     let mut counts = ZoneCounts::default();
     for zone in (0..zones.limits().zones).filter_map(|zone| zones.info(zone)) {
@@ -155,7 +156,7 @@ fn zones(zones: &Zones) -> ZoneCounts {
     counts
 }
 
-/// `part` over `whole`, or 0 where there is no whole.
+/// `part` over `whole`; 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         return 0.0;
@@ -167,7 +168,7 @@ fn rate(count: u64, span: Ns) -> f64 {
     ratio(count, span.0) * 1e9
 }
 
-/// The mean of `counts`.
+/// The mean of `counts`; 0 if there are none.
 pub(crate) fn mean(counts: &[u32]) -> f64 {
     ratio(
         counts.iter().map(|&n| u64::from(n)).sum(),
@@ -220,7 +221,7 @@ fn facts(config: &DriveConfig) -> DriveFacts {
     }
 }
 
-/// Memory for the mapping of a drive that has none, or for the tables of a layer.
+/// Host memory that holds the mapping of an open-channel drive, or the tables of a layer.
 fn host_memory(outcome: &Outcome) -> Option<HostMemory> {
     let (plan, layer) = (&outcome.plan, &outcome.remap);
     let tables = layer.as_ref().map(|l| l.table_bytes + l.physical_bytes);
@@ -238,8 +239,8 @@ fn host_memory(outcome: &Outcome) -> Option<HostMemory> {
     })
 }
 
-/// Traffic as the record has it; each purpose is told of a file system, also where
-/// there was nothing.
+/// Host traffic as in the record; for a file system every purpose is listed, also those without
+/// traffic.
 fn host(ledger: &HostLedger, labels: &Labels, of_files: bool) -> HostTraffic {
     let purposes = Purpose::ALL
         .iter()
@@ -327,8 +328,7 @@ fn by_origin(
     map
 }
 
-/// The origin that the spare areas call `tag`: what does not fit there shares
-/// the last of `tags`.
+/// The origin that the spare areas call `tag`: origins beyond the range share the last of `tags`.
 fn tag_name(tag: usize, tags: usize, labels: &Labels) -> String {
     if tag + 1 == tags && labels.names().len() > tags {
         return "other".to_owned();
@@ -350,11 +350,11 @@ fn gc(outcome: &Outcome, ledger: &Ledger, page: u64) -> Gc {
     }
 }
 
-/// Wear, and the life that follows from the bytes `written` by the host and their
-/// amplification.
+/// Wear, and the drive life that follows from the bytes `written` by the host and their
+/// `amplification`.
 ///
-/// A drive lives until its most worn block has used up the rated cycles. Wear levelling keeps
-/// the lead of that block over the mean constant, so the mean comes that lead short of them.
+/// A drive lives until its most worn block has used up the rated cycles. Wear levelling keeps the
+/// lead of that block over the mean constant, so the mean ends below the rated cycles by that lead.
 /// Erases of the run say nothing about life: they lag behind the programs by the spare area.
 fn wear(outcome: &Outcome, span: Ns, (written, amplification): (u64, f64)) -> Wear {
     let (erases, bad_blocks) = outcome.device.drive().wear();
@@ -393,7 +393,7 @@ fn fdp(log: &FdpLog) -> Fdp {
     }
 }
 
-/// Blocks by erases, in at most [`WEAR_STEPS`] steps of equal width.
+/// Blocks by erase count, in at most [`WEAR_STEPS`] steps of equal width.
 fn steps(erases: &[u32]) -> Vec<(u64, u64)> {
     let ends = erases.iter().min().zip(erases.iter().max());
     let Some((&least, &most)) = ends else {
@@ -409,8 +409,8 @@ fn steps(erases: &[u32]) -> Vec<(u64, u64)> {
     counts.into_iter().collect()
 }
 
-/// Busy shares up to the last request. Work that was begun and not finished by
-/// then may be counted whole, hence the bound.
+/// Busy shares up to the last request. Unfinished work may be counted as a whole, hence the bound
+/// of 1.
 fn utilisation(outcome: &Outcome, span: Ns) -> BTreeMap<String, f64> {
     let geometry = &outcome.plan.drive.geometry;
     let share = |busy: Ns, servers: u64| ratio(busy.0, span.0 * servers).min(1.0);
@@ -427,8 +427,8 @@ fn utilisation(outcome: &Outcome, span: Ns) -> BTreeMap<String, f64> {
     shares.map(|(name, share)| (name.to_owned(), share)).into()
 }
 
-/// Handles, where the drive has more than one. Whose data it moves it knows only
-/// if it keeps them `apart`.
+/// Counters of the placement handles; empty unless the drive has more than one. Only a drive that
+/// keeps them `apart` knows whose data it moves.
 fn handles(ledger: &Ledger, page: u64, apart: bool) -> Vec<Handle> {
     if ledger.handles.len() < 2 {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! A drive as blocks of a file system, read at once and without the clock. Zones have no
-//! gaps between them, as [`lfs`] uses them.
+//! The blocks of a drive, read at once without the clock, as an offline image of a file system.
+//! Zones have no gaps between them, as [`lfs`] uses them.
 
 use extfs::BLOCK;
 use host::Image;
@@ -7,10 +7,10 @@ use nand::Payload;
 use ssd::{Drive, ZoneLimits};
 use units::SECTOR;
 
-/// Most blocks of a piece: 1 MiB.
+/// Largest piece in blocks: 1 MiB.
 const PIECE: u64 = 256;
 
-/// Everything of an image that is not zeros, with the offset of each piece.
+/// All non-zero parts of an image, each with its offset in bytes.
 pub(crate) fn pieces_of<I: Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
     let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut bytes = [0; BLOCK];
@@ -32,15 +32,15 @@ pub(crate) fn pieces_of<I: Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
     pieces
 }
 
-/// What a drive holds now, for who looks at a file system that is not mounted: through the
-/// layer above it, if it has one.
+/// The current contents of a drive for offline checks of a file system, through the remapping layer
+/// if there is one.
 pub struct DriveImage<'a> {
     bare: Bare<'a>,
     layer: Option<remap::Shown<Bare<'a>>>,
 }
 
 impl<'a> DriveImage<'a> {
-    /// The drive itself.
+    /// An image of the drive itself.
     #[must_use]
     pub const fn new(drive: &'a Drive) -> Self {
         Self {
@@ -49,10 +49,10 @@ impl<'a> DriveImage<'a> {
         }
     }
 
-    /// The drive as the layer on it shows it.
+    /// An image of the drive through the remapping layer on it.
     ///
     /// # Errors
-    /// What of the layer is damaged.
+    /// If the layer is damaged.
     pub fn through_layer(drive: &'a Drive) -> Result<Self, remap::OpenError> {
         Ok(Self {
             bare: Bare(drive),
@@ -61,10 +61,10 @@ impl<'a> DriveImage<'a> {
     }
 }
 
-/// The drive's zones, as they are at rest.
+/// The drive's zones at rest.
 impl DriveImage<'_> {
-    /// What its zones allow, and how far those are written that are written in order; none
-    /// of a drive without zones.
+    /// The limits of the zones, and reports of the sequential ones; `None` for a drive without
+    /// zones.
     pub(crate) fn zones_at_rest(&self) -> Option<(ZoneLimits, Vec<shimmer::ZoneReport>)> {
         let zones = self.bare.0.zones()?;
         let limits = zones.limits();
@@ -84,11 +84,11 @@ impl placed::Reader for DriveImage<'_> {
     }
 }
 
-/// The drive itself.
+/// The drive itself, without a layer.
 struct Bare<'a>(&'a Drive);
 
 impl Bare<'_> {
-    /// Where the drive has a block.
+    /// Position of a block of the image on the drive: zones may have gaps there.
     fn place(&self, block: u64) -> u64 {
         let per_block = BLOCK as u64 / SECTOR;
         match self.0.zones() {
@@ -114,7 +114,7 @@ impl Image for Bare<'_> {
 }
 
 impl Bare<'_> {
-    /// Reads a block by its place on the drive.
+    /// Reads a block by its position on the drive.
     fn peek(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         let per_page = self.0.layout().page_bytes() / BLOCK as u64;
         let (page, sector) = (block / per_page, block % per_page);

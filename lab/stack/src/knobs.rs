@@ -1,6 +1,6 @@
-//! `KNOB=VALUE`: knobs of a drive, of the host and of its page cache.
+//! `KNOB=VALUE` assignments to the drive, the host and its page cache.
 //!
-//! Invariant: every assignment belongs to one of the three.
+//! Invariant: every assignment belongs to exactly one of the three.
 
 use crate::error::StackError;
 use host::HostConfig;
@@ -9,12 +9,11 @@ use serde::de::DeserializeOwned;
 use ssd::DriveConfig;
 use vfs::CacheConfig;
 
-/// What knobs begin with that are not the drive's, as the sections of a plan file
-/// are called.
+/// Prefixes of knobs outside the drive, named like the sections of a plan file.
 const HOST: &str = "host.";
 const PAGE_CACHE: &str = "page_cache.";
 
-/// Whether an assignment changes the drive.
+/// Whether an assignment sets a knob of the drive.
 #[must_use]
 pub fn are_of_drive(assignment: &str) -> bool {
     of_host(assignment).is_none() && of_page_cache(assignment).is_none()
@@ -32,10 +31,10 @@ fn of_page_cache(assignment: &str) -> Option<&str> {
     assignment.strip_prefix(PAGE_CACHE)
 }
 
-/// `config` with those of `set` that belong to it.
+/// `config` with the assignments of `set` that belong to the drive.
 ///
 /// # Errors
-/// Names the assignment and what was expected of it.
+/// With the assignment, and what was expected of it.
 pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackError> {
     let known = "expected a knob as in flashloom drives block, such as collection.victim";
     if !set.iter().any(|assignment| are_of_drive(assignment)) {
@@ -57,33 +56,33 @@ pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackEr
     Ok(config)
 }
 
-/// The host with those of `set` that belong to it.
+/// The default host with the assignments of `set` that belong to it.
 ///
 /// # Errors
-/// As [`drive()`].
+/// The same as of [`drive()`].
 pub fn host(set: &[String]) -> Result<HostConfig, StackError> {
     let known = "expected a knob as in flashloom stacks, such as host.cpu.cores";
     let config: HostConfig = laid(&HostConfig::default(), set, of_host, known)?;
     Ok(config.checked()?)
 }
 
-/// The page cache with those of `set` that belong to it.
+/// The default page cache with the assignments of `set` that belong to it.
 ///
 /// # Errors
-/// As [`drive()`].
+/// The same as of [`drive()`].
 pub fn page_cache(set: &[String]) -> Result<CacheConfig, StackError> {
     let known = "expected a knob as in flashloom stacks, such as page_cache.memory";
     let config: CacheConfig = laid(&CacheConfig::default(), set, of_page_cache, known)?;
     Ok(config.checked()?)
 }
 
-/// All knobs that are not the drive's, as they are if nobody sets them.
+/// All knobs outside the drive with their defaults, one line each.
 #[must_use]
 pub fn outside_drives() -> String {
     listed(HOST, &HostConfig::default()) + &listed(PAGE_CACHE, &CacheConfig::default())
 }
 
-/// The knobs of `config`, a line each.
+/// The knobs of `config`, one line each, with names that begin with `part`.
 fn listed(part: &str, config: &impl Serialize) -> String {
     let mut lines = String::new();
     list(part, &as_value(config), &mut lines);
@@ -104,7 +103,7 @@ fn list(name: &str, value: &toml::Value, lines: &mut String) {
     }
 }
 
-/// `base` with `KNOB=VALUE` for each of `set` of which `own` gives it.
+/// `base` with all assignments of `set` for which `own` returns `KNOB=VALUE`.
 fn laid<T: Serialize + DeserializeOwned>(
     base: &T,
     set: &[String],
@@ -130,7 +129,7 @@ fn laid<T: Serialize + DeserializeOwned>(
     Ok(T::deserialize(table).expect("each assignment was accepted"))
 }
 
-/// `text` as a TOML value; what is none is a word.
+/// `text` as a TOML value, or as a string if it is none.
 fn valued(text: &str) -> toml::Value {
     let word = || toml::Value::String(text.to_owned());
     text.parse().unwrap_or_else(|_| word())

@@ -1,9 +1,8 @@
-//! The layer that remaps addresses, between a host and its drive.
+//! The remapping layer between a host and its drive.
 //!
-//! Invariants: what a stack's name says is all that there is to know of its layer. A drive
-//! that is brought to a past has it below the layer, and requests of blocks find it above as
-//! well: every address written once if it is full, and each overwritten at random as often
-//! again if it has aged.
+//! Invariants: the switches in a stack's name determine its layer. Preconditioning ages the drive
+//! below the layer, and for block requests the layer too: a full one has every address written
+//! once, an aged one has as many random overwrites on top.
 
 use crate::attached::AttachError;
 use crate::below::Below;
@@ -19,7 +18,7 @@ use ssd::{Content, IoError, Precondition};
 use std::cell::OnceCell;
 use units::{Bytes, Extent, KIB, Placement, SECTOR};
 
-/// The switches that give a stack a layer, and what each does.
+/// The switches that give a stack a layer, with their help.
 pub const SWITCHES: &[Switch] = &[
     (
         "remap",
@@ -36,27 +35,27 @@ pub const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// Hosts that a layer makes sense below: those that ask for blocks alone.
+/// Hosts that can use a layer: those that use the block interface only.
 pub(crate) const HOSTS: &[&str] = &["raw", "ext4", "btrfs", "btrfs-nocow", "f2fs"];
 
-/// Drives that a layer makes sense on: those that are written anywhere, by blocks.
+/// Drives that can hold a layer: those with random writes by blocks.
 pub(crate) const DRIVES: &[&str] = &["block", "streams", "fdp", "ocssd"];
 
-/// Parts of the drive that a lean layer has a table for, and of how many it has memory.
+/// Parts of the drive for which a lean layer has a table, and number of tables that fit its memory.
 const LEAN: (u64, u64) = (16, 4);
-/// Bytes of an entry of a table.
+/// Bytes of one table entry.
 //= remap 3.3
 const ENTRY: u64 = 12;
-/// Shortest run that is deallocated: a choice of ours, so that the discard of a small file
-/// goes on to the drive and that of a unit does not.
+/// Shortest run to be deallocated: a choice of ours, so that the discard of a small file reaches
+/// the drive and that of a single unit does not.
 const TRIM: Bytes = Bytes(64 * KIB);
-/// Requests that bring a layer to its past: the size of those in order, and how many of
-/// those at random are under way at once.
+/// Preconditioning of a layer: units of each sequential write, and number of random writes in
+/// flight.
 const FILL: (u32, u64) = (256, 32);
-/// Sectors of a unit.
+/// Sectors of one unit.
 const SECTORS: u64 = UNIT as u64 / SECTOR;
 
-/// Which layer a stack has.
+/// The variant of a stack's layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     tree: bool,
@@ -65,7 +64,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// That of `stack`, if it has one.
+    /// The variant of the layer of `stack`; `None` without one.
     pub(crate) fn of(stack: &StackName) -> Option<Self> {
         let has = |name: &str| stack.switches.iter().any(|switch| switch == name);
         let any = SWITCHES.iter().any(|(name, _)| has(name));
@@ -102,13 +101,13 @@ impl Kind {
     }
 }
 
-/// A layer above a drive, opened by whoever needs it first.
+/// A layer above a drive, opened by its first command.
 pub(crate) struct Layer {
     sim: Sim,
-    /// Whoever opens it.
+    /// Serializes opening: its holder opens the layer.
     turn: Semaphore,
     kind: Kind,
-    /// Bytes of the drive, and those that the layer offers.
+    /// Capacity of the drive, and capacity that the layer offers.
     capacity: Bytes,
     offered: Bytes,
     port: OnceCell<Result<Remap<Below>, AttachError>>,
@@ -179,7 +178,7 @@ impl Layer {
     }
 }
 
-/// Writes what addresses of a layer hold on a drive with this past.
+/// Preconditions the layer `port`: writes its addresses as a drive with this past has them.
 pub(crate) async fn fill(
     port: &impl BlockPort,
     past: Precondition,
@@ -207,13 +206,13 @@ pub(crate) async fn fill(
     port.flush().await
 }
 
-/// Notes what the mount took that came after all that was counted.
+/// Adds the counts of the mount that followed all other counters.
 pub(crate) fn mounted(told: &mut Remapped, after: &remap::Metrics) {
     told.recovery_ns = after.recovery.0;
     told.recovered_transactions = after.replayed;
 }
 
-/// What a layer says of itself, counted since it was `before`.
+/// The counters of a layer, since `before`.
 pub(crate) fn told(port: &Remap<Below>, before: &remap::Metrics) -> Remapped {
     let now = port.metrics().since(before);
     let (unit, sectors) = (UNIT as u64, SECTORS);

@@ -1,10 +1,9 @@
 //! Stacks: a host over a drive under a workload, built from a plan and run.
 //!
-//! Invariants: a run is a function of its plan, whatever else runs beside it;
-//! nothing that a user can write makes it panic or wait for ever; what it leaves
-//! behind is a [`report::record::Run`] that adds up.
+//! Invariants: a run is a function of its plan, whatever else runs beside it; no user input makes
+//! it panic or wait forever; its [`report::record::Run`] adds up.
 //!
-//! This crate knows no command line, and not how a report looks.
+//! This crate knows neither a command line nor the look of reports.
 
 mod attached;
 mod below;

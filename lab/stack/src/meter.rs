@@ -1,7 +1,7 @@
-//! Latencies as they come in.
+//! Latency histograms of requests.
 //!
-//! Invariants: count, mean and maximum are exact; quantiles are those of a
-//! histogram that keeps three digits, and never above the maximum.
+//! Invariants: count, mean and maximum are exact; quantiles are those of a histogram with three
+//! significant digits, and never above the maximum.
 
 use hdrhistogram::Histogram;
 use report::record;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use units::Ns;
 use workload::Op;
 
-/// Latencies of one kind of request.
+/// Latency histogram of one kind of request.
 #[derive(Clone)]
 pub(crate) struct Tally {
     histogram: Histogram<u64>,
@@ -82,7 +82,7 @@ impl Tally {
         }
     }
 
-    /// Points of the distribution: closer together towards the tail.
+    /// Points of the cumulative distribution, denser towards the tail.
     fn distribution(&self) -> Vec<(u64, u64)> {
         let count = self.count();
         let mut points = Vec::new();
@@ -102,8 +102,8 @@ impl Tally {
     }
 }
 
-/// Counts at which a distribution of `count` requests gets a point: hundredths
-/// up to 90 %, then ever finer, and all of them.
+/// The counts at which a distribution of `count` requests gets a point: every percent up to 90 %,
+/// then ever finer, and the total.
 fn steps(count: u64) -> impl Iterator<Item = u64> {
     let hundredths = (1..90).map(|i| i * 10_000);
     let rest = (0..36).map(|i| 900_000 + i * 2_500);
@@ -117,20 +117,20 @@ fn steps(count: u64) -> impl Iterator<Item = u64> {
     shares.chain([1_000_000]).map(share)
 }
 
-/// Everything that completed.
+/// Latencies and errors of all requests of a run.
 #[derive(Default)]
 pub(crate) struct Meter {
     tallies: [Tally; Op::ALL.len()],
-    /// Since the last sample, where a timeline is wanted.
+    /// Latencies since the last sample; `None` without a timeline.
     pub(crate) interval: Option<Tally>,
     pub(crate) errors: BTreeMap<&'static str, u64>,
-    /// When the last request completed.
+    /// Time of the last completion, since the start of the run.
     pub(crate) last: Ns,
     pub(crate) completed: u64,
 }
 
 impl Meter {
-    /// A meter, which also tallies each interval if `sampled`.
+    /// An empty meter, which also tallies each interval if `sampled`.
     pub(crate) fn new(sampled: bool) -> Self {
         Self {
             interval: sampled.then(Tally::default),
@@ -157,7 +157,7 @@ impl Meter {
     }
 }
 
-/// The latencies of all kinds together, and of each that there was.
+/// The latencies of all kinds together, and of each kind with any requests.
 pub(crate) fn latencies<'a>(
     tallies: impl Iterator<Item = (Cow<'static, str>, &'a Tally)>,
 ) -> record::LatencySet {

@@ -1,4 +1,4 @@
-//! Stacks by name: HOST@DRIVE, with switches after plus signs.
+//! Names of stacks: HOST@DRIVE, with switches after plus signs.
 //!
 //! Invariant: a name that parses can be built.
 
@@ -11,16 +11,16 @@ use std::fmt;
 use std::str::FromStr;
 use units::did_you_mean;
 
-/// A stack that can be named.
+/// A stack that a user can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Its name.
+    /// Name of the stack.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description in one line.
     pub help: &'static str,
 }
 
-/// All stacks that can be run.
+/// All stacks, in the order of listings.
 pub const STACKS: &[Stack] = &[
     Stack {
         name: "raw@block",
@@ -184,21 +184,21 @@ pub const STACKS: &[Stack] = &[
     },
 ];
 
-/// The name of a stack.
+/// The parsed name of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StackName {
-    /// What issues the requests.
+    /// The host, which issues the requests.
     pub host: String,
-    /// The drive: a preset.
+    /// The preset of the drive.
     pub drive: String,
-    /// Switches of the host.
+    /// Switches of the host, in the order of the name.
     pub switches: Vec<String>,
 }
 
 impl StackName {
-    /// Whether rules that a caller gives say where its files belong: it places files, and no
-    /// switch names other rules.
+    /// Whether placement rules of a caller apply: the host places files, and no switch sets other
+    /// rules.
     #[must_use]
     pub fn takes_rules(&self) -> bool {
         let has = |name: &str| self.switches.iter().any(|switch| switch == name);
@@ -259,7 +259,7 @@ impl fmt::Display for StackName {
     }
 }
 
-/// Drives that `host` is built on.
+/// Drives that `host` can run on.
 fn drives_of(host: &str) -> Vec<&'static str> {
     let on = |s: &Stack| s.name.split_once('@').filter(|(h, _)| *h == host);
     STACKS
@@ -269,7 +269,7 @@ fn drives_of(host: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// The generic drive with the same ports as a named one.
+/// The generic drive with the same interface as a named one.
 pub(crate) fn kind_of(drive: &str) -> &str {
     match drive {
         "bytefs-emulator" => "byte",
@@ -280,7 +280,7 @@ pub(crate) fn kind_of(drive: &str) -> &str {
     }
 }
 
-/// Why this stack cannot be run, if it cannot.
+/// The reason why this stack cannot be run; `None` if it can.
 fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let drive = kind_of(drive);
     let built = drives_of("raw");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_refused_with_its_reason() {
+    fn invalid_stack_is_rejected_with_its_reason() {
         let says = |text: &str| text.parse::<StackName>().unwrap_err().to_string();
         assert!(says("block").contains("HOST@DRIVE"));
         assert!(says("raw+@block").contains("HOST@DRIVE"));

@@ -1,9 +1,8 @@
-//! Which placement a workload gets on a drive with several handles.
+//! The placement of a workload on a drive with several handles.
 //!
-//! Invariant: what was decided here stands in the workload's text afterwards, so
-//! that a record says what was run.
+//! Invariant: the choice becomes part of the workload's text, so that a record shows what was run.
 //!
-//! The default of a parameter stands in the table of workloads alone. Here `auto` and `origin`,
+//! Defaults of parameters are defined in the table of workloads only. Here `auto` and `origin`,
 //! given or by default, get as many handles as the drive has.
 
 use crate::plan::Plan;
@@ -11,9 +10,9 @@ use report::record::{self, Handle};
 use std::path::Path;
 use workload::{PRESETS, Placing, Workload, WorkloadError};
 
-/// The workload that `text` is on a drive with `handles` handles.
+/// Parses the workload `text` for a drive with `handles` handles.
 pub(crate) fn parse(text: &str, handles: u32) -> Result<Workload, WorkloadError> {
-    // First as it stands, so that an error is about what was given.
+    // The unchanged text is parsed first, so that errors refer to it.
     let plain = Workload::parse(text)?;
     let placing = plain.placing();
     if handles < 2 || matches!(placing, Placing::Own | Placing::None) {
@@ -41,8 +40,8 @@ pub(crate) fn parse(text: &str, handles: u32) -> Result<Workload, WorkloadError>
     Workload::parse(&format!("{text}{separator}{}", added.join(",")))
 }
 
-/// The placement of a run of `plan` for its record, given the placing of a workload of blocks and
-/// the `handles` as they were used; none on a drive with one handle.
+/// The placement of a run of `plan` for its record, from the `placing` of a block workload and the
+/// counters of the `handles`; `None` on a drive with one handle.
 pub(crate) fn record(
     plan: &Plan,
     placing: Option<Placing>,
@@ -64,8 +63,8 @@ pub(crate) fn record(
     })
 }
 
-/// The name or path of a workload, and its parameters. A path may hold colons:
-/// the longest one that exists wins.
+/// Splits a workload into name or path, and parameters. A path may contain colons: the longest
+/// existing one wins.
 fn split(text: &str) -> (&str, &str) {
     let (name, params) = text.split_once(':').unwrap_or((text, ""));
     if PRESETS.iter().any(|p| p.name == name) {

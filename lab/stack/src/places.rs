@@ -1,12 +1,12 @@
-//! Lines or zones of a drive as a record has them.
+//! Lines or zones of a drive for the record.
 
 use report::record::{Place, Places};
 use ssd::{Drive, Interface, LineReport, LineState, ZoneInfo, ZoneState};
 
-/// Most entries of a record.
+/// Largest number of entries in a record.
 const MOST: usize = 1024;
 
-/// How the places of `drive` stand; none of an open-channel drive.
+/// State of all lines or zones of `drive`; `None` for an open-channel drive.
 pub(crate) fn places(drive: &Drive, interface: Interface) -> Option<Places> {
     if interface == Interface::OpenChannel {
         return None;
@@ -54,7 +54,7 @@ fn thousandths(part: u64, whole: u64) -> u64 {
     (part.min(whole) * 1000).checked_div(whole).unwrap_or(0)
 }
 
-/// Neighbours together, if there are very many.
+/// Merges neighbours so that at most [`MOST`] entries remain.
 fn merged(of: &str, all: &[Place]) -> Places {
     let group = all.len().div_ceil(MOST).max(1);
     Places {
@@ -64,7 +64,7 @@ fn merged(of: &str, all: &[Place]) -> Places {
     }
 }
 
-/// The mean of neighbours; open if one is, and else what most of them are.
+/// The mean of neighbours: open if one is, and else in the state of most of them.
 fn together(group: &[Place]) -> Place {
     let mean = |of: fn(&Place) -> u64| group.iter().map(of).sum::<u64>() / group.len() as u64;
     let count = |state: &str| group.iter().filter(|place| place.state == state).count();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_kept_and_many_are_put_together() {
+    fn few_places_are_kept_and_many_are_merged() {
         let few = merged(
             "line",
             &[

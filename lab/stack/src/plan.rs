@@ -1,4 +1,4 @@
-//! What a run is made of.
+//! The plan of a run.
 
 use crate::hosts::Behaviour;
 use crate::name::StackName;
@@ -9,59 +9,59 @@ use std::str::FromStr;
 use units::Ns;
 use vfs::CacheConfig;
 
-/// One run: a function of this and nothing else.
+/// One run: its record is a function of this and nothing else.
 ///
-/// As a document it has neither policies nor rules of the user's own, which are no data.
+/// As a document a plan has neither policies nor rules of a caller, which are not data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What sets it apart from others of one plan file; else empty.
+    /// Text that tells the plan from others of one file; else empty.
     pub label: String,
-    /// The stack.
+    /// Name of the stack.
     pub stack: StackName,
-    /// Its drive, resolved.
+    /// The drive, resolved from a preset or file.
     pub drive: DriveConfig,
-    /// The drive's past.
+    /// State of the drive before the run.
     pub precondition: Precondition,
     /// The workload, as [`workload::Workload::parse`] reads it.
     pub workload: String,
-    /// The seed of all chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The timeline; none for none.
+    /// Sampling of the timeline; `None` for no timeline.
     pub sample: Option<Sampling>,
-    /// The host.
+    /// Configuration of the host.
     pub host: HostConfig,
-    /// The page cache of a stack with a file system.
+    /// Configuration of the page cache; unused without a file system.
     pub page_cache: CacheConfig,
-    /// How the file system behaves, where there is one.
+    /// Options of the file system; unused without one.
     pub behaviour: Behaviour,
-    /// When the workload has been repeated enough.
+    /// Condition that ends the repetition of the workload.
     #[serde(default)]
     pub until: Until,
-    /// What comes after the last request.
+    /// Action after the last request.
     pub ending: Ending,
-    /// What chooses instead of the drive's firmware.
+    /// Policies of a caller that replace those of the drive's firmware.
     #[serde(skip)]
     pub policies: Policies,
 }
 
-/// When a workload of requests is repeated no more.
+/// The condition that ends the repetition of a request workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
-    /// It runs once.
+    /// The workload runs once.
     #[default]
     End,
-    /// It runs again, with other chance each time, until garbage collection is steady or the
-    /// host has written the drive's capacity 32 times.
+    /// The workload repeats with different random choices, until garbage collection is steady or
+    /// the host has written the drive's capacity 32 times.
     Steady,
 }
 
 impl Until {
-    /// Both.
+    /// Every condition, in the order of help texts.
     pub const ALL: [Self; 2] = [Self::End, Self::Steady];
 
-    /// The name in plans and options.
+    /// Name in plans and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,33 +80,33 @@ impl FromStr for Until {
     }
 }
 
-/// What comes after the last request of a run.
+/// The action after the last request of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// A file system is unmounted, and the drive writes out what it has acknowledged.
+    /// Unmounts a file system, and lets the drive write out its buffers.
     #[default]
     Unmount,
-    /// The power is cut, and what is left recovers; of file systems only. What was
-    /// still to be written is not in the counters.
+    /// Cuts the power and recovers; for file systems only. Writes still pending are not in the
+    /// counters.
     PowerCut,
-    /// A file system is made durable, unmounted and mounted again, as it is measured how
-    /// long the two take; of file systems only. Their traffic is in the counters.
+    /// Syncs, unmounts and mounts again a file system, and measures the last two; for file systems
+    /// only. Their traffic is in the counters.
     Remount,
 }
 
-/// When samples of a timeline are taken.
+/// The times at which a timeline is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
-    /// Virtual time between two samples, at first.
+    /// Initial virtual time between two samples.
     pub interval: Ns,
-    /// The interval doubles after so many samples; none for never.
+    /// Number of samples after which the interval doubles; `None` for never.
     pub doubles_after: Option<u32>,
 }
 
 impl Sampling {
-    /// A sample each `interval`.
+    /// A sample after each `interval`, which never doubles.
     #[must_use]
     pub const fn each(interval: Ns) -> Self {
         Self {
@@ -115,8 +115,8 @@ impl Sampling {
         }
     }
 
-    /// For runs of unknown length: a few hundred samples, whether it takes a
-    /// second or a day of virtual time.
+    /// Sampling for runs of unknown length: a few hundred samples for a second or a day of virtual
+    /// time.
     #[must_use]
     pub const fn widening() -> Self {
         Self {
@@ -126,15 +126,15 @@ impl Sampling {
     }
 }
 
-/// How far a run has come.
+/// Progress of a run, for its observers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Requests completed.
+    /// Number of requests completed.
     pub ops: u64,
-    /// Virtual time since the first one.
+    /// Virtual time since the first request.
     pub sim_time: Ns,
-    /// Windows of the drive's capacity in host writes.
+    /// Windows completed, each of the drive's capacity in host writes.
     pub windows: u32,
-    /// Device write amplification of the last window; none before the first.
+    /// Device write amplification of the last window; `None` before the first.
     pub amplification: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Plan files: what varies, as lists, and the plans that follow.
+//! Plan files: lists of alternatives, and the plans that their combinations give.
 //!
 //! ```toml
 //! stacks = ["raw@block", "raw@fdp"]
@@ -24,8 +24,8 @@
 //! drives, overrides in the order in which they stand, preconditions, workloads,
 //! seeds.
 //!
-//! A path of a drive file counts from the folder of the plan. An override of the
-//! capacity is taken as it stands; `size` resizes the flash along with it.
+//! The path of a drive file is relative to the folder of the plan. An override of the capacity is
+//! applied unchanged; `size` resizes the flash along with it.
 
 use crate::drive;
 use crate::error::StackError;
@@ -44,32 +44,32 @@ use vfs::CacheConfig;
 const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sample, until, \
                     overrides, host, page_cache";
 
-/// Sections whose values are not lists of what varies.
+/// Sections whose values are not lists of alternatives.
 const FIXED: [&str; 2] = ["host", "page_cache"];
 
-/// Most plans that one file may make.
+/// Largest number of plans from one file.
 pub const MOST_PLANS: usize = 100_000;
 
-/// What sets a plan apart from the others of its file: `KNOB=VALUE` and the like.
+/// Texts that tell a plan from the others of its file, such as `KNOB=VALUE`.
 type Label = Vec<String>;
 
-/// What a plan file says.
+/// A parsed plan file.
 struct File<'a> {
     source: &'a Source,
     leaves: Vec<Leaf>,
 }
 
-/// An override: a knob and its values.
+/// An override: a knob and its alternative values.
 struct Override<'a> {
     leaf: &'a Leaf,
     path: Vec<String>,
     values: Vec<Value>,
 }
 
-/// The plans that the file at `path` makes.
+/// All plans of the file at `path`.
 ///
 /// # Errors
-/// Names the file, the line and what was expected there.
+/// With the file, the line and what was expected there.
 pub fn plan_file(path: &str) -> Result<Vec<Plan>, StackError> {
     let source = Source::read(path)?;
     let file = File {
@@ -91,7 +91,7 @@ pub fn plan_file(path: &str) -> Result<Vec<Plan>, StackError> {
     Ok(plans)
 }
 
-/// A value without quotes.
+/// A value as text, without quotes around a string.
 fn bare(value: &Value) -> String {
     value
         .as_str()
@@ -137,7 +137,7 @@ impl File<'_> {
         Ok(())
     }
 
-    /// Multiplies up the lists before anything is made of them.
+    /// Checks the number of combinations before any plan is built.
     fn check_count(&self) -> Result<(), StackError> {
         let varying = |leaf: &&Leaf| !FIXED.contains(&leaf.path[0].as_str());
         let lengths = self.leaves.iter().filter(varying);
@@ -150,7 +150,7 @@ impl File<'_> {
         Err(self.at(self.leaf("stacks"), problem))
     }
 
-    /// The value of `key`, if it is there.
+    /// The value of `key`; `None` if the file has none.
     fn value<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StackError> {
         let Some(leaf) = self.leaf(key) else {
             return Ok(None);
@@ -160,7 +160,7 @@ impl File<'_> {
             .map_err(|e: toml::de::Error| self.at(Some(leaf), format!("{key}: {}", e.message())))
     }
 
-    /// The list `key`, if it is there; not empty.
+    /// The list `key`, not empty; `None` if the file has none.
     fn list<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Vec<T>>, StackError> {
         let list: Option<Vec<T>> = self.value(key)?;
         if list.as_ref().is_some_and(Vec::is_empty) {
@@ -170,7 +170,7 @@ impl File<'_> {
         Ok(list)
     }
 
-    /// The drives of `stack`, overrides laid over each, with what sets them apart.
+    /// The drives of `stack` with each combination of overrides, and labels that tell them apart.
     fn drives(&self, stack: &StackName) -> Result<Vec<(Label, DriveConfig)>, StackError> {
         let size: Option<Bytes> = self.value("size")?;
         let named = self.list::<String>("drives")?;
@@ -189,7 +189,7 @@ impl File<'_> {
         Ok(drives)
     }
 
-    /// A drive file's path as seen from here.
+    /// The path of a drive file relative to the working directory.
     fn beside(&self, name: &str) -> String {
         let folder = Path::new(&self.source.file).parent();
         match folder {
@@ -310,7 +310,7 @@ impl File<'_> {
         })
     }
 
-    /// What a section makes of the defaults.
+    /// The section `name` laid over the defaults.
     fn section<T: Default + DeserializeOwned>(
         &self,
         name: &str,
@@ -322,7 +322,7 @@ impl File<'_> {
                 .map_err(|problem| self.at(Some(leaf), format!("{name}.{problem}")))?;
             last = Some(leaf);
         }
-        // Knobs may be right together that are not one by one.
+        // Knobs may be valid together that are not valid one by one.
         checked(made).map_err(|problem| self.at(last, problem))
     }
 }

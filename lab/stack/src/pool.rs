@@ -1,4 +1,4 @@
-//! Work of many pieces on several threads.
+//! Distribution of independent work over several threads.
 //!
 //! Invariant: results are in the order of the pieces, whatever the number of threads.
 
@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What `work` makes of each number below `count`, on up to `threads` threads.
+/// The results of `work` for each number below `count`, computed on up to `threads` threads.
 ///
 /// # Panics
-/// If `work` does.
+/// If `work` panics.
 pub fn each<T: Send>(count: usize, threads: usize, work: &(dyn Fn(usize) -> T + Sync)) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::default()).collect();

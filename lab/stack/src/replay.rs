@@ -1,11 +1,10 @@
-//! Requests on their way: workers that take them from the shared stream.
+//! Replay of requests: workers take them from a shared stream.
 //!
-//! Invariants: requests are taken in the order of the stream, by one worker at a
-//! time; no request is boxed, but for those to zones. In a closed loop there are as many workers as
-//! requests in flight. In an open loop one worker waits for the next arrival,
-//! and another one is started if none is idle when it comes, up to
-//! [`IN_FLIGHT`]; beyond that requests wait, and their latency counts from the
-//! time at which they should have come.
+//! Invariants: requests are taken in the order of the stream, by one worker at a time; no request
+//! is boxed, but for those to zones. A closed loop has as many workers as requests in flight. In an
+//! open loop one worker waits for the next arrival; if no worker is idle when it comes, another one
+//! starts, up to [`IN_FLIGHT`]. Beyond that, requests wait, and their latency counts from their
+//! arrival time.
 
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -21,26 +20,26 @@ use std::rc::Rc;
 use units::{Bytes, Ns, SECTOR};
 use workload::{Op, Pacing, Request, Stream, Workload};
 
-/// Most requests of an open loop in flight, which bounds memory.
+/// Largest number of requests of an open loop in flight, which bounds memory.
 pub(crate) const IN_FLIGHT: u32 = 16_384;
 
-/// Repeats a workload until garbage collection is steady, or not at all.
+/// Repetition of a workload until garbage collection is steady.
 pub(crate) struct Again {
-    /// The workload; none if it runs once.
+    /// The workload; `None` if it runs once.
     workload: Option<Workload>,
     offered: Bytes,
     seed: Seed,
     windows: Rc<Windows>,
     passes: Cell<u64>,
-    /// Bytes that the host had written when the pass began.
+    /// Bytes that the host had written at the start of the pass.
     written: Cell<u64>,
-    /// Whether the last pass has ended. A window that requests in flight close afterwards
-    /// begins no further pass.
+    /// Whether the last pass has ended. A window that requests in flight close afterwards starts no
+    /// further pass.
     over: Cell<bool>,
 }
 
 impl Again {
-    /// Repeats `workload` on the bytes `offered` as `until` says.
+    /// Repeats `workload` on `offered` bytes under the condition `until`.
     pub(crate) fn new(
         until: Until,
         workload: &Workload,
@@ -58,8 +57,8 @@ impl Again {
         }
     }
 
-    /// Puts the next pass in the place of `stream`; none if there is none. Each pass has a seed
-    /// of its own: the same requests in the same order would be overwrites in order.
+    /// Replaces `stream` by that of the next pass; `None` after the last pass. Each pass has its
+    /// own seed: the same requests in the same order would be sequential overwrites.
     fn begin(&self, device: &BlockDevice, stream: &mut Stream) -> Option<()> {
         let workload = self.workload.as_ref()?;
         self.windows.look(device);
@@ -67,14 +66,14 @@ impl Again {
         let is_over = self.over.get()
             || self.windows.is_steady()
             || self.windows.closed() >= MOST_WINDOWS
-            // A pass without writes will never be steady.
+            // A pass without writes can never become steady.
             || written == self.written.replace(written);
         self.over.set(is_over);
         if is_over {
             return None;
         }
         let pass = self.passes.get();
-        // The workload was opened before, for the first pass.
+        // Cannot fail: the first pass opened the same workload.
         *stream = workload.open(self.offered, self.seed.child(pass)).ok()?;
         self.passes.set(pass + 1);
         Some(())
@@ -97,13 +96,13 @@ impl Again {
     }
 }
 
-/// What all workers share.
+/// The state that all workers share.
 pub(crate) struct Replay {
     sim: Sim,
     device: BlockDevice,
-    /// The drive's zones, if it has any, as one address space.
+    /// The drive's zones as one address space; `None` without zones.
     zones: Option<Linear<ZonedDevice>>,
-    /// What maps the drive or remaps it, if its host does.
+    /// The host's mapping or the remapping layer; `None` if requests go to the drive's own queues.
     mapped: Option<Attached>,
     start: Ns,
     pub(crate) stream: RefCell<Stream>,
@@ -111,20 +110,20 @@ pub(crate) struct Replay {
     failure: RefCell<Option<StackError>>,
     until: Option<Ns>,
     again: Again,
-    /// When the current pass over the workload began, counted from the start.
+    /// Start of the current pass, relative to that of the run.
     pass_start: Cell<Ns>,
-    /// Arrival of the last request, counted from the start.
+    /// Arrival of the last request, relative to the start of the run.
     last_arrival: Cell<Ns>,
-    /// Whoever holds it takes the next request.
+    /// Serializes the workers: its holder takes the next request.
     lead: Semaphore,
     taken: Cell<u64>,
-    /// Workers that have not ended.
+    /// Number of workers that have not ended.
     workers: Cell<u32>,
     started: Cell<u32>,
 }
 
 impl Replay {
-    /// Starts `workload`, whose requests `stream` gives, on `device`.
+    /// Starts `workload` on `device`, with the requests of `stream`.
     pub(crate) fn start(
         sim: &Sim,
         port: &Attached,
@@ -179,18 +178,18 @@ impl Replay {
         self.workers.set(self.workers.get() - 1);
     }
 
-    /// Time since the start.
+    /// Virtual time since the start of the run.
     fn clock(&self) -> Ns {
         self.sim.now().since(self.start)
     }
 
-    /// Requests that have not been answered.
+    /// Requests without a completion yet.
     pub(crate) fn in_flight(&self) -> u64 {
         let meter = self.meter.borrow();
         self.taken.get() - meter.completed - meter.errors.values().sum::<u64>()
     }
 
-    /// Why the run had to stop, if it had to.
+    /// Takes the error that stopped the run; `None` without one.
     pub(crate) fn failure(&self) -> Option<StackError> {
         self.failure.take()
     }
@@ -223,7 +222,7 @@ impl Replay {
         self.leave();
     }
 
-    /// The next request, and for whom it is.
+    /// The next request, with its origin and purpose.
     fn take(&self, now: Ns) -> Option<(Request, Who)> {
         if self.failure.borrow().is_some() {
             return None;
@@ -253,8 +252,8 @@ impl Replay {
         Some((request, who))
     }
 
-    /// The next request of the pass, with its arrival counted from the start; none at the end
-    /// of the pass.
+    /// The next request of the pass, its arrival relative to the start of the run; `None` at the
+    /// end of the pass.
     fn next(&self, stream: &mut Stream, now: Ns) -> Option<Result<Request, StackError>> {
         let mut request = match stream.next()? {
             Ok(request) => request,
@@ -266,7 +265,7 @@ impl Replay {
         (!self.until.is_some_and(is_late)).then_some(Ok(request))
     }
 
-    /// How often the workload was repeated, in a sentence, if it may be.
+    /// A sentence on the number of passes; `None` if the workload runs once.
     pub(crate) fn told_of_passes(&self) -> Option<String> {
         self.again.told()
     }
@@ -334,8 +333,8 @@ impl Sampled for Replay {
     }
 }
 
-/// What a drive with zones or without them would need for requests that it has no command
-/// for; none for others.
+/// The kind of drive that a request would need; `None` if the drive, with zones or without, has a
+/// command for it.
 pub(crate) const fn lacks(op: Op, has_zones: bool) -> Option<&'static str> {
     match op {
         _ if op.needs_zones() && !has_zones => {
@@ -379,8 +378,8 @@ async fn execute_on(port: &impl BlockPort, request: &Request, who: Who) -> Resul
     }
 }
 
-/// An append or a command of zones. It goes to the zone of this drive in which its address
-/// lies; zones of the drive that was recorded may have been of another size.
+/// Executes an append or a zone command. It goes to the zone of this drive that contains its
+/// address; the recorded drive may have had zones of another size.
 async fn in_zones(zones: &Linear<ZonedDevice>, request: &Request, who: Who) -> Result<(), IoError> {
     let port = zones.port();
     let (zone, _) = zones.packing().place(request.extent.start.0);

@@ -1,9 +1,8 @@
-//! One run: a drive is prepared, a host attached, a workload driven to its end.
+//! A run: prepare a drive, attach a host, drive a workload to its end.
 //!
-//! Invariants: a run is a function of its plan; whatever a plan says, it ends
-//! with a record or with an error. Counters are read after the buffer has been
-//! written out, so that all that was written is also counted at the flash; times
-//! and busy shares end with the last request.
+//! Invariants: a run is a function of its plan; any plan ends with a record or with an error.
+//! Counters are read after the drive has written out its buffer, so that every write is also
+//! counted at the flash; times and busy shares end with the last request.
 
 use crate::attached::{AttachError, Attached};
 use crate::drive::checked;
@@ -32,24 +31,24 @@ use std::rc::Rc;
 use units::{Ns, Refusals, Refused};
 use workload::{Labels, Pacing, Placing, Workload};
 
-/// What was asked for and answered.
+/// The requests of a run and their results.
 pub(crate) struct Served {
     pub(crate) ops: u64,
-    /// Those that failed, by reason.
+    /// Number of failed requests by reason.
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) latency: LatencySet,
-    /// From the first request to the last answer.
+    /// Virtual time from the first request to the last completion.
     pub(crate) span: Ns,
-    /// Who asked.
+    /// Names of the origins of requests.
     pub(crate) labels: Labels,
-    /// Of programs on a file system.
+    /// Counters of programs on a file system; `None` for block requests.
     pub(crate) app: Option<App>,
     /// Latencies of operations of a storage engine, by kind.
     pub(crate) operations: BTreeMap<String, Latency>,
 }
 
-/// Counters when the first request was made. What a file system did before, to
-/// make the tree that a workload needs, is no part of the run.
+/// Counters at the time of the first request. Work of a file system before that, to make the tree
+/// of a workload, is not part of the run.
 #[derive(Default)]
 pub(crate) struct Before {
     pub(crate) remap: remap::Metrics,
@@ -82,51 +81,51 @@ impl Before {
     }
 }
 
-/// What is left when the last request has been answered.
+/// The state of a run after its last completion.
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) workload: String,
-    /// What of its description means nothing here.
+    /// Parts of the workload's description that do not apply, one sentence each.
     pub(crate) notes: Vec<String>,
-    /// The source of placement handles, where a workload of blocks names them.
+    /// The source of placement handles, if a block workload names them.
     pub(crate) placing: Option<Placing>,
     pub(crate) served: Served,
     pub(crate) device: BlockDevice,
     pub(crate) samples: Vec<Sample>,
     pub(crate) before: Before,
-    /// Whether the run was steady at the last request, where that question arises.
+    /// Whether the run was steady at the last request; `None` if that does not apply.
     pub(crate) steady: Option<bool>,
-    /// Windows of the drive's capacity up to then.
+    /// Windows completed by then, each of the drive's capacity in host writes.
     pub(crate) windows: u32,
     /// Busy time of all dies and of all channels up to the last request.
     pub(crate) flash_busy: (Ns, Ns),
     pub(crate) host_busy: Busy,
-    /// Time that the host's data waited for free lines, up to the last request.
+    /// Time for which host data waited for free lines, up to the last request.
     pub(crate) stall: Ns,
     pub(crate) events: u64,
-    /// What recovery took, where the power was cut after the last request.
+    /// Recovery from a power cut after the last request; `None` without a cut.
     pub(crate) recovery: Option<Recovery>,
-    /// What the file system says of itself, where there is one.
+    /// Facts of the file system; `None` without one.
     pub(crate) file_system: Option<FileSystem>,
-    /// What unmounting and mounting took, where both came after the last request.
+    /// Unmount and mount after the last request; `None` unless the plan ends so.
     pub(crate) remount: Option<Remount>,
-    /// Limits that allocations met, timed from the first request.
+    /// Limits that allocations hit; times are relative to the first request.
     pub(crate) refusals: Vec<Refused>,
-    /// What a layer that remaps addresses says of itself, where there is one.
+    /// Counters of the remapping layer; `None` without one.
     pub(crate) remap: Option<Remapped>,
     /// Lines that the mapping of an open-channel drive has cleaned.
     pub(crate) lines_cleaned: u64,
 }
 
 impl Outcome {
-    /// Takes in what a mapping that the host holds has done by now.
+    /// Updates the counters of the host's mapping.
     pub(crate) fn look_at_mapping(&mut self, port: &Attached) {
         self.lines_cleaned = port.lines_cleaned() - self.before.lines_cleaned;
     }
 }
 
-/// Limits that a file system, a layer, a mapping and the drive below them met, in the order of the
-/// first times, which are counted from `origin`.
+/// Limits that a file system, a layer, a mapping and the drive below them hit, in the order of
+/// their first times, which are relative to `origin`.
 pub(crate) fn refusals(of_body: &Refusals, port: &Attached, origin: Ns) -> Vec<Refused> {
     let zones = port.device().drive().zones();
     let of_drive = zones.map_or_else(Refusals::default, ssd::Zones::refusals);
@@ -140,7 +139,7 @@ pub(crate) fn refusals(of_body: &Refusals, port: &Attached, origin: Ns) -> Vec<R
     met
 }
 
-/// What resources did between the first request and the last, which is now.
+/// Collects the counters of all resources between the first request and the last, which is now.
 pub(crate) fn outcome(
     plan: &Plan,
     workload: String,
@@ -186,13 +185,12 @@ pub(crate) fn outcome(
     }
 }
 
-/// Runs `plan`, and tells `progress` from time to time how far it has come. The
-/// wall time and the memory of the record are left at 0: the caller measures
-/// them.
+/// Runs `plan`, and calls `progress` from time to time. The record's wall time and memory are 0:
+/// the caller measures them.
 ///
 /// # Errors
-/// If the plan cannot be built, if the workload cannot be read, or if a request
-/// does not fit the drive.
+/// If the plan cannot be built, if the workload cannot be read, or if a request does not fit the
+/// drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
     run_while(plan, &mut |heard| {
         progress(heard);
@@ -200,10 +198,10 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, Stack
     })
 }
 
-/// Runs `plan` as [`run()`] does, for as long as `progress` lets it go on.
+/// Runs `plan` as [`run()`] does, until `progress` breaks.
 ///
 /// # Errors
-/// As [`run()`], and [`StackError::Stopped`] if it may not.
+/// As [`run()`], and [`StackError::Stopped`] if `progress` broke.
 pub fn run_while(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -212,10 +210,10 @@ pub fn run_while(
     Ok(run_on_while(plan, media(plan)?, heard)?.0)
 }
 
-/// What the drive of `plan` holds before the run, with the past that the plan gives it.
+/// The contents of the drive of `plan` before the run, with its precondition.
 ///
 /// # Errors
-/// If there can be no such drive.
+/// If the drive cannot be built.
 pub fn media(plan: &Plan) -> Result<DriveMedia, StackError> {
     check(plan)?;
     let drive = &fitted(plan).drive;
@@ -223,12 +221,12 @@ pub fn media(plan: &Plan) -> Result<DriveMedia, StackError> {
     media.map_err(|source| refused(plan, source))
 }
 
-/// Runs `plan` on a drive that holds `media`, whatever past the plan gives it, and hands
-/// back what it holds afterwards. `seen` may look at the run before its first event, from
-/// time to time, and after its last request.
+/// Runs `plan` on a drive with the contents `media`, whatever the plan's precondition, and returns
+/// the contents afterwards. Calls `seen` before the first event, from time to time, and after the
+/// last request.
 ///
 /// # Errors
-/// As [`run()`].
+/// The same as of [`run()`].
 pub fn run_on(
     plan: &Plan,
     media: DriveMedia,
@@ -254,9 +252,8 @@ fn run_on_while(
     files::run_on(plan, media, seen)
 }
 
-/// `plan` with a drive as its file system needs it: it keeps what is written to it,
-/// since a file system reads its own structures back, and its DRAM has the form that
-/// the file system is made for.
+/// `plan` with its drive adapted to the file system: the drive keeps data, since a file system
+/// reads its own structures back, and its DRAM has the form that the file system needs.
 pub(crate) fn fitted(plan: &Plan) -> Cow<'_, Plan> {
     let has_layer = Kind::of(&plan.stack).is_some();
     let drive = hosts::drive_for(&plan.stack, &plan.drive);
@@ -287,7 +284,8 @@ fn run_blocks_on(
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
     let port = Attached::of(&sim, &device, &plan.stack, hosts::Memory::NONE)?;
-    // Zones have less room for requests in order than the drive has.
+    // The capacity offered to requests: zones have less room for sequential ones than the drive
+    // has.
     let offered = match port.has_layer() {
         true => port.capacity(),
         false => plan.drive.capacity,
@@ -310,7 +308,7 @@ fn run_blocks_on(
     let placing = workload.placing();
     let mut outcome = outcome(plan, workload.text, notes, served(&replay), at, &windows);
     outcome.placing = Some(placing);
-    // What cannot be written any more is told by the requests that failed.
+    // A failure to write back shows in the requests that failed.
     let _ = close(&kernel, &port)?;
     outcome.refusals = refusals(&Refusals::default(), &port, origin);
     outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
@@ -319,15 +317,15 @@ fn run_blocks_on(
     Ok((fill::record(&outcome), left))
 }
 
-/// Mounts the mapping that the host holds of a drive, and makes the layer above it with its
-/// past, before the clock of a run starts.
+/// Mounts the host's mapping of a drive, and formats and preconditions the layer above it, before
+/// the clock of a run starts.
 pub(crate) fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), StackError> {
     if !port.is_mapped() {
         return Ok(());
     }
     let (port, past, seed) = (port.clone(), plan.precondition, Seed(plan.seed));
     let opened = files::wait(kernel, async move {
-        // What a drive with a past holds stays, so that the past does.
+        // A drive with a precondition keeps its contents.
         port.format(past == Precondition::Fresh).await?;
         port.open().await?;
         if port.has_layer() {
@@ -348,7 +346,7 @@ pub(crate) fn attach_failed(stack: &StackName, source: AttachError) -> StackErro
     }
 }
 
-/// Writes out what a mapping or a layer holds back.
+/// Writes back the data that a mapping or a layer buffers.
 pub(crate) fn close(kernel: &Kernel, port: &Attached) -> Result<Result<(), IoError>, StackError> {
     let port = port.clone();
     files::wait(kernel, async move { port.close().await })
@@ -456,7 +454,7 @@ impl Running for Replay {
     }
 }
 
-/// Lets the drive write out what it has acknowledged, and powers it off.
+/// Lets the drive write out its buffers, and powers it off.
 pub(crate) fn write_out(kernel: &Kernel, drive: &Drive) -> DriveMedia {
     let left = Rc::new(Cell::new(None));
     let (device, done) = (drive.clone(), Rc::clone(&left));
@@ -468,7 +466,7 @@ pub(crate) fn write_out(kernel: &Kernel, drive: &Drive) -> DriveMedia {
             return media;
         }
         if !kernel.step() {
-            // Out of spare blocks: what it could not write out is saved.
+            // The drive has no spare blocks left: buffered data is part of its contents.
             return drive.at_power_cut();
         }
     }

@@ -1,7 +1,7 @@
-//! A run on its way, for who carries it on and for who looks.
+//! Observation of a run in progress, by its driver and its observers.
 //!
-//! Invariant: looking changes nothing. A run is looked at between two events, and who looks
-//! reads counters: with and without, the record is the same.
+//! Invariant: observation changes nothing. It takes place between two events, and reads counters
+//! only: the record is the same with and without it.
 
 use crate::error::StackError;
 use crate::plan::Progress;
@@ -12,31 +12,31 @@ use sim::Kernel;
 use std::ops::ControlFlow;
 use units::Ns;
 
-/// Events between two looks.
+/// Number of events between two observations.
 const EVENTS: u64 = 1 << 16;
 
-/// Events between two looks at whether a window has ended, which are cheaper.
+/// Number of events between two checks for the end of a window, which are cheaper.
 const WINDOW_EVENTS: u64 = 1 << 12;
 
 /// Longest run: a year of virtual time.
 const LONGEST: Ns = Ns::secs(365 * 86_400);
 
-/// A run that has begun.
+/// A run in progress, as an observer sees it.
 pub(crate) trait Running {
-    /// Whether it has come to its end.
+    /// Whether the last request has completed.
     fn is_done(&self) -> bool;
 
-    /// Requests that have been answered.
+    /// Number of requests completed.
     fn ops(&self) -> u64;
 
-    /// Requests that have not been answered.
+    /// Number of requests in flight.
     fn in_flight(&self) -> u64;
 
-    /// Latencies of what has been answered.
+    /// Latencies of the completed requests.
     fn latencies(&self) -> LatencySet;
 }
 
-/// A run between two events.
+/// A view of a run between two events.
 pub struct Sight<'a> {
     run: &'a dyn Running,
     device: &'a BlockDevice,
@@ -44,11 +44,11 @@ pub struct Sight<'a> {
     sim_time: Ns,
 }
 
-/// Looks at a run, and says whether it goes on.
+/// Observes a run; breaks to stop it.
 pub(crate) type Seen<'a> = dyn FnMut(&Sight<'_>) -> ControlFlow<()> + 'a;
 
 impl Sight<'_> {
-    /// How far it has come.
+    /// Progress of the run so far.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress {
@@ -59,27 +59,26 @@ impl Sight<'_> {
         }
     }
 
-    /// Whether its last request was answered.
+    /// Whether the last request has completed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.run.is_done()
     }
 
-    /// The drive, as its host has it.
+    /// The drive, attached to its host.
     #[must_use]
     pub const fn device(&self) -> &BlockDevice {
         self.device
     }
 
-    /// Latencies of the requests that were answered so far.
+    /// Latencies of the requests completed so far.
     #[must_use]
     pub fn latencies(&self) -> LatencySet {
         self.run.latencies()
     }
 }
 
-/// Lets time pass until `run` on `device`, which began at `origin`, has come to its end, or
-/// is stopped.
+/// Advances time until `run` on `device`, which began at `origin`, ends or is stopped.
 pub(crate) fn drive_to_end(
     kernel: &Kernel,
     (run, device, windows): (&impl Running, &BlockDevice, &Windows),
@@ -117,7 +116,7 @@ pub(crate) fn drive_to_end(
         }
     }
     windows.look(device);
-    // It has ended: nobody can stop it any more.
+    // The run has ended: the observer's wish to stop it has no effect.
     let _ = look();
     Ok(())
 }

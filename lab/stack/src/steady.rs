@@ -1,4 +1,4 @@
-//! Whether a run has reached the steady state of garbage collection.
+//! Detection of the steady state of garbage collection.
 //!
 //! The rule: two consecutive windows, each of at least the drive's capacity in host
 //! writes, whose write amplification agrees within 2 %. A window in which the drive erased
@@ -10,13 +10,13 @@ use host::BlockDevice;
 use std::cell::Cell;
 use units::SECTOR;
 
-/// Largest difference between the amplification of two windows, of the larger one.
+/// Largest difference of amplification between two windows, as a share of the larger one.
 const AGREEMENT: f64 = 0.02;
-/// Windows after which a run that is repeated until it is steady gives up. Aged drives need
-/// two or three, and greedy collection of a full drive about ten.
+/// Windows after which a run repeated until steady gives up. Aged drives need two or three, and
+/// greedy collection of a full drive about ten.
 pub const MOST_WINDOWS: u32 = 32;
 
-/// Counters of a drive.
+/// Counters of a drive since its first power-on.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     written: u64,
@@ -36,18 +36,18 @@ impl Counts {
     }
 }
 
-/// Windows of a run as they are closed.
+/// The windows of a run: closed ones are counted.
 pub(crate) struct Windows {
     first: Counts,
     begun: Cell<Counts>,
     closed: Cell<u32>,
-    /// Amplification of the last two windows, the later one last; none of one that does not
-    /// count.
+    /// Amplification of the last two windows, the later one last; `None` for a window without
+    /// erases.
     last: Cell<[Option<f64>; 2]>,
 }
 
 impl Windows {
-    /// The windows of a run on `device` that begins now.
+    /// The windows of a run on `device` that starts now.
     pub(crate) fn new(device: &BlockDevice) -> Self {
         let first = Counts::now(device);
         Self {
@@ -58,7 +58,7 @@ impl Windows {
         }
     }
 
-    /// Closes the window if the host has written the capacity of `device` in it.
+    /// Closes the current window once the host has written the capacity of `device` in it.
     pub(crate) fn look(&self, device: &BlockDevice) {
         let (begun, now) = (self.begun.get(), Counts::now(device));
         let written = now.written - begun.written;
@@ -73,13 +73,13 @@ impl Windows {
         self.begun.set(now);
     }
 
-    /// Windows that were closed.
+    /// Number of windows closed.
     pub(crate) fn closed(&self) -> u32 {
         self.closed.get()
     }
 
-    /// Amplification of the last window; none before the first, and of one that does not
-    /// count.
+    /// Amplification of the last window; `None` before the first one, and for a window without
+    /// erases.
     pub(crate) fn amplification(&self) -> Option<f64> {
         self.last.get()[1]
     }
@@ -89,13 +89,13 @@ impl Windows {
         matches!(self.last.get(), [Some(a), Some(b)] if agree(a, b))
     }
 
-    /// Bytes that the host has written since the run began.
+    /// Bytes that the host has written since the start of the run.
     pub(crate) fn written(&self, device: &BlockDevice) -> u64 {
         Counts::now(device).written - self.first.written
     }
 
-    /// Whether the run is steady; none where the question does not arise: nothing was written,
-    /// or the drive has zones and moves no data of its own.
+    /// Whether the run is steady; `None` if nothing was written, or if the drive has zones and
+    /// moves no data of its own.
     pub(crate) fn verdict(&self, device: &BlockDevice) -> Option<bool> {
         let is_moot = self.written(device) == 0 || device.drive().zones().is_some();
         (!is_moot).then(|| self.is_steady())

@@ -1,8 +1,8 @@
-//! Many runs at once.
+//! Parallel execution of many runs.
 //!
-//! Invariant: results are in the order of the plans and, but for the wall time,
-//! the same bytes whatever the number of threads: a run is built, run and
-//! dropped on one thread, and shares nothing with another one.
+//! Invariant: results are in the order of the plans and, except for the wall time, the same bytes
+//! for any number of threads: a run is built, run and dropped on one thread, and shares nothing
+//! with others.
 
 use crate::error::StackError;
 use crate::plan::{Plan, Progress};
@@ -12,8 +12,8 @@ use report::record::Run;
 
 type Outcome = Result<Run, StackError>;
 
-/// Runs all `plans` on up to `threads` threads. `clock` tells seconds of wall
-/// time, from any beginning; `progress` hears which plan has begun, and how far it has come.
+/// Runs all `plans` on up to `threads` threads. `clock` returns wall time in seconds since any
+/// fixed time. Each run calls `progress` with the index of its plan.
 pub fn sweep(
     plans: &[Plan],
     threads: usize,

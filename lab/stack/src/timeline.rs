@@ -1,9 +1,8 @@
-//! The run over time.
+//! The timeline of a run.
 //!
-//! Invariants: samples are an interval apart, which may double from time to time,
-//! and the last one ends with the last request; their operations add up to those
-//! of the run. Sampling reads counters and changes nothing of the run but its
-//! number of events.
+//! Invariants: samples are one interval apart, which may double from time to time, and the last one
+//! ends with the last request; their operations add up to those of the run. Sampling reads
+//! counters, and changes nothing of the run but its number of events.
 
 use crate::error::StackError;
 use crate::fill;
@@ -17,10 +16,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::Ns;
 
-/// Most samples of a timeline, which bounds memory.
+/// Largest number of samples, which bounds memory.
 const MOST_SAMPLES: usize = 100_000;
 
-/// Counters at the sample before.
+/// Counters at the previous sample.
 #[derive(Default)]
 struct Before {
     at: Ns,
@@ -29,7 +28,7 @@ struct Before {
     programmed: [u64; Cause::ALL.len()],
 }
 
-/// Samples as they are taken.
+/// The samples taken so far.
 #[derive(Default)]
 pub(crate) struct Timeline {
     samples: Vec<Sample>,
@@ -38,20 +37,20 @@ pub(crate) struct Timeline {
 
 type Shared = Rc<RefCell<Timeline>>;
 
-/// A run that samples are taken of.
+/// A run with a timeline.
 pub(crate) trait Sampled {
-    /// Whether it has come to its end.
+    /// Whether the last request has completed.
     fn is_done(&self) -> bool;
 
-    /// Ends it, for the reason `error`.
+    /// Stops the run with `error`.
     fn stop(&self, error: StackError);
 
-    /// Hands what was tallied since the sample before to `take`, if it is.
+    /// Calls `take` with the latencies since the previous sample, if they are tallied.
     fn with_interval(&self, take: &mut dyn FnMut(&mut Tally));
 }
 
-/// Starts sampling, if that is asked for. Times count from `origin`, and
-/// counters from what they are now.
+/// Starts sampling; `None` if `sampling` is `None`. Times are relative to `origin`, counters to
+/// their present values.
 pub(crate) fn start(
     sim: &Sim,
     sampling: Option<Sampling>,
@@ -70,8 +69,7 @@ pub(crate) fn start(
     sim.spawn_observer(async move {
         loop {
             clock.sleep(interval).await;
-            // With nothing else scheduled the drive is stuck, and sampling must
-            // not keep it from being noticed.
+            // If nothing else is scheduled the drive is stuck, and sampling must not hide it.
             if run.is_done() || clock.next_time().is_none() {
                 return;
             }
@@ -89,7 +87,7 @@ pub(crate) fn start(
     Some(timeline)
 }
 
-/// All samples, the last one up to now.
+/// All samples, the last one up to `now`.
 pub(crate) fn finish(
     timeline: &Option<Shared>,
     now: Ns,

@@ -1,13 +1,13 @@
-//! The zones of a drive as a file system is given them.
+//! The zones of a drive, for a file system.
 //!
-//! Invariant: those of an honest drive are the drive's own, and those of one that lies leave
-//! what was forced in the drive's buffers.
+//! Invariant: an honest port passes every command to the drive; a lying one acknowledges forced
+//! writes that are still in the drive's buffers.
 
 use host::{Computing, Who, ZonedDevice, ZonedPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse};
 use units::{Extent, Lba, Ns, Refusals};
 
-/// Zones that do as they say, or lie.
+/// The zones of a drive, honest or lying.
 #[derive(Clone)]
 pub struct ZonePort {
     zones: ZonedDevice,

@@ -30,7 +30,7 @@ async fn compare(sim: sim::Sim, disk: RamDisk, seed: u64) {
 }
 
 #[test]
-fn programs_see_what_the_model_says() {
+fn placed_files_match_the_reference_model() {
     for seed in 0..16 {
         println!("seed {seed}");
         let kernel = Kernel::new();

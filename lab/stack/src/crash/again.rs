@@ -1,19 +1,18 @@
-//! A file system that has recovered, in use again.
+//! Renewed use of a file system after its recovery.
 //!
-//! Invariant: what a cut left behind the end of a file, where nobody can see it,
-//! does not come to light when the file grows; and what is made and forced now can
-//! be read from the medium.
+//! Invariant: data that a cut left behind the end of a file, out of sight, does not appear when the
+//! file grows; and files made and synced now can be read from the medium.
 
 use vfs::model::sizes;
 use vfs::{Access, Body, Errno, Fd, OpenFlags, Process, Result, Source, Vfs};
 
-/// Bytes of a page.
+/// Bytes of a page of the page cache.
 const PAGE: u64 = vfs::PAGE;
-/// What is written now.
+/// The pattern that this module writes.
 const PATTERN: u64 = 0x0101_0101_0101_0101;
 
-/// Grows every file that ends within a page, makes one, and looks at what there
-/// is; gives what is wrong. Files under `kept` have to refuse to be changed.
+/// Grows every file that ends within a page, makes a new one, and reads them back; returns the
+/// problems. Files under `kept` must reject changes.
 pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>, kept: &[u8]) -> Vec<String> {
     let process = Process::new(vfs, Access::default());
     let refused = |errno: Errno| vec![format!("in use again, it answers {errno}")];
@@ -32,7 +31,7 @@ pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>, kept: &[u8]) -> Vec<String>
     wrong
 }
 
-/// Gives which file was not to be used, if one was not.
+/// Grows every file; an error names the file that could not be used.
 async fn grow<B: Body>(
     vfs: &Vfs<B>,
     process: &Process<B>,
@@ -55,7 +54,7 @@ async fn grow<B: Body>(
             continue;
         }
         match changed {
-            // Of a log that is full there is no place for the inode either.
+            // A full log has no space for the inode either.
             Err(Errno::ENOSPC) => break,
             Err(errno) => return Err((path, errno)),
             Ok(()) => grown.push((path, size)),
@@ -84,8 +83,8 @@ async fn tail_of<B: Body>(p: &Process<B>, path: &[u8], at: u64, len: u64) -> Res
     Ok(bytes)
 }
 
-/// Makes a file, forces it, and reads it from the medium; whether that is it. On a
-/// full file system there may be no place for it.
+/// Makes a file, syncs it, and reads it from the medium; returns whether it is intact. On a full
+/// file system the file may be impossible.
 async fn make<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<bool> {
     let name = b"/made after recovery";
     let fd = match process

@@ -1,8 +1,8 @@
-//! Requests of blocks on a drive, or on a layer above it, as the explorer wants them.
+//! Block requests on a drive, or on a layer above it, as a subject of the explorer of power cuts.
 //!
-//! Invariants: each start begins with the same media, so two runs of one subject are the
-//! same run. Requests are made as fast as they are answered, as wide as the units of 4 KiB
-//! that they touch, since those are what is judged; those that overlap follow each other.
+//! Invariants: each start begins with the same media, so two runs of one subject are equal.
+//! Requests are issued as soon as earlier ones complete. They are widened to whole units of 4 KiB,
+//! since units are judged; overlapping ones are serialized.
 
 use super::Cuts;
 use super::subject::{Left, met, refused};
@@ -24,46 +24,46 @@ use std::rc::Rc;
 use units::{Extent, Placement, SECTOR};
 use workload::{Op, Pacing, Request, Stream, Workload};
 
-/// Sectors of a unit.
+/// Sectors of one unit.
 const SECTORS: u64 = UNIT as u64 / SECTOR;
-/// Units that are read at a time: 1 MiB.
+/// Units of one read: 1 MiB.
 const READ: u64 = 256;
-/// Requests at once of a workload that does not say how many.
+/// Requests in flight, if the workload does not set them.
 const DEPTH: u32 = 8;
 
-/// A drive under requests.
+/// A drive under block requests.
 pub(super) struct Blocks {
     plan: Plan,
     lies: bool,
     workload: Workload,
-    /// The drive with its past.
+    /// Contents of the preconditioned drive.
     media: DriveMedia,
     units: usize,
     failure: Rc<RefCell<Option<StackError>>>,
 }
 
-/// What the tasks of a run share.
+/// The state that the tasks of a run share.
 struct Work {
     sim: Sim,
     port: Attached,
     stream: RefCell<Stream>,
     past: RefCell<Units>,
-    /// Units of requests that are under way.
+    /// Units of the requests in flight.
     busy: RefCell<Vec<Range<usize>>>,
     idle: Signal,
-    /// Requests so far, and tasks that have not ended.
+    /// Number of requests so far, and number of running tasks.
     number: Cell<u64>,
     tasks: Cell<u32>,
     failed: RefCell<Option<String>>,
 }
 
-/// A run.
+/// A run; `None` if it could not start.
 pub(super) struct Live(Option<Rc<Work>>);
 
-/// What each unit shows.
+/// The pattern of each unit after a recovery.
 type Shown = Result<Vec<Option<u64>>, String>;
 
-/// A recovery.
+/// A recovery after a power cut.
 pub(super) struct Recovery {
     sim: Sim,
     left: Left,
@@ -98,7 +98,7 @@ impl Blocks {
         })
     }
 
-    /// Why the exploration is worth nothing, if it is not.
+    /// Takes the error that makes the exploration worthless; `None` without one.
     pub(super) fn failure(&self) -> Option<StackError> {
         self.failure.take()
     }
@@ -127,14 +127,14 @@ impl Blocks {
     }
 }
 
-/// The units that a request touches.
+/// The units that `extent` touches.
 const fn units(extent: Extent) -> Range<usize> {
     let (start, end) = (extent.start.0, extent.start.0 + extent.sectors as u64);
     (start / SECTORS) as usize..end.div_ceil(SECTORS) as usize
 }
 
 impl Work {
-    /// Waits until nothing is under way in `wanted`, and takes it.
+    /// Waits until no request in flight overlaps `wanted`, and claims it.
     async fn enter(&self, wanted: &Range<usize>) {
         let overlaps = |busy: &Range<usize>| busy.start < wanted.end && wanted.start < busy.end;
         while self.busy.borrow().iter().any(overlaps) {
@@ -171,7 +171,7 @@ impl Work {
         self.tasks.set(self.tasks.get() - 1);
     }
 
-    /// `request`, unless the drive has no command for it.
+    /// Rejects a `request` that the drive has no command for, or that cannot be judged.
     fn able(&self, request: Request) -> Result<Request, StackError> {
         let has_zones = self.port.device().drive().zones().is_some();
         let unjudged = || {
@@ -241,7 +241,7 @@ impl Work {
     }
 }
 
-/// Opens what is on the drive, and reads all of it.
+/// Opens the recovered drive, and reads all of it.
 async fn recover(port: &Attached) -> Shown {
     ready(port, None).await?;
     if let Some(layer) = port.layer() {
@@ -261,7 +261,7 @@ async fn recover(port: &Attached) -> Shown {
     Ok(shown)
 }
 
-/// The pattern of a unit, which is of one as a whole.
+/// The pattern that fills a unit; `None` if it is not a single one.
 fn pattern(payload: &Payload) -> Option<u64> {
     let mut bytes = [0; UNIT];
     let first: &[u8] = if payload.copy_to(0, &mut bytes) {
@@ -374,7 +374,7 @@ impl Recovering for Recovery {
 
     fn cut(&self) -> Left {
         match &*self.device.borrow() {
-            // The firmware writes nothing before it is up.
+            // Before its firmware is up, the drive writes nothing.
             None => self.left.clone(),
             Some(device) => Left::of(&self.sim, device),
         }

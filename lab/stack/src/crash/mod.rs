@@ -1,9 +1,9 @@
-//! Power cuts of a stack with a file system under a workload of files, or of a drive under
-//! requests of blocks.
+//! Power cuts of a stack with a file system under a file workload, or of a drive under block
+//! requests.
 //!
-//! The drive is formatted and the tree that the workload needs is made first; the
-//! run that is cut begins with a mount. Write-back and commits are hurried, so
-//! that a run of a fraction of a second sees them: see [`HURRIED`].
+//! The drive is formatted and the workload's tree is made first; the run to be cut begins with a
+//! mount. Write-back and commits are accelerated, so that a run of a fraction of a second contains
+//! them: see [`HURRIED`].
 
 mod again;
 mod blocks;
@@ -18,34 +18,32 @@ use std::ops::ControlFlow;
 use units::{Bytes, GIB, Ns};
 use vfs::CacheConfig;
 
-/// Ages in a run that is cut: dirty pages are written back after 3 ms, looked for
-/// each millisecond, and a transaction is committed after 5 ms. Linux has 30 s,
-/// 5 s and 5 s; runs of that length have too few calls between two of them for
-/// cuts to meet much.
+/// Accelerated intervals of a run to be cut: dirty pages expire after 3 ms and are scanned each
+/// millisecond, and a transaction commits after 5 ms. Linux has 30 s, 5 s and 5 s; runs of that
+/// length have too few calls between two of them for cuts to hit much.
 pub const HURRIED: (Ns, Ns, Ns) = (Ns::ms(3), Ns::ms(1), Ns::ms(5));
 
-/// Largest drive that is cut: forking and recovering it costs time by its size.
+/// Largest drive to be cut: forking and recovering it takes time in proportion to its size.
 pub const LARGEST: Bytes = Bytes(4 * GIB);
 
-/// What is to be explored.
+/// The settings of an exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cuts {
-    /// What runs: the seed of the plan chooses workload and points.
+    /// The run; its seed determines workload and points.
     pub plan: Plan,
-    /// Where the power is cut.
+    /// The points at which the power is cut.
     pub points: Points,
-    /// One in so many cuts is shown to a checker from outside; 0 for none.
+    /// An outside checker examines one cut in this many; 0 for none.
     pub outside: u64,
-    /// Memory of the page cache: a small one evicts what was just written.
+    /// Memory of the page cache: a small one evicts recently written pages.
     pub memory: Bytes,
-    /// Whether the drive answers flushes without doing them while the workload
-    /// runs, which the judges must find out.
+    /// Whether the drive acknowledges flushes without performing them while the workload runs. The
+    /// judges must detect it.
     pub lies: bool,
-    /// Whether stores to memory that survives power cuts last by chance alone while the
-    /// workload runs, which the judges must find out as well.
+    /// Whether stores to persistent memory survive only by chance while the workload runs, as
+    /// without fences. The judges must detect it.
     pub skips_fences: bool,
-    /// Whether the files that are there when the workload begins are kept as a snapshot,
-    /// which is to stay what it is.
+    /// Whether a snapshot is taken of the files before the workload starts; it must stay unchanged.
     pub snapshot: bool,
 }
 
@@ -60,11 +58,11 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     })
 }
 
-/// Cuts the power as [`explore()`] does, for as long as `progress` lets it go on: what comes
-/// out is of the points until then.
+/// Cuts the power as [`explore()`] does, until `progress` breaks; the result covers the points
+/// until then.
 ///
 /// # Errors
-/// As [`explore()`].
+/// The same as of [`explore()`].
 pub fn explore_while(
     cuts: &Cuts,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -98,7 +96,7 @@ pub fn explore_while(
     subject.failure().map_or(Ok(found), Err)
 }
 
-/// The cache of a run that is cut, with so much memory.
+/// The page cache of a run to be cut, with this much memory.
 fn cache(memory: Bytes) -> CacheConfig {
     CacheConfig {
         memory,

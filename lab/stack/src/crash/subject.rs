@@ -1,7 +1,7 @@
-//! A file system on a drive, under a workload, as the explorer wants it.
+//! A file system on a drive under a workload, as a subject of the explorer of power cuts.
 //!
-//! Invariant: each start begins with the same media and the same history of the
-//! tree on it, so two runs of one subject are the same run.
+//! Invariant: each start begins with the same media and the same history of the tree on it, so two
+//! runs of one subject are equal.
 
 use super::again::use_again;
 use super::{Cuts, cache};
@@ -24,15 +24,15 @@ use vfs::{
 };
 use workload::files::{FileWorkload, Source as Calls};
 
-/// What blocks hold that are free when a run begins, and how many bytes of them.
+/// Pattern of stale blocks that are free at the start of a run, and bytes of them.
 const LEFT_OVER: u64 = 0xb10c_5eed_0f0e_0d0c;
 const LEFT_OVER_BYTES: u64 = 16 << 20;
-/// The directory that a snapshot is.
+/// Directory of the snapshot.
 const KEPT: &[u8] = b"kept";
-/// What the paths of its files begin with.
+/// Prefix of the paths of files in the snapshot.
 const KEPT_AT: &[u8] = b"/kept/";
 
-/// A file system under a workload.
+/// A file system under a file workload.
 pub(super) struct Files {
     host: AnyHost,
     plan: Plan,
@@ -41,14 +41,14 @@ pub(super) struct Files {
     lies: bool,
     skips_fences: bool,
     workload: FileWorkload,
-    /// The drive with the tree that the workload needs.
+    /// Contents of the drive, with the tree of the workload.
     media: Rest,
-    /// What is on it.
+    /// History of the tree on the drive.
     past: Chronicle,
     failure: RefCell<Option<StackError>>,
 }
 
-/// A run.
+/// A run up to its power cut.
 pub(super) struct Live {
     sim: Sim,
     device: Attached,
@@ -56,8 +56,8 @@ pub(super) struct Live {
     done: Rc<Cell<bool>>,
 }
 
-/// What a cut leaves: the drive, which of the lines that were on their way to it arrived,
-/// and memory that survives.
+/// Remains of a power cut: the drive's contents, the in-flight cache lines that arrived, and the
+/// persistent memory.
 #[derive(Clone)]
 pub(super) struct Left {
     pub(super) media: DriveMedia,
@@ -77,15 +77,15 @@ impl Left {
     }
 }
 
-/// A drive at rest, and memory that survives power cuts.
+/// A drive at rest, and the persistent memory of its host.
 #[derive(Clone)]
 struct Rest(DriveMedia, Memory);
 
-/// A recovery.
+/// A recovery after a power cut.
 pub(super) struct Recovery {
     sim: Sim,
     left: Left,
-    /// The drive, once the firmware has recovered, and what it held then.
+    /// The drive, once its firmware has recovered, and its contents at that time.
     device: Rc<RefCell<Option<(Attached, Rest)>>>,
     shown: Rc<RefCell<Option<Result<Shown, String>>>>,
 }
@@ -132,7 +132,7 @@ impl Files {
         })
     }
 
-    /// Why the exploration is worth nothing, if it is not.
+    /// Takes the error that makes the exploration worthless; `None` without one.
     pub(super) fn failure(&self) -> Option<StackError> {
         self.failure.take()
     }
@@ -158,7 +158,7 @@ impl Files {
         port.expect("there was place for it before").lying(lies)
     }
 
-    /// What `drive` shows to a file system.
+    /// The image of `drive` that a file system sees.
     fn image<'a>(&self, drive: &'a Drive) -> Result<DriveImage<'a>, String> {
         match Kind::of(&self.plan.stack) {
             None => Ok(DriveImage::new(drive)),
@@ -166,7 +166,7 @@ impl Files {
         }
     }
 
-    /// What is wrong with the structure on a drive at rest.
+    /// Structural problems of the file system on a drive at rest.
     fn check(&self, drive: &Drive) -> Vec<String> {
         match self.image(drive) {
             Ok(image) => self.host.check(&image),
@@ -174,7 +174,7 @@ impl Files {
         }
     }
 
-    /// Uses what has recovered again, and looks at what that leaves.
+    /// Uses the recovered file system again, and adds the problems found to `verdict`.
     fn use_again(&self, recovered: Rest, verdict: &mut Verdict) {
         let kernel = Kernel::new();
         let drive = self.ready(&kernel, &recovered.0);
@@ -204,13 +204,13 @@ impl Files {
         verdict.faults.extend(corrupt);
     }
 
-    /// Lets the outside checker look, at the image before recovery and after.
+    /// Runs the outside checker on the images before and after recovery.
     fn ask_outside(&self, recovered: &Drive, before: Rest, verdict: &mut Verdict) {
         let kernel = Kernel::new();
         let memory = before.1;
         let before = self.ready(&kernel, &before.0);
         let port = self.attach(&kernel.sim(), &before, memory, false);
-        // A mapping that the host holds shows what the cut left once it is mounted.
+        // The host's mapping shows the remains of the cut only once it is mounted.
         let opened = kernel.block_on(async move { port.open().await });
         if let Err(error) = opened {
             self.fail(error);
@@ -237,7 +237,7 @@ impl Files {
     }
 }
 
-/// What a cut meets in a drive that is mapped into memory.
+/// States of the drive and of all that is above it that a power cut could hit now.
 pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     let device = port.device();
     let log = device.drive().log_state().unwrap_or_default();
@@ -263,7 +263,7 @@ pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     met.map(|(what, _)| what).collect()
 }
 
-/// What the clock shows when the drive is powered on, each time.
+/// The time that the clock shows at each power-on.
 fn now() -> Timestamp {
     Clock::default().at(Ns::ZERO)
 }
@@ -275,7 +275,7 @@ pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackErro
     }
 }
 
-/// Makes the file system and the tree; gives the drive and what is on it.
+/// Makes the file system and the tree; returns the drive's contents and those of the tree.
 fn prepare(
     host: &AnyHost,
     plan: &Plan,
@@ -314,7 +314,7 @@ fn prepare(
     })
 }
 
-/// Keeps what there is as a snapshot; gives the drive and what is on it then.
+/// Takes a snapshot of all files; returns the drive's contents and those of the tree.
 fn kept(host: &AnyHost, plan: &Plan, rest: Rest) -> Result<(Rest, Shown), StackError> {
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, rest.0, &kernel)?;
@@ -336,8 +336,8 @@ fn kept(host: &AnyHost, plan: &Plan, rest: Rest) -> Result<(Rest, Shown), StackE
     done.map_err(|problem: String| refused(plan, problem))
 }
 
-/// Leaves bytes of no file where the next files will be, so that a block is told which
-/// a file led to before it was written.
+/// Leaves stale data where the next files will be, so that the judges recognize a file that refers
+/// to a block before it was written.
 async fn soil<B: Body>(vfs: &Vfs<B>) -> vfs::Result<()> {
     let process = Process::new(vfs, Access::root());
     let name = b"/left over";
@@ -356,7 +356,7 @@ async fn soil<B: Body>(vfs: &Vfs<B>) -> vfs::Result<()> {
     vfs.drop_caches().await
 }
 
-/// Mounts the file system and runs the workload on it.
+/// Mounts the file system, and runs the workload on it.
 async fn work(
     host: AnyHost,
     (sim, device): (Sim, Attached),
@@ -375,7 +375,7 @@ async fn work(
     Ok(())
 }
 
-/// Powers on, recovers, mounts, reads all there is and unmounts.
+/// Recovers the drive, mounts the file system, reads all files, and unmounts.
 async fn recover(host: AnyHost, sim: Sim, device: Attached) -> Result<Shown, String> {
     ready(&device, None).await?;
     let body = host.mount(&sim, &device, now()).await?;
@@ -413,7 +413,7 @@ impl Subject for Files {
         let (host, done, cache) = (self.host.clone(), Rc::clone(&live.done), self.cache);
         let chronicle = Rc::clone(&live.chronicle);
         kernel.sim().spawn_detached(async move {
-            // What did not mount is found by the first cut.
+            // The first cut finds a failed mount.
             let _ = work(host, on, cache, source, chronicle).await;
             done.set(true);
         });
@@ -504,7 +504,7 @@ impl Recovering for Recovery {
 
     fn cut(&self) -> Left {
         match &*self.device.borrow() {
-            // The firmware writes nothing before it is up.
+            // Before its firmware is up, the drive writes nothing.
             None => self.left.clone(),
             Some((device, _)) => Left::of(&self.sim, device),
         }

@@ -1,7 +1,6 @@
-//! One call, made.
+//! Execution of one call.
 //!
-//! The calls that workloads are full of are here; what is rare is boxed, so that
-//! the task of a thread stays small.
+//! Frequent calls are handled here; rare ones are boxed, so that the task of a thread stays small.
 
 use super::drive::Drive;
 use super::slots::Open;
@@ -10,10 +9,10 @@ use std::rc::Rc;
 use vfs::{Body, Errno, OpenFlags, Process, Result};
 use workload::files::{Call, Fd, Name, Source, Target};
 
-/// What a thread brings along.
+/// The state of a thread between calls.
 pub(super) struct Actor<B: Body> {
     pub(super) process: Rc<Process<B>>,
-    /// The path of the call at hand.
+    /// Path of the current call.
     pub(super) path: Vec<u8>,
 }
 
@@ -23,7 +22,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         self.slots.borrow().get(slot).ok_or(Errno::EBADF)
     }
 
-    /// Puts the path `name` into `path`; the empty one is the root.
+    /// Writes the path of `name` to `path`; an empty one becomes the root.
     pub(super) fn spell(&self, name: Name, path: &mut Vec<u8>) {
         path.clear();
         path.extend(self.source.borrow().names().bytes(name));
@@ -32,7 +31,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         }
     }
 
-    /// Makes `call` and gives what it answers, as recordings count it.
+    /// Executes `call`, and returns its result as recordings count it.
     pub(super) async fn act(&self, actor: &mut Actor<B>, call: &Call) -> Result<u64> {
         match *call {
             Call::Open {
@@ -89,7 +88,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         }
     }
 
-    /// Opens a file in a slot; one that cannot take it leaves nothing open.
+    /// Opens a file into `slot`; if the slot is taken, the file is closed again.
     async fn open(
         &self,
         actor: &Actor<B>,

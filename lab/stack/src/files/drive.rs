@@ -1,4 +1,4 @@
-//! Threads of a source as tasks on a file system.
+//! The threads of a source as tasks on a file system.
 
 use super::act::Actor;
 use super::meter::FileMeter;
@@ -14,7 +14,7 @@ use vfs::{Access, Body, Process, Vfs};
 use workload::Labels;
 use workload::files::{Call, Errno, Source, ThreadId, Turn};
 
-/// A source at work on a file system.
+/// A source that runs on a file system.
 pub struct Drive<B: Body, S: Source> {
     sim: Sim,
     vfs: Vfs<B>,
@@ -23,12 +23,12 @@ pub struct Drive<B: Body, S: Source> {
     pub(super) slots: RefCell<Slots<B>>,
     pub(super) origins: RefCell<Origins>,
     processes: RefCell<Vec<Option<Rc<Process<B>>>>>,
-    /// What each parked thread waits for.
+    /// The signal that wakes each parked thread.
     signals: RefCell<Vec<Rc<Signal>>>,
-    /// Threads that have been started, and those that have not ended.
+    /// Number of threads started, and number of those still running.
     started: Cell<u32>,
     running: Cell<u32>,
-    /// Calls that have begun.
+    /// Number of calls started.
     begun: Cell<u64>,
     failure: RefCell<Option<StackError>>,
     start: Ns,
@@ -36,9 +36,8 @@ pub struct Drive<B: Body, S: Source> {
 }
 
 impl<B: Body, S: Source + 'static> Drive<B, S> {
-    /// Starts the threads of `source` on `vfs`, where its tree is, whose files
-    /// are booked by `origins`. Times count from now. Intervals are tallied too
-    /// if `sampled`.
+    /// Starts the threads of `source` on `vfs`, which holds its tree; `origins` attributes its
+    /// files. Times are relative to now. Intervals are tallied too if `sampled`.
     pub fn start(sim: &Sim, vfs: &Vfs<B>, source: S, origins: Origins, sampled: bool) -> Rc<Self> {
         let meter = FileMeter::new(source.members(), sampled);
         let drive = Rc::new(Self {
@@ -61,7 +60,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         drive
     }
 
-    /// Starts threads that the source has met since.
+    /// Starts the threads that the source has added.
     fn hire(self: &Rc<Self>) {
         while self.started.get() < self.source.borrow().threads() {
             let thread = ThreadId(self.started.get());
@@ -82,27 +81,27 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         Rc::clone(processes[index].get_or_insert_with(new))
     }
 
-    /// Whether every thread has come to its end.
+    /// Whether every thread has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.running.get() == 0
     }
 
-    /// Waits until every thread has come to its end.
+    /// Waits until every thread has ended.
     pub async fn finish(&self) {
         while !self.is_done() {
             self.done.wait(&self.sim).await;
         }
     }
 
-    /// Calls that have begun and not ended.
+    /// Calls that have started and not ended.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let meter = self.meter.borrow();
         self.begun.get() - meter.completed - meter.errors.values().sum::<u64>()
     }
 
-    /// What has been measured so far.
+    /// The measurements so far.
     pub fn meter(&self) -> std::cell::Ref<'_, FileMeter> {
         self.meter.borrow()
     }
@@ -111,7 +110,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         self.meter.borrow_mut()
     }
 
-    /// Makes no more calls, for the reason `error`.
+    /// Starts no more calls, because of `error`.
     pub(crate) fn stop(&self, error: StackError) {
         self.failure.borrow_mut().get_or_insert(error);
         self.signals
@@ -120,18 +119,18 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
             .for_each(|s| s.notify(&self.sim));
     }
 
-    /// Why the run had to stop, if it had to.
+    /// Takes the error that stopped the run; `None` without one.
     pub(crate) fn failure(&self) -> Option<StackError> {
         let source = || self.source.borrow().failure().map(StackError::Calls);
         self.failure.take().or_else(source)
     }
 
-    /// Whose data are where.
+    /// Names of the origins of all files.
     pub(crate) fn labels(&self) -> Labels {
         self.origins.borrow().labels().clone()
     }
 
-    /// What the source has to say, in sentences.
+    /// Notes of the source, one sentence each.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.source.borrow().notes()
     }
@@ -201,7 +200,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         self.pass_on();
     }
 
-    /// Wakes who should ask again, and starts who has not been met before.
+    /// Notifies woken threads, and starts threads that the source has added.
     fn pass_on(self: &Rc<Self>) {
         while let Some(woken) = self.source.borrow_mut().wake() {
             if let Some(signal) = self.signals.borrow().get(woken.0 as usize) {

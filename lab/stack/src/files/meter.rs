@@ -1,4 +1,4 @@
-//! What calls took and answered.
+//! Latencies and results of calls.
 
 use crate::meter::Tally;
 use report::record;
@@ -7,48 +7,48 @@ use std::collections::BTreeMap;
 use units::Ns;
 use workload::files::{Call, Errno};
 
-/// Kinds of calls have numbers below this.
+/// Upper bound of the numbers of call kinds.
 const KINDS: usize = 64;
 
-/// Every call that ended.
+/// Counters of all calls that ended.
 pub struct FileMeter {
-    /// The workloads beside each other, by name; none if there is one.
+    /// Names of the workloads that run beside each other; empty for a single one.
     members: Vec<String>,
-    /// By member, then by kind of call.
+    /// Latencies by member, then by kind of call.
     tallies: Vec<Option<Box<Tally>>>,
-    /// Since the last sample, where a timeline is wanted.
+    /// Latencies since the last sample; `None` without a timeline.
     pub(crate) interval: Option<Tally>,
-    /// Calls that failed though nobody expected it, by kind and error.
+    /// Number of calls that failed unexpectedly, by kind and error.
     pub errors: BTreeMap<(u8, Errno), u64>,
-    /// Answers that are not those of the recording.
+    /// Number of results that differ from the recorded ones, by difference.
     pub mismatches: BTreeMap<Mismatch, u64>,
-    /// Calls that ended as they should.
+    /// Number of calls that ended as expected.
     pub completed: u64,
-    /// Operations of a storage engine, by member and kind.
+    /// Latencies of operations of a storage engine, by member and kind.
     operations: BTreeMap<(usize, &'static str), Tally>,
-    /// When the last one ended.
+    /// Time at which the last call ended.
     pub last: Ns,
-    /// Bytes that programs read.
+    /// Bytes that programs read by calls.
     pub read: u64,
-    /// Bytes that programs wrote.
+    /// Bytes that programs wrote by calls.
     pub written: u64,
 }
 
-/// How an answer differs from the recorded one.
+/// A difference between a result and the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
-    /// A call of this kind failed where none did, or with another error.
+    /// A call of this kind failed; the recorded one succeeded, or failed with another error.
     Failed(u8, Errno),
-    /// A call of this kind succeeded where one failed like that.
+    /// A call of this kind succeeded; the recorded one failed with this error.
     Succeeded(u8, Errno),
-    /// A call of this kind moved fewer bytes, or found fewer entries.
+    /// A call of this kind moved fewer bytes than the recorded one, or returned fewer entries.
     Fewer(u8),
-    /// A call of this kind moved more, or found more.
+    /// A call of this kind moved more bytes than the recorded one, or returned more entries.
     More(u8),
 }
 
 impl Mismatch {
-    /// It, in words.
+    /// The difference in words.
     #[must_use]
     pub fn name(&self) -> String {
         let kind = |number: &u8| name_of(*number);
@@ -61,15 +61,15 @@ impl Mismatch {
     }
 }
 
-/// The name of the kind of calls with this number.
+/// The name of the call kind `number`.
 fn name_of(number: u8) -> &'static str {
     let kind = Call::KINDS.iter().find(|(n, _)| *n == number);
     kind.map_or("call", |(_, name)| name)
 }
 
 impl FileMeter {
-    /// A meter for `members` beside each other, or for one workload if there are none;
-    /// it also tallies each interval if `sampled`.
+    /// An empty meter for `members` beside each other, or for one workload if there are none;
+    /// tallies each interval too if `sampled`.
     pub(crate) fn new(members: &[String], sampled: bool) -> Self {
         Self {
             members: members.to_vec(),
@@ -85,7 +85,7 @@ impl FileMeter {
         }
     }
 
-    /// Counts `call` of `member`, which took `latency` and ended at `now`.
+    /// Records `call` of `member`, which took `latency` and ended at `now`.
     pub(crate) fn add(
         &mut self,
         (member, call): (usize, &Call),
@@ -150,7 +150,7 @@ impl FileMeter {
         *self.mismatches.entry(mismatch).or_default() += 1;
     }
 
-    /// How many calls of the kind `name` ended as they should.
+    /// The number of calls of kind `name` that ended as expected.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let kind = Call::KINDS.iter().find(|(_, n)| *n == name);
@@ -159,8 +159,7 @@ impl FileMeter {
         tallies.map(|tally| tally.count()).sum()
     }
 
-    /// Latencies by the name of the call; of members beside each other, by the name of
-    /// the member and that.
+    /// Latencies by the name of the call, which follows that of the member if there are several.
     #[must_use]
     pub fn latencies(&self) -> record::LatencySet {
         let members = self.tallies.chunks(KINDS).enumerate();
@@ -173,14 +172,14 @@ impl FileMeter {
         crate::meter::latencies(tallies)
     }
 
-    /// Counts an operation of a storage engine, which is that of `member`.
+    /// Records an operation of the storage engine that is `member`.
     pub(crate) fn add_operation(&mut self, member: usize, kind: &'static str, latency: Ns) {
         let tally = self.operations.entry((member, kind)).or_default();
         tally.add(latency);
     }
 
-    /// Latencies of operations of a storage engine, by kind; with the name of the member
-    /// before it where members are beside each other.
+    /// Latencies of operations of a storage engine by kind, which follows the member's name if
+    /// there are several.
     pub(crate) fn operations(&self) -> BTreeMap<String, record::Latency> {
         let tallies = self.operations.iter();
         let named = tallies.map(|((member, kind), tally)| {
@@ -190,7 +189,7 @@ impl FileMeter {
         named.collect()
     }
 
-    /// What `kind` of `member` is told as.
+    /// The name of `kind`, with that of `member` before it if there are several.
     fn named(&self, member: usize, kind: &'static str) -> Cow<'static, str> {
         match self.members.get(member) {
             Some(name) => Cow::Owned(format!("{name} {kind}")),
@@ -198,7 +197,7 @@ impl FileMeter {
         }
     }
 
-    /// Failures by reason, in words.
+    /// Number of failures by reason, in words.
     pub(crate) fn reasons(&self) -> BTreeMap<String, u64> {
         let errors = self.errors.iter();
         let named = errors.map(|((n, errno), &count)| (format!("{} {errno}", name_of(*n)), count));
@@ -206,8 +205,8 @@ impl FileMeter {
     }
 }
 
-/// Whether what a call answers is a count that can be compared: names in a
-/// directory and holes in a file are kept differently by each file system.
+/// Whether the result of a call is a count that can be compared: file systems differ in the names
+/// of a directory and the holes of a file.
 const fn counts(call: &Call) -> bool {
     matches!(
         call,

@@ -1,14 +1,11 @@
-//! Calls of programs on their way: threads that make them on a file system in
-//! virtual time.
+//! Calls of programs: threads that execute them on a file system in virtual time.
 //!
-//! Invariants: each thread is a task that makes its calls one after the other;
-//! the source decides which and when. The tree that must be there is made before,
-//! untimed, made durable, and dropped from the cache. A call allocates nothing
-//! here, and path strings are those of the source.
+//! Invariants: each thread is a task that executes its calls one after the other; the source
+//! decides which and when. The tree that must exist is made before, untimed, synced, and dropped
+//! from the cache. A call allocates nothing here; path strings are those of the source.
 //!
-//! Data are patterns: what is written at one place of one file for the n-th time
-//! has its own, the same whatever thread writes it, so that a check can tell
-//! versions apart ([`tag`]).
+//! Data are patterns: the n-th write at one position of one file has a pattern of its own, whatever
+//! thread writes it, so that a check can tell versions apart ([`tag`]).
 
 mod act;
 mod drive;

@@ -1,21 +1,20 @@
-//! Whom the data of a file are booked under: the part of the workload's tree that
-//! it is in, and its kind.
+//! Attribution of file data: the label of a file is its part of the workload's tree, and its kind.
 //!
-//! Invariant: two files with one label lie below the same directory of the root
-//! and have the same ending.
+//! Invariant: two files with the same label are below the same top-level directory and have the
+//! same suffix.
 
 use units::Origin;
 use workload::Labels;
 use workload::files::Name;
 
-/// Labels of files, by the path that they are opened by.
+/// Labels of files, by the path that opened them.
 #[derive(Clone, Debug)]
 pub struct Origins {
     labels: Labels,
     known: Vec<Option<Origin>>,
 }
 
-/// Whom a file system books its journal and its metadata under.
+/// The origin of a file system's journal and metadata.
 pub(crate) const FILE_SYSTEM: Origin = Origin(1);
 
 impl Default for Origins {
@@ -31,7 +30,7 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// Whom `file`, whose path is `path`, is booked under.
+    /// The origin of `file`, which has the path `path`.
     pub(crate) fn of(&mut self, file: Name, path: &[u8]) -> Origin {
         let index = file.0 as usize;
         if index >= self.known.len() {

@@ -1,4 +1,4 @@
-//! The calls that workloads make now and then.
+//! Execution of rare calls.
 
 use super::act::Actor;
 use super::drive::Drive;
@@ -6,11 +6,11 @@ use super::words;
 use vfs::{Body, Errno, Result, SeekWhat, SetAttr, SetTime, Whence};
 use workload::files::{Call, Fd, MsyncHow, Name, Source, Target};
 
-/// A number of a user or group that leaves it as it is.
+/// The id of a user or group that means no change.
 const SAME: u32 = u32::MAX;
 
 impl<B: Body, S: Source + 'static> Drive<B, S> {
-    /// Makes calls that change or read names.
+    /// Executes calls that change or read names.
     pub(super) async fn act_rarely(&self, actor: &mut Actor<B>, call: &Call) -> Result<u64> {
         let process = &actor.process;
         let path = &mut actor.path;
@@ -71,7 +71,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         path
     }
 
-    /// Makes calls that ask for attributes or set them.
+    /// Executes calls that read or set attributes.
     async fn act_on_attributes(&self, actor: &mut Actor<B>, call: &Call) -> Result<u64> {
         let (process, path) = (&actor.process, &mut actor.path);
         let of = match *call {
@@ -112,7 +112,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         done.map(|()| 0)
     }
 
-    /// Makes calls about extended attributes.
+    /// Executes calls on extended attributes.
     async fn act_on_xattrs(&self, actor: &mut Actor<B>, call: &Call) -> Result<u64> {
         let (of, name) = match *call {
             Call::GetXattr { of, name, .. }
@@ -150,7 +150,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
                 fits(names.iter().map(|name| name.len() + 1).sum(), len)
             }
             Call::SetXattr { len, how, .. } => {
-                // Longer ones are refused by every file system.
+                // Every file system rejects longer values.
                 let value = vec![b'x'; len.min(1 << 17) as usize];
                 let flags = words::xattr(how);
                 vfs.set_xattr(who, ino, &name, &value, flags)
@@ -161,7 +161,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         }
     }
 
-    /// Makes calls about an open file that answer with a count.
+    /// Executes calls on an open file that return a count.
     async fn act_on_open(&self, call: &Call) -> Result<u64> {
         match *call {
             Call::SeekData { fd, at } => self.seek(fd, at, SeekWhat::Data).await,
@@ -206,7 +206,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         open.process.vfs().seek(&handle, at, what).await
     }
 
-    /// Makes calls about an open file that answer nothing.
+    /// Executes calls on an open file that return nothing.
     async fn act_plainly(&self, call: &Call) -> Result<()> {
         let (Call::SyncRange { fd, .. }
         | Call::SyncFs { fd }
@@ -252,7 +252,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
     }
 }
 
-/// What a call sets.
+/// The attributes that a call sets.
 fn set_of(call: &Call) -> SetAttr {
     let given = |id: u32| (id != SAME).then_some(id);
     match *call {
@@ -274,7 +274,7 @@ fn set_of(call: &Call) -> SetAttr {
     }
 }
 
-/// `bytes`, if there is room for them or none was given.
+/// `bytes` if they fit into `room`, where 0 means unlimited.
 fn fits(bytes: usize, room: u64) -> Result<u64> {
     let bytes = bytes as u64;
     match room {

@@ -1,8 +1,7 @@
-//! The power is cut after the last call, and what is left recovers.
+//! Recovery from a power cut after the last call.
 //!
-//! Invariant: time and traffic are those from power-on until the file system is
-//! mounted; loading the DRAM of the drive is no part of it, as the model keeps that
-//! by a battery.
+//! Invariant: time and traffic are those from power-on until the file system is mounted. Loading
+//! the drive's DRAM is excluded, as the model keeps it by a battery.
 
 use super::run::{ready, refused, wait};
 use crate::attached::Attached;
@@ -16,8 +15,8 @@ use ssd::{Drive, DriveMedia};
 use units::Ns;
 use vfs::Clock;
 
-/// Cuts the power of what `port` is, and recovers what that leaves as `host`; also gives
-/// what a layer counted that was mounted on the way, and what the drive holds then.
+/// Cuts the power of the drive behind `port`, and recovers it as `host`. Also returns the counters
+/// of the layer that was mounted on the way, and the drive's contents.
 //= bytefs 5.5
 pub(super) fn cut_and_recover(
     host: AnyHost,

@@ -1,7 +1,7 @@
-//! A file system is unmounted after the last call, and mounted again.
+//! Unmount of a file system after the last call, and a new mount.
 //!
-//! Invariant: all that was changed is durable before, so that times and traffic are those
-//! of leaving the medium clean, and of taking it into use.
+//! Invariant: all changes are durable before, so that times and traffic are those of a clean
+//! unmount and of a mount.
 
 use super::run::{ready, refused, unmount, wait};
 use crate::attached::Attached;
@@ -13,8 +13,8 @@ use sim::Kernel;
 use units::Ns;
 use vfs::{Clock, Vfs};
 
-/// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`; also gives
-/// what a layer counted that was mounted with it.
+/// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`. Also returns the
+/// counters of the layer that was mounted with it.
 //= dissertation 4.6.5
 pub(super) fn remount(
     kernel: &Kernel,

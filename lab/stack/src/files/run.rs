@@ -1,9 +1,9 @@
-//! One run of a workload of files: a drive is prepared, a file system made on it
-//! and mounted, the tree that the workload needs is made, then its calls.
+//! A run of a file workload: prepare a drive, make and mount a file system, make the workload's
+//! tree, then execute its calls.
 //!
-//! Invariants: as those of any run; in addition what comes before the first call
-//! is neither timed nor counted, and what is dirty after the last one is written
-//! out and counted, so that all that was written shows at the drive.
+//! Invariants: those of any run. Besides, work before the first call is neither timed nor counted;
+//! pages that are dirty after the last call are written back and counted, so that every write shows
+//! at the drive.
 
 use super::drive::Drive;
 use super::origins::Origins;
@@ -34,8 +34,8 @@ use units::Ns;
 use vfs::{Body, CacheStats, Clock, Compute, Errno, ExtentCounts, Vfs};
 use workload::files::{FileWorkload, Source};
 
-/// Runs `plan` on a drive that holds `media`, on the file system that its stack
-/// names, and hands back what the drive holds afterwards.
+/// Runs `plan` with the file system of its stack on a drive with the contents `media`, and returns
+/// the contents afterwards.
 ///
 /// # Errors
 /// As [`crate::run()`], and if the file system has no room for the workload.
@@ -104,14 +104,14 @@ fn run_host(
     outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, extents));
     outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
     if let Some(app) = &mut outcome.served.app {
-        // As the traffic: with what was dirty after the last call.
+        // Like the traffic, it includes pages that were dirty after the last call.
         app.written_back_pages = vfs.stats().written_back - cached.written_back;
     }
     let left = write_out(&kernel, device.drive());
     Ok((fill::record(&outcome), left))
 }
 
-/// `error`, with the limit that was met if it is for want of space.
+/// `error`, with the limit that was hit if space ran out.
 fn explained<B: Body>(error: StackError, vfs: &Vfs<B>) -> StackError {
     match (error, vfs.body().refusals().last()) {
         (StackError::Calls(text), Some(why)) if text.contains(Errno::ENOSPC.name()) => {
@@ -121,8 +121,8 @@ fn explained<B: Body>(error: StackError, vfs: &Vfs<B>) -> StackError {
     }
 }
 
-/// Opens what is below a file system, made anew if that is said: `deallocates` the drive
-/// whoever does.
+/// Opens the mapping and layer below a file system. `deallocates` formats the layer first, if set,
+/// and says whether that deallocates the drive.
 pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Result<(), String> {
     if let Some(deallocates) = deallocates {
         let made = device.format(deallocates).await;
@@ -131,7 +131,8 @@ pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Resul
     device.open().await.map_err(|error| error.to_string())
 }
 
-/// A new file system on `device`, mounted; what was on the drive stays there if `keep`.
+/// Makes a new file system on `device` and mounts it; if `keep`, the drive's contents are not
+/// deallocated.
 async fn make(host: AnyHost, sim: Sim, device: Attached, keep: bool) -> Result<AnyBody, String> {
     device.keep(keep);
     let now = Clock::default().at(Ns::ZERO);
@@ -143,7 +144,7 @@ async fn make(host: AnyHost, sim: Sim, device: Attached, keep: bool) -> Result<A
 
 type Prepared<B> = (Vfs<B>, Box<dyn Source>, Origins);
 
-/// Makes and mounts the file system, and makes the tree.
+/// Makes and mounts the file system, and makes the workload's tree.
 fn prepare<B: Body>(
     kernel: &Kernel,
     plan: &Plan,
@@ -170,7 +171,7 @@ pub(super) fn refused(stack: &str, problem: &impl Display) -> StackError {
     }
 }
 
-/// Makes all durable and leaves the medium clean, and what is below it at rest.
+/// Unmounts cleanly, with all data durable, and closes the layer below.
 pub(super) fn unmount<B: Body>(
     kernel: &Kernel,
     plan: &Plan,
@@ -186,8 +187,8 @@ pub(super) fn unmount<B: Body>(
     closed.map_err(|error| refused(&plan.stack.to_string(), &error))
 }
 
-/// Pieces of the drive that files lie in. What leads to them is in memory, or read once
-/// more: a body keeps no count.
+/// Counts the pieces of the drive that hold files. Their index is in memory, or is read again: a
+/// body keeps no counter.
 fn count_extents<B: Body>(
     kernel: &Kernel,
     plan: &Plan,
@@ -198,7 +199,7 @@ fn count_extents<B: Body>(
     counted.map_err(|errno| refused(&plan.stack.to_string(), &errno))
 }
 
-/// Lets time pass until `future` is ready.
+/// Advances time until `future` is ready.
 pub(crate) fn wait<T: 'static>(
     kernel: &Kernel,
     future: impl Future<Output = T> + 'static,

@@ -1,27 +1,25 @@
-//! Open files by the slots that workloads name them by, and what is written to
-//! them.
+//! Open files by the slots that workloads name, and the patterns written to them.
 //!
-//! Invariant: a slot in use leads to a descriptor of the process that opened it;
-//! descriptors that a recording shared share it too.
+//! Invariant: a slot in use refers to a descriptor of the process that opened it; descriptors that
+//! were shared in a recording share a slot too.
 
 use std::rc::Rc;
 use vfs::{Body, Fd, Process, Source};
 use workload::files::Name;
 
-/// What is written the `version`-th time, from 1, at `at` of the file that was
-/// opened as `file`: `SplitMix64` over the three. What is there from the start is
-/// version 0.
+/// The pattern of the `version`-th write, from 1, at `at` of the file that was opened as `file`:
+/// `SplitMix64` over the three. Initial contents are version 0.
 #[must_use]
 pub fn tag(file: Name, at: u64, version: u32) -> u64 {
     let z = u64::from(file.0) << 32 | u64::from(version);
     sim::mix(z.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// An open file.
+/// An open file in a slot.
 pub(crate) struct Open<B: Body> {
     pub(crate) process: Rc<Process<B>>,
     pub(crate) fd: Fd,
-    /// The path that it was opened by.
+    /// The path that opened it.
     pub(crate) file: Name,
 }
 
@@ -34,7 +32,7 @@ impl<B: Body> Clone for Open<B> {
     }
 }
 
-/// All slots, and how often each file was written.
+/// All slots, and the number of writes to each file.
 pub(crate) struct Slots<B: Body> {
     open: Vec<Option<Open<B>>>,
     versions: Vec<u32>,
@@ -49,7 +47,7 @@ impl<B: Body> Default for Slots<B> {
     }
 }
 
-/// Most slots, which bounds what a hostile recording can make this take.
+/// Largest number of slots, which bounds the memory that a hostile recording can take.
 const MOST: u32 = 1 << 24;
 
 impl<B: Body> Slots<B> {
@@ -57,8 +55,7 @@ impl<B: Body> Slots<B> {
         self.open.get(slot.0 as usize)?.clone()
     }
 
-    /// Puts `open` into a slot; gives back what cannot be there, because the slot
-    /// is taken.
+    /// Puts `open` into a slot; returns it as an error if the slot is taken or out of range.
     pub(crate) fn put(&mut self, slot: workload::files::Fd, open: Open<B>) -> Result<(), Open<B>> {
         let at = slot.0 as usize;
         if slot.0 >= MOST {

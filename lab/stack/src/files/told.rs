@@ -1,11 +1,11 @@
-//! What a file system says of itself.
+//! Facts and counters of a file system, for the record.
 
 use crate::attached::Attached;
 use hyfim::HyfimStats;
 use report::record::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
 use vfs::{Body, ExtentCounts, LogStats, NodesByTree, TreeStats};
 
-/// What a file system has counted at some moment.
+/// Counters of a file system at one time.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     log: Option<LogStats>,
@@ -14,7 +14,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// What it and what is below it have counted by now.
+    /// The present counters of the file system and of the mapping below it.
     pub(super) fn of<B: Body>(body: &B, port: &Attached) -> Self {
         Self {
             log: body.log_stats(),
@@ -24,8 +24,7 @@ impl Counted {
     }
 }
 
-/// What a file system says of itself at the end; of what it counts, what was done since it
-/// was `before`.
+/// The facts of a file system at the end of a run; counters are relative to `before`.
 pub(super) fn file_system<B: Body>(
     (body, port): (&B, &Attached),
     before: Counted,

@@ -1,4 +1,4 @@
-//! The tree that must be there before the first call.
+//! Creation of the tree that must exist before the first call.
 
 use super::origins::Origins;
 use super::slots::tag;
@@ -11,11 +11,11 @@ use workload::files::{Entry, EntryKind, Name, Names, Setup};
 /// Bytes of one write while files are filled.
 const CHUNK: u64 = 1 << 20;
 
-/// Makes `setup`, with patterns of version 0 in its files, which `origins` books,
-/// makes it durable and drops it from the cache.
+/// Makes the tree `setup`, durable and dropped from the cache; its files have patterns of version
+/// 0, and origins from `origins`.
 ///
 /// # Errors
-/// Names the first entry that cannot be made.
+/// With the first entry that cannot be made.
 pub async fn make_tree<B: Body>(
     vfs: &Vfs<B>,
     setup: &Setup,
@@ -55,7 +55,7 @@ async fn make<B: Body>(
     let (path, mode) = (names.bytes(entry.path), entry.mode.0);
     match entry.kind {
         EntryKind::Directory => match process.mkdir(path, mode).await {
-            // Some are there whatever anybody does, as those of zonefs.
+            // Some directories always exist, such as those of zonefs.
             Err(Errno::EEXIST) => Ok(()),
             made => made,
         },

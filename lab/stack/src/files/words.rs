@@ -1,9 +1,9 @@
-//! Words of workloads in those of the file API.
+//! Translation of a workload's vocabulary to that of the file API.
 
 use vfs::{FallocateMode, FileKind, LockKind, RenameFlags, XattrFlags};
 use workload::files::{Advice, Allocation, Errno, Lock, NodeKind, OpenFlags, RenameHow, XattrHow};
 
-/// Flags of the two sides.
+/// Open flags of workloads, and of the file API.
 const FLAGS: [(OpenFlags, vfs::OpenFlags); 13] = [
     (OpenFlags::READ, vfs::OpenFlags::READ),
     (OpenFlags::WRITE, vfs::OpenFlags::WRITE),
@@ -39,7 +39,7 @@ pub(super) fn errno(errno: vfs::Errno) -> Errno {
     Errno(u16::try_from(errno.number()).unwrap_or(u16::MAX))
 }
 
-/// What is done to a range, where the file API knows it.
+/// The mode of an allocation; `None` if the file API lacks it.
 pub(super) const fn allocation(how: Allocation) -> Option<FallocateMode> {
     Some(match how {
         Allocation::Extend => FallocateMode::Allocate { keep_size: false },
@@ -51,7 +51,7 @@ pub(super) const fn allocation(how: Allocation) -> Option<FallocateMode> {
     })
 }
 
-/// How to rename, where the file API knows it.
+/// The flags of a rename; `None` if the file API lacks them.
 pub(super) const fn rename(how: RenameHow) -> Option<RenameFlags> {
     Some(RenameFlags {
         no_replace: matches!(how, RenameHow::NoReplace),
@@ -80,7 +80,7 @@ pub(super) const fn xattr(how: XattrHow) -> XattrFlags {
     }
 }
 
-/// None gives the lock back.
+/// The kind of a lock; `None` releases it.
 pub(super) const fn lock(lock: Lock) -> Option<LockKind> {
     match lock {
         Lock::Shared => Some(LockKind::Shared),

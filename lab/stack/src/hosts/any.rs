@@ -1,10 +1,8 @@
-//! All file systems as one: which it is, is asked at each call.
+//! All file systems as one type, dispatched at each call.
 //!
-//! Whatever is done with any file system is so compiled once and not once for each, and
-//! the cache above them is.
+//! Code above the file systems, such as the cache, is compiled once and not once for each.
 //!
-//! Invariant: what a body is given is what it has made itself: a file of another one is
-//! never asked of it.
+//! Invariant: a body receives only files that it has made itself, never those of another one.
 
 use super::{
     Btrfs, ByteFs, Directed, Ext4, F2fs, Host, Hyfim, Made, Nova, Persimmon, Persistent, Promises,
@@ -22,27 +20,27 @@ use vfs::{
     NewInode, Rename, Result, SeekWhat, StatFs, Timestamp, TreeStats, XattrFlags,
 };
 
-/// What a file system keeps with a file, whichever it is: the file as that one knows it.
+/// The private part of a file, wrapped for any file system.
 #[expect(clippy::large_enum_variant, reason = "a file in use is one allocation")]
 pub enum Private {
-    /// Of the ext4 family.
+    /// A file of the ext4 family.
     Ext(Inode<extfs::Private>),
-    /// Of Btrfs and HyFiM.
+    /// A file of Btrfs or HyFiM.
     Cow(Inode<cowfs::Private>),
-    /// Of F2FS and Persimmon.
+    /// A file of F2FS or Persimmon.
     Lfs(Inode<lfs::Private>),
-    /// Of NOVA.
+    /// A file of NOVA.
     Nova(Inode<novafs::Private>),
-    /// Of zonefs.
+    /// A file of zonefs.
     Zone(Inode<zonefs::Place>),
 }
 
-/// What one file system keeps with a file.
+/// The private part of a file of one file system.
 trait Own: Sized {
-    /// A file as all know it.
+    /// Wraps a file of this file system for all.
     fn given(inode: Inode<Self>) -> Inode<Private>;
 
-    /// A file as its own body knows it.
+    /// Unwraps a file for its own body.
     fn of(inode: &Inode<Private>) -> &Inode<Self>;
 }
 
@@ -71,16 +69,16 @@ own!(
     Zone(zonefs::Place)
 );
 
-/// Makes the types of all hosts and all bodies, and what does something with whichever it is.
+/// Defines the enums of all hosts and of all bodies, with conversions to them.
 macro_rules! hosts {
     ($($name:ident),+) => {
-        /// A host, whichever it is.
+        /// Any host, to be formatted and mounted.
         #[derive(Clone)]
         pub enum AnyHost {
             $(#[allow(missing_docs, reason = "a name says it")] $name($name)),+
         }
 
-        /// A file system, mounted, whichever it is.
+        /// Any mounted file system.
         pub enum AnyBody {
             $(#[allow(missing_docs, reason = "a name says it")] $name(<$name as Host>::Body)),+
         }
@@ -101,7 +99,7 @@ macro_rules! hosts {
     };
 }
 
-/// Hosts whose files get hints by rules.
+/// Hosts whose files get lifetime hints by rules.
 type DirectedBtrfs = Directed<Btrfs>;
 type DirectedExt4 = Directed<Ext4>;
 type DirectedF2fs = Directed<F2fs>;
@@ -124,7 +122,7 @@ hosts!(
     Zonefs
 );
 
-/// Does something with what an [`AnyHost`] or an [`AnyBody`] is.
+/// Evaluates an expression for the variant of an [`AnyHost`] or [`AnyBody`].
 macro_rules! with {
     ($any:ident $own:expr, $it:ident => $does:expr) => {
         match $own {
@@ -201,8 +199,8 @@ impl Host for AnyHost {
     }
 }
 
-/// Functions of a [`Body`] that the body does which it is. Types are words, or stand in
-/// brackets; a `File` is given to it as it knows it.
+/// Forwards functions of [`Body`] to the variant. Types are identifiers, or stand in brackets; a
+/// `File` is unwrapped for the body.
 macro_rules! pass {
     ($($name:ident($($at:ident: $of:tt),*) -> $out:ty;)+) => { $(
         async fn $name(&self $(, $at: pass!(@type $of))*) -> $out {

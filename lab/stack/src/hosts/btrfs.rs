@@ -1,4 +1,4 @@
-//! Btrfs as the host of a stack, with copies of contents or without.
+//! Btrfs as the host of a stack, with or without copy-on-write of contents.
 
 use super::memory::Persistent;
 use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, memory};
@@ -21,7 +21,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     memory::SLOW,
 ];
 
-/// Btrfs with these options.
+/// Btrfs with its options.
 #[derive(Clone)]
 pub struct Btrfs {
     options: MountOptions,
@@ -30,7 +30,7 @@ pub struct Btrfs {
 }
 
 impl Btrfs {
-    /// The file system; `in_place` if contents are overwritten in their place.
+    /// Btrfs with these switches; `in_place` overwrites contents without copying them.
     pub(super) fn new(switches: &[String], behaviour: &Behaviour, in_place: bool) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let usual = MountOptions::default();
@@ -48,7 +48,7 @@ impl Btrfs {
         }
     }
 
-    /// How it is mounted when it is `now`.
+    /// The mount options at the time `now`.
     pub(super) const fn mount_options(&self, now: Timestamp) -> MountOptions {
         MountOptions {
             start: now,
@@ -60,7 +60,7 @@ impl Btrfs {
 impl Host for Btrfs {
     type Body = CowFs<Copying<Attached>>;
 
-    /// A commit is of one instant, and a force is of one file.
+    /// A commit is of one instant; a force is of one file.
     fn promises(&self) -> Promises {
         Promises {
             in_order: true,
@@ -102,7 +102,7 @@ impl Host for Btrfs {
         findings.iter().map(ToString::to_string).collect()
     }
 
-    /// What a cut leaves is sound as of the last commit, whatever was forced since.
+    /// The image after a cut is consistent as of the last commit, whatever was forced since.
     fn ask_outside(&self, image: &DriveImage<'_>, _: bool) -> Said {
         let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));

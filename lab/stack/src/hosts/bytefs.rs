@@ -14,7 +14,7 @@ use ssd::front::FrontConfig;
 use units::Bytes;
 use vfs::Timestamp;
 
-/// The switches of ByteFS.
+/// The switches of ByteFS, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
     ("discard", "freed blocks are deallocated on the drive"),
     (
@@ -27,12 +27,11 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// Of so many bytes of the drive's memory one is its log, where it is divided: 64 MB of
-/// 512 MB.
+/// With a divided memory, one in this many bytes of the drive's memory is its log: 64 MB of 512 MB.
 //= skybyte 6.1
 const LOG_SHARE: u64 = 8;
 
-/// ByteFS with these options.
+/// ByteFS with its options.
 #[derive(Clone)]
 pub struct ByteFs {
     options: Options,
@@ -60,7 +59,7 @@ impl ByteFs {
     }
 }
 
-/// Divides the memory of a drive that is all log into log and page cache.
+/// Divides the memory of a drive, all of it log, into log and page cache.
 fn divide(front: &mut FrontConfig) {
     let all = front.log.bytes.0;
     let log = (all / LOG_SHARE).next_multiple_of(BLOCK as u64);
@@ -71,7 +70,7 @@ fn divide(front: &mut FrontConfig) {
 impl Host for ByteFs {
     type Body = ExtFs<Strategy<Attached>>;
 
-    /// The same bytes, whatever they are used for.
+    /// The DRAM has the same size, divided or not.
     fn shape(&self, drive: &mut DriveConfig) {
         fit(drive, true);
         if let Some(front) = drive.front.as_mut().filter(|_| self.divided) {
@@ -113,8 +112,8 @@ impl Host for ByteFs {
         check_ext4(image)
     }
 
-    /// What a cut leaves is, once the drive has power, an image without uncommitted
-    /// lines: others need no more than their own rules for unlinked inodes.
+    /// Once the drive has power after a cut, the image has no uncommitted lines: an outside checker
+    /// needs no more than its own rules for unlinked inodes.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         ask_e2fsck(image, recover)
     }
@@ -126,7 +125,7 @@ mod tests {
     use ssd::Preset;
 
     #[test]
-    fn memory_that_is_divided_stays_as_much() {
+    fn divided_memory_keeps_its_total_size() {
         let shaped = |switches: &[&str]| {
             let switches: Vec<String> = switches.iter().map(|s| (*s).to_owned()).collect();
             let mut drive = (Preset::named("byte").unwrap().config)();

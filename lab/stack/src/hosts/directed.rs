@@ -1,7 +1,7 @@
-//! A file system whose files are told how long they live by rules, in place of what their
-//! program says: what the preload library does where there are no zones.
+//! A file system whose files get lifetime hints by rules instead of those of their program, as from
+//! the preload library on drives without zones.
 //!
-//! Invariant: files that no rule names keep what their program says, and nothing but hints
+//! Invariant: files without a matching rule keep the hints of their program; nothing but hints
 //! differs from the file system below.
 //= dissertation 5.2
 
@@ -18,7 +18,7 @@ use ssd::DriveConfig;
 use std::sync::Arc;
 use vfs::Timestamp;
 
-/// The switch.
+/// The switch that puts rules in charge of hints.
 pub(super) const SWITCH: Switch = (
     "hints",
     "rules say how long files live, not their program: those of --rules, else RocksDB's",
@@ -32,7 +32,7 @@ pub struct Directed<H> {
 }
 
 impl<H> Directed<H> {
-    /// `below`, by the rules of `behaviour`.
+    /// Wraps `below` with the rules of `behaviour`, or else those for RocksDB.
     pub(super) fn new(below: H, behaviour: &Behaviour) -> Self {
         let usual = || Arc::new(shimmer::ready(shimmer::USUAL));
         Self {
@@ -67,8 +67,8 @@ impl<H: Host> Host for Directed<H> {
 
     async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
         let below = self.below.mount(sim, device, now).await?;
-        // Without handles a file has one of the kernel's hints, and its file system does with
-        // it what it does with that of a program.
+        // Without handles a file gets one of the kernel's lifetime hints, which its file system
+        // treats like one of a program.
         let chooser = Chooser::new(&self.rules, Policy::Lifetimes, 0);
         let how = (chooser, Options::default());
         let mounted = Placed::mount(sim, below, None, how, FILE_SYSTEM).await;

@@ -11,7 +11,7 @@ use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
 
-/// The switches of ext4, and what each does.
+/// The switches of ext4, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
     directed::SWITCH,
     ("discard", "freed blocks are deallocated on the drive"),
@@ -22,7 +22,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ("journal", "contents go through the journal too"),
 ];
 
-/// ext4 with these options.
+/// ext4 with its options.
 #[derive(Clone)]
 pub struct Ext4 {
     options: Options,
@@ -47,7 +47,7 @@ impl Ext4 {
         Self { options }
     }
 
-    /// Makes it on blocks, wherever they are.
+    /// Makes the file system on any block port.
     pub(super) async fn format_on<P: BlockPort>(&self, port: &P, now: Timestamp) -> Made<()> {
         let layout = MkfsOptions {
             now,
@@ -57,7 +57,7 @@ impl Ext4 {
         made.map_err(|error| error.to_string())
     }
 
-    /// Mounts what is on blocks.
+    /// Mounts the file system on any block port.
     pub(super) async fn mount_on<P: BlockPort>(
         &self,
         sim: &Sim,

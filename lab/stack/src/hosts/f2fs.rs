@@ -10,7 +10,7 @@ use sim::Sim;
 use ssd::DriveConfig;
 use vfs::Timestamp;
 
-/// The switches of F2FS.
+/// The switches of F2FS, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
     directed::SWITCH,
     (
@@ -27,8 +27,8 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// A checkpoint is of one instant, and a force is of the nodes of one file. As in Linux its
-/// contents are not flushed before its nodes; from zones a mount knows which are there.
+/// A checkpoint is of one instant; a force is of the nodes of one file. As in Linux its contents
+/// are not flushed before its nodes; on zones the mount can tell which contents arrived.
 pub(super) const PROMISES: Promises = Promises {
     in_order: true,
     alone: true,
@@ -36,15 +36,15 @@ pub(super) const PROMISES: Promises = Promises {
     ..Promises::LAZY
 };
 
-/// F2FS with these options.
+/// F2FS with its options.
 #[derive(Clone)]
 pub struct F2fs {
     options: MountOptions,
-    /// Hundredths of a percent that are kept, if it is said.
+    /// Overprovisioning in hundredths of a percent; `None` for the default.
     overprovision: Option<u32>,
 }
 
-/// How the body of F2FS is mounted for these switches, where it has them.
+/// The mount options of the F2FS body that these switches select.
 pub(super) fn body(switches: &[String], behaviour: &Behaviour) -> MountOptions {
     let has = |name: &str| switches.iter().any(|switch| switch == name);
     let usual = MountOptions::default();
@@ -76,14 +76,14 @@ impl Host for F2fs {
         PROMISES
     }
 
-    /// Its tables are written in place: of a drive of zones some become conventional.
+    /// F2FS writes its tables in place: some zones become conventional.
     fn shape(&self, drive: &mut DriveConfig) {
         let Some(zones) = drive.zones.filter(|zones| zones.conventional == 0) else {
             return;
         };
         let sequential = (drive.capacity.0 / zones.capacity.0.max(1)) as u32;
         let wanted = lfs::conventional_zones(zones.size, zones.capacity, sequential);
-        // What is too small for them is refused when the file system is made.
+        // A drive too small for them is rejected when the file system is made.
         if let Ok(shaped) = drive.with_conventional(wanted) {
             *drive = shaped;
         }
@@ -109,7 +109,7 @@ impl Host for F2fs {
         findings.iter().map(ToString::to_string).collect()
     }
 
-    /// What a cut leaves is sound as of the last checkpoint, whatever was forced since.
+    /// The image after a cut is consistent as of the last checkpoint, whatever was forced since.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));

@@ -11,7 +11,7 @@ use hyfim::Intra;
 use sim::Sim;
 use vfs::Timestamp;
 
-/// The switches of HyFiM: those of Btrfs but for the hints that no mapping takes, and of its
+/// The switches of HyFiM: those of Btrfs without the hints, which no mapping uses, and those of its
 /// memory.
 pub(super) const SWITCHES: &[Switch] = &[
     btrfs::SWITCHES[1],
@@ -26,7 +26,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// HyFiM with these options.
+/// HyFiM with its options.
 #[derive(Clone)]
 pub struct Hyfim {
     btrfs: Btrfs,
@@ -34,7 +34,7 @@ pub struct Hyfim {
 }
 
 impl Hyfim {
-    /// The file system.
+    /// HyFiM with these switches and this behaviour.
     pub(super) fn new(switches: &[String], behaviour: &Behaviour) -> Self {
         Self {
             btrfs: Btrfs::new(switches, behaviour, false),
@@ -46,7 +46,7 @@ impl Hyfim {
 impl Host for Hyfim {
     type Body = CowFs<Intra<Attached>>;
 
-    /// A force publishes all that has changed, as of one instant.
+    /// A force publishes all changes, as of one instant.
     fn promises(&self) -> Promises {
         Promises {
             alone: false,

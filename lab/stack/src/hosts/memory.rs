@@ -1,7 +1,7 @@
-//! Memory that survives power cuts, as hosts of open-channel drives have it, and its switches.
+//! Persistent memory of the hosts of open-channel drives, and its switches.
 //!
-//! Invariant: what is kept there follows from the switches and the drive alone, so whoever
-//! finds it knows what to look for.
+//! Invariant: the layout of the memory follows from the switches and the drive alone, so that a
+//! later mount knows it.
 
 use super::Switch;
 use host::{PmConfig, PmMedia};
@@ -10,46 +10,45 @@ use hyfim::HyfimConfig;
 use ssd::DriveConfig;
 use units::{Bytes, KIB, Ns};
 
-/// The write buffer of the host's mapping is there.
+/// Puts the write buffer of the host's mapping into persistent memory.
 //= hyfim 4
 pub(super) const BUFFER: Switch = (
     "pmbuffer",
     "the write buffer of its mapping is in persistent memory: what is forced is not padded",
 );
 
-/// It takes the time of a real part.
+/// Gives the memory the access times of a real part.
 pub(super) const OPTANE: Switch = (
     "optane",
     "its memory takes 300 ns to load and 100 ns to flush, not none as in its paper",
 );
 
-/// It takes longer than any part does.
+/// Makes the memory slower than any real part.
 pub(super) const SLOW: Switch = (
     "slow",
     "its memory takes 20 us to flush a line, so that a cut can meet cleaning meanwhile",
 );
 
-/// What a flush takes of memory as slow as no part is: publications take as long then as
-/// cleaning does.
+/// Flush time of the slow memory: publications take as long as cleaning does.
 const SLOW_FLUSH: Ns = Ns::us(20);
 
-/// Memory that survives power cuts, as a host wants it.
+/// Persistent memory, as the switches of a host configure it.
 #[derive(Clone, Copy, Debug)]
 pub struct Persistent {
-    /// How long it takes.
+    /// Access times and size of the memory.
     pub pm: PmConfig,
-    /// Whether pages are exchanged: the table and journals are there.
+    /// Whether pages are exchanged: then the table and journals are in this memory.
     swaps: bool,
     buffer: bool,
     lean: bool,
 }
 
-/// What is kept there for a drive.
+/// The structures that persistent memory holds for a drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keeps {
-    /// All that HyFiM has.
+    /// Everything that HyFiM persists: table, journals and spare sectors.
     Swaps(HyfimConfig),
-    /// The write buffer of a mapping whose table is not there.
+    /// The write buffer of a mapping whose table is in DRAM.
     Buffer(FtlConfig),
 }
 
@@ -71,17 +70,17 @@ impl Persistent {
         }
     }
 
-    /// That of a host which exchanges pages.
+    /// The memory of a host that exchanges pages.
     pub(super) fn swapping(switches: &[String]) -> Self {
         Self::of(switches, true)
     }
 
-    /// That of a host which has its write buffer there, if it has.
+    /// The memory of a host with a persistent write buffer; `None` without the switch.
     pub(super) fn buffering(switches: &[String]) -> Option<Self> {
         Some(Self::of(switches, false)).filter(|memory| memory.buffer)
     }
 
-    /// What is kept there for a drive.
+    /// The structures that the memory holds for `drive`.
     pub(crate) const fn keeps(&self, drive: &DriveConfig) -> Keeps {
         let ftl = FtlConfig::of(drive);
         if !self.swaps {
@@ -105,17 +104,17 @@ impl Persistent {
     }
 }
 
-/// What memory that survives power cuts holds.
+/// Contents of a host's persistent memory at power-on.
 #[derive(Clone, Debug, Default)]
 pub enum Memory {
-    /// Nothing yet.
+    /// No contents: new memory.
     #[default]
     Blank,
-    /// What was left.
+    /// The contents at the last power-off or power cut.
     Left(PmMedia),
 }
 
 impl Memory {
-    /// That of a host without any.
+    /// The memory of a host without persistent memory.
     pub(crate) const NONE: (Option<Persistent>, Self) = (None, Self::Blank);
 }

@@ -1,8 +1,7 @@
 //! File systems as hosts of stacks: how each is made, mounted and judged.
 //!
-//! Invariant: a host is the same whatever it is on: a drive, a drive whose power is
-//! cut, or a drive behind a mount. What differs between file systems is here; nobody
-//! else asks for one by name.
+//! Invariant: a host is the same whatever it is on: a drive, a drive with a power cut, or a drive
+//! behind a mount. Differences between file systems are here; no other code selects one by name.
 
 mod any;
 mod btrfs;
@@ -50,28 +49,27 @@ use std::sync::Arc;
 use units::{Bytes, Ns};
 use vfs::{Body, Timestamp};
 
-/// A switch of a host, and what it does.
+/// A switch of a host, and its help.
 pub type Switch = (&'static str, &'static str);
 
-/// What holds of the changes of a file system besides that what was forced is durable.
+/// Guarantees of a file system on changes, besides the durability of forced ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// What a call has made durable when it returns, without being forced.
+    /// Changes that are durable when a call returns, without a force.
     pub settles: Settles,
-    /// Changes of names become durable in the order in which the calls end.
+    /// Changes of names become durable in the order in which their calls end.
     pub in_order: bool,
-    /// New files are forced with their names by themselves, and names that changed before
-    /// are not.
+    /// A force makes new files durable with their names, but not earlier changes of other names.
     pub alone: bool,
-    /// Contents that were not forced may show what was there before.
+    /// Unforced contents may show the old data of their blocks.
     pub stale: bool,
-    /// So may those that are being forced, on a drive of blocks.
+    /// Contents in the middle of a force may show old data too, on a block drive.
     pub torn: bool,
 }
 
 impl Promises {
-    /// Those of a file system that writes contents before what leads to them, and nothing
-    /// before it is forced.
+    /// The guarantees of a file system that writes contents before the metadata that refers to
+    /// them, and nothing before a force.
     const LAZY: Self = Self {
         settles: Settles::Nothing,
         in_order: false,
@@ -81,93 +79,93 @@ impl Promises {
     };
 }
 
-/// What was made, or a sentence that says why it cannot be.
+/// A result, or a sentence that says why it is impossible.
 pub type Made<T> = Result<T, String>;
 
-/// What somebody else's checker says, if anything; or why it cannot be asked.
+/// Findings of an outside checker, `None` for none; or the reason why it cannot run.
 pub type Said = Result<Option<String>, OutsideError>;
 
 /// A file system that can be the host of a stack.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Host: Clone + Send + 'static {
-    /// It, mounted.
+    /// The mounted file system.
     type Body: Body;
 
-    /// What holds of its changes besides that what was forced is durable.
+    /// Guarantees on changes, besides the durability of forced ones.
     fn promises(&self) -> Promises;
 
-    /// Memory that survives power cuts, if it wants its machine to have any.
+    /// The persistent memory that the host needs; `None` for none.
     fn memory(&self) -> Option<Persistent> {
         None
     }
 
-    /// Gives a drive the form that it is made for, on the same flash: if it says no more, memory
-    /// that is a page cache and not a log.
+    /// Adapts a drive to the file system, on the same flash. By default the drive's memory becomes
+    /// a page cache and not a log.
     fn shape(&self, drive: &mut DriveConfig) {
         fit(drive, false);
     }
 
-    /// Whether whoever makes it deallocates all of the drive first.
+    /// Whether making the file system deallocates the whole drive first.
     fn deallocates(&self) -> bool {
         true
     }
 
-    /// Makes an empty file system that says it was made at `now`.
+    /// Makes an empty file system with the creation time `now`.
     ///
     /// # Errors
-    /// A sentence that says what cannot be.
+    /// If the device cannot hold it, with a sentence that says why.
     async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()>;
 
-    /// Recovers and mounts it, when it is `now`.
+    /// Recovers and mounts the file system at the time `now`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// If it cannot be mounted, with a sentence that says why.
     async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body>;
 
-    /// Whether it has snapshots.
+    /// Whether the file system has snapshots.
     fn has_snapshots(&self) -> bool {
         false
     }
 
-    /// Keeps all files as they are now as a directory of this name that nothing can be
-    /// changed in. No file is in use, and nothing dirty is in a cache.
+    /// Takes a read-only snapshot of all files as the directory `_name`. No file is in use, and no
+    /// cache is dirty.
     ///
     /// # Errors
-    /// A sentence that says what cannot be.
+    /// If it cannot be taken, with a sentence that says why.
     async fn keep(&self, _body: &Self::Body, _name: &[u8], _now: Timestamp) -> Made<()> {
         Err("it has no snapshots".to_owned())
     }
 
-    /// What is wrong with the structure on a drive at rest.
+    /// Structural problems of the file system on a drive at rest.
     fn check(&self, image: &DriveImage<'_>) -> Vec<String>;
 
-    /// Whether anybody else's checker knows the format.
+    /// Whether an outside checker knows the format.
     fn has_outside(&self) -> bool {
         true
     }
 
-    /// What somebody else's checker says of what is on a drive: after recovery, or if
-    /// `recover` of what a cut left, once that checker has recovered it.
+    /// The findings of an outside checker on a drive after recovery; if `recover`, on a drive after
+    /// a cut, which the checker recovers first.
     ///
     /// # Errors
-    /// If that checker cannot be asked.
+    /// If the checker cannot run.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said;
 }
 
-/// What is wrong with a structure in the format of ext4.
+/// Structural problems of an image in the format of ext4.
 fn check_ext4(image: &DriveImage<'_>) -> Vec<String> {
     let findings = extfs::check(image);
     findings.iter().map(ToString::to_string).collect()
 }
 
-/// What `e2fsck` says of it; if `recover`, once it has replayed the journal.
+/// The findings of `e2fsck`; if `recover`, it replays the journal first.
 fn ask_e2fsck(image: &DriveImage<'_>, recover: bool) -> Said {
     let pieces = pieces_of(image);
     let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
     ::crash::e2fsck(image.blocks() * extfs::BLOCK as u64, pieces, recover)
 }
 
-/// `drive` as the file system of `stack` needs it; none if that is no file system.
+/// `drive` adapted to the file system of `stack`; `None` if that has none.
 pub(crate) fn drive_for(stack: &StackName, drive: &DriveConfig) -> Option<DriveConfig> {
     let host = named(&stack.host, &stack.switches, &Behaviour::default())?;
     let mut shaped = drive.clone();
@@ -176,9 +174,9 @@ pub(crate) fn drive_for(stack: &StackName, drive: &DriveConfig) -> Option<DriveC
     Some(shaped)
 }
 
-/// Gives the DRAM of a drive that is read and written by bytes the form that a host is
-/// made for: a log if it `wants_log`, else a page cache, of the size that the drive has
-/// for either. So hosts are compared on drives with the same DRAM.
+/// Adapts the DRAM of a drive with a byte interface to a host: a log if it `wants_log`, else a page
+/// cache, of the size that the drive has for either. So hosts are compared on drives with the same
+/// DRAM.
 //= bytefs 5.1
 pub fn fit(drive: &mut DriveConfig, wants_log: bool) {
     let Some(front) = &mut drive.front else {
@@ -192,30 +190,29 @@ pub fn fit(drive: &mut DriveConfig, wants_log: bool) {
     };
 }
 
-/// How hosts are to behave in a run.
+/// Options of the hosts in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Behaviour {
-    /// Age at which what has changed is made durable of its own accord; none for that of
-    /// the file system in Linux.
+    /// Age at which changes are made durable automatically; `None` for the default of the file
+    /// system in Linux.
     pub commit_interval: Option<Ns>,
-    /// How long cleaning in the background waits at least for the next section, of a file
-    /// system that is laid out as a log; none for that of Linux.
+    /// Shortest wait of background cleaning for the next section, for log-structured file systems;
+    /// `None` for that of Linux.
     pub cleaning_interval: Option<Ns>,
-    /// Whether what the drive holds stays when the file system is made, as with `nodiscard`
-    /// of its makers: an aged drive is full then of what nobody reads any more.
+    /// Whether making the file system keeps the drive's contents, like `nodiscard` of its makers:
+    /// an aged drive is then full of garbage.
     pub keep: bool,
-    /// Whether a file system that is laid out as a log writes nothing at all; no part of a
-    /// plan.
+    /// Whether a log-structured file system writes nothing at all; not part of a plan.
     #[serde(skip)]
     pub read_only: bool,
-    /// Which files are placed where, on a host that places files and whose switches name no
-    /// rules; none for the usual ones.
+    /// Placement rules, for a host that places files and whose switches select no rules; `None` for
+    /// the default rules.
     #[serde(skip)]
     pub rules: Option<Arc<RuleSet>>,
 }
 
-/// The host of this name; none if there is no such file system.
+/// The host called `host`; `None` if there is no such file system.
 #[must_use]
 pub fn named(host: &str, switches: &[String], behaviour: &Behaviour) -> Option<AnyHost> {
     let by_rules = switches.iter().any(|switch| switch == directed::SWITCH.0);
@@ -248,14 +245,13 @@ pub fn named(host: &str, switches: &[String], behaviour: &Behaviour) -> Option<A
     })
 }
 
-/// Memory that survives power cuts, as the host of this name wants it with these switches, if it
-/// does.
+/// The persistent memory that the host called `host` needs with these switches; `None` for none.
 #[must_use]
 pub fn memory(host: &str, switches: &[String]) -> Option<Persistent> {
     named(host, switches, &Behaviour::default())?.memory()
 }
 
-/// Why memory that survives power cuts cannot be had by these switches, if it cannot.
+/// The reason why the switches of persistent memory do not apply; `None` if they do.
 pub(crate) fn refused_memory(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let has = |of: Switch| switches.contains(&of.0);
     let known = self::switches(host);
@@ -273,14 +269,14 @@ pub(crate) fn refused_memory(host: &str, drive: &str, switches: &[&str]) -> Opti
     (!has_memory).then(|| format!("+{asked} makes no sense without +{}", memory::BUFFER.0))
 }
 
-/// The switches of the host of this name.
+/// The switches of the host called `host`; empty if it is unknown.
 #[must_use]
 pub fn switches(host: &str) -> &'static [Switch] {
     let mut hosts = HOSTS.iter();
     hosts.find(|(name, _)| *name == host).map_or(&[], |h| h.1)
 }
 
-/// Hosts that are built, and their switches with what each does.
+/// All hosts, with their switches.
 pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("raw", &[]),
     ("ext4", ext4::SWITCHES),

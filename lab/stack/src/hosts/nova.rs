@@ -23,7 +23,7 @@ impl Host for Nova {
         }
     }
 
-    /// NOVA is made by a mount with `init`, which deallocates nothing.
+    /// A mount with `init` makes NOVA, and deallocates nothing.
     fn deallocates(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ impl Host for Nova {
         findings.iter().map(ToString::to_string).collect()
     }
 
-    /// The format is ours: nobody else checks it.
+    /// The format is our own: no outside checker knows it.
     fn has_outside(&self) -> bool {
         false
     }

@@ -11,7 +11,7 @@ use sim::Sim;
 use units::Bytes;
 use vfs::Timestamp;
 
-/// The switches of Persimmon.
+/// The switches of Persimmon, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
     directed::SWITCH,
     (
@@ -24,10 +24,10 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// What the switch for little memory leaves.
+/// Memory for the mapping of metadata under the lean switch.
 const LEAN: Bytes = Bytes(64 * units::KIB);
 
-/// Persimmon with these options.
+/// Persimmon with its options.
 #[derive(Clone)]
 pub struct Persimmon {
     options: Options,
@@ -81,7 +81,7 @@ impl Host for Persimmon {
         persimmon::check(image)
     }
 
-    /// The drive is shown with everything where F2FS has it.
+    /// The checker sees an image with everything at its place in F2FS.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let shown = match Shown::new(image) {
             Ok(shown) => shown,

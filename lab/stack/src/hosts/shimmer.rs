@@ -1,6 +1,6 @@
-//! Shimmer as the host of a stack, and `ZenFS`, which places by lifetimes and moves nothing:
-//! placed files in zones beside ext4 on conventional ones; on a drive of blocks ext4 whose
-//! files get hints.
+//! Shimmer as the host of a stack, and `ZenFS`, which places by lifetimes and moves nothing: on
+//! zones, placed files beside ext4 on conventional zones; on block drives, ext4 whose files get
+//! hints.
 
 use super::{Behaviour, Ext4, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use units::{Bytes, MIB, SECTOR};
 use vfs::Timestamp;
 
-/// The switches of both: which rules say what is placed, and how much is not.
+/// The switches of both: the rules for placed files, and the size of the conventional part.
 pub(super) const SWITCHES: &[Switch] = &[
     (
         "rocksdb",
@@ -41,18 +41,18 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// The rules of a stack that names none.
+/// The rules of a stack without a switch for rules.
 pub(super) const USUAL: &str = "rocksdb";
-/// Of so many bytes one is in conventional zones: 4 GB of 512 GB.
+/// One in this many bytes is in conventional zones: 4 GB of 512 GB.
 //= dissertation 7
 const SHARE: u64 = 128;
-/// The least in conventional zones, of our choice: ext4 with its journal and what programs
-/// keep beside their logs.
+/// Smallest size of the conventional part, our choice: ext4 with its journal, and the files that
+/// programs keep beside their logs.
 const LEAST: u64 = 48 * MIB;
-/// What tells a volume from others, where there is one to a drive.
+/// Identifier of the volume; a drive has only one.
 const VOLUME: u64 = 1;
 
-/// One of the two, with these options.
+/// Shimmer or `ZenFS`, with its options.
 #[derive(Clone)]
 pub struct Shimmer {
     ext4: Ext4,
@@ -62,7 +62,7 @@ pub struct Shimmer {
     half: bool,
 }
 
-/// The rules of a set that comes along.
+/// The shipped rules called `name`.
 pub(super) fn ready(name: &str) -> RuleSet {
     let text = sets::text(name).expect("a switch is the name of a set");
     RuleSet::read(name, text).expect("the sets that come along are read by tests")
@@ -83,17 +83,17 @@ impl Shimmer {
         }
     }
 
-    /// Shimmer: pools of zones for streams, data moved where that must be.
+    /// Shimmer: pools of zones for streams, with data moved where necessary.
     pub(super) fn pools(switches: &[String], behaviour: &Behaviour) -> Self {
         Self::new(switches, behaviour, Policy::Pools, Options::default())
     }
 
-    /// `ZenFS`: zones by lifetimes, and nothing is moved.
+    /// `ZenFS`: zones by lifetimes, without moves.
     pub(super) fn zenfs(switches: &[String], behaviour: &Behaviour) -> Self {
         Self::new(switches, behaviour, Policy::Lifetimes, Options::zenfs())
     }
 
-    /// An extent is no larger than a zone.
+    /// The options with extents no larger than a zone.
     fn options(&self, limits: &ZoneLimits) -> Options {
         let zone = (limits.capacity * SECTOR).max(::shimmer::BLOCK);
         let whole = 1 << zone.ilog2();
@@ -111,13 +111,12 @@ fn no_conventional() -> String {
 impl Host for Shimmer {
     type Body = Placed<ExtFs<Jbd2<Ordinary<Attached>>>, ZonePort>;
 
-    /// Names are ext4's, and contents come before what leads to them.
+    /// Names are those of ext4; contents are durable before the metadata that refers to them.
     fn promises(&self) -> Promises {
         self.ext4.promises()
     }
 
-    /// What is not placed is written in place: of a drive of zones some become
-    /// conventional.
+    /// Files that are not placed are written in place: some zones become conventional.
     //= dissertation 7
     fn shape(&self, drive: &mut DriveConfig) {
         let Some(zones) = drive.zones.filter(|zones| zones.conventional == 0) else {
@@ -128,7 +127,7 @@ impl Host for Shimmer {
             false => (drive.capacity.0 / SHARE).max(LEAST),
         };
         let wanted = bytes.div_ceil(zones.size.0.max(1)) as u32;
-        // What is too small for them is refused when the volume is made.
+        // A drive too small for them is rejected when the volume is made.
         if let Ok(shaped) = drive.with_conventional(wanted) {
             *drive = shaped;
         }

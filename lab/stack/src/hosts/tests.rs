@@ -1,4 +1,4 @@
-//! Making a file system on a drive that was used.
+//! Tests: making a file system on a used drive.
 
 use super::{Behaviour, Host, Memory, drive_for, named};
 use crate::attached::Attached;
@@ -11,9 +11,9 @@ use sim::Kernel;
 use ssd::{Content, Policies, Precondition};
 use units::{Bytes, Extent, MIB, Placement, SECTOR};
 
-/// Sectors of a mapped unit.
+/// Sectors of one mapped unit.
 const SECTORS: u32 = (UNIT as u64 / SECTOR) as u32;
-/// What used sectors hold.
+/// Pattern of used sectors.
 const USED: u64 = 0x5ca1_ab1e;
 
 fn plan(stack: &StackName) -> Plan {
@@ -37,8 +37,8 @@ fn plan(stack: &StackName) -> Plan {
     plan
 }
 
-/// Of a drive all of which was written: units that are in use when the file system is made, how
-/// many there are, and how many of them making it wrote.
+/// Makes a file system on a fully written drive. Returns the used units that remain, all units, and
+/// the units that making it wrote.
 fn left_in_use(stack: &StackName) -> (u64, u64, u64) {
     let mut plan = plan(stack);
     let raw = plan.drive.raw.is_some();
@@ -59,7 +59,7 @@ fn left_in_use(stack: &StackName) -> (u64, u64, u64) {
         };
         let at = |unit: u64| Extent::new(unit * u64::from(SECTORS), SECTORS);
         if raw {
-            // The past of such a drive is what its host has written.
+            // The history of such a drive is in its host's writes.
             port.open().await.expect("it can be mounted");
             for unit in 0..units {
                 let content = Content::Fill(USED);
@@ -91,8 +91,8 @@ fn left_in_use(stack: &StackName) -> (u64, u64, u64) {
     })
 }
 
-/// A file system that leaves the drive as it was has flash for garbage collection that the others
-/// do not have to collect.
+/// A file system that leaves the drive as it was takes away flash that garbage collection has under
+/// the others.
 #[test]
 fn mkfs_deallocates_a_drive_that_was_full() {
     for stack in STACKS {

@@ -1,4 +1,4 @@
-//! File systems over an undo journal of lines as hosts: PMFS and ByteFS-Dual.
+//! File systems over an undo journal of cache lines as hosts: PMFS and ByteFS-Dual.
 
 use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
@@ -12,22 +12,22 @@ use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
 
-/// The switches of both.
+/// The switches of both hosts.
 pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
 
-/// How `e2fsck` refuses an image: as the journal belongs to somebody else, or as the
-/// only superblock is torn.
+/// Errors by which `e2fsck` refuses an image: for a foreign journal, or for a torn superblock
+/// without copies.
 const REFUSALS: [&str; 2] = [
     "Journal superblock has an unknown incompatible feature flag",
     "The superblock could not be read or does not describe a valid",
 ];
 
-/// One of them.
+/// PMFS or ByteFS-Dual, with its options.
 #[derive(Clone)]
 pub enum Undoing {
-    /// PMFS.
+    /// PMFS, whose calls are durable when they return.
     Pmfs(pmfs::Options),
-    /// ByteFS-Dual.
+    /// ByteFS-Dual, whose changes of names are durable when they return.
     Dual(bytefs::Options),
 }
 
@@ -57,7 +57,7 @@ fn discards(switches: &[String]) -> bool {
 impl Host for Undoing {
     type Body = ExtFs<UndoLines<Attached>>;
 
-    /// Blocks are filled before anything leads to them.
+    /// Blocks are written before metadata refers to them.
     fn promises(&self) -> Promises {
         let settles = match self {
             Self::Pmfs(_) => Settles::All,
@@ -94,7 +94,7 @@ impl Host for Undoing {
         check_ext4(image)
     }
 
-    /// What a cut left is refused by others while something may have to be undone.
+    /// An outside checker may refuse the image after a cut, while changes may have to be undone.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let refuses = |said: &String| REFUSALS.iter().any(|refusal| said.contains(refusal));
         let said = ask_e2fsck(image, false)?;

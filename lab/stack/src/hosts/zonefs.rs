@@ -21,7 +21,7 @@ fn no_zones() -> String {
 impl Host for Zonefs {
     type Body = ZoneFs<ZonePort>;
 
-    /// A file is as long as its zone is written, and shows nothing else.
+    /// A file is as long as the written part of its zone, and contains nothing else.
     fn promises(&self) -> Promises {
         Promises::LAZY
     }
@@ -42,7 +42,7 @@ impl Host for Zonefs {
         mounted.map_err(|error| error.to_string())
     }
 
-    /// All that is on the medium is a superblock.
+    /// The medium holds only a superblock.
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
         let mut block = [0; zonefs::BLOCK];
         if !image.read(0, &mut block) {
@@ -56,7 +56,7 @@ impl Host for Zonefs {
             .collect()
     }
 
-    /// Checkers of others want the device file of a zoned drive.
+    /// Outside checkers need the device file of a zoned drive.
     fn has_outside(&self) -> bool {
         false
     }

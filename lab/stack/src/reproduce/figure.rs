@@ -1,4 +1,4 @@
-//! What is claimed in a figure or a table of a paper.
+//! The claims of a figure or a table of a paper.
 //!
 //! ```toml
 //! title = "Throughput of filebench's workloads"
@@ -24,10 +24,10 @@
 //! about = "others"                      # or itself, own; else a test of the paper's systems
 //! ```
 //!
-//! The rest of the file is as [`report::figure`] has it. What the paper has
-//! stands beside each host in `versus`, or beside each workload in `workloads = {…}`,
-//! or alone in `paper = …`; then `versus` may be a list, whose values are combined. A
-//! reason has the name of what its number stands beside, or `all`.
+//! The rest of the file is as in [`report::figure`]. The paper's values stand beside each host in
+//! `versus`, or beside each workload in `workloads = {…}`, or alone in `paper = …`; then `versus`
+//! may be a list, whose values are combined. A reason has the name that its value stands beside, or
+//! `all`.
 
 use super::setup::{BASE, Setup};
 use input::document::{DocumentError, Source};
@@ -37,7 +37,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Spanned, Value};
 
-/// The name of the reason of a claim that has only one.
+/// Name of the reason of a claim with a single value.
 const ALONE: &str = "all";
 
 #[derive(Debug, Deserialize)]
@@ -69,21 +69,21 @@ struct Claimed {
     about: About,
 }
 
-/// Which run.
+/// Identifies a run of a paper.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) host: String,
     pub(super) workload: String,
-    /// Empty for the base.
+    /// Name of the setting; empty for the base.
     pub(super) setting: String,
 }
 
-/// A claim, and what it takes to measure it.
+/// A claim, and the way to measure it.
 pub(super) type Row = figure::Row<Key>;
-/// A figure that has been read.
+/// A figure read from its file.
 pub(super) type Figure = figure::Figure<Key>;
 
-/// Reads the figure called `name`, whose claims are about what `setup` has.
+/// Reads the figure called `name`; its claims refer to hosts, workloads and quantities of `setup`.
 pub(super) fn read(setup: &Setup, name: &str, source: &Source) -> Result<Figure, DocumentError> {
     figure::read(name, source, |reader, claimed| {
         Reader { setup, reader }.rows(claimed)
@@ -96,7 +96,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A row for each expectation.
+    /// One row for each expectation.
     fn rows(&self, claimed: &Claimed) -> Result<Vec<Row>, DocumentError> {
         let workloads = self.reader.named(&claimed.workloads)?;
         for (name, _) in &workloads {
@@ -200,7 +200,8 @@ impl Reader<'_> {
         })
     }
 
-    /// What it takes to measure a claim, if it can be, and why it or a part of it cannot.
+    /// The measure of a claim if there is one, and the reasons why it, or a part of it, cannot be
+    /// measured.
     fn measure(
         &self,
         claimed: &Claimed,
@@ -236,7 +237,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Each workload under each setting, on the stack and on each of `others`.
+    /// The runs of each workload under each setting: that of the stack with that of each of
+    /// `others`.
     fn pairs(
         &self,
         claimed: &Claimed,

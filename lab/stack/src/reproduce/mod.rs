@@ -1,13 +1,13 @@
-//! Papers reproduced: their plans, the runs that these need, and their claims beside
-//! what was measured.
+//! Papers reproduced: their plans, the runs that these need, and their claims beside the measured
+//! values.
 //!
-//! What is run and what is claimed are files beside the system, embedded here: a
-//! `setup.toml` for the paper (`setup`) and a file for each figure (`figure`).
+//! Runs and claims are declared in files beside the system, embedded here: a `setup.toml` for the
+//! paper (`setup`) and a file for each figure (`figure`).
 //!
-//! Invariants: a value is arithmetic on records of runs, none is written down; runs of
-//! the same host, workload and setting are made once, however many figures need them;
-//! a claim of a host that cannot be run is listed with the reason that the table of
-//! stacks gives, and begins to be measured once that table has the host.
+//! Invariants: every value is arithmetic on records of runs; runs of the same host, workload and
+//! setting are made once, however many figures need them; a claim about a host that cannot be run
+//! is listed with the reason of the table of stacks, and is measured as soon as that table has the
+//! host.
 
 mod figure;
 mod papers;
@@ -25,51 +25,51 @@ use serde::Serialize;
 use setup::Setup;
 use std::collections::BTreeMap;
 
-/// What is asked of a paper.
+/// A request to reproduce a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The paper.
+    /// The paper to reproduce.
     pub paper: &'static Paper,
-    /// The figure; none for all.
+    /// Name of one figure; `None` for all.
     pub figure: Option<String>,
     /// The name of the scale, for the document.
     pub scale: String,
-    /// What sizes of the paper are divided by.
+    /// Divisor between the sizes of the paper and those of the runs.
     pub factor: u64,
     /// The seed of all runs.
     pub seed: u64,
 }
 
-/// Figures that are ready to be measured.
+/// Figures with their plans, ready to be measured.
 pub struct Prepared {
     asked: Asked,
     setup: Setup,
     wanted: Wanted<Key>,
-    /// A plan for each run that the figures need.
+    /// One plan for each run that the figures need.
     pub plans: Vec<Plan>,
 }
 
 impl Paper {
-    /// The scales at which it can be run, and what each divides sizes by.
+    /// The scales of the paper by name, each with its divisor of sizes.
     ///
     /// # Errors
-    /// Names the file, the line and what was expected there.
+    /// With the file, the line and what was expected there.
     pub fn scales(&self) -> Result<BTreeMap<String, u64>, StackError> {
         Ok(Setup::read(self.setup.source())?.scales)
     }
 
-    /// Its title.
+    /// The full title of the paper.
     ///
     /// # Errors
-    /// As [`Self::scales`].
+    /// The same as of [`Self::scales`].
     pub fn title(&self) -> Result<String, StackError> {
         Ok(Setup::read(self.setup.source())?.title)
     }
 
-    /// Its figures.
+    /// All figures of the paper.
     ///
     /// # Errors
-    /// As [`Self::scales`].
+    /// The same as of [`Self::scales`].
     pub fn list(&self) -> Result<Vec<Listed>, StackError> {
         let setup = Setup::read(self.setup.source())?;
         let read = |file: &report::figure::File| figure::read(&setup, file.name, &file.source());
@@ -77,11 +77,11 @@ impl Paper {
     }
 }
 
-/// Reads what is asked for and makes its plans.
+/// Reads the requested figures, and makes their plans.
 ///
 /// # Errors
-/// If there is no such figure, or if a plan file says something else than it should:
-/// then the error names the file, the line and what was expected there.
+/// If there is no such figure, or if a file is malformed: then with the file, the line and what was
+/// expected there.
 pub fn prepare(asked: Asked) -> Result<Prepared, StackError> {
     let setup = Setup::read(asked.paper.setup.source())?;
     let read = |file: &report::figure::File| figure::read(&setup, file.name, &file.source());
@@ -99,14 +99,14 @@ pub fn prepare(asked: Asked) -> Result<Prepared, StackError> {
 }
 
 impl Prepared {
-    /// Sets what `runs` of the plans, in their order, measured beside the claims; what
-    /// takes a run that failed is listed with the reason.
+    /// The claims, measured by `runs` of the plans in their order; a claim that needs a failed run
+    /// has the reason.
     pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
         let judged = self.wanted.measured(&runs, self.asked.factor);
         self.reproduction(judged, runs.into_iter().flatten().collect())
     }
 
-    /// Judges the values of an `earlier` report by the plans of today, without a run.
+    /// Judges the values of an `earlier` report by the present plans, without any run.
     #[must_use]
     pub fn again<R>(&self, earlier: &Judged) -> Reproduction<R> {
         self.reproduction(self.wanted.judged_again(earlier), Vec::new())

@@ -1,4 +1,4 @@
-//! The papers, and their files.
+//! The table of papers, with their files.
 
 use report::figure::{File, Files};
 use report::paper_file;
@@ -6,14 +6,14 @@ use report::paper_file;
 /// A paper that can be reproduced.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Paper {
-    /// Its short name.
+    /// Short name, which selects the paper.
     pub name: &'static str,
     pub(super) setup: File,
     pub(super) figures: &'static [File],
     pub(super) regime: Option<&'static File>,
 }
 
-/// All of them.
+/// Every paper, in the order of reports.
 pub const PAPERS: &[Paper] = &[
     Paper {
         name: "bytefs",
@@ -110,7 +110,7 @@ pub const PAPERS: &[Paper] = &[
 ];
 
 impl Paper {
-    /// The paper called `name`.
+    /// The paper called `name`; `None` if it is unknown.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PAPERS.iter().find(|paper| paper.name == name)

@@ -1,19 +1,19 @@
-//! Sizes of the paper, made smaller.
+//! Scaling of the sizes of a paper.
 //!
-//! Invariant: text outside braces stays as it is; with a factor of 1 all does, but for
-//! the braces.
+//! Invariant: text outside braces stays unchanged; a factor of 1 changes nothing but the braces.
 
 use units::Bytes;
 
-/// Sizes with a unit are rounded down to this: a page of the host and of a drive's map.
+/// Sizes with a unit are rounded down to multiples of this: a page of the host and of a drive's
+/// mapping.
 const PAGE: u64 = 4_096;
 
-/// `text` with each `{SIZE}` in it divided by `factor`. Counts are rounded down and at
-/// least 1; sizes with a unit, such as `{256MiB}`, to whole pages and at least one. With a
-/// step behind a slash, such as `{1077/3}`, it is rounded up to a multiple of that instead.
+/// `text` with each `{SIZE}` in it divided by `factor`. Counts are rounded down, and are at least
+/// 1; sizes with a unit, such as `{256MiB}`, to whole pages and at least one. A size with a step
+/// after a slash, such as `{1077/3}`, is rounded up to a multiple of the step.
 ///
 /// # Errors
-/// Says what was expected between the braces.
+/// With what was expected between the braces.
 pub(super) fn scaled(text: &str, factor: u64) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, from)) = rest.split_once('{') {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_braces_is_divided() {
+    fn size_in_braces_is_divided() {
         let of = |text: &str, factor: u64| scaled(text, factor).unwrap();
         assert_eq!(
             of("varmail:files={1000000},size=16k", 64),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_that_hold_no_size_are_refused() {
+    fn braces_without_a_size_are_rejected() {
         assert!(scaled("a={", 2).unwrap_err().contains('}'));
         assert!(scaled("a={many}", 2).unwrap_err().contains("many"));
         assert!(scaled("a={4/x}", 2).unwrap_err().contains("{x}"));

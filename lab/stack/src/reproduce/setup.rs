@@ -1,4 +1,4 @@
-//! What all figures of a paper share: `setup.toml`.
+//! The set-up that all figures of a paper share: `setup.toml`.
 //!
 //! ```toml
 //! title = "…"                 # of the paper
@@ -54,7 +54,7 @@ pub(super) const BASE: &str = "";
 /// Knobs by their paths, such as `flash.timing.read`.
 type Knobs = BTreeMap<String, Spanned<Value>>;
 
-/// What a setup says.
+/// A parsed setup file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -72,7 +72,7 @@ struct File {
     quantities: BTreeMap<String, Quantity>,
 }
 
-/// Knobs that differ from the defaults, and how runs end.
+/// Knobs that differ from the defaults, and the ending of runs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Setting {
@@ -83,7 +83,7 @@ struct Setting {
     ending: Ending,
     precondition: Option<Spanned<String>>,
     capacity: Option<Spanned<String>>,
-    /// Another drive than that of all.
+    /// A drive other than that of the paper; `None` for that.
     preset: Option<Spanned<String>>,
 }
 
@@ -127,10 +127,10 @@ impl Setup {
         &self.file.quantities
     }
 
-    /// The stack of `host` on the drive of a setting.
+    /// The stack of `host` on the drive of `setting`.
     ///
     /// # Errors
-    /// Why it cannot be run, as the table of stacks has it.
+    /// If it cannot be run, with the reason of the table of stacks.
     pub(super) fn stack(&self, host: &str, setting: &str) -> Result<StackName, StackError> {
         let setting = self.file.settings.get(setting);
         let own = setting.and_then(|setting| setting.preset.as_ref());
@@ -138,7 +138,7 @@ impl Setup {
         format!("{host}@{}", drive.as_ref()).parse()
     }
 
-    /// The plan of the run that `key` names, which this setup has been found to have.
+    /// The plan of the run `key`, whose names must all be in this setup.
     pub(super) fn plan(&self, key: &Key, factor: u64, seed: u64) -> Result<Plan, StackError> {
         let none = Setting::default();
         let setting = self.file.settings.get(&key.setting).unwrap_or(&none);
@@ -168,7 +168,7 @@ impl Setup {
         })
     }
 
-    /// What the drive has been through: nothing, if a setting does not say.
+    /// The precondition of the drive: fresh, if the setting has none.
     fn precondition(&self, setting: &Setting) -> Result<Precondition, DocumentError> {
         let Some(said) = &setting.precondition else {
             return Ok(Precondition::Fresh);
@@ -181,8 +181,8 @@ impl Setup {
         })
     }
 
-    /// The drive of a setting: what differs from the preset first, and then its size, as
-    /// zones are counted.
+    /// The drive of a setting: first its differences from the preset, then its size, as the size
+    /// determines the number of zones.
     fn drive(&self, setting: &Setting, factor: u64) -> Result<DriveConfig, StackError> {
         let (usual, of_all) = (&self.file.drive, &self.file.capacity);
         let name = setting.preset.as_ref().unwrap_or(usual);
@@ -192,7 +192,7 @@ impl Setup {
         let size = size.map_err(|e| at(capacity.span().start)(&e))?;
         let base = drive::resolve(name.as_ref(), None);
         let base = base.map_err(|e| at(name.span().start)(&e))?;
-        // Knobs of the drive of all mean nothing on another one.
+        // Knobs of the paper's drive do not apply to another one.
         let none = Knobs::new();
         let base_knobs = match setting.preset {
             Some(_) => &none,
@@ -204,7 +204,7 @@ impl Setup {
         drive::checked(name.as_ref(), config.resized(size))
     }
 
-    /// What the knobs of `layers` make of a configuration and the table that it is.
+    /// Lays the knobs of `layers` over a configuration, given with its table.
     fn overlay<T: DeserializeOwned>(
         &self,
         (mut table, mut made): (Table, T),
@@ -230,7 +230,7 @@ impl Setup {
     }
 }
 
-/// A number that a scale made is a number of TOML too.
+/// A scaled number becomes a number in TOML, and other text a string.
 fn number_or_text(text: String) -> Value {
     text.parse().map_or(Value::String(text), Value::Integer)
 }

@@ -1,5 +1,5 @@
-//! Plans of papers are whole, their arithmetic is right, and what is wrong in one is
-//! said in a sentence.
+//! Plans of papers are complete, their arithmetic is right, and a fault in one gives an error of
+//! one sentence.
 
 use super::figure::{Figure, Key};
 use super::setup::Setup;
@@ -22,7 +22,7 @@ fn asked(figure: Option<&str>, factor: u64) -> Asked {
     }
 }
 
-/// All figures of `paper`, of whose claims each of `wanted` must be there.
+/// All figures of `paper`, which must have each claim of `wanted`.
 fn with_claims(paper: &str, wanted: impl Iterator<Item = String>) -> Prepared {
     let prepared = prepare(Asked {
         paper: Paper::named(paper).unwrap(),
@@ -41,7 +41,7 @@ fn with_claims(paper: &str, wanted: impl Iterator<Item = String>) -> Prepared {
     prepared
 }
 
-/// The claims of `ByteFS` have numbers 1 to 37, and its parts share A.5.
+/// The claims of `ByteFS` have numbers 1 to 37; those about its parts share A.5.
 #[test]
 fn every_claim_of_bytefs_is_there() {
     let wanted = (1..=37).map(|n| format!("B{n}"));
@@ -68,7 +68,7 @@ fn every_claim_of_persimmon_is_there_and_has_a_run_or_a_reason() {
 #[test]
 fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
     with_claims("remapping", (1..=12).map(|n| format!("R{n}")));
-    // In one effect a drive differs from the one without any by one thing.
+    // Under each effect a drive differs by one thing from that without any.
     let effects = prepare(Asked {
         paper: Paper::named("remapping").unwrap(),
         ..asked(Some("effects"), 512)
@@ -107,9 +107,9 @@ fn every_claim_of_hyfim_is_there_and_is_measured() {
     assert!(rows.iter().all(|row| row.keys().next().is_some()));
 }
 
-/// F2FS has as many zones to write in order as Persimmon, and conventional ones besides.
+/// F2FS has as many sequential zones as Persimmon, and conventional ones besides.
 #[test]
-fn both_file_systems_on_zones_have_as_many_zones_to_write_in_order() {
+fn both_file_systems_on_zones_have_equally_many_sequential_zones() {
     let plans = prepare(Asked {
         paper: Paper::named("persimmon").unwrap(),
         ..asked(Some("table4.2"), 64)
@@ -137,7 +137,7 @@ fn plans_can_be_built_at_every_scale() {
             assert!(prepared.plans.len() > 10, "{scale}");
             for plan in &prepared.plans {
                 crate::run::check(plan).unwrap();
-                // Recordings come along with the command line, under their names.
+                // The command line ships recordings, under their names.
                 let asked = workload::shipped::Asked::new(&plan.workload).unwrap();
                 FileWorkload::parse(&asked.text).unwrap();
             }
@@ -145,7 +145,7 @@ fn plans_can_be_built_at_every_scale() {
     }
 }
 
-/// All claims of all papers, none of them measured, each with why it would be missed.
+/// All claims of all papers, unmeasured, each with the known reason for a miss.
 fn all_rows() -> impl Iterator<Item = (&'static str, super::figure::Row)> {
     PAPERS.iter().flat_map(|paper| {
         let prepared = prepare(Asked {
@@ -157,7 +157,7 @@ fn all_rows() -> impl Iterator<Item = (&'static str, super::figure::Row)> {
     })
 }
 
-/// Fails where a headline count unites set-ups, or takes a claim twice.
+/// Fails if a headline count adds up set-ups, or counts a claim twice.
 #[test]
 fn figure_has_one_primary_set_up_and_each_claim_stands_in_it_once() {
     let (mut set_ups, mut seen) = (BTreeMap::new(), BTreeSet::new());
@@ -182,7 +182,7 @@ fn figure_has_one_primary_set_up_and_each_claim_stands_in_it_once() {
     }
 }
 
-/// Fails for a reason that no record can be asked about.
+/// Fails for a reason that refers to no field of a record.
 #[test]
 fn reason_names_a_field_of_the_records_that_show_it() {
     let plan = crate::Plan {
@@ -218,7 +218,7 @@ fn figures_share_runs() {
     assert_eq!(distinct.len(), all.plans.len());
 }
 
-/// Capacity and DRAM of the drive shrink together, times and threads stay.
+/// Capacity and DRAM of the drive shrink together; times and threads stay.
 #[test]
 fn a_scale_divides_sizes_alone() {
     let of = |factor: u64| prepare(asked(Some("fig6"), factor)).unwrap().plans;
@@ -289,7 +289,7 @@ fn read(text: &str) -> Result<Figure, String> {
     figure::read(&setup(SETUP)?, "fig", &source).map_err(|e| e.to_string())
 }
 
-/// What claims of `text` measure where a run's speed is as `speeds` has it.
+/// The claims of `text`, measured by runs with these `speeds`.
 fn measured(text: &str, speeds: &[(&str, &str, &str, f64)]) -> Vec<Claim> {
     let figure = read(text).unwrap();
     let keys: Vec<Key> = speeds
@@ -319,7 +319,7 @@ fn hosts_are_compared_on_each_workload_and_the_gains_combined() {
         let text = format!("{text}workloads = [\"a\", \"b\"]\n{more}");
         measured(&text, &runs)[0].clone()
     };
-    // Gains of 2 and 9.
+    // The gains are 2 and 9.
     let mean = with("versus = { ext4 = 5 }");
     assert_eq!(
         (mean.measured, mean.ratio, mean.holds),
@@ -343,7 +343,7 @@ fn hosts_are_compared_on_each_workload_and_the_gains_combined() {
 }
 
 #[test]
-fn a_setting_has_a_size_of_its_own_and_waits_are_divided_where_it_is_said() {
+fn setting_has_its_own_size_and_intervals_in_braces_are_divided() {
     let text = SETUP.replace(
         "[settings.slow.drive]",
         "[base.file_system]\ncleaning_interval = \"{8000}\"\n[settings.slow]\n\
@@ -381,7 +381,7 @@ fn settings_are_compared_with_each_other() {
     );
 }
 
-/// As where a larger drive is filled with more.
+/// A larger drive needs a workload that fills it with more.
 #[test]
 fn runs_of_two_workloads_are_compared() {
     let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\nworkloads = [\"a\"]\n\
@@ -392,10 +392,10 @@ fn runs_of_two_workloads_are_compared() {
     assert!(refused.starts_with("fig.toml:11: "), "{refused}");
 }
 
-/// A table of workloads makes a claim of each; hosts in a list are taken together, and
-/// one that cannot be run is named.
+/// A table of workloads makes a claim of each; hosts in a list are combined, and one that cannot be
+/// run is named.
 #[test]
-fn what_cannot_be_run_is_listed_with_the_reason_of_the_table_of_stacks() {
+fn host_that_cannot_run_is_listed_with_the_reason_of_the_stack_table() {
     let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\
                 workloads = { a = 2, b = 2 }\nversus = [\"ext4\", \"hyfim\"]";
     let runs = [
@@ -482,7 +482,7 @@ fn a_figure_that_is_wrong_is_refused_with_its_line() {
     }
 }
 
-/// Fails where a ratio is asked for that nothing could miss, or a set-up that nothing is measured in.
+/// Fails if a ratio is accepted that nothing could miss, or a set-up without claims.
 #[test]
 fn figure_without_a_second_bound_or_a_primary_claim_is_refused_with_its_line() {
     let good = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\

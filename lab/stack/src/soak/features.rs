@@ -1,20 +1,20 @@
-//! What cases are drawn from.
+//! Features from which cases are drawn.
 //!
-//! Sizes are such that a run has some thousand events: a cut costs a recovery, so many
-//! short runs meet more than few long ones.
+//! Sizes are such that a run has some thousand events: each cut costs a recovery, so many short
+//! runs find more than few long ones.
 
-/// How often a feature is in a case.
+/// The frequency of a feature in cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The workload is far too large without.
+    /// In every case: without it the workload would be far too large.
     Always,
-    /// In every other case.
+    /// In every other case, by chance.
     Often,
-    /// In one of six.
+    /// In one of six cases, by chance.
     Seldom,
 }
 
-/// A parameter or an option, and its values.
+/// A parameter or an option, with its values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feature {
     pub(super) name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Feature {
     pub(super) choice: Choice,
 }
 
-/// A workload with its parameters.
+/// A workload, with its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
@@ -64,7 +64,7 @@ const OPS: Feature = always("ops", &["200", "400", "800"]);
 const THREADS: Feature = often("threads", &["1", "2", "8"]);
 const TREE: Feature = always("files", &["20", "60"]);
 
-/// A store of YCSB's records whose levels are small enough to be compacted at once.
+/// A YCSB store whose levels are small enough to be compacted early.
 const YCSB: &[Feature] = &[
     always("records", &["200", "400"]),
     always("ops", &["200", "400"]),
@@ -76,7 +76,7 @@ const YCSB: &[Feature] = &[
 ];
 
 const FILES: &[Workload] = &[
-    // More often than any other, as it makes calls of every kind.
+    // Repeated to be more frequent than any other, as it makes calls of every kind.
     workload("anything", ANYTHING),
     workload("anything", ANYTHING),
     workload("anything", ANYTHING),
@@ -145,7 +145,7 @@ const OVERWRITE: &[Feature] = &[
     seldom("order", &["sequential"]),
 ];
 
-/// Blocks for a drive that is so small that it is written over and over.
+/// Block workloads for a drive small enough to be overwritten many times.
 const REQUESTS: &[Workload] = &[
     workload(
         "randwrite",
@@ -166,7 +166,7 @@ const REQUESTS: &[Workload] = &[
     ),
 ];
 
-/// What a host can be asked for.
+/// The workloads that `host` can run.
 pub(super) fn workloads(host: &str) -> &'static [Workload] {
     match host {
         "raw" => REQUESTS,
@@ -199,7 +199,7 @@ const LOGS: &[Feature] = &[
 ];
 const CACHES: &[Feature] = &[often("--set", &["front.cache.bytes=1MiB"])];
 
-/// What a drive of this `kind` and the run on it can be told.
+/// Options of a drive of this `kind`, and of the run on it.
 pub(super) fn options(host: &str, kind: &str) -> Vec<&'static [Feature]> {
     let mut all: Vec<&[Feature]> = vec![FAILURES];
     match host {

@@ -1,12 +1,12 @@
-//! Random stacks under random workloads, drives and pasts, for power cuts that go on until
-//! somebody says stop.
+//! Random stacks under random workloads, drives and preconditions, for endless exploration of power
+//! cuts.
 //!
-//! A case is drawn as a swarm is: each feature (a switch, a parameter, a knob) is in it or
-//! not by the toss of a coin, so that most cases have few at a time and all pairs come up.
+//! Cases are drawn by swarm testing: each feature (a switch, a parameter, a knob) is independently
+//! in a case or not, so that most cases have few at a time and all pairs occur.
 //!
-//! Invariants: a case is a function of its seed; it is told as the words of `flashloom
-//! crash`, so what fails is a command; what it shrinks to has nothing that the case did not
-//! have, and fails as well.
+//! Invariants: a case is a function of its seed; its text is the arguments of `flashloom crash`, so
+//! every failure is a command; a shrunk case has no feature that the original lacked, and fails as
+//! well.
 
 mod features;
 
@@ -15,10 +15,10 @@ use crate::name::{STACKS, StackName, kind_of};
 use features::{Choice, Feature};
 use sim::{Rng, Seed};
 
-/// Fewest operations that a case is shrunk to.
+/// Smallest number of operations of a shrunk case.
 const FEWEST_OPS: u64 = 8;
 
-/// One case.
+/// A random stack, workload and options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     host: String,
@@ -31,7 +31,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The case of this seed.
+    /// Draws the case of this seed.
     #[must_use]
     pub fn draw(seed: Seed) -> Self {
         let mut rng = seed.stream("soak");
@@ -61,14 +61,14 @@ impl Case {
         }
     }
 
-    /// Its stack.
+    /// Name of the case's stack.
     #[must_use]
     pub fn stack(&self) -> String {
         let switches: String = self.switches.iter().map(|s| format!("+{s}")).collect();
         format!("{}{switches}@{}", self.host, self.drive)
     }
 
-    /// What `flashloom crash` is told of it, in order, without how many cuts.
+    /// The arguments of `flashloom crash`, in order, without the number of cuts.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let params: Vec<String> = self
@@ -89,7 +89,7 @@ impl Case {
         words
     }
 
-    /// What it has, a word each, to be counted: stack, switches, workload, options.
+    /// Features of the case, one word each, for statistics: stack, workload, switches, options.
     #[must_use]
     pub fn features(&self) -> Vec<String> {
         let mut all = vec![
@@ -109,7 +109,7 @@ impl Case {
         all
     }
 
-    /// Cases that have one thing less each, or half of one.
+    /// All cases with one feature less, or with half of a number.
     fn smaller(&self) -> Vec<Self> {
         let mut all = Vec::new();
         for index in 0..self.options.len() {
@@ -139,8 +139,7 @@ impl Case {
     }
 }
 
-/// The smallest case that `fails` that can be had of `case` by leaving out one thing at a
-/// time.
+/// The smallest case that `fails`, reached from `case` by removing one feature at a time.
 pub fn shrink(mut case: Case, fails: &mut dyn FnMut(&Case) -> bool) -> Case {
     while let Some(smaller) = case.smaller().into_iter().find(|smaller| fails(smaller)) {
         case = smaller;
@@ -148,12 +147,12 @@ pub fn shrink(mut case: Case, fails: &mut dyn FnMut(&Case) -> bool) -> Case {
     case
 }
 
-/// Zones without a file system have no judge, and zonefs takes one workload alone.
+/// Zones without a file system have no judge, and zonefs takes only one workload.
 fn can_be_cut(stack: &str) -> bool {
     !["raw@zns", "zonefs@zns"].contains(&stack)
 }
 
-/// Some of the switches of a host and of the layer below it, of which `name` makes sense.
+/// A random subset of the switches of a host and of its layer that form a valid stack with `name`.
 fn switches(rng: &mut Rng, name: &StackName) -> Vec<String> {
     let mut chosen = name.switches.clone();
     let own = hosts::switches(&name.host)
@@ -164,7 +163,7 @@ fn switches(rng: &mut Rng, name: &StackName) -> Vec<String> {
         tried.switches = chosen.iter().cloned().chain([switch.to_owned()]).collect();
         let is_new = !chosen.iter().any(|known| known == switch);
         let makes_sense = is_new && tried.to_string().parse::<StackName>().is_ok();
-        // Even one that makes none is drawn for, so that a new reason shifts no other draw.
+        // Invalid switches consume a draw too, so that a new rule of validity shifts no other draw.
         if rng.chance(1, 4) && makes_sense {
             chosen = tried.switches;
         }
@@ -176,7 +175,7 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Some of `features`, each with one of its values; those that are needed always.
+/// A random subset of `features`, each with one of its values; necessary features always.
 fn drawn(rng: &mut Rng, features: &[Feature]) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     for feature in features {
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stack_and_every_workload_comes_up() {
+    fn every_stack_and_every_workload_is_drawn() {
         let cases = (0..4_000).map(|index| Case::draw(Seed(1).child(index)));
         let seen: BTreeSet<String> = cases.flat_map(|case| case.features()).collect();
         for stack in STACKS.iter().filter(|s| can_be_cut(s.name)) {
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_is_left_out() {
+    fn shrinking_removes_irrelevant_features() {
         let cases = (0..).map(|index| Case::draw(Seed(3).child(index)));
         let mut cases = cases.filter(|c| c.workload == "anything" && c.options.len() > 2);
         let case = cases.next().unwrap();

@@ -1,4 +1,4 @@
-//! Workloads of files on a file system in memory.
+//! File workloads on a file system in memory.
 
 use sim::{Kernel, Seed};
 use stack::files::{Drive, Mismatch, Origins, make_tree, tag};
@@ -22,7 +22,7 @@ fn mount(kernel: &Kernel) -> Vfs<MemFs> {
     Vfs::mount(&kernel.sim(), body, config, clock, Compute::unlimited())
 }
 
-/// Makes the tree of `source`, then runs it to its end.
+/// Makes the tree of `source`, then runs the source to its end.
 fn drive<S: Source + 'static>(source: S) -> Driven<S> {
     let kernel = Kernel::new();
     let vfs = mount(&kernel);
@@ -40,7 +40,7 @@ fn drive<S: Source + 'static>(source: S) -> Driven<S> {
     (drive, vfs, kernel)
 }
 
-/// A run that has come to its end, and what it ran on.
+/// A finished run, with its file system and kernel.
 type Driven<S> = (Rc<Drive<MemFs, S>>, Vfs<MemFs>, Kernel);
 
 fn generated(text: &str) -> Driven<Box<dyn Source>> {
@@ -78,7 +78,7 @@ fn generators_run_without_a_failed_call() {
     }
 }
 
-/// Two that recordings name, whose threads and strings come as they are read, and a store.
+/// Two recordings, whose threads and strings appear as they are read, and a store.
 #[test]
 fn members_beside_each_other_are_counted_apart() {
     let recording = "sqlite:think=no,ops=4000";
@@ -128,7 +128,7 @@ fn calls_are_counted_by_kind() {
 }
 
 #[test]
-fn data_tell_file_place_and_version_and_no_thread() {
+fn data_pattern_depends_on_file_offset_and_version_not_on_thread() {
     let contents = |threads: u32| {
         let text = format!("create:files=30,threads={threads}");
         let (_, vfs, kernel) = generated(&text);
@@ -159,7 +159,7 @@ fn data_tell_file_place_and_version_and_no_thread() {
     assert!((1..4).all(|i| !tags[..i].contains(&tags[i])));
 }
 
-/// A recording as it is written down here.
+/// A recording written by hand.
 #[derive(Default)]
 struct Tape {
     recorded: Recorded,
@@ -170,7 +170,7 @@ impl Tape {
         self.recorded.names.intern(path.as_bytes())
     }
 
-    /// Thread `thread` made `call` from `at` to `end`, in microseconds.
+    /// Adds `call` of `thread`, from `at` to `end`, in microseconds.
     fn at(&mut self, thread: u32, at: u64, end: u64, call: Call, result: Result<u64, Errno>) {
         let events = &self.recorded.events;
         let before = events.iter().rev().find(|e| e.step.thread.0 == thread);
@@ -233,13 +233,13 @@ fn new_file() -> OpenFlags {
     OpenFlags::WRITE.and(OpenFlags::CREATE)
 }
 
-/// One thread makes directories and files, others use and remove them at once.
+/// One thread makes directories and files, which others use and remove at once.
 fn relay() -> Tape {
     let mut tape = Tape::default();
     for round in 0..40_u64 {
         let (t, dir) = (round * 1_000, format!("d{round}"));
         let (file, moved) = (format!("{dir}/f"), format!("{dir}/g"));
-        // The maker is slow and the others are ready long before.
+        // The maker is slow; the others are ready long before.
         let path = tape.name(&dir);
         let mode = Mode(0o755);
         tape.at(0, t, t + 10, Call::Mkdir { path, mode }, Ok(0));
@@ -258,7 +258,7 @@ fn relay() -> Tape {
     tape
 }
 
-/// Thread 0 makes `file` and writes to it, thread 1 reads it.
+/// Thread 0 makes `file` and writes to it, then thread 1 reads it.
 fn pass_on(tape: &mut Tape, t: u64, file: &str) {
     let (mine, theirs) = (Fd(0), Fd(1));
     let open = tape.open(0, file, new_file());
@@ -280,13 +280,13 @@ fn pass_on(tape: &mut Tape, t: u64, file: &str) {
 }
 
 #[test]
-fn what_one_thread_makes_another_one_finds() {
+fn file_made_by_one_thread_is_found_by_another() {
     let tape = relay();
     for options in EVERY {
         let drive = tape.run(options);
         let meter = drive.meter();
         let wrong = meter.mismatches.iter().filter(|(m, _)| match m {
-            // Contents are in order only if that is asked for.
+            // Contents are in order only with that option.
             Mismatch::Fewer(_) => options.order_data,
             _ => true,
         });
@@ -305,7 +305,7 @@ fn a_slot_is_shared_and_taken_again_in_its_order() {
         let t = round * 100;
         let open = tape.open(0, &format!("f{round}"), new_file());
         tape.at(0, t, t + 1, open, Ok(0));
-        // Another thread writes to it, where its offset is, and a third closes it.
+        // Another thread writes at its offset, and a third one closes it.
         tape.at(
             1,
             t + 10,
@@ -349,7 +349,7 @@ fn locks_are_granted_in_the_recorded_order_and_never_deadlock() {
     }
     for round in 0..50_u64 {
         let t = 10 + round * 100;
-        // Each waits until the other one lets go.
+        // Each thread waits until the other one releases the lock.
         tape.at(0, t, t + 1, lock(0, Lock::Exclusive, true), Ok(0));
         tape.at(1, t + 10, t + 31, lock(1, Lock::Exclusive, true), Ok(0));
         tape.at(0, t + 30, t + 31, lock(0, Lock::Unlock, false), Ok(0));
@@ -374,7 +374,7 @@ fn answers_that_differ_are_counted() {
     tape.at(0, 2, 3, denied, Err(Errno(13)));
     let there = tape.open(0, "there", OpenFlags::READ);
     tape.at(0, 4, 5, there, Err(Errno(2)));
-    // The slot is taken though the recording says otherwise.
+    // The slot is in use, contrary to the recording.
     let again = tape.open(1, "there", OpenFlags::READ);
     tape.at(0, 6, 7, again, Ok(0));
     tape.at(
@@ -485,7 +485,7 @@ fn a_recording_larger_than_the_window_is_made_in_bounded_memory() {
     let path = names.intern(b"f");
     let count = 3 * workload::files::replay::WINDOW as u64;
     for at in 0..count {
-        // One thread speaks once at the beginning and once at the end.
+        // One thread makes its first call at the beginning and its last one at the end.
         let thread = ThreadId(if at == 0 || at == count - 1 { 1 } else { 0 });
         let call = Call::Stat {
             of: Target::Path(path),

@@ -1,4 +1,4 @@
-//! What goes in comes out: counters of one run agree with each other.
+//! Conservation: counters of one run agree with each other.
 
 use crate::{done, plan};
 use report::record::Run;
@@ -8,7 +8,7 @@ use stack::{Plan, Sampling};
 use units::{Bytes, MIB, Ns};
 use workload::{Op, Workload};
 
-/// Bytes that a workload reads, writes and deallocates, and its requests.
+/// Bytes that a workload reads, writes and deallocates, and its number of requests.
 fn asked(text: &str, mib: u64) -> (u64, u64, u64, u64) {
     let workload = Workload::parse(text).expect("it is a workload");
     let stream = workload.open(Bytes(mib * MIB), Seed(1)).expect("it fits");
@@ -65,7 +65,7 @@ fn check(run: &Run) {
 }
 
 #[test]
-fn the_drive_got_what_the_workload_asked() {
+fn drive_traffic_equals_the_requests_of_the_workload() {
     let workloads = [
         "randrw:ops=20000,bs=4k/60:64k/40,flush=500",
         "randwrite:ops=20000,bs=512,span=10%",
@@ -90,7 +90,7 @@ fn the_drive_got_what_the_workload_asked() {
 }
 
 #[test]
-fn what_was_written_is_programmed_by_the_end() {
+fn written_data_is_programmed_by_the_end_of_the_run() {
     let run = done(&plan(
         "raw@block",
         64,
@@ -137,7 +137,7 @@ fn samples_add_up_to_the_run() {
 fn think_time_and_rates_pace_a_run() {
     let thoughtful = "randread:ops=100,depth=1,think=1ms";
     let run = done(&plan("raw@block", 64, Precondition::Full, thoughtful));
-    // 100 reads and 99 pauses before the last of them ends.
+    // 100 reads, and 99 pauses before the last of them ends.
     let reads = run.latency_ns.all.mean * 100.0;
     assert!((run.sim_time_ns as f64 - reads - 99e6).abs() < 1.0);
     let run = done(&plan(
@@ -168,7 +168,7 @@ fn an_overloaded_open_loop_counts_waiting_and_keeps_its_memory() {
 }
 
 #[test]
-fn parts_of_pages_count_as_what_they_are() {
+fn partial_page_writes_count_as_their_own_size() {
     let run = done(&plan(
         "raw@fdp",
         256,
@@ -178,7 +178,7 @@ fn parts_of_pages_count_as_what_they_are() {
     let handles: u64 = run.handles.iter().map(|handle| handle.host_bytes).sum();
     assert_eq!(handles, run.host.write_bytes);
     assert_eq!(run.host.write_bytes, 40_000 * 1024);
-    // However many frontiers wait, the host waits no longer than it runs.
+    // However many write points wait, the host waits no longer than the run takes.
     assert!(run.gc.stall_ns <= run.sim_time_ns, "{:?}", run.gc);
     let valid = run.gc.mean_valid.expect("an aged drive collects");
     assert!(valid > 0.0 && valid < 1.0, "{valid}");
@@ -188,7 +188,7 @@ fn parts_of_pages_count_as_what_they_are() {
 }
 
 #[test]
-fn a_drive_that_mixes_what_it_moves_says_so() {
+fn drive_that_mixes_moved_data_reports_no_media_bytes() {
     let run = done(&plan(
         "raw@streams",
         256,

@@ -1,5 +1,5 @@
-//! Calls of every kind, whose power is cut: on each way of journaling, with a
-//! small cache, on a disk with little room, and on a drive that lies.
+//! Power cuts under calls of every kind: on each mode of journaling, with a small cache, on a drive
+//! with little space, and on a lying drive.
 
 use crate::{done, plan, refused};
 use crash::{Exploration, Points};
@@ -10,17 +10,17 @@ use stack::crash::{Cuts, explore};
 use units::{Bytes, KIB, MIB};
 
 const ROOMY: Bytes = Bytes(64 * MIB);
-/// The smallest cache that there can be.
+/// The smallest page cache allowed.
 const SMALL: Bytes = Bytes(256 * KIB);
 
 fn plan_of(stack: &str, workload: &str) -> Plan {
     plan_on(stack, 64, workload)
 }
 
-/// The same on a drive of so many MiB.
+/// A plan on a drive of `mib` MiB, without power loss protection for posted data.
 fn plan_on(stack: &str, mib: u64, workload: &str) -> Plan {
     let mut plan = plan(stack, mib, Precondition::Fresh, workload);
-    // A front has a battery; what is on its way to it has none.
+    // The byte front has a battery; data in flight to it has none.
     plan.drive.controller.power_loss_protection = plan.drive.front.is_some();
     plan
 }
@@ -49,7 +49,7 @@ fn hold(stack: &str, workload: &str, memory: Bytes) {
     assert_eq!(found.points, 20);
 }
 
-/// The same without cuts: what its calls met.
+/// The same workload without cuts, for its counters.
 fn uncut(stack: &str, workload: &str, memory: Bytes) -> Run {
     let mut plan = plan_of(stack, workload);
     plan.page_cache.memory = memory;
@@ -96,7 +96,7 @@ fn a_drive_that_does_not_flush_is_found_out() {
 
 #[test]
 //= pmfs 1
-fn undo_journals_keep_what_was_promised() {
+fn undo_journals_keep_their_promises_after_cuts() {
     for stack in ["pmfs@byte", "bytefs-dual@byte"] {
         hold(stack, "anything:ops=300", ROOMY);
         hold(stack, "varmail:files=20,ops=400", ROOMY);
@@ -111,7 +111,7 @@ fn undo_journals_keep_what_was_promised() {
 
 #[test]
 fn calls_that_return_are_durable_where_that_is_promised() {
-    // Calls of several threads are in one transaction, and wait for it.
+    // Calls of several threads share one transaction, and wait for it.
     for stack in ["pmfs@byte", "bytefs-dual@byte", "bytefs@byte", "nova@byte"] {
         let plan = plan_of(stack, "anything:ops=900,threads=8,size=256k");
         let found = cuts_at(plan, 60, ROOMY, false);
@@ -121,7 +121,7 @@ fn calls_that_return_are_durable_where_that_is_promised() {
 }
 
 #[test]
-fn others_refuse_what_an_undo_journal_has_to_bring_back() {
+fn outside_checker_refuses_an_image_with_pending_undo() {
     for stack in ["pmfs@byte", "bytefs-dual@byte"] {
         let cuts = Cuts {
             plan: plan_of(stack, "anything:ops=300"),
@@ -150,8 +150,8 @@ fn undo_journals_need_drives_that_verify() {
 }
 
 #[test]
-fn a_drive_of_bytes_that_does_not_keep_its_word_is_found_out() {
-    // With several threads the stores of one carry out what was promised to another.
+fn lying_byte_drive_is_detected() {
+    // With several threads the stores of one thread would complete the commits of another.
     for stack in ["bytefs@byte", "bytefs-log@byte", "nova@byte"] {
         for workload in [
             "varmail:files=20,threads=1,ops=300",
@@ -185,7 +185,7 @@ fn every_file_system_on_a_drive_of_bytes_survives_cuts() {
 }
 
 #[test]
-fn f2fs_keeps_what_was_forced_and_names_in_order() {
+fn f2fs_keeps_forced_data_and_names_in_order() {
     let many = "anything:ops=900,threads=8,size=256k";
     let full = "anything:ops=300,size=256k,room=64k";
     let stacks = [
@@ -208,7 +208,7 @@ fn f2fs_keeps_what_was_forced_and_names_in_order() {
 }
 
 #[test]
-fn file_systems_on_zones_keep_what_was_forced_and_names_in_order() {
+fn file_systems_on_zones_keep_forced_data_and_names_in_order() {
     let few = "varmail:files=20,threads=2,ops=300";
     let many = "anything:ops=900,threads=8,size=256k";
     let stacks = [
@@ -240,7 +240,7 @@ fn recordings_of_programs_survive_cuts() {
     }
 }
 
-/// ByteFS on a drive with a log of `log`.
+/// ByteFS on a drive with a log of `log` bytes.
 fn with_log(log: Bytes, workload: &str) -> Plan {
     let mut plan = plan("bytefs@byte", 64, Precondition::Fresh, workload);
     let front = plan.drive.front.as_mut().expect("it is one of bytes");
@@ -251,8 +251,8 @@ fn with_log(log: Bytes, workload: &str) -> Plan {
 #[test]
 //= bytefs 4.3
 fn promises_hold_while_a_small_log_is_cleaned() {
-    // With little beyond the lines that the largest handle reserves, cleaning goes on
-    // all the time.
+    // The log has little room beyond the lines that the largest handle reserves, so cleaning never
+    // stops.
     let (log, workload) = (Bytes(896 * KIB), "anything:ops=3000,threads=8,size=256k");
     let met = done(&with_log(log, workload));
     assert!(
@@ -273,7 +273,7 @@ fn promises_hold_while_a_small_log_is_cleaned() {
 #[test]
 //= bytefs 4.3
 fn promises_hold_while_logs_are_full_and_recovery_is_cut() {
-    // With few commits the log of commits is full again and again.
+    // The log of commits has so few entries that it fills again and again.
     let workload = "varmail:files=50,threads=8,ops=800";
     let mut plan = with_log(Bytes(896 * KIB), workload);
     let front = plan.drive.front.as_mut().expect("it is one of bytes");
@@ -312,7 +312,7 @@ fn promises_hold_with_contents_in_a_journal_that_commits_with_lines() {
 }
 
 #[test]
-fn a_log_that_calls_do_not_fit_in_is_refused() {
+fn log_too_small_for_a_call_is_rejected() {
     let said = refused(&with_log(Bytes(64 * KIB), "anything:ops=300")).to_string();
     let expected = "takes 377 lines of transactions; 5056 are needed";
     assert!(said.contains(expected), "{said}");

@@ -1,4 +1,4 @@
-//! Workloads of files on ext4, on a drive.
+//! File workloads on ext4, on a drive.
 
 use super::{done, plan, refused};
 use ssd::Precondition;
@@ -30,14 +30,14 @@ fn a_run_has_calls_bytes_and_amplification() {
         (run.waf.host - ratio).abs() < 1e-9 && ratio > 1.0,
         "{ratio}"
     );
-    // Small files that are synced write more journal than their own size.
+    // Small files that are synced write more journal than data.
     for purpose in ["data", "journal"] {
         assert!(run.host.by_purpose[purpose].write.block > 0, "{purpose}");
     }
     let origins: u64 = run.host.by_origin.values().map(|t| t.write.block).sum();
     assert_eq!(origins, run.host.write_bytes);
     assert!(run.host.by_origin["bigfileset"].write.block > 0);
-    // Samples tell of the run and not of the tree before it.
+    // Samples cover the run, and not the creation of the tree before it.
     assert!(run.timeline.iter().map(|s| s.ops).sum::<u64>() == run.ops);
     assert!(
         run.sim_time_ns > 0
@@ -49,7 +49,7 @@ fn a_run_has_calls_bytes_and_amplification() {
 }
 
 #[test]
-fn what_is_dirty_after_the_last_call_counts_as_written_back() {
+fn pages_dirty_after_the_last_call_count_as_written_back() {
     let run = done(&on_ext4("fileserver:files=60,threads=3,ops=1500"));
     let app = run.app.as_ref().unwrap();
     let data = run.host.by_purpose["data"].write.block;
@@ -58,11 +58,11 @@ fn what_is_dirty_after_the_last_call_counts_as_written_back() {
 }
 
 #[test]
-fn what_is_made_before_the_run_is_not_counted() {
+fn tree_made_before_the_run_is_not_counted() {
     let run = done(&on_ext4("webserver:files=100,threads=4,ops=100"));
     let tree = 100 * 16_384;
     assert!(run.host.write_bytes < tree / 2, "{}", run.host.write_bytes);
-    // And it has to be read from the drive.
+    // The tree must be read from the drive.
     assert!(run.host.read_bytes > 100_000, "{}", run.host.read_bytes);
 }
 

@@ -1,5 +1,5 @@
-//! Plan files and drive files with something wrong in them: whatever they say,
-//! they are read or refused, and a drive that can be built can have a past.
+//! Mutated plan files and drive files: each is accepted or rejected without a panic, and a drive
+//! that can be built can be preconditioned.
 
 use sim::{Rng, Seed};
 use ssd::{DriveConfig, Precondition};
@@ -7,7 +7,7 @@ use stack::{drive::resolve, plan_file};
 use tempfile::TempDir;
 use units::MIB;
 
-/// What takes the place of a value, a key or anything else.
+/// Replacements for a value, a key or anything else.
 const WORDS: &[&str] = &[
     "0",
     "1",
@@ -63,13 +63,13 @@ cpu.cores = 4
 link.lanes = 4
 "#;
 
-/// The small drive that mutants are made of, every knob in it.
+/// The small drive that mutants are made of, with every knob.
 fn small() -> String {
     let config = resolve("fdp", Some(units::Bytes(64 * MIB)));
     let mut config = config.expect("it can be built");
     config.flash.timing = Some(config.timing().expect("it has a part"));
     let text = toml::to_string(&config).expect("it is numbers and words");
-    // A drive file says which preset it starts from, and no name.
+    // A drive file names its preset, and has no name.
     let lines = text.lines().filter(|line| !line.starts_with("name = "));
     let rest: Vec<&str> = lines.collect();
     format!("preset = \"fdp\"\n{}\n", rest.join("\n"))
@@ -83,7 +83,7 @@ fn mutant(text: &str, rng: &mut Rng) -> String {
         let word = WORDS[rng.below(WORDS.len() as u64) as usize];
         let other = lines[rng.below(lines.len() as u64) as usize].clone();
         let line = &mut lines[at];
-        // Most changes keep the syntax, so that they get past the parser.
+        // Most changes keep the syntax, so that they pass the parser.
         match rng.below(8) {
             0..5 => {
                 let key = line.split('=').next().unwrap_or_default().to_owned();
@@ -97,7 +97,7 @@ fn mutant(text: &str, rng: &mut Rng) -> String {
     lines.join("\n")
 }
 
-/// Builds what can be built of little memory.
+/// Preconditions a drive, if that needs little memory.
 fn age(config: &DriveConfig) {
     let little = config.geometry.bytes() <= 512 * MIB && config.geometry.blocks() <= 100_000;
     for past in Precondition::ALL.into_iter().filter(|_| little) {

@@ -1,4 +1,4 @@
-//! At full load the narrowest part is the limit, and only that one.
+//! At full load the narrowest resource is the only limit.
 
 use crate::{done, plan, refused};
 use report::record::Run;
@@ -11,7 +11,7 @@ fn read_rate(run: &Run) -> f64 {
     run.host.read_bytes as f64 / run.sim_time_ns as f64 * 1e9
 }
 
-/// Whether `measured` lies within 2 % below `limit`, and nowhere above it.
+/// Asserts that `measured` is within 2 % below `limit`, and not above it.
 fn meets(measured: f64, limit: f64) {
     let share = measured / limit;
     assert!((0.98..=1.0).contains(&share), "{share} of the limit");
@@ -19,7 +19,7 @@ fn meets(measured: f64, limit: f64) {
 
 #[test]
 fn random_reads_are_bound_by_dies() {
-    // One die: page after page, its command and transfer beside the next tR.
+    // One die: page after page, with command and transfer overlapping the next tR.
     let mut plan = plan(
         "raw@block",
         64,
@@ -56,7 +56,7 @@ fn sequential_reads_are_bound_by_the_bus() {
 
 #[test]
 fn sequential_writes_are_bound_by_programs() {
-    // One die on a fast bus: while one program runs, the next one's data come in.
+    // One die on a fast bus: data of the next program comes in during the present one.
     let mut plan = plan(
         "raw@block",
         256,
@@ -70,10 +70,10 @@ fn sequential_writes_are_bound_by_programs() {
     let geometry = &plan.drive.geometry;
     let unit = u64::from(geometry.planes * geometry.pages_per_program * geometry.page_bytes);
     let each = plan.drive.timing().expect("it has a part").program;
-    // The buffer takes the first writes at once, and holds the last ones.
+    // The buffer accepts the first writes at once, and holds the last ones.
     let buffered = plan.drive.controller.write_buffer.0;
     let drained = (run.host.write_bytes - buffered) as f64 / run.sim_time_ns as f64 * 1e9;
-    // What notes of lines and open units take is programmed too.
+    // Summaries of lines and open units are programmed too.
     let data = run.nand.by_cause["host"] as f64 / run.nand.by_cause.values().sum::<u64>() as f64;
     meets(drained / data, unit as f64 / each.0 as f64 * 1e9);
 }
@@ -117,7 +117,7 @@ fn a_request_past_the_end_stops_the_run_unless_it_is_folded() {
 }
 
 #[test]
-fn plans_that_cannot_be_are_refused_in_a_sentence() {
+fn invalid_plan_is_rejected_in_a_sentence() {
     let good = || plan("raw@block", 64, Precondition::Aged, "randwrite:ops=10");
     let says = |change: &dyn Fn(&mut Plan)| {
         let mut plan = good();

@@ -23,7 +23,7 @@ use ssd::Precondition;
 use stack::{Plan, StackError, run};
 use units::{Bytes, MIB};
 
-/// A plan on a preset with `mib` MiB.
+/// A plan on a drive of the stack's preset with `mib` MiB.
 fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
     let stack: stack::StackName = stack.parse().expect("it is in the table");
     let drive = stack::drive::resolve(&stack.drive, Some(Bytes(mib * MIB)));

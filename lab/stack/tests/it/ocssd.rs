@@ -1,4 +1,4 @@
-//! Stacks over a drive whose mapping the host holds.
+//! Stacks over a drive whose mapping is in the host.
 
 use super::{done, plan, refused};
 use crash::Points;
@@ -15,12 +15,12 @@ fn on(stack: &str, mib: u64, workload: &str) -> Plan {
 }
 
 #[test]
-fn requests_go_through_the_mapping_and_what_it_adds_has_its_causes() {
+fn requests_pass_the_mapping_whose_writes_have_their_own_causes() {
     let run = done(&on("raw@ocssd", 64, "randwrite:ops=60000,bs=4k,depth=32"));
     assert_eq!((run.ops, run.errors.len()), (60_000, 0));
     let programmed = &run.nand.by_cause;
     assert!(programmed["gc"] > 0, "{programmed:?}");
-    // A line has more than one block, all of which are erased when it has been cleaned.
+    // A line has more than one block, all of which are erased after cleaning.
     let (lines, blocks) = (run.gc.lines, run.nand.erase_blocks);
     assert!(
         lines > 0 && 2 * lines <= blocks,
@@ -28,7 +28,7 @@ fn requests_go_through_the_mapping_and_what_it_adds_has_its_causes() {
     );
     let all: u64 = programmed.values().sum();
     assert_eq!(all % (24 * 4096), 0, "whole programs");
-    // What was overwritten in the buffer has not come to the drive.
+    // Data overwritten in the buffer never reaches the drive.
     assert!(programmed["host"] <= 60_000 * 4096);
     assert_eq!(run.host.write_bytes, programmed["host"]);
     let again = done(&on("raw@ocssd", 64, "randwrite:ops=60000,bs=4k,depth=32"));
@@ -36,7 +36,7 @@ fn requests_go_through_the_mapping_and_what_it_adds_has_its_causes() {
 }
 
 #[test]
-fn a_write_that_is_forced_pads_its_unit() {
+fn forced_write_pads_its_unit() {
     let run = done(&on(
         "raw@ocssd",
         64,
@@ -52,7 +52,7 @@ fn a_write_that_is_forced_pads_its_unit() {
 
 //= hyfim 4
 #[test]
-fn what_is_forced_to_a_buffer_that_lasts_pads_nothing() {
+fn forced_write_to_a_persistent_buffer_is_not_padded() {
     let forced = "overwrite:bs=4k,size=256k,fsync=1,ops=200";
     for host in ["btrfs", "btrfs-nocow", "hyfim"] {
         let [padded, lasting] = ["", "+pmbuffer"].map(|switch| {
@@ -65,8 +65,9 @@ fn what_is_forced_to_a_buffer_that_lasts_pads_nothing() {
     }
 }
 
-/// With more time between calls, units of staged sectors fill and are in flight to flash when
-/// their exchange begins. It does not wait for their programs: 34 us a call more would be 340.
+/// With more time between calls, units of staged sectors fill and are in flight to flash when their
+/// exchange begins. The exchange does not wait for their programs: 34 us more per call would be
+/// 340.
 #[test]
 fn forced_overwrites_slow_down_by_think_time_alone() {
     for us in [20, 35, 50, 100] {
@@ -80,7 +81,7 @@ fn forced_overwrites_slow_down_by_think_time_alone() {
 }
 
 #[test]
-fn file_systems_run_on_it_end_well_and_recover() {
+fn file_systems_on_open_channel_run_unmount_and_recover() {
     for stack in ["ext4@ocssd", "f2fs@ocssd", "ext4+discard@ocssd"] {
         let mut plan = on(stack, 128, "varmail:files=100,threads=4,ops=2000");
         for ending in [Ending::Unmount, Ending::Remount, Ending::PowerCut] {
@@ -96,7 +97,7 @@ fn file_systems_run_on_it_end_well_and_recover() {
     }
 }
 
-/// Whether a drive with this memory beside it can be opened, and what that leaves of both.
+/// Whether a drive with this memory beside it can be opened, and the contents of both afterwards.
 fn opened(media: DriveMedia, memory: Memory) -> (bool, DriveMedia, PmMedia) {
     let config = on("hyfim@ocssd", 128, "touch").drive;
     let kernel = Kernel::new();
@@ -111,15 +112,15 @@ fn opened(media: DriveMedia, memory: Memory) -> (bool, DriveMedia, PmMedia) {
     (opened, drive.at_power_cut(), left)
 }
 
-/// To make it ready would be to lose what it had, without a word.
+/// Formatting it would silently lose its data.
 #[test]
-fn memory_that_was_left_is_mounted_or_refused_and_never_made_anew() {
+fn used_persistent_memory_is_mounted_or_rejected_never_formatted() {
     let config = on("hyfim@ocssd", 128, "touch").drive;
     let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
     let (made, media, good) = opened(media, Memory::Blank);
     assert!(made);
     assert!(opened(media.clone(), Memory::Left(good.clone())).0);
-    // The first word, a line of the superblock, the head of the table; and all of it.
+    // Lost are the first word, a line of the superblock, the head of the table, and everything.
     for (at, bytes) in [(0, 8), (0, 64), (4096, 64), (0, good.bytes() as usize)] {
         let mut lost = good.clone();
         lost.write(at, &vec![0; bytes]);
@@ -153,7 +154,7 @@ fn explored(cuts: &Cuts) -> crash::Exploration {
 }
 
 #[test]
-fn power_cuts_keep_what_was_forced() {
+fn power_cuts_keep_synced_data() {
     let stacks = [
         "ext4@ocssd",
         "ext4+discard@ocssd",
@@ -175,15 +176,15 @@ fn a_mapping_that_does_not_flush_is_found_out() {
 }
 
 #[test]
-fn a_publication_that_waits_for_the_next_is_found_out() {
+fn delayed_publication_is_detected() {
     let found = cuts("hyfim@ocssd", 100, true);
-    // Forced sizes and names that are lost may show as ones that should not be there.
+    // A lost force of sizes or names may also show as files that should not exist.
     let lost = |failure: &crash::Failure| failure.fault == crash::Fault::Lost;
     assert!(found.failures.iter().any(lost));
 }
 
 #[test]
-fn memory_whose_fences_are_skipped_is_found_out() {
+fn skipped_fences_are_detected() {
     for (stack, points) in [("hyfim@ocssd", 16), ("btrfs+pmbuffer@ocssd", 40)] {
         let mut cuts = cuts_of(stack, "anything:ops=300", points);
         assert!(explored(&cuts).holds(), "{stack}");
@@ -193,7 +194,7 @@ fn memory_whose_fences_are_skipped_is_found_out() {
 }
 
 #[test]
-fn a_snapshot_stays_what_it_was_while_its_files_are_overwritten() {
+fn snapshot_is_unchanged_while_its_files_are_overwritten() {
     let stacks = [
         "btrfs@ocssd",
         "btrfs+hints@ocssd",
@@ -209,7 +210,7 @@ fn a_snapshot_stays_what_it_was_while_its_files_are_overwritten() {
 }
 
 #[test]
-fn a_snapshot_of_what_has_none_is_refused() {
+fn snapshot_of_a_file_system_without_snapshots_is_rejected() {
     let mut cuts = cuts_of("ext4@ocssd", "anything:ops=300", 1);
     cuts.snapshot = true;
     let refused = explore(&cuts, &mut |_| ()).expect_err("it has none");
@@ -217,7 +218,7 @@ fn a_snapshot_of_what_has_none_is_refused() {
 }
 
 #[test]
-fn a_past_that_the_drive_alone_cannot_have_is_refused() {
+fn precondition_of_an_open_channel_drive_is_rejected() {
     let mut plan = on("raw@ocssd", 64, "randread:ops=10");
     plan.precondition = Precondition::Aged;
     assert!(

@@ -1,5 +1,5 @@
-//! Files that rules place, in zones and by hints: under cuts of the power, and beside the
-//! file systems that they are compared with.
+//! Files placed by rules, in zones and by hints: under power cuts, and compared with other file
+//! systems.
 
 use crate::{done, plan, refused};
 use crash::{Exploration, Points};
@@ -11,15 +11,15 @@ use stack::crash::{Cuts, explore};
 use std::sync::Arc;
 use units::{Bytes, MIB};
 
-/// A store that forces its log with each write, and soon has tables.
+/// A store that syncs its log with each write, and soon has tables.
 const STORE: &str = "ycsb-a:records=300,value=400,threads=4,ops=1500,memtable=32k,table=32k,\
                      base=128k,sync=yes";
 
-/// The same without forces, large enough that zones are used again.
+/// A larger store without syncs, large enough that zones are reused.
 const LARGE: &str = "db-bench:benchmarks=fillrandom:overwrite:overwrite,records=40000,value=1000,\
                      threads=4,memtable=2m,table=2m,base=8m";
 
-/// Rules by which everything is placed.
+/// Rules that place every file.
 const ALL: &str = "name = \"all\"\n[[stream]]\nname = \"all\"\ngroup = { by = \"file\" }\n\
                    [[rule]]\npath = \"**\"\nstream = \"all\"\n";
 
@@ -51,15 +51,15 @@ fn holds(plan: Plan, points: u64) {
 }
 
 #[test]
-fn what_a_store_forced_is_there_after_any_cut() {
+fn synced_data_of_a_store_survives_any_cut() {
     for stack in ["shimmer@zns", "zenfs@zns"] {
         holds(plan_of(stack, 256, STORE), 60);
     }
     holds(plan_of("shimmer@fdp", 64, STORE), 20);
 }
 
-/// Most of these calls move files to the ordinary file system, at any moment of which the
-/// power may go.
+/// Most of these calls move files to the ordinary file system, and the power may fail at any moment
+/// of that.
 #[test]
 fn files_that_are_moved_out_of_zones_survive_cuts() {
     let rules = Arc::new(RuleSet::read("all", ALL).unwrap());
@@ -78,7 +78,7 @@ fn a_drive_that_does_not_flush_is_found_out() {
 }
 
 #[test]
-fn others_find_the_ordinary_file_system_sound() {
+fn outside_checker_finds_the_ordinary_file_system_sound() {
     if !judges::has("e2fsck") {
         return;
     }
@@ -87,7 +87,7 @@ fn others_find_the_ordinary_file_system_sound() {
     assert!(found.holds() && found.outside >= 6, "{first:#?}");
 }
 
-/// Bytes that the host moved to make room, and zones that were emptied for it.
+/// Bytes that the host moved by cleaning, and number of zones cleaned.
 fn cleaned(run: &Run) -> (u64, u64) {
     let log = run.file_system.as_ref().and_then(|fs| fs.log.as_ref());
     let log = log.expect("it is one that cleans");
@@ -99,7 +99,7 @@ fn cleaned(run: &Run) -> (u64, u64) {
 }
 
 #[test]
-fn zones_by_rules_are_used_again_and_little_is_moved() {
+fn zones_placed_by_rules_are_reused_with_few_moves() {
     let mut plan = plan_of("shimmer@zns", 320, LARGE);
     plan.page_cache.memory = Bytes(16 * MIB);
     let placed = done(&plan);
@@ -108,12 +108,12 @@ fn zones_by_rules_are_used_again_and_little_is_moved() {
     assert!(emptied > 0, "zones were used again");
     let written = placed.app.as_ref().expect("of programs").write_bytes;
     assert!(moved < written / 10, "{moved} of {written}");
-    // Padding to blocks, the log of the core and ext4's journal.
+    // Overhead: padding to blocks, the log of the core, and ext4's journal.
     let host = placed.host.write_bytes;
     assert!(host < written * 11 / 10, "{host} for {written}");
 }
 
-/// Each is in a folder of its own, where rules find its files as anywhere.
+/// Each program has its own folder, in which rules find its files as elsewhere.
 #[test]
 fn programs_beside_each_other_are_placed_and_told_apart() {
     let run_of = |workload: &str| {
@@ -132,7 +132,7 @@ fn programs_beside_each_other_are_placed_and_told_apart() {
     assert_eq!(operations(&alone), operations(&both));
     let (own, beside) = (&unplaced.latency_ns.by_op, &both.latency_ns.by_op);
     assert_eq!(own["log pwrite"].count, beside["log pwrite"].count);
-    // One processor and one drive serve both.
+    // One processor and one drive serve both programs.
     let mean = |run: &Run| run.operations["db update"].mean;
     assert!(
         mean(&both) > mean(&alone),
@@ -142,9 +142,9 @@ fn programs_beside_each_other_are_placed_and_told_apart() {
     );
 }
 
-/// What no rule names goes to conventional zones, which are as large as they are.
+/// Files without a rule go to the conventional zones, whose space is limited.
 #[test]
-fn a_full_ordinary_part_says_which_limit_it_is() {
+fn full_conventional_part_names_its_limit() {
     let workload = "append:size=1,bs=64k,ops=4000,threads=2";
     let mut plan = plan_of("shimmer@zns", 192, workload);
     plan.page_cache.memory = Bytes(16 * MIB);
@@ -154,13 +154,13 @@ fn a_full_ordinary_part_says_which_limit_it_is() {
     assert!(why.contains("ENOSPC") && why.contains("blocks:"), "{why}");
 }
 
-/// Rules by which everything lives shortly, as no program of a generator says.
+/// Rules that give every file a short lifetime, unlike the programs of all generators.
 const SHORT: &str = "name = \"short\"\n[[stream]]\nname = \"all\"\nlife = \"short\"\n\
                      [[rule]]\npath = \"**\"\nstream = \"all\"\n";
 
-/// Whoever writes by its own lifetimes on a drive with handles writes by those of the rules.
+/// A file system that places by lifetime hints on a drive with handles uses those of the rules.
 #[test]
-fn rules_say_how_long_files_live_on_any_file_system() {
+fn rules_set_file_lifetimes_on_any_file_system() {
     let workload = "append:size=1,bs=64k,ops=400,threads=2";
     for host in ["ext4", "btrfs", "f2fs"] {
         let handles = |switch: &str| {
@@ -181,7 +181,7 @@ fn rules_say_how_long_files_live_on_any_file_system() {
     }
 }
 
-/// Zones are a drive of another kind: the logs of Persimmon are those that its hints say.
+/// On zones, the logs of Persimmon follow the hints.
 #[test]
 fn a_file_system_whose_files_get_hints_survives_cuts() {
     for (stack, mib) in [("f2fs+hints@fdp", 128), ("persimmon+hints@zns", 512)] {

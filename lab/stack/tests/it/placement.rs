@@ -1,13 +1,12 @@
-//! What placement is worth, on the same flash.
+//! The effect of placement on the same flash.
 
 use crate::{done, plan};
 use report::record::Run;
 use ssd::Precondition;
 use std::io::Write;
 
-/// Four logs that circle at different rates and overwrite their own tails. The
-/// drive starts full, so that every write displaces something, and the logs are
-/// gone over several times.
+/// Four circular logs with different rates that overwrite their own tails. The drive starts full,
+/// so every write displaces data, and the logs wrap several times.
 const LOGS: &str = "logs:logs=4,bs=64k,fill=90%,ops=40000,depth=16";
 
 #[test]
@@ -25,8 +24,9 @@ fn fdp_takes_the_amplification_of_logs_away() {
     assert!(wafs[1] <= 1.05, "with handles: {}", wafs[1]);
 }
 
-/// A trace of four processes on a drive of `pages` pages, three times what it holds: one goes
-/// round a log, one writes over a small table, one over a large one, one over a half seldom.
+/// A trace of four processes on a drive of `pages` pages, with three times its capacity in writes:
+/// one cycles through a log, one overwrites a small table, one a large one, and one, seldom, half
+/// of the drive.
 fn four_processes(pages: u64) -> tempfile::NamedTempFile {
     let mut file = trace_file();
     let mut rng = sim::Seed(1).stream("processes");
@@ -52,8 +52,8 @@ fn trace_file() -> tempfile::NamedTempFile {
     named.suffix(".csv").tempfile().expect("a temporary file")
 }
 
-/// The default names a handle for each process. Fails if lines of all handles compete for the
-/// spare space, or if nothing says what named the handles.
+/// The default uses a handle for each process. Fails if lines of all handles compete for the spare
+/// space, or if the record does not name the policy.
 #[test]
 fn a_trace_of_several_processes_programs_less_with_handles_by_default() {
     let file = four_processes(256 << 8);

@@ -1,4 +1,4 @@
-//! Plans as documents, runs that are stopped, and policies of the caller's own.
+//! Plans as documents, stopped runs, and policies of a caller.
 
 use crate::{done, plan};
 use ssd::{Policies, Precondition};
@@ -23,7 +23,7 @@ fn a_plan_is_its_document() {
 }
 
 #[test]
-fn a_run_ends_when_its_listener_has_heard_enough() {
+fn run_stops_when_its_observer_breaks() {
     let mut heard = Vec::new();
     let mut plan = writes();
     plan.workload = "randwrite:ops=60000".to_owned();

@@ -1,4 +1,4 @@
-//! Stacks with a layer that remaps addresses.
+//! Stacks with a remapping layer.
 
 use super::{done, plan, refused};
 use crash::Points;
@@ -17,7 +17,7 @@ fn layer(run: &Run) -> &Remapped {
 }
 
 #[test]
-fn random_writes_of_blocks_are_remapped_and_what_made_the_past_is_not_counted() {
+fn random_block_writes_are_remapped_without_counting_the_preconditioning() {
     for past in [Precondition::Fresh, Precondition::Full, Precondition::Aged] {
         let ops = 4_000;
         let text = format!("randwrite:ops={ops},bs=4k,depth=16");
@@ -31,7 +31,7 @@ fn random_writes_of_blocks_are_remapped_and_what_made_the_past_is_not_counted() 
         assert_eq!(run.host.write_bytes, all, "all that it writes is told");
         let mapped = layer.mapped_bytes == layer.offered_bytes;
         assert_eq!(mapped, past != Precondition::Fresh, "{past:?}");
-        // What cleaning moves is logged too.
+        // Data moved by cleaning is logged too.
         let is_clean = layer.moved_bytes == 0;
         let log = layer.log_blocks_per_2mib;
         assert_eq!((0.9..1.3).contains(&log), is_clean, "{layer:?}");
@@ -41,7 +41,7 @@ fn random_writes_of_blocks_are_remapped_and_what_made_the_past_is_not_counted() 
             (layer.background_errors, layer.variant.as_str()),
             (0, "compact")
         );
-        // The past, which met that limit too, is not told.
+        // The preconditioning hit that limit too, but is not counted.
         let met = run
             .refusals
             .iter()
@@ -67,7 +67,7 @@ fn a_lean_layer_pages_its_tables_and_a_tree_takes_more_memory() {
 }
 
 #[test]
-fn what_is_discarded_goes_down_if_that_is_asked_for() {
+fn discards_reach_the_drive_if_requested() {
     let text = "delete:files=200,size=64k,threads=2";
     for (stack, trims) in [
         ("ext4+discard+remap@block", false),
@@ -82,7 +82,7 @@ fn what_is_discarded_goes_down_if_that_is_asked_for() {
 }
 
 #[test]
-fn file_systems_run_over_it_end_well_and_recover() {
+fn file_systems_over_the_layer_run_unmount_and_recover() {
     for stack in [
         "ext4+remap@block",
         "btrfs+remap-tree@block",
@@ -109,7 +109,7 @@ fn file_systems_run_over_it_end_well_and_recover() {
 }
 
 #[test]
-fn requests_are_of_what_the_layer_offers() {
+fn requests_stay_within_the_capacity_that_the_layer_offers() {
     let whole = on(
         "raw+remap@block",
         Precondition::Fresh,
@@ -141,7 +141,7 @@ fn cuts(stack: &str, workload: &str, points: u64, lies: bool) -> crash::Explorat
 const BLOCKS: &str = "randwrite:ops=400,bs=4k/70:16k/30,flush=20,depth=4";
 
 #[test]
-fn power_cuts_keep_what_was_flushed_of_blocks() {
+fn power_cuts_keep_flushed_blocks() {
     for stack in [
         "raw+remap@block",
         "raw+remap-lean+remap-trim@block",
@@ -159,7 +159,7 @@ fn a_drive_that_does_not_flush_is_found_out() {
 }
 
 #[test]
-fn power_cuts_keep_what_was_forced_of_files() {
+fn power_cuts_keep_synced_files() {
     for stack in ["ext4+remap@block", "f2fs+remap-lean@block"] {
         let mut plan = plan(stack, 64, Precondition::Fresh, "anything:ops=300");
         plan.drive.controller.power_loss_protection = false;

@@ -68,7 +68,7 @@ fn files_give_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn who_watches_changes_nothing_but_the_number_of_events() {
+fn sampling_changes_nothing_but_the_number_of_events() {
     let file = "varmail:files=100,threads=12,ops=4000";
     for (stack, workload) in [("ext4@block", file), ("raw@fdp", "randrw:ops=5000")] {
         let alone = plan(stack, 128, Precondition::Aged, workload);

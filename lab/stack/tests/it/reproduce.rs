@@ -1,11 +1,11 @@
-//! Figures of papers, measured at a scale at which a run takes a moment.
+//! Figures of papers, at a scale at which a run takes a moment.
 
 use report::claim::{Claim, Reproduction};
 use report::record::Run;
 use stack::reproduce::{Asked, Paper, Prepared, prepare};
 use stack::sweep;
 
-/// The figure, as in `fig8` of `ByteFS` or `persimmon/fig3.1`, with sizes divided by `factor`.
+/// A figure such as `fig8` of `ByteFS` or `persimmon/fig3.1`, with sizes divided by `factor`.
 fn prepared(figure: &str, factor: u64) -> Prepared {
     let (paper, figure) = figure.split_once('/').unwrap_or(("bytefs", figure));
     let asked = Asked {
@@ -18,7 +18,7 @@ fn prepared(figure: &str, factor: u64) -> Prepared {
     prepare(asked).expect("its files are good")
 }
 
-/// The same, measured.
+/// The same figure, measured by its runs.
 fn reproduced(figure: &str, factor: u64) -> Reproduction {
     let prepared = prepared(figure, factor);
     let runs = sweep(&prepared.plans, 2, &|| 0.0, &|_, _| ());
@@ -35,7 +35,7 @@ fn claims<'a>(reproduction: &'a Reproduction, id: &str, versus: &str) -> Vec<&'a
         .collect()
 }
 
-/// Bytes of all purposes but contents.
+/// Bytes of all purposes except contents.
 fn metadata(run: &Run) -> f64 {
     let purposes = run
         .host
@@ -46,7 +46,7 @@ fn metadata(run: &Run) -> f64 {
     bytes.sum::<u64>() as f64
 }
 
-/// What is said to be measured is what the records say.
+/// Measured values are those of the records.
 #[test]
 fn claims_are_arithmetic_on_the_records_of_the_runs() {
     let found = reproduced("fig8", 256);
@@ -73,7 +73,7 @@ fn claims_are_arithmetic_on_the_records_of_the_runs() {
     }
 }
 
-/// The power is cut after the last call, and the log is scanned and written out.
+/// The power is cut after the last call; recovery scans the log and writes it out.
 #[test]
 fn recovery_is_measured_after_a_power_cut() {
     let found = reproduced("recovery", 256);
@@ -91,10 +91,10 @@ fn recovery_is_measured_after_a_power_cut() {
     assert!((measured / (mean * 256.0 / 1e9) - 1.0).abs() < 1e-9);
 }
 
-/// No claim points at something that a record does not have. F2FS has no room for the
-/// workloads on a drive that is smaller than that of the scale `small`.
+/// Every claim points to an existing field of a record. At scales below `small` the drive is too
+/// small for the workloads on F2FS.
 #[test]
-fn every_pointer_leads_somewhere() {
+fn every_claim_points_to_an_existing_field() {
     for figure in ["table2", "fig1"] {
         for claim in reproduced(figure, 64).claims {
             let nothing = |reason: &String| reason.contains("a record has nothing");
@@ -103,7 +103,7 @@ fn every_pointer_leads_somewhere() {
     }
 }
 
-/// Every part of ByteFS is set against the one before it.
+/// Every variant of ByteFS is compared with the previous one.
 #[test]
 //= bytefs 5.4
 fn the_variants_of_bytefs_are_all_measured() {
@@ -124,7 +124,7 @@ fn figures_run_pmfs_beside_the_others() {
     }
 }
 
-/// What can be filled is what is left of the zones, and Persimmon leaves more.
+/// The usable space is that of the zones less reserves, and Persimmon reserves less.
 #[test]
 //= dissertation 4.6.3
 fn space_for_files_is_measured() {
@@ -146,10 +146,10 @@ fn space_for_files_is_measured() {
     }
 }
 
-/// The same files are written on ZoneFS and on F2FS, and each claim is arithmetic on both.
+/// The same files are written on ZoneFS and on F2FS, and each claim is arithmetic on both runs.
 #[test]
 //= dissertation 3.1
-fn files_that_are_zones_are_written_beside_f2fs() {
+fn zonefs_files_are_compared_with_f2fs() {
     let found = reproduced("persimmon/fig3.1", 1024);
     let run = |host: &str, files: u32| {
         let is = |run: &&Run| {
@@ -165,7 +165,7 @@ fn files_that_are_zones_are_written_beside_f2fs() {
     let (f2fs, zones) = (run("f2fs", 8), run("zonefs", 8));
     assert_eq!(f2fs.ops, zones.ops);
     let counts = zones.zones.expect("the drive has some");
-    // Eight files, and the superblock's zone, which is finished.
+    // Eight files, and the zone of the superblock, which is finished.
     assert_eq!((counts.used, counts.full), (9, 1));
     assert_eq!(zones.app.as_ref().map(|app| app.write_bytes), Some(8 << 20));
     let claim = found.claims.iter().find(|c| c.what.contains("large-8"));
@@ -173,7 +173,7 @@ fn files_that_are_zones_are_written_beside_f2fs() {
     assert!((measured - f2fs.ops_per_s / zones.ops_per_s).abs() < 1e-12);
 }
 
-/// What a mount reads grows with the file system, and unmounting leaves it clean.
+/// The reads of a mount grow with the file system, and unmounting leaves it clean.
 #[test]
 //= dissertation 4.6.5
 fn mounting_again_is_measured() {

@@ -1,10 +1,10 @@
-//! Runs on full drives say which limit was met, and who held it.
+//! Runs on full drives report the limit that was hit, and its holders.
 
 use crate::{done, plan, refused};
 use report::record::{Refusal, Run};
 use ssd::Precondition;
 
-/// What was refused with `ENOSPC`.
+/// Number of calls that failed with `ENOSPC`.
 fn errors(run: &Run) -> u64 {
     let errors = run
         .errors
@@ -19,9 +19,9 @@ fn adds_up(met: &Refusal) {
     assert!(met.asked > met.free - met.reserve, "{met:?}");
 }
 
-/// Every call that has no space has met a limit, of which all is accounted for.
+/// Every call without space hit a limit, whose total is accounted for.
 #[test]
-fn no_call_is_without_space_for_no_reason() {
+fn every_call_without_space_hit_an_accounted_limit() {
     for (stack, limit) in [
         ("ext4@block", "blocks"),
         ("f2fs@block", "blocks"),
@@ -45,7 +45,7 @@ fn no_call_is_without_space_for_no_reason() {
 }
 
 #[test]
-fn a_workload_that_does_not_fit_is_told_why() {
+fn workload_that_does_not_fit_is_rejected_with_the_limit() {
     let workload = "varmail:files=5000";
     let said = refused(&plan("ext4@block", 64, Precondition::Fresh, workload)).to_string();
     let parts = [
@@ -60,9 +60,9 @@ fn a_workload_that_does_not_fit_is_told_why() {
     }
 }
 
-/// Writes that are refused by full zones, and only those.
+/// Writes to full zones hit a limit; writes to wrong positions do not.
 #[test]
-fn full_zones_are_limits_and_wrong_places_are_not() {
+fn full_zones_are_limits_and_wrong_positions_are_not() {
     let run = done(&plan(
         "raw@zns",
         64,

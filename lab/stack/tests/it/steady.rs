@@ -1,4 +1,4 @@
-//! Life of the drive and its steady state, over short runs.
+//! Drive life and steady state, over short runs.
 
 use crate::{done, plan};
 use report::record::Run;
@@ -13,7 +13,7 @@ fn until_steady(plan: Plan) -> Run {
     })
 }
 
-/// Bytes that the cells can be programmed with.
+/// Bytes that all cells can be programmed with.
 fn endurance(run: &Run) -> f64 {
     run.drive.raw_bytes as f64 * run.drive.endurance_cycles as f64
 }
@@ -39,7 +39,7 @@ fn rated_writes_of_random_runs_stay_within_the_cells_over_amplification() {
         plan.seed = seed;
         let run = match stack::run(&plan, &mut |_| ()) {
             Ok(run) => run,
-            // So small a drive can come to rest without room to collect.
+            // So small a drive can get stuck without space to collect garbage.
             Err(StackError::Stuck { .. }) => continue,
             Err(error) => panic!("{stack} {workload}: {error}"),
         };
@@ -76,7 +76,7 @@ fn life_of_writes_in_order_is_that_of_the_cells() {
 }
 
 #[test]
-fn short_run_is_not_steady_and_says_what_to_run_instead() {
+fn short_run_is_not_steady_and_gets_advice() {
     let run = done(&plan(
         "raw@block",
         64,

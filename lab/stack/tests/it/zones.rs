@@ -1,10 +1,10 @@
-//! Raw workloads on zones.
+//! Block workloads on zones.
 
 use crate::{done, plan};
 use ssd::Precondition;
 
-/// Sequential writes fill zone after zone and reset what was in them: what is programmed
-/// is what was written, and nothing else.
+/// Sequential writes fill zone after zone after resetting each: only the written data is
+/// programmed.
 #[test]
 fn sequential_writes_go_through_zones() {
     let run = done(&plan(
@@ -28,7 +28,7 @@ fn sequential_writes_go_through_zones() {
     assert_eq!(run.nand.by_cause.get("gc").copied().unwrap_or(0), 0);
 }
 
-/// Random writes are refused, and counted by the status of the drive.
+/// Random writes are rejected, and counted by the status of the drive.
 #[test]
 fn random_writes_are_refused() {
     let run = done(&plan(
