@@ -25,7 +25,7 @@ type Pread = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
 
 /// Address of the C library's own function of this name.
 fn own(name: &CStr) -> *mut c_void {
-    // Both names end with a zero byte, and the library stays loaded.
+    // SAFETY: both names end with a zero byte, and the library stays loaded.
     let found = unsafe {
         let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         libc::dlsym(library, name.as_ptr())
@@ -57,19 +57,19 @@ impl File {
     }
 
     fn empty(&self) {
-        // These calls take no memory.
+        // SAFETY: these calls take no memory.
         let done = unsafe { libc::ftruncate(self.0, 0) | libc::lseek(self.0, 0, 0) as c_int };
         assert_eq!(done, 0, "it can be emptied");
     }
 
     fn write(&self, write: Write, bytes: &[u8]) {
-        // The bytes are valid for reads.
+        // SAFETY: the bytes are valid for reads.
         let wrote = unsafe { write(self.0, bytes.as_ptr().cast(), bytes.len()) };
         assert_eq!(wrote, bytes.len() as ssize_t, "it has room");
     }
 
     fn read(&self, pread: Pread, bytes: &mut [u8]) {
-        // The bytes are valid for writes.
+        // SAFETY: the bytes are valid for writes.
         let read = unsafe { pread(self.0, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         assert_eq!(read, bytes.len() as ssize_t, "so many were written");
     }

@@ -313,7 +313,7 @@ pub(crate) fn say(text: &str) {
 
 /// The value of an environment variable; `None` if it is not set.
 pub(crate) fn variable(name: &CStr) -> Option<CString> {
-    // The name is a string; the value is copied before the environment can change.
+    // SAFETY: the name is a string; the value is copied before the environment can change.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_owned())

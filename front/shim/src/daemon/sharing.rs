@@ -336,7 +336,7 @@ impl Sharing {
         stand: c_int,
     ) -> Result<(), Fault> {
         let stand = sys::copy(stand)?;
-        // The descriptor was just made, and is owned by nothing else.
+        // SAFETY: the descriptor was just made, and is owned by nothing else.
         let stand = unsafe { OwnedFd::from_raw_fd(stand) };
         let mut alone = self.alone(id)?;
         let token = who.token;

@@ -40,7 +40,7 @@ pub(super) fn at(path: &[u8], own: Mark) -> Option<OwnedFd> {
     let path = CString::new(path).ok()?;
     let flags = libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let fd = sys::open(&path, flags).ok()?;
-    // The descriptor was just opened, and is owned by nothing else.
+    // SAFETY: the descriptor was just opened, and is owned by nothing else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let marked = Mark::read(fd.as_raw_fd()) == Ok(Some(own));
     marked.then_some(fd)
@@ -70,7 +70,7 @@ fn folder_above(path: &[u8]) -> Option<OwnedFd> {
         let name = if path.is_empty() { b"/" } else { path };
         let name = CString::new(name).ok()?;
         if let Ok(fd) = sys::open(&name, libc::O_RDONLY | libc::O_DIRECTORY) {
-            // The descriptor was just opened, and is owned by nothing else.
+            // SAFETY: the descriptor was just opened, and is owned by nothing else.
             return Some(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         if path.is_empty() {

@@ -99,7 +99,7 @@ pub(super) unsafe fn opens_as(
     } else {
         begins
     };
-    // The skipped bytes are within the string.
+    // SAFETY: the skipped bytes are within the string.
     let path = unsafe { path.add(skipped) };
     // SAFETY: as for the function.
     unsafe { opens((at, path), flags as c_int, mode as mode_t, next) }
@@ -281,8 +281,8 @@ fn told(fd: c_int, argument: c_long) {
     let (Some(open), Some(rules)) = (placed(fd), start::rules()) else {
         return;
     };
-    // `argument` points to the hint. The kernel has read eight bytes; programs that pass four mean
-    // these four, and nothing need follow them.
+    // SAFETY: `argument` points to the hint. The kernel has read eight bytes; programs that pass
+    // four mean these four, and nothing need follow them.
     let hint = unsafe { (argument as *const u32).read_unaligned() };
     let tell = || {
         if let Some(directive) = rules.hinted(open.file.id.0, hint.into())

@@ -145,7 +145,7 @@ fn ends_so(path: &[u8], end: &[Class]) -> bool {
 }
 
 fn contains(path: &[u8], text: &[u8]) -> bool {
-    // Both pointers are valid for their lengths; the result is only compared with null.
+    // SAFETY: both pointers are valid for their lengths; the result is only compared with null.
     let found = unsafe {
         libc::memmem(
             path.as_ptr().cast(),

@@ -198,7 +198,7 @@ unsafe fn opens(
     let (said, how) = unsafe { (bytes(path), stdio::flags(bytes(mode))) };
     let (named, seen) = (start::may_be_placed(said), SEEN.load(Ordering::Acquire));
     if named && !seen {
-        // `path` is not empty, so it is a string.
+        // SAFETY: `path` is not empty, so it is a string.
         let moved = quiet(|| demote_at(unsafe { CStr::from_ptr(path) }));
         return if moved.is_ok() {
             next()
@@ -221,7 +221,7 @@ unsafe fn opens(
     match opened {
         Ok(()) => stream,
         Err(errno) => {
-            // The stream was just opened, and has no other user.
+            // SAFETY: the stream was just opened, and has no other user.
             unsafe { libc::fclose(stream) };
             refused(errno)
         }
@@ -245,7 +245,7 @@ unsafe fn reopens(
         return unsafe { opens((path, mode), next) };
     };
     raw::keeping_errno(|| {
-        // As for the function. A failed flush is ignored, as `freopen` does.
+        // SAFETY: as for the function. A failed flush is ignored, as `freopen` does.
         unsafe { libc::fflush(old) };
         quiet(|| open::lengthen(fd, &open));
     });

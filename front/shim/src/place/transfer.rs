@@ -69,7 +69,7 @@ fn ready(pipe: c_int, events: i16, may_wait: bool) -> Result<(), c_int> {
         revents: 0,
     };
     let before = raw::errno();
-    // `asked` is valid for one entry.
+    // SAFETY: `asked` is valid for one entry.
     let done = unsafe { libc::poll(&raw mut asked, 1, if may_wait { -1 } else { 0 }) };
     match done {
         0 => Err(libc::EAGAIN),
@@ -229,8 +229,8 @@ unsafe fn copies((source, source_at): End, (target, target_at): End, len: size_t
     }
     let mut room = vec![0_u8; len.min(1 << 20)];
     let place = room.as_mut_ptr().cast::<c_void>();
-    // The buffer is valid; the offsets are as for the function. The functions are this library's
-    // hooks, which behave as the calls do.
+    // SAFETY: the buffer is valid; the offsets are as for the function. The functions are this
+    // library's hooks, which behave as the calls do.
     unsafe {
         let got = match source_at.as_mut() {
             Some(at) => pread64(source, place, room.len(), *at),

@@ -140,7 +140,7 @@ impl Within {
     /// Appends a record; if the call was a fork, the child's goes to a new log.
     #[inline]
     fn append(&self, mut head: Head, more: &More<'_>) {
-        // A log is never freed while its thread runs.
+        // SAFETY: a log is never freed while its thread runs.
         let same = |log: &*mut Log| unsafe { (**log).image } == start::image();
         let Some(log) = self.log.filter(same).or_else(mine) else {
             return;
@@ -386,7 +386,7 @@ fn unmap(place: *mut u8, len: usize) {
 /// `log` is that of this thread, and signals are blocked.
 #[cold]
 unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
-    // Signals are blocked, so nothing else accesses the log.
+    // SAFETY: signals are blocked, so nothing else accesses the log.
     let log = unsafe { &mut *log };
     // After failures, a chunk is requested at exponentially growing intervals.
     if log.lost > 0 && !log.lost.is_power_of_two() {

@@ -74,8 +74,8 @@ struct Tables {
 /// The function or variable of this name in the objects loaded after this one; null if none defines
 /// it.
 pub(crate) fn next(name: &[u8]) -> *mut c_void {
-    // The dynamic linker maintains the list for debuggers. Objects at its end may be unloaded, but
-    // the search ends before them if an earlier one has the name.
+    // SAFETY: the dynamic linker maintains the list for debuggers. Objects at its end may be
+    // unloaded, but the search ends before them if an earlier one has the name.
     unsafe {
         let own = _DYNAMIC.as_ptr();
         let mut at = _r_debug.first;

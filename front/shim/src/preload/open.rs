@@ -136,8 +136,8 @@ pub(super) unsafe fn control(
         libc::F_SETFL => on_fd(setting(Op::SetFlags).flags(argument as c_int), next),
         // F_SET_RW_HINT and F_SET_FILE_RW_HINT take a pointer to the hint.
         1036 | 1038 if argument != 0 => {
-            // `argument` points to the hint. The kernel reads eight bytes; programs that pass four
-            // mean these four, and nothing need follow them.
+            // SAFETY: `argument` points to the hint. The kernel reads eight bytes; programs that
+            // pass four mean these four, and nothing need follow them.
             let hint = unsafe { (argument as *const u32).read_unaligned() };
             on_fd(setting(Op::Hint).words(hint.into(), 0, 0), next)
         }

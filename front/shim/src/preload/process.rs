@@ -31,7 +31,7 @@ impl Variable {
     }
 
     fn remember(&self) {
-        // The name without its `=` is built as a string; the value is copied at once.
+        // SAFETY: the name without its `=` is built as a string; the value is copied at once.
         let value = unsafe {
             let mut name = raw::Text::new();
             name.bytes(&self.name[..self.name.len() - 1]);

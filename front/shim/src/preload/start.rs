@@ -102,7 +102,7 @@ pub(super) fn keep(log: *mut Log) {
 
 unsafe extern "C" fn thread_ends(log: *mut c_void) {
     thread::own().log.set(null_mut());
-    // The C library passes the value that was set.
+    // SAFETY: the C library passes the value that was set.
     unsafe { log::end(log.cast()) };
 }
 

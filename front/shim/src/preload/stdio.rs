@@ -114,8 +114,8 @@ fn write_by_right(to: usize, words: &[usize]) -> bool {
         return false;
     }
     for (place, word) in (to..).step_by(size_of::<usize>()).zip(words) {
-        // The caller guarantees that these words exist; they are writable now. A concurrent reader
-        // finds the old or the new word.
+        // SAFETY: the caller guarantees that these words exist; they are writable now. A concurrent
+        // reader finds the old or the new word.
         let place = unsafe { AtomicUsize::from_ptr(place as *mut usize) };
         place.store(*word, Ordering::Release);
     }

@@ -38,8 +38,8 @@ global_asm!(
 #[inline]
 pub(crate) fn own<'a>() -> &'a Thread {
     let place: *const Thread;
-    // The address is that of this thread's memory. It is computed at each call, as a fiber may
-    // continue on another thread.
+    // SAFETY: the address is that of this thread's memory. It is computed at each call, as a fiber
+    // may continue on another thread.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(

@@ -95,7 +95,7 @@ pub(crate) struct Memory {
     start: *mut u8,
 }
 
-// All shared state behind the pointer is atomic, or handed over by a stamp.
+// SAFETY: all shared state behind the pointer is atomic, or handed over by a stamp.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -136,7 +136,7 @@ impl Memory {
     /// Initializes the memory before it is shared. `key` is a secret that makes stamps unforgeable
     /// by stale data.
     pub(crate) fn begin(&self, key: u64) {
-        // The memory is not shared yet, and longer than a head.
+        // SAFETY: the memory is not shared yet, and longer than a head.
         unsafe { (*self.start.cast::<Head>()).key = key };
         self.head().sleep.0.store(SLEEPS, Ordering::Release);
     }
@@ -194,7 +194,7 @@ impl Memory {
         }
         let slot = self.slot(position);
         let to = HEAD + (position % RING + STEP) as usize;
-        // The room is reserved for this thread, and does not cross the ring's end.
+        // SAFETY: the room is reserved for this thread, and does not cross the ring's end.
         unsafe {
             core::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(to), data.len());
         }
@@ -283,8 +283,8 @@ impl Memory {
                     return None;
                 }
                 let from = HEAD + (position % RING + STEP) as usize;
-                // The bytes are within the ring, and no correct client writes there before the head
-                // has passed them.
+                // SAFETY: the bytes are within the ring, and no correct client writes there before
+                // the head has passed them.
                 let data =
                     unsafe { core::slice::from_raw_parts(self.start.add(from), len as usize) };
                 each(Record {

@@ -480,7 +480,7 @@ fn file_removed_without_the_library_is_dropped_and_a_moved_one_is_kept() {
     let work = place.path("work");
     let fill = "echo kept > d/b.log; dd if=/dev/zero of=a.log bs=1M count=30 2>&1 && sync; \
                 cat d/b.log e/b.log 2>/dev/null; wc -c < a.log";
-    // The call takes no memory.
+    // SAFETY: the call takes no memory.
     let root = unsafe { libc::geteuid() } == 0;
     std::fs::create_dir_all(work.join("d")).unwrap();
     for round in 0..3 {
