@@ -1,4 +1,4 @@
-//! How requests of the kernel are sent to a file system, and answered.
+//! Dispatch of the kernel's requests to a file system, and its answers.
 
 use crate::tasks::{Numbers, trust};
 use crate::translate::{bytes, errno, open_flags, who};
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::rc::Rc;
 use vfs::{Attr, Body, FileKind, Ino, Result};
 
-/// Answers with as many of `entries` as the kernel takes; `offset` others came before them.
+/// Replies with as many of `entries` as fit the kernel's buffer; `offset` entries precede them.
 pub(crate) fn list(
     mut reply: ReplyDirectory,
     offset: u64,
@@ -26,7 +26,7 @@ pub(crate) fn list(
     reply.ok();
 }
 
-/// A mounted file system, to be shown in a directory.
+/// A mounted file system, to be shown in a directory by FUSE.
 pub struct VolumeFs<B: Body> {
     volume: Handle<Volume<B>>,
     pub(crate) numbers: Numbers,
@@ -56,7 +56,7 @@ impl<B: Body> VolumeFs<B> {
         });
     }
 
-    /// Answers with what `work` finds or makes.
+    /// Replies with the inode and attributes that `work` finds or creates, or with its error.
     pub(crate) fn enter<F: Future<Output = Result<(Ino, Attr)>> + 'static>(
         &self,
         reply: ReplyEntry,
@@ -77,7 +77,7 @@ impl<B: Body> VolumeFs<B> {
         });
     }
 
-    /// Answers when `work` is done.
+    /// Replies when `work` is done, or with its error.
     pub(crate) fn finish<F: Future<Output = Result<()>> + 'static>(
         &self,
         reply: ReplyEmpty,
@@ -94,7 +94,7 @@ impl<B: Body> VolumeFs<B> {
         });
     }
 
-    /// Answers with the attributes that `work` gives.
+    /// Replies with the attributes that `work` returns, or with its error.
     pub(crate) fn attributes<F: Future<Output = Result<Attr>> + 'static>(
         &self,
         ino: INodeNo,
@@ -122,7 +122,7 @@ impl<B: Body> VolumeFs<B> {
         reply: ReplyOpen,
     ) {
         let (ino, flags) = (self.numbers.ino(ino), open_flags(flags.0));
-        // The kernel has let him in; what he writes is his all the same.
+        // The kernel has granted access; the space of later writes is charged to the opener.
         let who = who(request);
         self.submit(move |volume| async move {
             match volume.vfs().open_granted(&who, ino, flags).await {
@@ -152,7 +152,7 @@ impl<B: Body> VolumeFs<B> {
     }
 }
 
-/// What the kernel is to keep of an open file.
+/// Flags for the kernel's cache of a file that is opened with `flags`.
 pub(crate) fn cached(flags: i32) -> FopenFlags {
     if open_flags(flags).has(vfs::OpenFlags::DIRECT) {
         return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
@@ -160,8 +160,8 @@ pub(crate) fn cached(flags: i32) -> FopenFlags {
     FopenFlags::FOPEN_KEEP_CACHE
 }
 
-/// `opened`, but the kernel is to forget what it has of the file if the time of a
-/// read is to be noted: what it gives out by itself nobody else hears of.
+/// `opened`, with the kernel's cache of the file dropped if the next read must update the access
+/// time: reads from that cache are not seen here.
 fn unless_noted<B: Body>(
     vfs: &vfs::Vfs<B>,
     handle: &vfs::Handle,
@@ -173,7 +173,7 @@ fn unless_noted<B: Body>(
     }
 }
 
-/// Answers a request for bytes of which nobody knows how many there are.
+/// Replies to a request for an attribute or list of unknown length; `size` 0 only asks for it.
 pub(crate) fn sized(reply: ReplyXattr, size: u32, found: Result<Vec<u8>>) {
     match found {
         Err(error) => reply.error(errno(error)),

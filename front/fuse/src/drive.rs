@@ -1,4 +1,4 @@
-//! A directory of two files: the drive and its counters.
+//! A directory of two files: the drive itself and its counters.
 
 use crate::answer::list;
 use crate::wants::ask_for;
@@ -18,42 +18,42 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Name of the file that is the drive.
+/// Name of the file that shows the drive's bytes.
 pub const DRIVE_NAME: &str = "drive";
-/// Name of the file that holds its counters.
+/// Name of the file that shows the drive's counters.
 const SMART_NAME: &str = "smart.json";
 
 const ROOT: INodeNo = INodeNo(1);
 const DRIVE: INodeNo = INodeNo(2);
 const SMART: INodeNo = INodeNo(3);
 
-/// The kernel may keep names for as long: they never change.
+/// Time for which the kernel may cache names and fixed attributes, which never change.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// `fallocate`: the size stays.
+/// `fallocate`: flag to keep the size.
 const KEEP_SIZE: i32 = 1;
-/// `fallocate`: deallocate.
+/// `fallocate`: flag to deallocate a range.
 const PUNCH_HOLE: i32 = 2;
-/// `fallocate`: zeros.
+/// `fallocate`: flag to zero a range.
 const ZERO_RANGE: i32 = 16;
-/// `lseek`: the next data.
+/// `lseek`: origin of the next data.
 const SEEK_DATA: i32 = 3;
-/// `lseek`: the next hole.
+/// `lseek`: origin of the next hole.
 const SEEK_HOLE: i32 = 4;
 
-/// A drive as a file.
+/// A drive shown as a file, for FUSE.
 pub struct DriveFs {
     device: Handle<Device>,
-    /// Path of the drive file, for its counters.
+    /// Path of the drive file, as the counters name it.
     file: String,
     size: u64,
     mounted: SystemTime,
     owner: (u32, u32),
-    /// What open files of counters read, by handle.
+    /// Snapshots of the counters for open files, by handle.
     texts: Mutex<BTreeMap<u64, Vec<u8>>>,
 }
 
-/// The same document as that of `flashloom drive smart`.
+/// The document of `smart.json`, the same as that of `flashloom drive smart`.
 #[derive(Serialize)]
 struct Counters<'a> {
     schema: &'static str,
@@ -63,7 +63,7 @@ struct Counters<'a> {
 }
 
 impl DriveFs {
-    /// Shows `device`, which has `size` bytes and lies in the file named `file`.
+    /// A view of `device`, which has `size` bytes and is stored in the drive file `file`.
     #[must_use]
     pub fn new(device: Handle<Device>, file: String, size: u64) -> Self {
         let owner = (
@@ -106,7 +106,7 @@ impl DriveFs {
         }
     }
 
-    /// The attributes of `ino`, and how long they hold.
+    /// The attributes of `ino`, and the time for which the kernel may cache them.
     fn look(&self, ino: INodeNo) -> Result<(Duration, FileAttr), Errno> {
         match ino {
             ROOT => Ok((LONG, self.attr(ROOT, 0))),
@@ -156,7 +156,7 @@ impl DriveFs {
         reply.data(&text[from..to]);
     }
 
-    /// Flushes the drive, then answers.
+    /// Flushes the drive, then replies.
     fn flush_drive(&self, reply: ReplyEmpty) {
         self.device.submit(|device: Rc<Device>| async move {
             done(reply, device.flush().await);
@@ -171,7 +171,7 @@ fn done(reply: ReplyEmpty, result: Result<(), Fault>) {
     }
 }
 
-/// The number that says best what went wrong.
+/// The error number for a fault of the drive.
 fn errno(fault: &Fault) -> Errno {
     match fault {
         Fault::PastEnd { .. } | Fault::Drive(IoError::OutOfRange { .. }) => Errno::EINVAL,
@@ -239,7 +239,7 @@ impl Filesystem for DriveFs {
         if resized || mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        // Times are not kept, and programs that set them need not know.
+        // Times are not stored; a call that sets only times succeeds.
         match self.look(ino) {
             Ok((ttl, attr)) => reply.attr(&ttl, &attr),
             Err(errno) => reply.error(errno),
@@ -252,7 +252,7 @@ impl Filesystem for DriveFs {
         match ino {
             DRIVE => {
                 let flags = direct | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-                // The handle says whether the closing is a flush.
+                // The handle tells whether a close must flush the drive.
                 reply.opened(FileHandle(u64::from(!reads)), flags);
             }
             SMART if !reads => reply.error(Errno::EACCES),
@@ -392,7 +392,7 @@ impl Filesystem for DriveFs {
         if ino != DRIVE || !clears.contains(&mode) || (mode == ZERO_RANGE && end > self.size) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        // What lies past the end is zeros already.
+        // The range behind the end reads as zeros anyway.
         let len = end.min(self.size).saturating_sub(offset);
         self.device.submit(move |device: Rc<Device>| async move {
             let result = if len > 0 {

@@ -1,12 +1,12 @@
-//! A file system of ours as the kernel calls it.
+//! The file operations of a mounted file system, as the kernel's FUSE calls them.
 //!
-//! The kernel checks permissions, keeps locks, masks modes and finds the end of a
-//! file that is appended to; what it lets through is not judged again. What is made
-//! belongs to who asked for it, and what is written takes his space.
+//! The kernel checks permissions, keeps locks, applies the umask and finds the end of a file that
+//! is appended to; these checks are not repeated here. A new file belongs to the user of the
+//! request, and written blocks count against that user's space.
 //!
-//! Its cache may keep names and contents, as it is the only one that changes them:
-//! attributes are asked for again after a second, since blocks are allocated later
-//! than written. A file opened with `O_DIRECT` goes around it.
+//! The kernel may cache names and contents, as all changes go through it. It asks for attributes
+//! again after a second, since blocks are allocated later than they are written. A file opened with
+//! `O_DIRECT` bypasses the cache.
 
 use crate::answer::{VolumeFs, cached, sized};
 use crate::tasks::{Write, add_entries, add_whole_entries, change, find, trust, write};
@@ -25,13 +25,13 @@ use std::path::Path;
 use std::time::SystemTime;
 use vfs::{Access, Body, FileKind, SeekWhat, SetAttr, XattrFlags};
 
-/// `lseek`: the next data.
+/// `lseek`: origin of the next data.
 const SEEK_DATA: i32 = 3;
-/// `lseek`: the next hole.
+/// `lseek`: origin of the next hole.
 const SEEK_HOLE: i32 = 4;
-/// `setxattr`: it does not exist.
+/// `setxattr`: fail if the attribute exists.
 const XATTR_CREATE: i32 = 1;
-/// `setxattr`: it exists.
+/// `setxattr`: fail if the attribute does not exist.
 const XATTR_REPLACE: i32 = 2;
 
 impl<B: Body> Filesystem for VolumeFs<B> {
@@ -298,7 +298,7 @@ impl<B: Body> Filesystem for VolumeFs<B> {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // The closing of a file promises nothing: the kernel need not tell.
+        // A close promises nothing; after this error the kernel no longer sends it.
         reply.error(Errno::ENOSYS);
     }
 
@@ -530,7 +530,7 @@ impl<B: Body> Filesystem for VolumeFs<B> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        // The answer has 32 bits; who wants more asks again.
+        // The reply has 32 bits; a caller that wants more continues after a short copy.
         let len = len.min(1 << 30);
         self.submit(move |volume| async move {
             let copy = async {

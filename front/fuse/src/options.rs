@@ -4,25 +4,25 @@ use fuser::MountOption;
 use std::str::FromStr;
 use vfs::Atime;
 
-/// How a file system is mounted. Later words of a list win over earlier ones.
+/// Options of a mount. Later words of a list override earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// `ro`: no program changes anything. That it was mounted is still written down.
+    /// `ro`: no program can change anything. The mount itself is still recorded on the drive.
     pub read_only: bool,
-    /// `nosuid`, if not: set-id bits are obeyed.
+    /// False by `nosuid`: set-id bits are ignored.
     pub suid: bool,
-    /// `nodev`, if not: devices can be used.
+    /// False by `nodev`: device files cannot be opened.
     pub dev: bool,
-    /// `noexec`, if not: programs can be run.
+    /// False by `noexec`: programs cannot be run.
     pub exec: bool,
-    /// `noatime`, `relatime`, `strictatime`: when a read is noted.
+    /// Policy of access times: `noatime`, `relatime` or `strictatime`.
     pub atime: Atime,
-    /// `nodiratime`, if not: the reading of directories is noted as that of files.
+    /// False by `nodiratime`: reads of directories do not update access times.
     pub diratime: bool,
 }
 
 impl Default for MountOptions {
-    /// What a mount without options is.
+    /// The options of a mount without `-o`.
     fn default() -> Self {
         Self {
             read_only: false,
@@ -69,7 +69,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// When the file system is to note a read: never if nobody changes anything.
+    /// Policy of access times for the file system: none are updated if it is read-only.
     #[must_use]
     pub const fn noted(&self) -> Atime {
         match self.read_only {
@@ -78,7 +78,7 @@ impl MountOptions {
         }
     }
 
-    /// What the kernel is told. Only root may have what gives rights.
+    /// Options for the kernel. `suid` and `dev` are passed on for root only.
     pub(crate) fn told(&self, root: bool) -> Vec<MountOption> {
         let mut told = Vec::new();
         told.extend(self.read_only.then_some(MountOption::RO));
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_taken_in_their_order() {
+    fn later_option_overrides_an_earlier_one() {
         let options: MountOptions = "ro,nosuid,noatime,suid,strictatime".parse().expect("known");
         assert!(options.read_only && options.suid && options.dev && options.exec);
         assert_eq!(options.atime, Atime::Always);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_for_root_to_give() {
+    fn suid_and_dev_are_passed_on_for_root_only() {
         let options = MountOptions::default();
         assert_eq!(options.told(false), []);
         assert_eq!(options.told(true), [MountOption::Suid, MountOption::Dev]);

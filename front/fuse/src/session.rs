@@ -1,8 +1,8 @@
 //! Mounting, and the end of a mount.
 //!
-//! A mount ends when the kernel says so: after `umount` or `fusermount3 -u`, or
-//! after the first signal, which takes the directory away from new users and
-//! waits for those who have a file open. A second signal does not wait.
+//! A mount ends when the kernel drops it: after `umount` or `fusermount3 -u`, or after the first
+//! signal, which detaches the directory and waits until its open files are closed. A second signal
+//! ends it without waiting.
 
 use crate::options::MountOptions;
 use engine::Signals;
@@ -16,71 +16,70 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Threads that take requests from the kernel. The simulation is one thread; a
-/// second one copies what is written while it works.
+/// Threads that take requests from the kernel. The simulation has one thread of its own; the second
+/// one here copies written data while the first one works.
 const THREADS: usize = 2;
 
-/// How long the end of a mount that nobody uses may take before someone is told
-/// that it is in use.
+/// Time that the end of an unused mount may take before it is reported as busy.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Why nothing was mounted.
+/// Reasons why a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no such directory.
+    /// The directory to mount on does not exist.
     #[error("{0}: expected a directory to mount on, found none")]
     NoDirectory(PathBuf),
-    /// The kernel has no FUSE, or does not let this user have it.
+    /// The kernel has no FUSE, or does not allow it for this user.
     #[error(
         "{path}: it cannot be mounted: {source}; is there a /dev/fuse, and fusermount3 for users other than root?"
     )]
     Refused {
-        /// Where.
+        /// Directory to mount on.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Signals or threads cannot be had.
+    /// Signals cannot be watched, or a thread not be started.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What happened to a mount.
+/// Events that end a mount.
 enum Event {
-    /// The kernel let go of it.
+    /// The kernel has dropped the mount.
     Over(io::Result<()>),
-    /// Someone wants it to end.
+    /// A signal to end the mount arrived.
     Signal,
 }
 
-/// A directory that shows something.
+/// A directory on which a file system is mounted.
 pub struct Mounted {
     events: Receiver<Event>,
     dir: PathBuf,
 }
 
-/// How a mount ended.
+/// The way in which a mount ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nobody used it any more.
+    /// The mount had no users any more.
     Unused,
-    /// It was told to end although someone did.
+    /// A second signal ended the mount although it still had users.
     Forced,
 }
 
-/// How something is shown.
+/// Kind of a mount, and its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show<'a> {
-    /// The drive of this name: nothing on it runs or is a device.
+    /// The drive of this name: no programs or devices on it can be used.
     Drive(&'a str),
     /// The file system of this name, mounted with these options.
     FileSystem(&'a str, MountOptions),
 }
 
-/// Shows `filesystem` at `dir` until it is unmounted or one of `signals` comes.
+/// Mounts `filesystem` on `dir` until it is unmounted or one of `signals` arrives.
 ///
 /// # Errors
-/// If there is no directory or no FUSE.
+/// If the directory does not exist, or FUSE is not available.
 pub fn mount(
     filesystem: impl Filesystem,
     dir: &Path,
@@ -99,7 +98,7 @@ pub fn mount(
     let signalled = happened.clone();
     signals.watch(move |_| signalled.send(Event::Signal).is_ok())?;
     let run = move || {
-        // Nobody listens only if the process is about to end.
+        // The receiver is gone only if the process is about to end.
         let _ = happened.send(Event::Over(session.run()));
     };
     Builder::new().name("fuse".to_owned()).spawn(run)?;
@@ -119,7 +118,7 @@ fn config(show: Show<'_>) -> Config {
     if let Show::FileSystem(_, options) = show {
         config.mount_options.extend(options.told(root));
     }
-    // Another user than root may need a line in /etc/fuse.conf for this.
+    // For other users than root this needs a line in /etc/fuse.conf.
     if root {
         config.acl = SessionACL::All;
     }
@@ -129,8 +128,7 @@ fn config(show: Show<'_>) -> Config {
 }
 
 impl Mounted {
-    /// Waits for the end. Calls `busy` if a signal came and someone still uses
-    /// the mount.
+    /// Waits for the end. Calls `busy` if a signal arrived and the mount is still in use.
     ///
     /// # Errors
     /// If the connection to the kernel broke, or the mount cannot be ended.
@@ -150,18 +148,18 @@ impl Mounted {
     }
 }
 
-/// Takes a mount away from new users. It ends when those who use it are done.
+/// Detaches a mount from its directory. It ends when its open files are closed.
 fn detach(dir: &Path) -> io::Result<()> {
     match umount2(dir, MntFlags::MNT_DETACH) {
         Ok(()) => Ok(()),
-        // It is root's to unmount, and that of a program that acts for others.
+        // Only root may unmount, and the set-user-ID program `fusermount3`.
         Err(Errno::EPERM) => {
             let mut command = Command::new("fusermount3");
             let status = command.args(["-u", "-z", "--"]).arg(dir).status()?;
             let refused = || io::Error::other("fusermount3 does not unmount it");
             status.success().then_some(()).ok_or_else(refused)
         }
-        // Someone has just done so.
+        // Another process has just unmounted it.
         Err(Errno::EINVAL) => Ok(()),
         Err(error) => Err(error.into()),
     }

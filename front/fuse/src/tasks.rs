@@ -1,4 +1,4 @@
-//! Requests that take more than one call of the file API.
+//! Requests that take several calls of the file API.
 
 use crate::translate::{attr, kind};
 use crate::volume::Volume;
@@ -10,14 +10,14 @@ use vfs::{
     Access, Attr, Body, DirEntry, Errno, FileKind, Ino, OpenFlags, Result, SetAttr, Source, Vfs,
 };
 
-/// How long the kernel may believe what it was told.
+/// Time for which the kernel may cache names and attributes.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Set-user-id bit and set-group-id bit.
 const SET_ID: u16 = 0o6_000;
 
-/// How long the kernel may believe these attributes: not at all if a direct write
-/// would take set-id bits, as it does not ask for the mode after one.
+/// Time for which the kernel may cache these attributes: none if a direct write would clear set-id
+/// bits, as the kernel does not ask for the mode after one.
 pub(crate) const fn trust(attr: &Attr) -> Duration {
     let regular = matches!(attr.kind, FileKind::Regular);
     if regular && attr.mode & SET_ID != 0 {
@@ -26,10 +26,10 @@ pub(crate) const fn trust(attr: &Attr) -> Duration {
     SHORT
 }
 
-/// Entries of a directory that are asked for at a time.
+/// Number of directory entries that are read at a time.
 const ENTRIES: usize = 64;
 
-/// The kernel calls the root directory 1, whatever its number is.
+/// Translates inode numbers: for the kernel, the root directory is always 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Numbers {
     pub(crate) root: Ino,
@@ -50,15 +50,15 @@ impl Numbers {
         INodeNo(ino.0)
     }
 
-    /// What the kernel is told of an inode.
+    /// Attributes and generation of an inode, as replied to the kernel.
     pub(crate) fn entry(self, ino: Ino, found: &Attr) -> (FileAttr, Generation) {
         let told = attr(self.number(ino), found);
         (told, Generation(found.generation.into()))
     }
 }
 
-/// Where a name leads. The kernel asks for `.` and `..` of what it has forgotten,
-/// also of a file, when somebody comes with a handle for it.
+/// Looks a name up. The kernel looks up `.` and `..` of inodes that it has dropped, also of files,
+/// when a program opens one by its file handle.
 pub(crate) async fn find<B: Body>(vfs: &Vfs<B>, ino: Ino, name: &[u8]) -> Result<(Ino, Attr)> {
     match name {
         b"." => vfs.refer(ino).await,
@@ -66,7 +66,7 @@ pub(crate) async fn find<B: Body>(vfs: &Vfs<B>, ino: Ino, name: &[u8]) -> Result
     }
 }
 
-/// Sets attributes, the size through the open file if there is one.
+/// Sets attributes; the size is set through the open file if there is one.
 pub(crate) async fn change<B: Body>(
     volume: &Volume<B>,
     ino: Ino,
@@ -82,22 +82,21 @@ pub(crate) async fn change<B: Body>(
     vfs.setattr(&root, ino, rest).await
 }
 
-/// A write as the kernel asks for it.
+/// A write request of the kernel.
 pub(crate) struct Write {
     pub(crate) ino: Ino,
     pub(crate) handle: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
-    /// Whether these are pages of a mapped file: they come through any of its
-    /// open files.
+    /// Whether these are pages of a mapped file, which may arrive through any of its open files.
     pub(crate) mapped: bool,
-    /// Whether the file loses its set-id bits.
+    /// Whether the file must lose its set-id bits.
     pub(crate) strip: bool,
-    /// How the file is open at this instant.
+    /// Flags of the open file at this time.
     pub(crate) flags: OpenFlags,
 }
 
-/// Writes, and forces what was written if the file is open so.
+/// Writes, and syncs the write if the file is open with `O_SYNC` or `O_DSYNC`.
 pub(crate) async fn write<B: Body>(volume: &Volume<B>, what: Write) -> Result<u64> {
     let source = Source::Bytes(&what.bytes);
     if what.strip {
@@ -119,7 +118,7 @@ pub(crate) async fn write<B: Body>(volume: &Volume<B>, what: Write) -> Result<u6
     Ok(written)
 }
 
-/// Adds the entries of a directory after `cookie`, as many as fit.
+/// Adds the entries of a directory behind `cookie` to a reply, as many as fit.
 pub(crate) async fn add_entries<B: Body>(
     volume: &Volume<B>,
     numbers: Numbers,
@@ -143,8 +142,8 @@ pub(crate) async fn add_entries<B: Body>(
     }
 }
 
-/// Adds entries with what they lead to. The kernel refers to each that fits, but
-/// for `.` and `..`.
+/// Adds entries with their attributes to a reply. The kernel takes a reference to the inode of each
+/// entry that fits, except `.` and `..`.
 pub(crate) async fn add_whole_entries<B: Body>(
     volume: &Volume<B>,
     numbers: Numbers,
@@ -163,7 +162,7 @@ pub(crate) async fn add_whole_entries<B: Body>(
             let found = look(volume, handle.ino(), entry).await;
             let (ino, attr) = match found {
                 Ok(found) => found,
-                // Removed since it was listed.
+                // The entry was removed after it was listed.
                 Err(Errno::ENOENT) => continue,
                 Err(error) => return Err(error),
             };

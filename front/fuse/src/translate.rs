@@ -1,4 +1,4 @@
-//! Words of the kernel and words of the file API.
+//! Translation between types of FUSE and of the file API.
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use std::ffi::OsStr;
@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfs::{Access, Attr, Errno, FallocateMode, FileKind, OpenFlags, SetTime, Timestamp};
 
-/// `fallocate`: the size stays.
+/// `fallocate`: flag to keep the size.
 const KEEP_SIZE: i32 = 1;
-/// `fallocate`: deallocate.
+/// `fallocate`: flag to deallocate a range.
 const PUNCH_HOLE: i32 = 2;
-/// `fallocate`: zeros.
+/// `fallocate`: flag to zero a range.
 const ZERO_RANGE: i32 = 16;
 
 pub(crate) fn errno(errno: Errno) -> fuser::Errno {
@@ -58,7 +58,7 @@ fn time(stamp: Timestamp) -> SystemTime {
     UNIX_EPOCH + secs + nanos
 }
 
-/// The time of day as files have it.
+/// A time of day as a time stamp of files; times before 1970 have negative seconds.
 #[must_use]
 pub fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
@@ -84,7 +84,7 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
     }
 }
 
-/// What `fallocate` is to do; `EOPNOTSUPP` for what nobody does.
+/// The operation of a mode of `fallocate`; `EOPNOTSUPP` for unsupported ones.
 pub(crate) const fn allocation(mode: i32) -> vfs::Result<FallocateMode> {
     const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
     const ZERO_KEEP: i32 = ZERO_RANGE | KEEP_SIZE;
@@ -98,9 +98,9 @@ pub(crate) const fn allocation(mode: i32) -> vfs::Result<FallocateMode> {
     })
 }
 
-/// How to open what the kernel lets somebody open. It finds the end of a file
-/// that is appended to, cuts a file by itself, and says at each write whether
-/// that is to be durable.
+/// Flags to open a file with, after the kernel has granted access. The kernel finds the end of a
+/// file that is appended to, truncates files with a call of its own, and passes `O_SYNC` with each
+/// write; these flags are left out.
 pub(crate) fn open_flags(flags: i32) -> OpenFlags {
     let kept = OpenFlags::BOTH | OpenFlags::DIRECT | OpenFlags::DIRECTORY | OpenFlags::NO_ATIME;
     let flags = OpenFlags::from_linux(flags);
@@ -113,8 +113,8 @@ fn all_but(kept: OpenFlags) -> OpenFlags {
     all.without(kept)
 }
 
-/// Who makes something. The kernel names the user and the group; the rest is
-/// looked up for those who need more than their user number.
+/// The user on whose behalf a request is made. The kernel passes user and group; for users other
+/// than root the supplementary groups are looked up.
 pub(crate) fn who(request: &fuser::Request) -> Access {
     let (uid, gid) = (request.uid(), request.gid());
     let groups = match uid {
@@ -124,7 +124,7 @@ pub(crate) fn who(request: &fuser::Request) -> Access {
     Access { uid, gid, groups }
 }
 
-/// The further groups of a process; none if it has ended or is not known here.
+/// The supplementary groups of a process; none if it has ended or is not visible here.
 fn groups(pid: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_go_there_and_back_also_before_1970() {
+    fn times_before_and_after_1970_survive_a_round_trip() {
         for (secs, nanos) in [
             (0, 0),
             (1, 999_999_999),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_opened_without_what_the_kernel_does_itself() {
+    fn open_flags_that_the_kernel_handles_are_left_out() {
         // O_RDWR, O_CREAT, O_TRUNC, O_APPEND, O_SYNC and O_DIRECT.
         let flags = open_flags(0o4_053_102);
         assert_eq!(flags, OpenFlags::BOTH | OpenFlags::DIRECT);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ways_to_allocate_are_not_supported() {
+    fn other_modes_of_fallocate_are_not_supported() {
         assert_eq!(allocation(3), Ok(FallocateMode::Punch));
         for mode in [2, 8, 32, 64, 19] {
             assert_eq!(allocation(mode), Err(Errno::EOPNOTSUPP));

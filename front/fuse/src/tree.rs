@@ -1,8 +1,7 @@
-//! Files that somebody else keeps, to be read: a directory in which each is at its whole
-//! path.
+//! Files of another process, shown read-only: a directory in which each file is at its full path.
 //!
-//! Invariants: nothing is written; whoever may not read the file that stands at a path may
-//! not read it here; nothing is kept by the kernel, so that what was written is seen.
+//! Invariants: nothing can be written. Reading a file here takes the permission to read the file
+//! that stands at its path. The kernel caches nothing, so that new data are visible.
 
 use crate::answer::list;
 use fuser::{
@@ -19,28 +18,28 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Files by their paths from the root.
+/// A set of files, identified by their absolute paths.
 pub trait Tree: Send + Sync + 'static {
-    /// Paths of all, sorted.
+    /// The paths of all files, sorted.
     ///
     /// # Errors
-    /// If they cannot be told.
+    /// If the files cannot be listed.
     fn list(&self) -> io::Result<Vec<Vec<u8>>>;
 
-    /// The number of the file at a path, and its length.
+    /// The number of the file at a path, and its length in bytes.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no file at the path.
     fn find(&self, path: &[u8]) -> io::Result<(u64, u64)>;
 
-    /// Bytes of the file of a number.
+    /// Up to `len` bytes at `offset` of the file with a number.
     ///
     /// # Errors
-    /// If it is gone, or cannot be read.
+    /// If the file is gone or cannot be read.
     fn read(&self, number: u64, offset: u64, len: usize) -> io::Result<Vec<u8>>;
 }
 
-/// What the kernel knows: paths by number, and how often it was told.
+/// Inodes that the kernel knows: paths by number, and the kernel's references to each.
 #[derive(Default)]
 struct Nodes {
     paths: BTreeMap<u64, (Vec<u8>, u64)>,
@@ -49,7 +48,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// The number of a path, of which the kernel is told once more.
+    /// The number of a path; counts one more reference of the kernel.
     fn tell(&mut self, path: &[u8]) -> u64 {
         if let Some(number) = self.numbers.get(path) {
             if let Some((_, told)) = self.paths.get_mut(number) {
@@ -77,7 +76,7 @@ impl Nodes {
     }
 }
 
-/// A tree as a file system.
+/// A file system that shows a [`Tree`].
 pub struct TreeFs<T> {
     tree: T,
     nodes: Mutex<Nodes>,
@@ -89,14 +88,14 @@ fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
 }
 
-/// What stands at the path.
+/// Metadata of the real file at the path, if there is one.
 fn standing(path: &[u8]) -> Option<Metadata> {
     let path = if path.is_empty() { b"/" } else { path };
     std::fs::symlink_metadata(Path::new(OsStr::from_bytes(path))).ok()
 }
 
 impl<T: Tree> TreeFs<T> {
-    /// Shows a tree.
+    /// A file system that shows `tree`.
     pub fn new(tree: T) -> Self {
         Self {
             tree,
@@ -117,7 +116,7 @@ impl<T: Tree> TreeFs<T> {
         found.ok_or(Errno::ESTALE)
     }
 
-    /// Names within a folder, and whether each is a folder; none if there is no such folder.
+    /// Names in a folder, and whether each is a folder; empty if the folder does not exist.
     fn within(&self, folder: &[u8]) -> Result<BTreeMap<Vec<u8>, bool>, Errno> {
         let before = [folder, b"/"].concat();
         let mut names = BTreeMap::new();
@@ -133,8 +132,8 @@ impl<T: Tree> TreeFs<T> {
         Ok(names)
     }
 
-    /// Attributes of what is at a path: those of what stands there, without the right to
-    /// write; of nobody but root if nothing does.
+    /// Attributes of the file or folder at a path: those of the real file there, without write
+    /// permission. If there is none, only root has access.
     fn attr(&self, path: &[u8], ino: INodeNo) -> Result<FileAttr, Errno> {
         let file = self.tree.find(path);
         let (kind, size) = match file {
@@ -206,7 +205,7 @@ impl<T: Tree> Filesystem for TreeFs<T> {
         let path = self.path(ino);
         let found = path.and_then(|path| self.tree.find(&path).map_err(|error| errno(&error)));
         match found {
-            // Who has it open reads what it was opened for, whatever comes to its path.
+            // An open file keeps its number, whatever file is at its path later.
             Ok((number, _)) => reply.opened(FileHandle(number), FopenFlags::FOPEN_DIRECT_IO),
             Err(errno) => reply.error(errno),
         }
@@ -249,7 +248,7 @@ impl<T: Tree> Filesystem for TreeFs<T> {
             } else {
                 FileType::RegularFile
             };
-            // The number is told by a lookup.
+            // Listings have no inode number; a lookup assigns it.
             (INodeNo(u64::MAX), kind, OsString::from_vec(name))
         };
         list(reply, offset, all.skip(offset as usize).map(entry));

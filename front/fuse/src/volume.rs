@@ -1,8 +1,7 @@
 //! A mounted file system on the engine's thread.
 //!
-//! Invariants: a number that the kernel holds for an open file stands for one
-//! handle until it is released; what is forced is in the drive's file before the
-//! kernel is told.
+//! Invariants: the kernel's number of an open file denotes one handle until its release. A sync is
+//! recorded in the drive's file before the kernel gets its reply.
 
 use engine::{Device, FileError, Service, finish};
 use sim::Kernel;
@@ -12,23 +11,23 @@ use std::rc::Rc;
 use units::NoSpace;
 use vfs::{Body, Errno, Handle, Result, Vfs};
 
-/// A file system under power, and the drive below it if there is one.
+/// A mounted file system, and the drive below it if there is one.
 pub struct Volume<B: Body> {
     vfs: Vfs<B>,
     device: Option<Rc<Device>>,
     open: RefCell<BTreeMap<u64, Handle>>,
-    /// Who is told why there is no space, and of which limit last.
+    /// Callback that is told why there is no space, and the limit that it was told last.
     tell: Box<dyn Fn(&NoSpace)>,
     told: Cell<Option<&'static str>>,
 }
 
-/// Why a file system could not be left.
+/// Reasons why a file system could not be unmounted cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum CloseError {
-    /// It could not write everything down.
+    /// The file system failed to write its state.
     #[error("the file system could not be unmounted: {0}")]
     Unmount(Errno),
-    /// It waits for something that will not happen.
+    /// The unmount waits for an event that cannot happen any more.
     #[error("the file system could not be unmounted: the drive came to rest")]
     AtRest,
     /// The drive's file could not be written.
@@ -37,7 +36,7 @@ pub enum CloseError {
 }
 
 impl<B: Body> Volume<B> {
-    /// `vfs`, which lies on the drive of `device`; on none if it is in memory.
+    /// A volume of `vfs`, on the drive of `device`; `None` if the file system is in memory.
     #[must_use]
     pub fn new(vfs: Vfs<B>, device: Option<Device>) -> Self {
         Self {
@@ -49,15 +48,15 @@ impl<B: Body> Volume<B> {
         }
     }
 
-    /// The same; `tell` is told of the limit that an allocation meets first, and again
-    /// whenever it is another one than before.
+    /// Sets the callback `tell` for allocations that fail: it is called for the first limit that is
+    /// met, and again whenever the limit is another one.
     #[must_use]
     pub fn telling(self, tell: impl Fn(&NoSpace) + 'static) -> Self {
         let tell = Box::new(tell);
         Self { tell, ..self }
     }
 
-    /// Tells why there was no space, if that is news.
+    /// Calls the callback if an allocation failed at another limit than the last time.
     pub(crate) fn tell_refusal(&self) {
         let refusals = self.vfs.body().refusals();
         let Some(why) = refusals.last() else { return };
@@ -66,7 +65,7 @@ impl<B: Body> Volume<B> {
         }
     }
 
-    /// The drive below it, for [`engine::Handle::part`].
+    /// The drive below the file system, for [`engine::Handle::part`].
     ///
     /// # Panics
     /// If the file system is in memory.
@@ -75,25 +74,25 @@ impl<B: Body> Volume<B> {
         Rc::clone(self.device.as_ref().expect("it lies on a drive"))
     }
 
-    /// The calls of the file system.
+    /// The file API of the mounted file system.
     #[must_use]
     pub fn vfs(&self) -> &Vfs<B> {
         &self.vfs
     }
 
-    /// Keeps an open file; gives its number.
+    /// Stores an open file and returns its number.
     pub(crate) fn keep(&self, handle: Handle) -> u64 {
         let number = handle.number();
         self.open.borrow_mut().insert(number, handle);
         number
     }
 
-    /// The open file of this number.
+    /// The open file with a number; `EBADF` if there is none.
     pub(crate) fn handle(&self, number: u64) -> Result<Handle> {
         self.open.borrow().get(&number).copied().ok_or(Errno::EBADF)
     }
 
-    /// Closes a file.
+    /// Closes the open file with a number.
     pub(crate) async fn release(&self, number: u64) {
         let handle = self.open.borrow_mut().remove(&number);
         if let Some(handle) = handle {
@@ -101,7 +100,7 @@ impl<B: Body> Volume<B> {
         }
     }
 
-    /// Makes an open file durable.
+    /// Syncs an open file, and records this in the drive's file.
     pub(crate) async fn force(&self, number: u64, data_only: bool) -> Result<()> {
         self.vfs.fsync(&self.handle(number)?, data_only).await?;
         match &self.device {
@@ -110,11 +109,11 @@ impl<B: Body> Volume<B> {
         }
     }
 
-    /// Leaves the file system as a clean unmount does, and powers the drive off.
-    /// The drive is powered off and saved in any case.
+    /// Unmounts the file system cleanly and powers the drive off. The drive is powered off and
+    /// saved in any case.
     ///
     /// # Errors
-    /// The first thing that went wrong.
+    /// The first error that occurred.
     pub fn close(&self, kernel: &Kernel) -> std::result::Result<(), CloseError> {
         let vfs = self.vfs.clone();
         let left = finish(kernel, async move { vfs.unmount().await });

@@ -1,16 +1,16 @@
-//! What every mount asks the kernel for.
+//! Capabilities that every mount requests from the kernel.
 
 use fuser::{InitFlags, KernelConfig};
 
-/// Requests that the kernel may have under way: as many as the queue of an NVMe
-/// drive takes by default in Linux, rounded down.
+/// Maximum number of background requests of the kernel: the default queue size of an NVMe drive in
+/// Linux, rounded down.
 const BACKGROUND: u16 = 1023;
 
-/// Bytes of the largest write that the kernel may send at once.
+/// Size of the largest write request in bytes.
 const MAX_WRITE: u32 = 1 << 20;
 
-/// Asks for each of `flags`, for many requests at once and for large writes. A kernel
-/// that lacks one of these serves the mount as well, but slower.
+/// Requests each of `flags`, many requests at once and large writes. A kernel without one of these
+/// serves the mount as well, but slower.
 pub(crate) fn ask_for(config: &mut KernelConfig, flags: &[InitFlags]) {
     for flag in flags {
         let _ = config.add_capabilities(*flag);

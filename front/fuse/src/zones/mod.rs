@@ -1,10 +1,9 @@
-//! zonefs in a directory: `cnv/N`, `seq/N`, and `.zones.json`, which is in no listing.
+//! zonefs in a directory: `cnv/N`, `seq/N`, and `.zones.json`, which no listing shows.
 //!
-//! The kernel's part is as small as it can be made. What is written to a sequential file
-//! reaches the drive in the order of the calls, one request after the other, past the
-//! kernel's cache; that is kept for reading alone, and asks for the size of the file at
-//! each read. Sequential files that are open to write cannot be mapped to be shared.
-//! Conventional files are cached and mapped like those of any file system.
+//! The kernel's part is kept minimal. Writes to a sequential file bypass the kernel's cache and
+//! reach the drive in call order, one request after the other. The cache serves reads only, and
+//! asks for the file's size at each read. Sequential files that are open for writing cannot be
+//! mapped shared. Conventional files are cached and mapped like ordinary files.
 
 mod tree;
 
@@ -29,22 +28,22 @@ use tree::{BLOCK, Change, NAME_MAX, Node};
 use vfs::Result;
 use zonefs::Group;
 
-/// The kernel may keep names for as long: they never change.
+/// Time for which the kernel may cache names, which never change.
 const LONG: Duration = Duration::from_secs(3600);
-/// What a failure of the drive changes is asked for each time.
+/// No caching, for attributes that a failure of the drive may change.
 const NOT: Duration = Duration::ZERO;
-/// Handle of a file that is only read.
+/// Handle of a file that is open for reading only.
 const READS: FileHandle = FileHandle(0);
-/// Handle of a file that is open to write.
+/// Handle of a file that is open for writing.
 const WRITES: FileHandle = FileHandle(1);
 
-/// A mounted zonefs, to be shown in a directory.
+/// A mounted zonefs, to be shown in a directory by FUSE.
 pub struct ZonesFs {
     zones: Handle<Zones>,
 }
 
 impl ZonesFs {
-    /// Shows `zones`.
+    /// A file system that shows `zones`.
     #[must_use]
     pub fn new(zones: Handle<Zones>) -> Self {
         Self { zones }
@@ -58,7 +57,7 @@ impl ZonesFs {
     }
 }
 
-/// The file that the kernel means.
+/// The group and index of the file with an inode number of the kernel.
 fn file(number: INodeNo) -> Result<(Group, usize)> {
     match Node::of(number) {
         Some(Node::File(group, number)) => Ok((group, number)),
@@ -79,7 +78,7 @@ fn time(time: TimeOrNow) -> SystemTime {
     }
 }
 
-/// What the kernel is to keep of an open file.
+/// Flags for the kernel's cache of an open file.
 fn kept((group, _): (Group, usize), writes: bool, readable: bool) -> FopenFlags {
     match group {
         Group::Conventional => FopenFlags::FOPEN_KEEP_CACHE,
@@ -101,8 +100,9 @@ fn attributes(zones: &Zones, node: Node, reply: ReplyAttr) {
 
 impl Filesystem for ZonesFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Not FUSE_ASYNC_DIO, which sends the pieces of a write all at once, nor
-        // FUSE_DIRECT_IO_ALLOW_MMAP, which lets who writes a sequential file map it.
+        // Not FUSE_ASYNC_DIO, which sends the pieces of a write concurrently, nor
+        // FUSE_DIRECT_IO_ALLOW_MMAP, which allows mappings of sequential files that are open for
+        // writing.
         ask_for(
             config,
             &[
@@ -115,15 +115,15 @@ impl Filesystem for ZonesFs {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        // What is no text is no name here.
+        // A name that is not UTF-8 does not exist here.
         let name = name.to_str().unwrap_or_default().to_owned();
         self.submit(move |zones| async move {
             let found = node(parent).and_then(|parent| zones.find(parent, &name));
             let found = found.and_then(|node| Ok((node, zones.attr(node)?)));
             match found {
                 Ok((node, mut attr)) => {
-                    // By this the kernel asks from now on; programs get the other one,
-                    // since it is asked for at once.
+                    // The kernel uses this number in later requests. Programs get the other one,
+                    // since attributes are not cached and requested at once.
                     attr.ino = INodeNo(node.number());
                     reply.entry_with_ttls(&NOT, &LONG, &attr, Generation(0));
                 }
@@ -263,7 +263,7 @@ impl Filesystem for ZonesFs {
     ) {
         let mut flags = vfs::OpenFlags::from_linux(flags.0);
         if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            // Pages of a mapping come through any of the open files.
+            // Pages of a mapping may arrive through any of the open files.
             flags = vfs::OpenFlags::WRITE;
         }
         let bytes = data.to_vec();

@@ -1,9 +1,8 @@
-//! What is in the directory: numbers, names, attributes, and the calls that change them.
+//! Nodes of the directory: numbers, names, attributes, and the calls that change them.
 //!
-//! The numbers that the kernel knows files by are ours; those that programs see are
-//! those of Linux' zonefs: that of its zone for a file, and for the directories those
-//! that follow the last zone. What is set on files and directories is kept until they
-//! are unmounted, as there.
+//! The inode numbers for the kernel are our own; programs see those of Linux' zonefs: the zone's
+//! number for a file, and the numbers behind the last zone for directories. Attributes set on files
+//! and directories are kept until the unmount, as in Linux.
 
 use engine::{Device, FileError, Service};
 use fuser::{FileAttr, FileType, INodeNo};
@@ -18,28 +17,28 @@ use units::SECTOR;
 use vfs::{Errno, OpenFlags, Result};
 use zonefs::{Group, How, ZoneFs};
 
-/// Name of the document about the zones, which no listing shows.
+/// Name of the JSON document about the zones, which no listing shows.
 const TABLE_NAME: &str = ".zones.json";
-/// Most bytes of a name (`ZONEFS_NAME_MAX`).
+/// Maximum length of a name in bytes (`ZONEFS_NAME_MAX`).
 pub(super) const NAME_MAX: usize = 16;
-/// Bytes of a block.
+/// Size of a block in bytes.
 pub(super) const BLOCK: u32 = zonefs::BLOCK as u32;
 
-/// Something in the directory.
+/// A file or directory of the mounted tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Root,
     Directory(Group),
-    /// The document about the zones.
+    /// The JSON document about the zones.
     Table,
     File(Group, usize),
 }
 
-/// The number of the first file.
+/// Inode number, for the kernel, of the first file.
 const FILES: u64 = 8;
 
 impl Node {
-    /// What the kernel calls it.
+    /// Inode number for the kernel.
     pub(super) const fn number(self) -> u64 {
         match self {
             Self::Root => INodeNo::ROOT.0,
@@ -49,7 +48,7 @@ impl Node {
         }
     }
 
-    /// What the kernel means.
+    /// The node with an inode number of the kernel; `None` if there is none.
     pub(super) fn of(number: INodeNo) -> Option<Self> {
         let group = |odd| Group::ALL[usize::from(odd)];
         Some(match number.0 {
@@ -62,7 +61,7 @@ impl Node {
     }
 }
 
-/// What is set on a file or a directory.
+/// Attributes to set on a file or a directory; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
     pub(super) mode: Option<u16>,
@@ -73,13 +72,13 @@ pub(super) struct Change {
     pub(super) mtime: Option<SystemTime>,
 }
 
-/// What the file system itself does not keep.
+/// Attributes that the file system itself does not keep.
 #[derive(Clone, Copy)]
 struct Looks {
     atime: SystemTime,
     mtime: SystemTime,
     ctime: SystemTime,
-    /// Of a directory.
+    /// Permissions of a directory.
     perm: u16,
     owner: (u32, u32),
 }
@@ -89,14 +88,14 @@ pub struct Zones {
     fs: ZoneFs<ZonedDevice>,
     device: Rc<Device>,
     mounted: SystemTime,
-    /// By number, of what was changed.
+    /// Changed attributes, by inode number for the kernel.
     looks: RefCell<BTreeMap<u64, Looks>>,
-    /// What open documents read, by handle.
+    /// Snapshots of the document for open files, by handle.
     tables: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
 impl Zones {
-    /// `fs`, which lies on the drive of `device`.
+    /// A service of `fs`, which is on the drive of `device`.
     #[must_use]
     pub fn new(fs: ZoneFs<ZonedDevice>, device: Device) -> Self {
         Self {
@@ -108,19 +107,19 @@ impl Zones {
         }
     }
 
-    /// The drive below.
+    /// The drive below the file system.
     #[must_use]
     pub fn drive(&self) -> &Drive {
         self.device.drive()
     }
 
-    /// The drive below and its file, for [`engine::Handle::part`].
+    /// The drive and its file, for [`engine::Handle::part`].
     #[must_use]
     pub fn device(&self) -> Rc<Device> {
         Rc::clone(&self.device)
     }
 
-    /// Powers the drive off.
+    /// Powers the drive off and saves it.
     ///
     /// # Errors
     /// If the drive's file cannot be written.
@@ -140,13 +139,13 @@ impl Zones {
         looks.get(&node.number()).copied().unwrap_or(new)
     }
 
-    /// The directories that there are: none without files.
+    /// The directories that exist: those of groups with at least one file.
     fn groups(&self) -> impl Iterator<Item = Group> {
         let groups = Group::ALL.into_iter();
         groups.filter(|&group| self.fs.count(group) > 0)
     }
 
-    /// What programs call it.
+    /// Inode number that programs see.
     fn ino(&self, node: Node) -> u64 {
         let zones = u64::from(self.fs.limits().zones);
         match node {
@@ -160,7 +159,7 @@ impl Zones {
         }
     }
 
-    /// The attributes of `node`.
+    /// The attributes of `node`, as replied to the kernel.
     //= zonefs 2
     pub(super) fn attr(&self, node: Node) -> Result<FileAttr> {
         let looks = self.looks(node);
@@ -204,7 +203,7 @@ impl Zones {
         Ok(attr)
     }
 
-    /// What `name` in `parent` is.
+    /// The node called `name` in `parent`.
     pub(super) fn find(&self, parent: Node, name: &str) -> Result<Node> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -217,7 +216,7 @@ impl Zones {
             }
             Node::Directory(group) => {
                 let number = name.parse().ok().filter(|number: &usize| {
-                    // Nothing but the digits that it is printed with.
+                    // Only the canonical decimal form of a number is a name.
                     *number < self.fs.count(group) && number.to_string() == name
                 });
                 let number = number.ok_or(Errno::ENOENT)?;
@@ -227,7 +226,7 @@ impl Zones {
         }
     }
 
-    /// The entries of a directory, from number `from` on.
+    /// The entries of a directory, from index `from` on.
     pub(super) fn entries(
         &self,
         node: Node,
@@ -261,7 +260,7 @@ impl Zones {
         }))
     }
 
-    /// Changes attributes, and cuts or finishes a file whose size is among them.
+    /// Changes attributes; a change of a file's size resets or finishes its zone.
     //= zonefs 2
     pub(super) async fn change(&self, node: Node, change: Change) -> Result<()> {
         let mut looks = self.looks(node);
@@ -269,7 +268,7 @@ impl Zones {
         match node {
             Node::Table => return Err(Errno::EPERM),
             Node::Root | Node::Directory(_) => {
-                // Nothing is made in a directory, so nobody is to believe it.
+                // Nothing can be created in a directory, so write permission must not suggest it.
                 if change.mode.is_some_and(|mode| mode & 0o222 != 0) {
                     return Err(Errno::EPERM);
                 }
@@ -296,23 +295,23 @@ impl Zones {
         Ok(())
     }
 
-    /// What a zone command has done is there after it, whatever becomes of this process.
+    /// Records the drive's state in its file, so that a completed command survives this process.
     async fn promise(&self) -> Result<()> {
         self.device.note().await.map_err(|_| Errno::EIO)
     }
 
-    /// Opens a file; whether it can be read.
+    /// Opens a file; returns whether it can be read.
     pub(super) async fn open(&self, name: (Group, usize), flags: OpenFlags) -> Result<bool> {
         self.fs.open(name, flags.has(OpenFlags::WRITE)).await?;
         Ok(self.fs.is_readable(name))
     }
 
-    /// Closes a file that was open to write.
+    /// Closes a file that was open for writing.
     pub(super) async fn release(&self, name: (Group, usize)) {
         self.fs.release(name, true).await;
     }
 
-    /// Reads a file.
+    /// Reads up to `len` bytes of a file, at offset `at`.
     pub(super) async fn read(
         &self,
         name: (Group, usize),
@@ -324,7 +323,7 @@ impl Zones {
         self.fs.read(name, at, len, direct).await
     }
 
-    /// Writes a file that is open with `flags`, or pages of a mapped one.
+    /// Writes to a file that is open with `flags`, or pages of a mapped file.
     pub(super) async fn write(
         &self,
         name: (Group, usize),
@@ -344,14 +343,13 @@ impl Zones {
         Ok(written)
     }
 
-    /// Makes what was written durable.
+    /// Makes earlier writes to a file durable.
     pub(super) async fn force(&self, name: (Group, usize)) -> Result<()> {
         self.fs.fsync(name).await?;
         self.promise().await
     }
 
-    /// Bytes of all files at most, bytes that they have, and how many there are with
-    /// their directories.
+    /// Capacity of all files in bytes, bytes in use, and the number of files and directories.
     pub(super) fn space(&self) -> (u64, u64, u64) {
         let (most, used) = self.fs.space();
         let files = self.groups().map(|group| 1 + self.fs.count(group) as u64);
@@ -363,7 +361,7 @@ impl Zones {
         Ok([&text[..], b"\n"].concat())
     }
 
-    /// Opens the document as it is now.
+    /// Opens a snapshot of the document; returns its handle.
     pub(super) fn open_table(&self) -> Result<u64> {
         let text = self.table()?;
         let mut tables = self.tables.borrow_mut();
@@ -372,7 +370,7 @@ impl Zones {
         Ok(handle)
     }
 
-    /// Reads an open document.
+    /// Reads from an open snapshot of the document.
     pub(super) fn read_table(&self, handle: u64, at: u64, len: usize) -> Result<Vec<u8>> {
         let tables = self.tables.borrow();
         let text = tables.get(&handle).ok_or(Errno::EBADF)?;
@@ -381,7 +379,7 @@ impl Zones {
         Ok(rest[..len.min(rest.len())].to_vec())
     }
 
-    /// Closes a document.
+    /// Drops an open snapshot of the document.
     pub(super) fn close_table(&self, handle: u64) {
         self.tables.borrow_mut().remove(&handle);
     }
@@ -398,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_what_it_was_told() {
+    fn inode_numbers_survive_a_round_trip() {
         let groups = Group::ALL;
         let files = groups.map(|group| [0, 1, 77].map(|number| Node::File(group, number)));
         let all = files.into_iter().flatten();

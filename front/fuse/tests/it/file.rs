@@ -1,4 +1,4 @@
-//! A drive as a file: what is written is what is read, and what is refused.
+//! A drive as a file: reads return earlier writes, and invalid calls are refused.
 
 use crate::support::{Shown, config};
 use engine::Pace;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
-/// A random range of a file of `size` bytes: now of whole sectors, now not.
+/// A random range of a file of `size` bytes: of bytes, sectors or pages.
 fn range(rng: &mut Rng, size: usize, most: usize) -> (usize, usize) {
     let unit = [1, 512, 4096][rng.below(3) as usize];
     let len = (1 + rng.below(most as u64) as usize).next_multiple_of(unit);
@@ -40,7 +40,7 @@ fn read(file: &File, start: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Random requests of any size and place, checked against bytes in memory.
+/// Random requests of any size and place, compared with a model in memory.
 fn play(protected: bool) {
     let shown = Shown::new(&config(protected), Pace::Free);
     let (file, size) = (shown.open(), 32 * MIB);
@@ -74,7 +74,7 @@ fn play(protected: bool) {
 }
 
 #[test]
-fn a_file_holds_what_was_written_to_it() {
+fn random_requests_agree_with_a_model() {
     if judges::has_fuse() {
         play(true);
         play(false);
@@ -82,7 +82,7 @@ fn a_file_holds_what_was_written_to_it() {
 }
 
 #[test]
-fn neighbours_in_one_sector_do_not_lose_each_other() {
+fn concurrent_writes_to_one_sector_are_all_kept() {
     if !judges::has_fuse() {
         return;
     }
@@ -120,7 +120,7 @@ fn direct_requests_reach_the_drive() {
         .custom_flags(OFlag::O_DIRECT.bits())
         .open(shown.path("drive"))
         .expect("O_DIRECT is taken");
-    // A vector is not aligned by itself: take the part that is.
+    // A vector is not page-aligned, so an aligned part of it is used.
     let mut memory = vec![0x5a_u8; 3 * 4096];
     let from = memory.as_ptr().align_offset(4096);
     direct
@@ -140,7 +140,7 @@ fn direct_requests_reach_the_drive() {
 }
 
 #[test]
-fn the_file_is_as_long_as_the_drive_for_ever() {
+fn size_of_the_file_cannot_change() {
     if !judges::has_fuse() {
         return;
     }
@@ -186,7 +186,7 @@ fn the_file_is_as_long_as_the_drive_for_ever() {
 }
 
 #[test]
-fn holes_are_what_holds_nothing() {
+fn unwritten_ranges_are_holes() {
     if !judges::has_fuse() {
         return;
     }
@@ -199,14 +199,14 @@ fn holes_are_what_holds_nothing() {
     assert_eq!(seek(8200, Whence::SeekHole), Ok(12288));
     assert_eq!(seek(12288, Whence::SeekData), Err(Errno::ENXIO));
     assert_eq!(seek(0, Whence::SeekHole), Ok(0));
-    // A hole of more than 4 GiB: the part that the drive has.
+    // A hole of more than 4 GiB is cut at the drive's end.
     clear(&file, FallocateFlags::FALLOC_FL_PUNCH_HOLE, 0, 5 << 30);
     assert_eq!(seek(0, Whence::SeekData), Err(Errno::ENXIO));
     assert_eq!(seek(100, Whence::SeekHole), Ok(100));
 }
 
 #[test]
-fn with_the_model_a_request_takes_its_time() {
+fn request_takes_the_time_of_the_timing_model() {
     if !judges::has_fuse() {
         return;
     }
@@ -227,8 +227,8 @@ fn with_the_model_a_request_takes_its_time() {
         least >= Duration::from_nanos(read),
         "{least:?} for {read} ns"
     );
-    // Sixteen at once on several dies take less than one after the other, unless this
-    // machine is kept from it each time.
+    // Sixteen concurrent reads on several dies take less time than serial ones, unless the machine
+    // is busy in all 100 attempts.
     let serial = 16 * least.max(Duration::from_millis(1));
     let overlaps = (0..100).any(|_| sixteen_at_once(&file) < serial);
     assert!(overlaps, "never below {serial:?}");

@@ -1,5 +1,4 @@
-//! Mounts as their users meet them. Where there is no FUSE the tests say so and
-//! test nothing.
+//! Mounts from their users' point of view. Without FUSE the tests report that and are skipped.
 
 mod file;
 mod mounts;

@@ -1,5 +1,4 @@
-//! What a mount does that depends on how it was mounted, and on what the kernel keeps
-//! and leaves to us.
+//! Behaviour that depends on mount options and on the kernel's cache.
 
 use crate::support::{Shown, ShownVolume, config};
 use engine::Pace;
@@ -13,8 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Seconds of the last read of a file that was last read in 1970, after a read of
-/// contents that the kernel has.
+/// Access time (in s) of a file after a cached read; before, it was set to 1000 s.
 fn read_noted(options: &str) -> i64 {
     let shown = ShownVolume::with(options.parse().expect("options"));
     let path = shown.root().join("file");
@@ -27,7 +25,7 @@ fn read_noted(options: &str) -> i64 {
 }
 
 #[test]
-fn a_read_is_noted_though_the_kernel_has_the_contents() {
+fn cached_read_updates_the_access_time() {
     if !judges::has_fuse() {
         return;
     }
@@ -37,7 +35,7 @@ fn a_read_is_noted_though_the_kernel_has_the_contents() {
 }
 
 #[test]
-fn nobody_changes_what_is_mounted_to_be_read() {
+fn write_to_a_read_only_mount_is_refused() {
     if !judges::has_fuse() {
         return;
     }
@@ -49,7 +47,7 @@ fn nobody_changes_what_is_mounted_to_be_read() {
     );
 }
 
-/// Whether `dd` wrote a block into the file as another user, around the cache.
+/// Whether `dd`, as another user, can write a block to the file with `O_DIRECT`.
 fn writes_directly(path: &Path) -> bool {
     let to = format!("of={}", path.display());
     let words = [
@@ -71,7 +69,7 @@ fn writes_directly(path: &Path) -> bool {
 }
 
 #[test]
-fn a_direct_write_by_another_user_takes_set_id_bits() {
+fn direct_write_by_another_user_clears_set_id_bits() {
     if !judges::has_fuse() || !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -101,7 +99,7 @@ fn a_file_that_is_opened_directly_can_be_mapped() {
 }
 
 #[test]
-fn a_drive_can_be_mapped_and_forced() {
+fn drive_can_be_mapped_and_synced() {
     if !judges::has_fuse() {
         return;
     }
@@ -113,8 +111,8 @@ fn a_drive_can_be_mapped_and_forced() {
     }
 }
 
-/// Opens a file, maps its first 8 KiB, and writes "here" at 5000. False, with a word,
-/// where there is no Python to do so.
+/// Opens a file, maps its first 8 KiB and stores "here" at offset 5000. Returns `false`, after a
+/// message, if Python is not installed.
 fn maps(path: &Path, flags: OFlag) -> bool {
     let program = "import mmap, os, sys\n\
          f = os.open(sys.argv[1], os.O_RDWR | int(sys.argv[2]))\n\

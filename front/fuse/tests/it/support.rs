@@ -1,4 +1,4 @@
-//! Drives shown in directories that go away with their test.
+//! Drives and file systems mounted on temporary directories.
 
 use engine::{Device, DeviceEngine, DriveFile, Engine, Handle, Pace, Signals};
 use fuse::{CloseError, DriveFs, End, MountOptions, Mounted, Show, Volume, VolumeFs};
@@ -14,7 +14,7 @@ use units::{Bytes, KIB, MIB};
 use vfs::mem::MemFs;
 use vfs::{CacheConfig, Clock, Compute, Vfs};
 
-/// A drive of 32 MiB with little over-provisioning, so that garbage is collected.
+/// A drive of 32 MiB with little over-provisioning, so that garbage collection runs.
 pub(crate) fn config(protected: bool) -> DriveConfig {
     let mut config = (Preset::named("block").expect("a preset").config)();
     config.flash.keep_contents = true;
@@ -27,7 +27,7 @@ pub(crate) fn config(protected: bool) -> DriveConfig {
     config
 }
 
-/// A drive in a directory of its own, shown in another one.
+/// A drive in a temporary directory, mounted on another one.
 pub(crate) struct Shown {
     folder: TempDir,
     pace: Pace,
@@ -66,7 +66,7 @@ impl Shown {
         self.mount().join(name)
     }
 
-    /// The drive, opened to read and write.
+    /// Opens the drive's file for reading and writing.
     pub(crate) fn open(&self) -> File {
         let options = File::options().read(true).write(true).clone();
         options.open(self.path("drive")).expect("it can be opened")
@@ -91,7 +91,7 @@ impl Shown {
         self
     }
 
-    /// Unmounts it and shows it anew.
+    /// Unmounts the drive and mounts it again.
     pub(crate) fn again(mut self) -> Self {
         self.end();
         self.started()
@@ -120,7 +120,7 @@ impl Drop for Shown {
     }
 }
 
-/// A file system in memory, shown in a directory.
+/// A file system in memory, mounted on a temporary directory.
 pub(crate) struct ShownVolume {
     folder: TempDir,
     running: Option<RunningVolume>,
@@ -189,7 +189,7 @@ impl Drop for ShownVolume {
 }
 
 pub(crate) fn unmount(mount: &std::path::Path) -> bool {
-    // Whoever looks at all mounts of the system keeps each busy for a moment.
+    // Processes that scan all mounts of the system keep each busy for a moment.
     (0..100).any(|attempt| {
         if attempt > 0 {
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,5 +1,5 @@
-//! A file system of ours beside one of the kernel's: the same calls are made in
-//! both, and have to end alike.
+//! A file system of ours compared with one of the kernel's: the same random calls on both must have
+//! the same results.
 
 use crate::support::ShownVolume;
 use nix::errno::Errno;
@@ -14,10 +14,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Opening a pipe does not wait for its other end.
+/// Flag with which the opening of a pipe does not wait for its other end.
 const NO_WAIT: i32 = nix::fcntl::OFlag::O_NONBLOCK.bits();
 
-/// A call, with names relative to the root of either file system.
+/// A random call; paths are relative to the root of either file system.
 #[derive(Debug)]
 enum Call {
     Create(PathBuf, u32),
@@ -43,7 +43,7 @@ enum Call {
     List(PathBuf),
 }
 
-/// Names from a small set, so that calls meet.
+/// A path of few possible names, so that calls hit the same files.
 fn name(rng: &mut Rng) -> PathBuf {
     let depth = 1 + rng.below(3);
     (0..depth).map(|_| format!("n{}", rng.below(5))).collect()
@@ -90,7 +90,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// What a call comes to: a number or a text, or why it failed.
+/// Result of a call as text, or its error number.
 fn carry_out(call: &Call, root: &Path) -> Result<String, Option<i32>> {
     let at = |name: &Path| root.join(name);
     let told = |error: io::Error| error.raw_os_error();
@@ -131,7 +131,7 @@ fn carry_out(call: &Call, root: &Path) -> Result<String, Option<i32>> {
             } else {
                 Whence::SeekHole
             };
-            // Holes may lie otherwise: what is beyond the end may not.
+            // Holes may be at other places, but data behind the end may not.
             let found = lseek(&file, *offset as i64, whence);
             found.map(|_| String::new()).or_else(|error| match error {
                 Errno::ENXIO if *data => Ok(String::new()),
@@ -204,7 +204,7 @@ fn list(path: &Path) -> io::Result<String> {
     Ok(names.join(", "))
 }
 
-/// Everything below `root` that both have to agree on, by name.
+/// Collects attributes and contents below `root` that both file systems must agree on.
 fn tree(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, String>) {
     for entry in fs::read_dir(root.join(below)).expect("it can be listed") {
         let name = below.join(entry.expect("it can be listed").file_name());
@@ -219,7 +219,7 @@ fn tree(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, String>) {
             meta.uid(),
             meta.gid()
         );
-        // The host stamps times of its own; those that were set are alike.
+        // The host uses its own clock; only times that calls have set can be compared.
         if meta.mtime_nsec() == 5 {
             text += &format!(" {}", meta.mtime());
         }
@@ -234,7 +234,7 @@ fn tree(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// A number of some bytes.
+/// A checksum of some bytes.
 fn fold(bytes: &[u8]) -> u64 {
     bytes.iter().fold(7, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -248,7 +248,7 @@ fn whole(root: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 #[test]
-fn calls_end_as_they_do_in_the_kernels_file_system() {
+fn random_calls_agree_with_the_kernels_file_system() {
     if !judges::has_fuse() {
         return;
     }
@@ -274,7 +274,7 @@ fn calls_end_as_they_do_in_the_kernels_file_system() {
 }
 
 #[test]
-fn a_mapped_write_and_an_open_file_without_a_name_work() {
+fn removed_open_file_direct_write_and_large_directory_work() {
     if !judges::has_fuse() {
         return;
     }

@@ -1,4 +1,4 @@
-//! A zonefs in a directory that goes away with its test.
+//! A zonefs mounted on a temporary directory.
 
 use crate::support::unmount;
 use engine::{Device, DriveFile, Engine, FileError, Handle, Pace, Signals, finish};
@@ -18,22 +18,22 @@ use tempfile::TempDir;
 use units::{Bytes, MIB, Origin};
 use zonefs::{Options, Superblock, ZoneFs};
 
-/// Bytes of a sequential file at most.
+/// Capacity of a sequential file in bytes.
 pub(crate) const MOST: u64 = 12 * MIB;
-/// Bytes of a conventional one.
+/// Capacity of a conventional file in bytes.
 pub(crate) const CNV: u64 = 16 * MIB;
-/// Conventional zones, one of them that of the superblock.
+/// Number of conventional zones, including that of the superblock.
 pub(crate) const CONVENTIONAL: u32 = 3;
-/// Sequential zones.
+/// Number of sequential zones, each shown as a file.
 pub(crate) const SEQUENTIAL: u64 = 7;
 
-/// Past the cache.
+/// Flag for writes that bypass the cache.
 pub(crate) const DIRECT: i32 = OFlag::O_DIRECT.bits();
-/// Past the cache, at the end.
+/// Flags for writes that bypass the cache and go to the end.
 pub(crate) const APPEND: i32 = OFlag::O_DIRECT.bits() | OFlag::O_APPEND.bits();
 
-/// A drive of three conventional and seven sequential zones; four of these can be open,
-/// and five active.
+/// A drive of three conventional and seven sequential zones, with limits of four open and five
+/// active ones.
 pub(crate) fn config() -> DriveConfig {
     let mut config = (Preset::named("zns").expect("a preset").config)();
     config.flash.keep_contents = true;
@@ -46,14 +46,14 @@ pub(crate) fn config() -> DriveConfig {
 
 type Started = (Engine<Result<(), FileError>>, Handle<Zones>);
 
-/// A zonefs, shown in a directory.
+/// A zonefs on a drive in a temporary directory, mounted beside it.
 pub(crate) struct Shown {
     folder: TempDir,
     running: Option<(Started, Mounted)>,
 }
 
 impl Shown {
-    /// One that was just made.
+    /// Formats and mounts a zonefs with the default superblock.
     pub(crate) fn new(options: Options) -> Self {
         Self::made(&config(), &Superblock::default(), options)
     }
@@ -105,7 +105,7 @@ impl Shown {
         self
     }
 
-    /// Unmounts it, and mounts it again.
+    /// Unmounts the zonefs and mounts it again.
     pub(crate) fn again(mut self, options: Options) -> Self {
         self.end();
         self.started(None, options)
@@ -130,7 +130,7 @@ impl Shown {
         self.root().join(name)
     }
 
-    /// Does something to the zones without the file system's knowing.
+    /// Runs `work` on the zones behind the file system's back.
     pub(crate) fn behind<T: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(ssd::Zones) -> T + Send + 'static,
@@ -143,7 +143,7 @@ impl Shown {
         answer.expect("an answer")
     }
 
-    /// Opens to read and write.
+    /// Opens a file for reading and writing.
     pub(crate) fn open(&self, name: &str, flags: i32) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(flags);
@@ -155,26 +155,26 @@ impl Shown {
         found.expect("it is there").len()
     }
 
-    /// Appends blocks of `byte`.
+    /// Appends blocks that are filled with `byte`.
     pub(crate) fn append(&self, name: &str, byte: u8, blocks: usize) -> Result<usize, Errno> {
         let file = told(self.open(name, APPEND))?;
         let block = vec![byte; blocks * 4096];
         told(io::Write::write(&mut &file, &block))
     }
 
-    /// Writes one block past the cache.
+    /// Writes one block at offset `at`, bypassing the cache.
     pub(crate) fn write(&self, name: &str, at: u64) -> Result<usize, Errno> {
         let file = told(self.open(name, DIRECT))?;
         told(file.write_at(&[1; 4096], at))
     }
 
-    /// The document about the zones.
+    /// The JSON document about the zones.
     pub(crate) fn table(&self) -> Value {
         let text = std::fs::read(self.path(".zones.json")).expect("it is there");
         serde_json::from_slice(&text).expect("a document")
     }
 
-    /// A number of that document.
+    /// The number `name` in the JSON document.
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.table()[name].as_u64().expect("a number")
     }
@@ -190,7 +190,7 @@ impl Drop for Shown {
     }
 }
 
-/// What the kernel has told.
+/// Converts an error to the kernel's error number.
 pub(crate) fn told<T>(result: io::Result<T>) -> Result<T, Errno> {
     result.map_err(|error| Errno::from_raw(error.raw_os_error().expect("it is the kernel's")))
 }

@@ -1,4 +1,4 @@
-//! Conventional files: written anywhere in any way, never cut.
+//! Conventional files: written at any place and in any way, of a fixed size.
 
 use super::bench::{APPEND, CNV, DIRECT, Shown, told};
 use nix::errno::Errno;
@@ -10,7 +10,7 @@ use std::process::Command;
 use zonefs::Options;
 
 #[test]
-fn it_is_written_anywhere_past_the_cache_or_through_it() {
+fn cached_and_direct_writes_go_anywhere() {
     if !judges::has_fuse() {
         return;
     }
@@ -49,7 +49,7 @@ fn it_is_written_anywhere_past_the_cache_or_through_it() {
 }
 
 #[test]
-fn it_keeps_its_size() {
+fn size_of_a_conventional_file_is_fixed() {
     if !judges::has_fuse() {
         return;
     }
@@ -77,7 +77,7 @@ fn it_keeps_its_size() {
 }
 
 #[test]
-fn what_is_stored_through_a_mapping_arrives() {
+fn stores_through_a_mapping_reach_the_drive() {
     if !judges::has_fuse() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What becomes of files when writes fail, and zones.
+//! Files after failed writes, and after failures of their zones.
 
 use super::bench::{Shown, config, told};
 use nix::errno::Errno;
@@ -23,8 +23,8 @@ fn mounted(errors: OnError) -> Options {
 }
 
 impl Shown {
-    /// Size and permissions of `seq/0`, whether it is read and written and cut, and
-    /// whether `seq/1` is written.
+    /// Size and permissions of `seq/0`; results of a read, an append and a truncation of it; and of
+    /// an append to `seq/1`.
     fn left(&self) -> (u64, u32, [Result<(), Errno>; 4]) {
         let found = fs::metadata(self.path("seq/0")).expect("it is there");
         let reader = File::open(self.path("seq/0")).expect("root may");
@@ -45,7 +45,7 @@ fn is_root() -> bool {
 
 //= zonefs 5
 #[test]
-fn a_zone_that_somebody_else_wrote_is_treated_as_the_mount_says() {
+fn zone_written_behind_the_file_system_is_handled_by_the_errors_option() {
     if !judges::has_fuse() || !is_root() {
         return;
     }
@@ -76,8 +76,8 @@ fn a_zone_that_somebody_else_wrote_is_treated_as_the_mount_says() {
     }
 }
 
-/// A drive whose flash fails a write of `seq/0`, which then has its zone read-only; how
-/// much was written before.
+/// A drive whose flash has failed a write of `seq/0`, whose zone is read-only since; and the number
+/// of bytes written before.
 fn failing(errors: OnError) -> (Shown, u64) {
     let mut config = config();
     config.faults.program_failures = 30_000;
@@ -92,13 +92,13 @@ fn failing(errors: OnError) -> (Shown, u64) {
         at += file
             .write_at(&[4; 65_536], at)
             .expect("nothing has failed yet") as u64;
-        // Programs are done when there is time.
+        // The drive programs flash in the background; the flush completes it.
         shown.behind(async |all| all.flush().await).ok();
     }
 }
 
 #[test]
-fn a_zone_of_which_flash_fails_is_read_and_not_written() {
+fn zone_with_failed_flash_is_read_only() {
     if !judges::has_fuse() || !is_root() {
         return;
     }
@@ -113,7 +113,7 @@ fn a_zone_of_which_flash_fails_is_read_and_not_written() {
             _ => (size, 0o440, [Ok(()), no, no, calls[3]]),
         };
         assert_eq!((kept, perm, calls), expected, "{errors:?}");
-        // How far it was written nobody knows after a mount.
+        // After a mount the write pointer of a read-only zone is unknown.
         let shown = shown.again(mounted(errors));
         let (size, perm, calls) = shown.left();
         assert_eq!((size, perm), (0, 0), "{errors:?}");
@@ -123,7 +123,7 @@ fn a_zone_of_which_flash_fails_is_read_and_not_written() {
 }
 
 #[test]
-fn a_zone_that_is_gone_is_neither_read_nor_written() {
+fn offline_zone_is_neither_read_nor_written() {
     if !judges::has_fuse() || !is_root() {
         return;
     }
@@ -148,7 +148,7 @@ fn a_zone_that_is_gone_is_neither_read_nor_written() {
             no
         };
         assert_eq!(calls, [no, first, first, other], "{errors:?}");
-        // Nor from what the kernel has of it.
+        // Cached contents are not returned either.
         assert_eq!(told(reader.read_at(&mut bytes, 0)), Ok(0));
         drop(reader);
         let shown = shown.again(mounted(errors));

@@ -1,4 +1,4 @@
-//! Open and active zones, and what is told of them.
+//! Limits of open and active zones, and their reports.
 
 use super::bench::{DIRECT, MOST, SEQUENTIAL, Shown, told};
 use nix::errno::Errno;
@@ -14,13 +14,13 @@ const EXPLICIT: Options = Options {
 };
 
 impl Shown {
-    /// Files that are open to write, and active ones.
+    /// Number of files open for writing, and of active ones, as the document reports.
     fn counts(&self) -> (u64, u64) {
         let count = |name| self.count(name);
         (count("nr_wro_seq_files"), count("nr_active_seq_files"))
     }
 
-    /// Waits for the kernel, which tells of a closed file some time later.
+    /// Waits for the counts: the kernel reports a close some time after it.
     fn counts_become(&self, expected: (u64, u64)) {
         let mut counts = self.counts();
         for _ in 0..1000 {
@@ -35,7 +35,7 @@ impl Shown {
 }
 
 #[test]
-fn who_opens_is_counted_and_zones_are_left_alone() {
+fn open_without_explicit_open_is_counted_and_opens_no_zone() {
     if !judges::has_fuse() {
         return;
     }
@@ -56,7 +56,7 @@ fn who_opens_is_counted_and_zones_are_left_alone() {
         file.write_at(&[1; 4096], 0).expect("written");
         assert_eq!(shown.counts(), (SEQUENTIAL, number as u64 + 1));
     }
-    // The drive has no sixth one.
+    // The drive allows no sixth active zone.
     assert_eq!(
         told(files[5].write_at(&[1; 4096], 0)),
         Err(Errno::EOVERFLOW)
@@ -75,7 +75,7 @@ fn who_opens_is_counted_and_zones_are_left_alone() {
 
 //= zonefs 6
 #[test]
-fn with_explicit_open_who_opens_has_a_zone() {
+fn open_with_explicit_open_opens_a_zone() {
     if !judges::has_fuse() {
         return;
     }
@@ -96,14 +96,14 @@ fn with_explicit_open_who_opens_has_a_zone() {
     File::open(shown.path("seq/4")).expect("it is opened to be read");
     let twice = open("seq/0").expect("it has its zone");
     twice.write_at(&[1; 4096], 0).expect("written");
-    // A cut file goes on to be written.
+    // A reset file can be written again.
     twice.set_len(0).expect("cut");
     assert_eq!(state(3), "explicitly-open");
     twice.write_at(&[1; 4096], 0).expect("written");
     drop(twice);
     assert_eq!(shown.counts(), (4, 4));
     drop(files);
-    // The one that was written stays active; the others are given back.
+    // The written zone stays active; the others are closed.
     shown.counts_become((0, 1));
     assert_eq!((state(3), state(4)), ("closed", "empty"));
     let file = open("seq/4").expect("opened");
@@ -113,7 +113,7 @@ fn with_explicit_open_who_opens_has_a_zone() {
     let full = open("seq/4").expect("a full one needs no zone");
     assert_eq!(state(7), "full");
     drop(full);
-    // What was left open before is closed by a mount.
+    // The mount closes zones that were left open.
     let opened = shown.behind(async |all| all.manage(8, ssd::ZoneAction::Open).await);
     opened.expect("opened");
     let shown = shown.again(EXPLICIT);

@@ -1,4 +1,4 @@
-//! zonefs: the rules of `zonefs.rst`, as a program meets them.
+//! zonefs: the rules of `zonefs.rst`, from a program's point of view.
 
 mod bench;
 mod conventional;

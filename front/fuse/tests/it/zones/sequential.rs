@@ -1,4 +1,4 @@
-//! Sequential files: written past the cache, at their ends, and cut.
+//! Sequential files: direct appends, truncation, reads and mappings.
 
 use super::bench::{APPEND, DIRECT, MOST, Shown, told};
 use nix::errno::Errno;
@@ -43,7 +43,7 @@ fn a_write_is_direct_at_the_end_and_of_whole_blocks() {
             .written(),
         16
     );
-    // O_DIRECT that is taken away from an open file is not there any more.
+    // O_DIRECT cleared on an open file takes effect at once.
     let file = shown.open("seq/0", DIRECT).expect("opened");
     let plain = nix::fcntl::FcntlArg::F_SETFL(OFlag::empty());
     nix::fcntl::fcntl(&file, plain).expect("set");
@@ -51,7 +51,7 @@ fn a_write_is_direct_at_the_end_and_of_whole_blocks() {
 }
 
 #[test]
-fn what_is_appended_follows_what_was_written_by_anyone() {
+fn appends_through_two_files_follow_each_other() {
     if !judges::has_fuse() {
         return;
     }
@@ -72,7 +72,7 @@ fn what_is_appended_follows_what_was_written_by_anyone() {
         told(std::io::Write::write(&mut &files[0], &[0; 100])),
         Err(Errno::EINVAL)
     );
-    // Not even what is cut by the other file is in the way.
+    // A reset through the other file does not disturb appends.
     files[1].set_len(0).expect("cut");
     assert_eq!(
         told(std::io::Write::write(&mut &files[0], &[9; 4096])),
@@ -88,7 +88,7 @@ fn a_large_write_arrives_in_order_and_is_cut_at_the_end_of_the_zone() {
     }
     let shown = Shown::new(Options::default());
     let file = shown.open("seq/2", DIRECT).expect("opened");
-    // Memory that begins at a page.
+    // A buffer aligned to a page.
     let pages = 5 << 20;
     let memory = vec![0; pages + 4096];
     let from = memory.as_ptr().align_offset(4096);
@@ -109,7 +109,7 @@ fn a_large_write_arrives_in_order_and_is_cut_at_the_end_of_the_zone() {
 }
 
 #[test]
-fn it_is_read_in_any_way_and_no_further_than_it_is_written() {
+fn sequential_file_is_read_up_to_its_write_pointer() {
     if !judges::has_fuse() {
         return;
     }
@@ -133,14 +133,14 @@ fn it_is_read_in_any_way_and_no_further_than_it_is_written() {
         assert_eq!(read(file, 100, 4096), Err(Errno::EINVAL));
         assert_eq!(read(file, 0, 100), Err(Errno::EINVAL));
     }
-    // What is appended is seen through a file that was open before.
+    // An append is visible through a file that was open before.
     shown.append("seq/0", 4, 1).expect("written");
     assert_eq!(read(&cached, 8192, 4096), Ok(4096));
     assert_eq!(bytes[..4096], [4; 4096]);
 }
 
 #[test]
-fn what_was_cut_and_written_anew_is_not_read_from_a_cache() {
+fn rewritten_zone_is_not_read_from_the_cache() {
     if !judges::has_fuse() {
         return;
     }
@@ -162,7 +162,7 @@ fn what_was_cut_and_written_anew_is_not_read_from_a_cache() {
 
 //= zonefs 4
 #[test]
-fn it_is_cut_to_nothing_or_made_full() {
+fn truncation_resets_or_finishes_the_zone() {
     if !judges::has_fuse() {
         return;
     }
@@ -185,14 +185,14 @@ fn it_is_cut_to_nothing_or_made_full() {
     assert_eq!(shown.append("seq/0", 2, 1), Err(Errno::EFBIG));
     let read = fs::read(shown.path("seq/0")).expect("read");
     assert!(read.len() as u64 == MOST && read[..4096] == [2; 4096]);
-    // What no program ever wrote reads as zeros.
+    // Blocks that were never written read as zeros.
     assert!(read[4096..].iter().all(|&byte| byte == 0));
     drop(file);
     let shown = shown.again(Options::default());
     assert_eq!(shown.size("seq/0"), MOST);
 }
 
-/// Whether Python can map a file that it opens for `access`, with `protection`.
+/// Exit code of Python mapping a file opened with `access` with `protection`: 0 or an errno.
 fn maps(shown: &Shown, access: &str, protection: &str) -> Option<i32> {
     let program = format!(
         "import mmap, os, sys\n\
@@ -208,7 +208,7 @@ fn maps(shown: &Shown, access: &str, protection: &str) -> Option<i32> {
 }
 
 #[test]
-fn it_is_mapped_to_be_read_alone() {
+fn sequential_file_can_be_mapped_for_reading_only() {
     if !judges::has_fuse() {
         return;
     }
@@ -220,7 +220,7 @@ fn it_is_mapped_to_be_read_alone() {
     assert_eq!(read, 0);
     let both = "mmap.PROT_READ | mmap.PROT_WRITE";
     assert_eq!(maps(&shown, "O_RDONLY", both), Some(Errno::EACCES as i32));
-    // Linux' zonefs says EINVAL; the kernel's FUSE refuses it before us.
+    // Linux' zonefs returns EINVAL; FUSE in the kernel refuses the call first.
     for protection in ["mmap.PROT_READ", both] {
         let refused = maps(&shown, "O_RDWR", protection);
         assert_eq!(refused, Some(Errno::ENODEV as i32), "{protection}");
@@ -228,7 +228,7 @@ fn it_is_mapped_to_be_read_alone() {
 }
 
 #[test]
-fn what_is_forced_or_written_to_be_durable_is_there_again() {
+fn synced_writes_survive_a_remount() {
     if !judges::has_fuse() {
         return;
     }

@@ -22,12 +22,12 @@ fn names(path: &std::path::Path) -> Vec<(String, u64)> {
 
 //= zonefs 2
 #[test]
-fn zones_are_named_numbered_and_sized_as_linux_has_it() {
+fn names_numbers_and_sizes_are_those_of_linux() {
     if !judges::has_fuse() {
         return;
     }
     let shown = Shown::new(Options::default());
-    // Ten zones: the root comes after them, then the directories.
+    // There are ten zones: the root has the next number, then come the directories.
     let dirs = [("cnv".to_owned(), 11), ("seq".to_owned(), 12)];
     assert_eq!(names(&shown.root()), dirs);
     let of = |from: u64, count: u64| -> Vec<_> {
@@ -57,7 +57,7 @@ fn zones_are_named_numbered_and_sized_as_linux_has_it() {
 }
 
 #[test]
-fn the_format_says_who_owns_files_and_whether_zones_are_one() {
+fn superblock_sets_owner_mode_and_aggregation() {
     if !judges::has_fuse() {
         return;
     }
@@ -74,7 +74,7 @@ fn the_format_says_who_owns_files_and_whether_zones_are_one() {
     assert_eq!((found.size(), found.blocks()), (2 * CNV, 2 * CNV / 512));
     assert_eq!((found.uid(), found.gid()), (1000, 2000));
     assert_eq!(found.mode(), 0o100_770);
-    // Without conventional zones there is no directory of them.
+    // A drive without conventional zones has no directory for them.
     let mut config = config();
     config.zones.as_mut().expect("zones").conventional = 0;
     config.capacity.0 = 10 * MOST;
@@ -86,7 +86,7 @@ fn the_format_says_who_owns_files_and_whether_zones_are_one() {
 }
 
 #[test]
-fn nothing_is_made_removed_or_renamed() {
+fn creation_removal_and_renames_are_refused() {
     if !judges::has_fuse() {
         return;
     }
@@ -101,7 +101,7 @@ fn nothing_is_made_removed_or_renamed() {
     let refused = |result: std::io::Result<()>, expected| {
         assert_eq!(told(result), Err(expected));
     };
-    // Root may do what modes forbid; others are not let into the directory.
+    // Root is not stopped by modes, but by us; the kernel refuses other users.
     let root = nix::unistd::geteuid().is_root();
     let no = if root { Errno::EPERM } else { Errno::EACCES };
     refused(File::create(seq("7")).map(drop), Errno::EACCES);
@@ -120,7 +120,7 @@ fn nothing_is_made_removed_or_renamed() {
 }
 
 #[test]
-fn attributes_are_kept_until_it_is_unmounted() {
+fn attributes_are_kept_until_the_unmount() {
     if !judges::has_fuse() || !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -136,7 +136,7 @@ fn attributes_are_kept_until_it_is_unmounted() {
         let time = TimeSpec::new(1000, 5);
         let flags = UtimensatFlags::FollowSymlink;
         utimensat(AT_FDCWD, &path, &time, &time, flags).expect("set");
-        // Not what a cache has.
+        // This keeps the kernel from using cached attributes.
         drop(fs::read_dir(shown.path("seq")));
         let found = fs::metadata(&path).expect("it is there");
         assert_eq!(
@@ -146,7 +146,7 @@ fn attributes_are_kept_until_it_is_unmounted() {
         assert_eq!((found.mtime(), found.atime_nsec()), (1000, 5));
         assert!(found.ctime() > 1000);
     }
-    // Writes leave times alone, as there; cuts do not.
+    // As in Linux, writes leave times unchanged; truncation does not.
     shown.append("seq/0", 1, 1).expect("written");
     let mtime = |name: &str| fs::metadata(shown.path(name)).expect("there").mtime();
     assert_eq!(mtime("seq/0"), 1000);
@@ -154,7 +154,7 @@ fn attributes_are_kept_until_it_is_unmounted() {
     file.set_len(0).expect("cut");
     drop(file);
     assert!(mtime("seq/0") > 1000);
-    // Nobody shall believe that something can be made in a directory.
+    // Write permission would suggest that files can be created in a directory.
     for dir in ["", "cnv", "seq"] {
         assert_eq!(chmod(dir, 0o755), Err(Errno::EPERM), "{dir}");
         chmod(dir, 0o500).expect("set");
@@ -169,7 +169,7 @@ fn attributes_are_kept_until_it_is_unmounted() {
 }
 
 #[test]
-fn the_document_is_there_to_be_read_alone() {
+fn document_is_read_only() {
     if !judges::has_fuse() {
         return;
     }
@@ -196,7 +196,7 @@ fn the_document_is_there_to_be_read_alone() {
 }
 
 #[test]
-fn nothing_is_written_to_what_is_mounted_to_be_read() {
+fn write_to_a_read_only_zonefs_is_refused() {
     if !judges::has_fuse() {
         return;
     }
