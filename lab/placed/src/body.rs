@@ -1,7 +1,7 @@
-//! Placed files under the file API.
+//! Placed files as a body of the file API.
 //!
-//! Whatever is not about the bytes or the length of a placed file is the ordinary file
-//! system's.
+//! Operations that touch neither the bytes nor the length of a placed file go to the ordinary file
+//! system.
 
 use crate::choose::Chooser;
 use crate::names::Paths;
@@ -24,21 +24,21 @@ use vfs::{
 
 pub use crate::state::MARK;
 
-/// Bytes of memory that the core has for a zone.
+/// Memory that the core needs for each zone, in bytes.
 //= dissertation 5.3.1
 const ZONE_ROW: u64 = 16;
 
-/// An ordinary file system `B`, with placed files in zones `Z` if there are any.
+/// An ordinary file system `B`, with placed files in zones `Z` if the drive has zones.
 pub struct Placed<B, Z> {
     state: Rc<State<B, Z>>,
 }
 
 impl<B: Body, Z: ZonedPort> Placed<B, Z> {
-    /// Placed files beside `below`, in `zones` that hold a volume; without zones files get
-    /// hints. Where there is no file, `origin` is asking.
+    /// Mounts placed files beside `below`, in `zones` that hold a volume; without zones, files get
+    /// hints only. Requests on behalf of no file have `origin`.
     ///
     /// # Errors
-    /// If the zones hold none, or fail.
+    /// If the zones hold no volume, or fail.
     pub async fn mount(
         sim: &Sim,
         below: B,
@@ -72,7 +72,7 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
         &self.state.below
     }
 
-    /// Bytes of zones that files have.
+    /// Bytes of zones that are allocated to files.
     #[must_use]
     pub fn in_zones(&self) -> u64 {
         let Some(volume) = &self.state.volume else {
@@ -83,14 +83,14 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
         held.map(|status| status.allocated).sum()
     }
 
-    /// Has the core forget the files that no file stands for.
+    /// Removes files from the core that have no counterpart in the ordinary file system.
     async fn drop_strays(&self) -> std::result::Result<(), VolumeError> {
         let Some(volume) = &self.state.volume else {
             return Ok(());
         };
         for key in volume.keys() {
             if !self.stands(&key).await? {
-                // The name is gone durably, or never was there.
+                // The name was removed durably, or never existed.
                 let _ = volume.core.borrow_mut().unlink(&key);
             }
         }
@@ -306,8 +306,8 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         }
     }
 
-    /// Of a placed file the only page that is ever dirty is one that was cut, whose bytes
-    /// the core has.
+    /// The only page of a placed file that is ever dirty is one cut by truncation, whose bytes the
+    /// core has.
     async fn write_pages(&self, inode: &Inode<B::Private>, pages: &[DirtyPage]) -> Result<()> {
         match self.state.kept(inode.ino) {
             Some(_) => Ok(()),
@@ -344,7 +344,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         };
         let demotes = volume.core.borrow().demotes(id, offset);
         if demotes.is_some() {
-            // Since it was asked, its buffer went to another file.
+            // Since the check, its buffer went to another file.
             state.demote(who, inode, inode.attr.get().size).await?;
             return state.patch_below(who, inode, offset, bytes).await;
         }
@@ -364,7 +364,8 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         let (state, size) = (&self.state, inode.attr.get().size);
         if state.kept(inode.ino).is_some() {
             if matches!(mode, FallocateMode::Allocate { .. }) {
-                // Room is taken when data are written, and the file is as long as these (5.4.3.1).
+                // Space is allocated when data is written, and the file is as long as that
+                // (5.4.3.1).
                 let directive = state
                     .chooser
                     .allocated(state.sim.now(), inode.ino, range.end);

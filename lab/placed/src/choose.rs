@@ -1,8 +1,8 @@
-//! Which file goes where: Parakeet's decisions, as placements of the core and as hints.
+//! The destination of each file: Parakeet's decisions, as placements of the core and as hints.
 //!
-//! Invariant: a decision is a function of the rules and of what was told so far; what a file
-//! system is not told of an opening (flags other than those that make a file, the program,
-//! the thread) no rule can ask about here.
+//! Invariant: a decision is a function of the rules and of the events so far. A file system does
+//! not see all of an open (other flags than those of creation, the program, the thread), so no rule
+//! can depend on that here.
 
 use parakeet::decide::{Decider, Limits};
 use parakeet::directive::Directive;
@@ -15,38 +15,38 @@ use std::cell::RefCell;
 use units::{Ns, Placement as Handle};
 use vfs::{Hint, Ino};
 
-/// Zones that are written at once where the device has no limit: as many as the ZN540 of
-/// the dissertation lets be open.
+/// Zones written at the same time on a device without a limit: as many as the ZN540 of the
+/// dissertation can have open.
 const OPEN_ZONES: u32 = 14;
 
-/// How a directive becomes a placement.
+/// The way in which a directive becomes a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Streams have pools of zones, and groups zones within them.
+    /// Streams have pools of zones, and groups have zones within them.
     //= dissertation 6.1.1
     Pools,
-    /// All that is told is how long a file lives, as the kernel's hints say it: what `ZenFS`
-    /// is told by RocksDB.
+    /// Only the lifetime of a file counts, as in the kernel's hints: `ZenFS` gets no more from
+    /// RocksDB.
     Lifetimes,
 }
 
-/// Says where files go.
+/// Decides where files go.
 pub struct Chooser {
     decider: RefCell<Decider>,
     policy: Policy,
     hints: HintPlan,
     pools: ZonePools,
-    /// Of a drive that has more handles than one for contents.
+    /// Handles of contents, on a drive with more than one of them.
     handles: Option<Fdp>,
 }
 
 impl Chooser {
-    /// By `rules`, on a drive that lets `open` zones be open; 0 is no limit.
+    /// A chooser with `rules`, on a drive that allows `open` open zones; 0 is no limit.
     #[must_use]
     pub fn new(rules: &RuleSet, policy: Policy, open: u32) -> Self {
         let open = match open {
             0 => OPEN_ZONES,
-            // The log has one of them.
+            // The log has one of the open zones.
             open => (open - 1).max(1),
         };
         Self {
@@ -58,8 +58,8 @@ impl Chooser {
         }
     }
 
-    /// The same for a drive with so many placement handles, of which the first is left to
-    /// what no rule names, and the last to the structures of the file system.
+    /// Adds a drive with this many placement handles: the first one is for files without a rule,
+    /// and the last one for the structures of the file system.
     #[must_use]
     pub fn with_handles(mut self, handles: u16) -> Self {
         let streams = &self.decider.get_mut().rules().streams;
@@ -77,7 +77,7 @@ impl Chooser {
         self.decider.borrow_mut().tell(&event)
     }
 
-    /// A file is in use, that was made if its size is none.
+    /// Notes that a file is in use, and newly made if its size is 0.
     pub(crate) fn opened(&self, at: Ns, ino: Ino, open: (&[u8], u16, u64)) -> Option<Directive> {
         let (path, mode, size) = open;
         let made = if size == 0 {
@@ -95,32 +95,32 @@ impl Chooser {
         self.tell(at, ino, Call::Open(opening))
     }
 
-    /// The program said how long its data live.
+    /// Notes the lifetime hint of a program.
     pub(crate) fn hinted(&self, at: Ns, ino: Ino, hint: Hint) -> Option<Directive> {
         self.tell(at, ino, Call::Hint(hint))
     }
 
-    /// It has another path.
+    /// Notes a new path.
     pub(crate) fn renamed(&self, at: Ns, ino: Ino, to: &[u8]) -> Option<Directive> {
         self.tell(at, ino, Call::Rename { to })
     }
 
-    /// Room was set aside for it.
+    /// Notes that space was allocated.
     pub(crate) fn allocated(&self, at: Ns, ino: Ino, len: u64) -> Option<Directive> {
         self.tell(at, ino, Call::Allocate { len })
     }
 
-    /// Bytes were written to it.
+    /// Notes that bytes were written.
     pub(crate) fn wrote(&self, at: Ns, ino: Ino, (offset, len): (u64, u64)) {
         self.tell(at, ino, Call::Write { offset, len });
     }
 
-    /// Nobody uses it any more; its data are dead if it is `gone`.
+    /// Notes that a file is not in use any more; its data is dead if it is `gone`.
     pub(crate) fn left(&self, at: Ns, ino: Ino, gone: bool) {
         self.tell(at, ino, if gone { Call::Gone } else { Call::Close });
     }
 
-    /// Where the core puts what is written.
+    /// The placement of the core for the data of a file.
     pub(crate) fn placement(&self, directive: Directive) -> Placement {
         match self.policy {
             Policy::Lifetimes => Placement {
@@ -137,14 +137,14 @@ impl Chooser {
         }
     }
 
-    /// What the drive is told, if it has handles.
+    /// The placement handle for the data of a file; `None` on a drive without handles.
     //= dissertation 6.1.1
     pub(crate) fn handle(&self, directive: Directive) -> Option<Handle> {
         let handles = self.handles.as_ref()?;
         Some(Handle(handles.handle(Some(directive))))
     }
 
-    /// What the kernel is told.
+    /// The kernel's lifetime hint for a file.
     //= dissertation 5.2
     pub(crate) fn hint(&self, directive: Directive) -> Hint {
         self.hints.hint(Some(directive)).unwrap_or_default()
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_moves_a_table_to_another_pool() {
+    fn program_hint_moves_a_table_to_another_pool() {
         for policy in [Policy::Pools, Policy::Lifetimes] {
             let chooser = chooser(policy);
             let table = |ino, hint| {

@@ -1,32 +1,32 @@
-//! Where inodes are in the tree, as far as somebody has looked: rules ask for paths, and a
-//! body is given a directory and a name.
+//! Paths of inodes, as far as names were looked up: rules match paths, and a body is given a
+//! directory and a name.
 //!
-//! Invariant: what is known of an inode is the name that was looked up, given or changed
-//! last; whoever is not known is taken for the root, so a path is at least its own name.
+//! Invariant: the known name of an inode is the one looked up, given or changed last. An unknown
+//! directory counts as the root, so a path has at least the file's own name.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use vfs::Ino;
 
-/// Deepest path that is spelled, so that a damaged tree ends.
+/// Deepest path that is built, so that a damaged tree ends.
 const DEEPEST: usize = 64;
 
-/// Names of inodes in use.
+/// Directory and name of each inode in use.
 #[derive(Debug, Default)]
 pub(crate) struct Paths(RefCell<BTreeMap<Ino, (Ino, Vec<u8>)>>);
 
 impl Paths {
-    /// `ino` is called `name` in `dir`.
+    /// Notes that `ino` is called `name` in `dir`.
     pub(crate) fn learn(&self, ino: Ino, dir: Ino, name: &[u8]) {
         self.0.borrow_mut().insert(ino, (dir, name.to_vec()));
     }
 
-    /// `ino` is not in use any more.
+    /// Drops the name of `ino`, which is not in use any more.
     pub(crate) fn forget(&self, ino: Ino) {
         self.0.borrow_mut().remove(&ino);
     }
 
-    /// The path of `ino` from the root.
+    /// The path of `ino` from the root, as far as it is known.
     pub(crate) fn of(&self, ino: Ino) -> Vec<u8> {
         let known = self.0.borrow();
         let (mut names, mut at) = (Vec::new(), ino);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_follows_what_was_learned_last() {
+    fn path_follows_the_name_learned_last() {
         let paths = Paths::default();
         paths.learn(Ino(5), Ino(1), b"db");
         paths.learn(Ino(9), Ino(5), b"000004.log");

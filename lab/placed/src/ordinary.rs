@@ -1,21 +1,21 @@
-//! Where the ordinary file system is: a whole drive, or the conventional zones of one.
+//! The device of the ordinary file system: a whole drive, or the conventional zones of one.
 
 use host::{BlockPort, Computing, DrivePort, Linear, Who, ZonedPort};
 use sim::Sim;
 use ssd::{Content, IoError, Sink};
 use units::{Bytes, Extent, Ns, Placement, SECTOR};
 
-/// Blocks that are written anywhere.
+/// Blocks that accept random writes.
 #[derive(Clone)]
 pub enum Ordinary<P: DrivePort> {
-    /// Those of a drive without zones.
+    /// All blocks of a drive without zones.
     Whole(P),
-    /// Those of conventional zones, and their number of bytes.
+    /// The blocks of conventional zones, and their size in bytes.
     Conventional(Linear<P::Zones>, Bytes),
 }
 
 impl<P: DrivePort> Ordinary<P> {
-    /// Those of the drive behind `port`.
+    /// The randomly writable blocks of the drive behind `port`.
     #[must_use]
     pub fn of(sim: &Sim, port: &P) -> Self {
         match port.zones() {

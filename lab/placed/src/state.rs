@@ -1,7 +1,7 @@
-//! What is known of files in use, and what is done with placed ones.
+//! State of files in use, and operations on placed ones.
 //!
-//! Invariants: a file in use has an entry; the entry of a placed file leads to a file that
-//! the core has open; nothing is borrowed while anybody waits.
+//! Invariants: a file in use has an entry; the entry of a placed file refers to a file that the
+//! core has open; no borrow is held across an await.
 
 use crate::choose::Chooser;
 use crate::names::Paths;
@@ -18,61 +18,61 @@ use std::rc::Rc;
 use units::{Origin, Refusals};
 use vfs::{Access, Attr, Body, DirtyPage, Errno, Hint, Ino, Inode, PAGE, Result};
 
-/// The attribute of files that stand for placed ones, as the preload library calls it.
+/// The mark: the attribute of files that stand for placed ones, as in the preload library.
 pub const MARK: &[u8] = b"user.flashloom.placed";
 
-/// Pages that are copied at once when a file moves: 1 MiB.
+/// Pages of one copy when a file moves: 1 MiB.
 const AT_ONCE: u64 = 256;
 
-/// All there is.
+/// The state of a file system with placed files.
 pub(crate) struct State<B, Z> {
     /// The ordinary file system.
     pub(crate) below: B,
     pub(crate) sim: Sim,
-    /// Where placed files are; none in hint-only mode.
+    /// The core and its zones; `None` in hint-only mode.
     pub(crate) volume: Option<Volume<Z>>,
     pub(crate) chooser: Chooser,
     pub(crate) paths: Paths,
     pub(crate) files: RefCell<BTreeMap<Ino, Entry>>,
     pub(crate) refusals: RefCell<Refusals>,
-    /// Who is asking where no file is.
+    /// Origin of requests on behalf of no file.
     pub(crate) origin: Origin,
 }
 
-/// A regular file in use.
+/// The entry of a regular file in use.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     directive: Option<Directive>,
-    /// The hint that the inode had when it was looked at last.
+    /// The hint of the inode at the last check.
     seen: Hint,
     kept: Option<Kept>,
 }
 
-/// What a placed file is to the core.
+/// State of a placed file.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) id: FileId,
-    /// What the core calls it.
+    /// Key of the file in the core.
     key: Vec<u8>,
-    /// What the ordinary file system was told of it last.
+    /// The attributes that the ordinary file system was given last.
     told: Attr,
-    /// Whether that is durable.
+    /// Whether those attributes, and the file's name, are durable.
     forced: bool,
 }
 
-/// What the core calls the file of an inode.
+/// The core's key for the file of an inode.
 pub(crate) fn key(ino: Ino, generation: u32) -> Vec<u8> {
     format!("{}.{generation}", ino.0).into_bytes()
 }
 
-/// The inode and the generation that the core calls a file by.
+/// The inode and the generation in a key of the core; `None` if it is malformed.
 pub(crate) fn of_key(key: &[u8]) -> Option<(Ino, u32)> {
     let (ino, generation) = std::str::from_utf8(key).ok()?.split_once('.')?;
     Some((Ino(ino.parse().ok()?), generation.parse().ok()?))
 }
 
-/// Whether two states of a placed file differ in what an ordinary file system shall know at
-/// once: all but its length and its times.
+/// Whether two states of a placed file differ in attributes that the ordinary file system must
+/// store at once: all except its length and its times.
 fn differ(one: &Attr, other: &Attr) -> bool {
     let same = Attr {
         size: one.size,
@@ -85,16 +85,16 @@ fn differ(one: &Attr, other: &Attr) -> bool {
     same != *one
 }
 
-/// Whether a file stands for a placed one.
+/// Whether a file has the mark of placed files.
 ///
 /// # Errors
-/// If that cannot be told: it is not taken for one that does not, of which the data would
-/// be dropped.
+/// If the attribute cannot be read. Such a file must not count as unmarked: its data would be
+/// dropped.
 pub(crate) async fn is_marked<B: Body>(below: &B, inode: &Inode<B::Private>) -> Result<bool> {
     marks(&below.get_xattr(inode, MARK).await)
 }
 
-/// What an answer about the mark says: none is where there is none, or can be none.
+/// Interprets the result of reading the mark: a missing or unsupported attribute is no mark.
 fn marks(answer: &Result<Vec<u8>>) -> Result<bool> {
     match answer {
         Ok(_) => Ok(true),
@@ -104,7 +104,7 @@ fn marks(answer: &Result<Vec<u8>>) -> Result<bool> {
 }
 
 impl<B: Body, Z: ZonedPort> State<B, Z> {
-    /// The core's number of a placed file.
+    /// The core's id of the placed file `ino`; `None` if it is not placed.
     pub(crate) fn kept(&self, ino: Ino) -> Option<FileId> {
         let files = self.files.borrow();
         Some(files.get(&ino)?.kept.as_ref()?.id)
@@ -115,8 +115,8 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         files.get_mut(&ino)?.kept.as_mut().map(change)
     }
 
-    /// A regular file is in use that was not: has what was made anew placed if a rule names
-    /// it, and finds what is placed.
+    /// Adds an entry for a regular file that comes into use: places a newly made file if a rule
+    /// matches, and looks up a placed one.
     pub(crate) async fn met(
         self: &Rc<Self>,
         inode: Inode<B::Private>,
@@ -143,7 +143,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         Ok(inode)
     }
 
-    /// Has the core keep a file that was made; none if that cannot be.
+    /// Creates a placed file in the core for a new file, and marks it; `None` if that fails.
     async fn place(
         self: &Rc<Self>,
         inode: &Inode<B::Private>,
@@ -155,7 +155,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         let placement = self.chooser.placement(directive);
         let created = {
             let mut core = volume.core.borrow_mut();
-            // One of the same name was never forced, or the file system has lost it.
+            // A file of that key was never forced, or the file system has lost it.
             let _ = core.unlink(&key);
             core.create(&key, placement)
         };
@@ -177,8 +177,8 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         })
     }
 
-    /// The placed file that an inode stands for, if it does; one that was never forced is
-    /// empty.
+    /// The placed file that an inode stands for; `None` if it is not marked. A file that was never
+    /// forced is empty.
     async fn find(self: &Rc<Self>, inode: &Inode<B::Private>) -> Result<Option<Kept>> {
         let Some(volume) = &self.volume else {
             return Ok(None);
@@ -205,8 +205,8 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         Ok(Some(kept))
     }
 
-    /// Shows the length of a placed file. The sectors that it occupies are not shown: that
-    /// attribute is the ordinary file system's account of its own.
+    /// Sets the visible length of a placed file. The sectors that it occupies stay hidden: that
+    /// attribute is the ordinary file system's own count.
     pub(crate) fn show(&self, inode: &Inode<B::Private>, id: FileId) {
         let Some(volume) = &self.volume else { return };
         if let Some(status) = volume.core.borrow().status(id) {
@@ -214,8 +214,8 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// Looks at what the program says of a file that it is about to write, and sees to it
-    /// that the file goes where it belongs.
+    /// Checks the hint of a file that is about to be written, and updates the placement of the
+    /// file.
     pub(crate) fn look(&self, inode: &Inode<B::Private>) {
         let (ino, said) = (inode.ino, inode.hint.get());
         let Some((id, directive)) = self.heard(ino, said) else {
@@ -237,7 +237,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// Takes in the hint of a file; gives what is known of it.
+    /// Records the hint of a file; returns its id in the core, and its directive.
     fn heard(&self, ino: Ino, said: Hint) -> Option<(Option<FileId>, Option<Directive>)> {
         let mut files = self.files.borrow_mut();
         let entry = files.get_mut(&ino)?;
@@ -249,7 +249,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         Some((id, entry.directive))
     }
 
-    /// The hint of a file is one that was set here.
+    /// Records a hint that was set here, and not by the program.
     fn heard_own(&self, ino: Ino, hint: Hint) {
         if let Some(entry) = self.files.borrow_mut().get_mut(&ino) {
             entry.seen = hint;
@@ -263,7 +263,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// A file has another path, or room was set aside for it: what the rules say now.
+    /// Applies the new directive of a file after a rename or an allocation.
     pub(crate) fn moved(&self, ino: Ino, directive: Option<Directive>) {
         let mut files = self.files.borrow_mut();
         let Some(entry) = files.get_mut(&ino) else {
@@ -277,12 +277,13 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// Its name, or something else that the ordinary file system has of it, is not durable.
+    /// Notes that the file's name, or another of its attributes in the ordinary file system, is not
+    /// durable.
     pub(crate) fn unforce(&self, ino: Ino) {
         self.with_kept(ino, |kept| kept.forced = false);
     }
 
-    /// Whether the ordinary file system need not be told of the attributes of a file now.
+    /// Whether the ordinary file system need not store the attributes of a file now.
     pub(crate) fn holds_back(&self, inode: &Inode<B::Private>) -> bool {
         let attr = inode.attr.get();
         let told = self.with_kept(inode.ino, |kept| {
@@ -295,7 +296,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         told.unwrap_or(false)
     }
 
-    /// Makes durable what is written of a placed file, then what leads to it.
+    /// Makes the data of a placed file durable, then its name and attributes.
     //= dissertation 5.4.3
     pub(crate) async fn sync_kept(
         self: &Rc<Self>,
@@ -315,7 +316,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         synced
     }
 
-    /// A file is not in use any more; it is freed if it has no name.
+    /// Removes the entry of a file that is not in use any more; frees the file if it has no name.
     pub(crate) async fn left(self: &Rc<Self>, inode: &Inode<B::Private>) -> Result<()> {
         let entry = self.files.borrow_mut().remove(&inode.ino);
         let Some(entry) = entry else { return Ok(()) };
@@ -338,7 +339,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// The core has no such file any more.
+    /// Removes a file from the core.
     fn forget(self: &Rc<Self>, id: FileId, key: &[u8]) {
         let Some(volume) = &self.volume else { return };
         volume.forgets();
@@ -350,8 +351,8 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         self.pump();
     }
 
-    /// Moves the `size` bytes of a placed file to the ordinary file system, where it is a
-    /// file like any other from then on.
+    /// Moves the `size` bytes of a placed file to the ordinary file system, where it is a normal
+    /// file from then on.
     pub(crate) async fn demote(
         self: &Rc<Self>,
         who: &Access,
@@ -402,8 +403,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         self.below.write_pages(inode, &pages).await
     }
 
-    /// Writes bytes to a file that the ordinary file system has, around the cache, whatever
-    /// their offset.
+    /// Writes bytes at any offset to a file of the ordinary file system, around the cache.
     pub(crate) async fn patch_below(
         &self,
         who: &Access,
@@ -438,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_that_cannot_be_read_is_not_taken_for_none() {
+    fn unreadable_mark_is_an_error() {
         assert_eq!(marks(&Ok(Vec::new())), Ok(true));
         assert_eq!(marks(&Err(Errno::ENODATA)), Ok(false));
         assert_eq!(marks(&Err(Errno::EOPNOTSUPP)), Ok(false));

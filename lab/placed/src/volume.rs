@@ -1,7 +1,7 @@
-//! The core with its zones, and the tasks that do its commands.
+//! The core with its zones, and the tasks that execute its commands.
 //!
-//! Invariants: the core is borrowed by nobody who waits; each command is done by a task of
-//! its own, which says what became of it and then gives out what that made possible.
+//! Invariants: no borrow of the core is held across an await; each command has its own task, which
+//! reports the result to the core and then starts the commands that became possible.
 
 use crate::state::State;
 use crate::zones::{Reader, Zones, limits_of};
@@ -20,19 +20,19 @@ use thiserror::Error;
 use units::Origin;
 use vfs::{Body, Errno, Result};
 
-/// The longest log that is read: more than this no log is, as what is behind it was finished.
+/// Most bytes of a log that are read: no log is longer, as the zone behind it was finished.
 const LONGEST_LOG: u64 = 1 << 30;
 
-/// Bytes of a log that are read at once.
+/// Bytes of one read of a log.
 const READ: u64 = 1 << 20;
 
-/// Why zones have no placed files.
+/// The reason why zones cannot have placed files.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum VolumeError {
-    /// The core refuses them.
+    /// The core rejects the zones.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The drive failed.
+    /// The drive failed a command on the log.
     #[error("the log of placed files: {0}")]
     Failed(#[from] shimmer::Failure),
     /// The ordinary file system failed.
@@ -40,19 +40,19 @@ pub enum VolumeError {
     Ordinary(#[from] Errno),
 }
 
-/// The core, and what it is done with.
+/// The core with its zones.
 pub(crate) struct Volume<Z> {
     pub(crate) zones: Zones<Z>,
     pub(crate) core: RefCell<Core>,
-    /// A command was answered.
+    /// Notified when a command has completed.
     done: Signal,
-    /// Names are gone, whose files the core forgets with its next batch.
+    /// Whether names were removed whose files the core forgets with its next batch.
     gone: Cell<bool>,
-    /// Zones that were emptied to be used again.
+    /// Number of zones reset for reuse.
     pub(crate) resets: Cell<u64>,
-    /// Whose bytes are whose.
+    /// Origin of the data of each file.
     pub(crate) origins: RefCell<BTreeMap<FileId, Origin>>,
-    /// Bytes of all zones of data.
+    /// Capacity of all data zones, in bytes.
     pub(crate) capacity: u64,
 }
 
@@ -61,10 +61,10 @@ fn capacity(reports: &[ZoneReport]) -> u64 {
     data.map(|report| report.capacity).sum()
 }
 
-/// Makes a volume of the zones of a drive that are written in order; they are empty.
+/// Makes a volume on the sequential zones of a drive, which must be empty.
 ///
 /// # Errors
-/// If they are too few, or fail.
+/// If there are too few zones, or they fail.
 pub async fn format<Z: ZonedPort>(
     port: Z,
     options: Options,
@@ -84,7 +84,7 @@ pub async fn format<Z: ZonedPort>(
     }
 }
 
-/// What is wrong with the volume in zones at rest.
+/// Problems of the volume in zones at rest.
 #[must_use]
 pub fn check(
     reader: &impl Reader,
@@ -115,8 +115,8 @@ pub fn check(
         .collect()
 }
 
-/// The first `written` bytes of a zone, up to the first block that cannot be read: whoever
-/// replays them sees what is missing.
+/// The first `written` bytes of a zone, up to the first unreadable block: their replay detects
+/// missing bytes.
 async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Origin) -> Vec<u8> {
     let (mut bytes, mut most) = (Vec::new(), READ);
     while (bytes.len() as u64) < written {
@@ -132,13 +132,13 @@ async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Or
 }
 
 impl<Z: ZonedPort> Volume<Z> {
-    /// What the core knows files by.
+    /// The core's keys of all files.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         let core = self.core.borrow();
         core.files().map(|(key, _)| key.to_vec()).collect()
     }
 
-    /// The volume in the zones of a drive.
+    /// Opens the volume in the zones of a drive.
     pub(crate) async fn open(
         port: Z,
         options: Options,
@@ -164,14 +164,14 @@ impl<Z: ZonedPort> Volume<Z> {
         })
     }
 
-    /// Files whose names are gone are forgotten with the next batch of the log.
+    /// Notes that names were removed, whose files the next batch of the log forgets.
     pub(crate) fn forgets(&self) {
         self.gone.set(true);
     }
 }
 
 impl<B: Body, Z: ZonedPort> State<B, Z> {
-    /// Gives out the commands that can be done now.
+    /// Starts all commands that can be executed now.
     pub(crate) fn pump(self: &Rc<Self>) {
         let Some(volume) = &self.volume else { return };
         loop {
@@ -215,7 +215,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         self.volume.as_ref().ok_or(Errno::EIO)
     }
 
-    /// Makes an error of a refusal, and notes a limit that was met.
+    /// Converts a refusal to an error, and records a limit that was hit.
     fn refused(&self, refusal: Refusal) -> Errno {
         match refusal {
             Refusal::NoSpace(why) => {
@@ -229,7 +229,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// Does `call` until it need not wait for commands or for the end of the file.
+    /// Repeats `call` until it need not wait for commands or for the end of the file.
     async fn until_done<T>(
         self: &Rc<Self>,
         id: FileId,
@@ -252,7 +252,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// Writes bytes at `offset`; gives how many, one at least.
+    /// Writes bytes at `offset`; returns their number, at least one.
     pub(crate) async fn put(self: &Rc<Self>, id: FileId, offset: u64, data: &[u8]) -> Result<u64> {
         let mut done = 0;
         while done < data.len() {
@@ -267,7 +267,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         Ok(done as u64)
     }
 
-    /// Reads up to `len` bytes at `offset`: fewer at the end of the file.
+    /// Reads up to `len` bytes at `offset`; fewer at the end of the file.
     pub(crate) async fn get(self: &Rc<Self>, id: FileId, offset: u64, len: u64) -> Result<Vec<u8>> {
         let volume = self.core()?;
         let parts = volume.core.borrow_mut().read(id, offset, len);
@@ -289,12 +289,12 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         if failed { Err(Errno::EIO) } else { Ok(bytes) }
     }
 
-    /// Makes a file shorter.
+    /// Truncates a file to `size` bytes.
     pub(crate) async fn cut(self: &Rc<Self>, id: FileId, size: u64) -> Result<()> {
         self.until_done(id, |core| core.truncate(id, size)).await
     }
 
-    /// Makes a file durable, or all of them.
+    /// Makes a file durable, or all files if `id` is `None`.
     pub(crate) async fn force(self: &Rc<Self>, id: Option<FileId>) -> Result<()> {
         let volume = self.core()?;
         let begun = {
@@ -319,7 +319,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no command is in flight.
     pub(crate) async fn rest(self: &Rc<Self>, sim: &Sim) {
         let Some(volume) = &self.volume else { return };
         while volume.core.borrow().is_busy() {

@@ -1,7 +1,7 @@
-//! The core's commands, done by the zones of a drive.
+//! Execution of the core's commands on the zones of a drive.
 //!
-//! Invariant: the core's zone `n` is the `n`th of those that are written in order, and
-//! commands of one zone come one at a time, so that writes keep their order.
+//! Invariant: the core's zone `n` is the `n`th sequential zone, and commands of one zone are
+//! executed one at a time, so that writes keep their order.
 
 use host::{Purpose, Who, ZonedPort};
 use nand::{Payload, UNIT};
@@ -10,21 +10,20 @@ use ssd::{Content, ZoneAction, ZoneInfo, ZoneLimits};
 use std::sync::Arc;
 use units::{Extent, Lba, Origin, SECTOR};
 
-/// Bytes of one command of the drive: 1 MiB, as Linux sends at most to a drive that names
-/// no limit of its own.
+/// Largest command: 1 MiB, which is what Linux sends at most to a drive without a limit of its own.
 const COMMAND: usize = 1 << 20;
-/// Ranges of one copy are shorter than this: sectors of 512 bytes are counted in 32 bits,
-/// and all of them are held in memory.
+/// Longest range of one copy: sectors of 512 bytes are counted in 32 bits, and all of them are held
+/// in memory.
 const COPY: u64 = COMMAND as u64;
 
-/// Zones that the core writes.
+/// The zones that the core writes.
 #[derive(Clone)]
 pub(crate) struct Zones<Z> {
     pub(crate) port: Z,
     limits: ZoneLimits,
 }
 
-/// The report of a zone, as the core takes it.
+/// The report of a zone, in the core's units.
 fn report(info: &ZoneInfo) -> ZoneReport {
     let capacity = info.capacity * SECTOR / BLOCK * BLOCK;
     ZoneReport {
@@ -33,7 +32,7 @@ fn report(info: &ZoneInfo) -> ZoneReport {
     }
 }
 
-/// What is told of zones that are at rest: those that are written in order.
+/// Reports of the sequential ones among zones at rest.
 pub fn reports(infos: impl IntoIterator<Item = ZoneInfo>) -> Vec<ZoneReport> {
     let sequential = infos
         .into_iter()
@@ -41,7 +40,7 @@ pub fn reports(infos: impl IntoIterator<Item = ZoneInfo>) -> Vec<ZoneReport> {
     sequential.map(|info| report(&info)).collect()
 }
 
-/// How many zones the drive allows to be written to at once.
+/// The drive's limits on open and active zones.
 pub(crate) fn limits_of(limits: &ZoneLimits) -> Limits {
     Limits {
         open: limits.max_open,
@@ -49,10 +48,9 @@ pub(crate) fn limits_of(limits: &ZoneLimits) -> Limits {
     }
 }
 
-/// What can be read while nobody writes: the log of a volume.
+/// Reads zones offline: the log of a volume at rest.
 pub trait Reader {
-    /// Reads the block `block` of the zone `zone` of those that are written in order; false
-    /// if it cannot be read.
+    /// Reads block `block` of the sequential zone `zone`; false if it cannot be read.
     fn read(&self, zone: u32, block: u64, out: &mut [u8; UNIT]) -> bool;
 }
 
@@ -61,7 +59,7 @@ pub(crate) fn payloads(bytes: &[u8]) -> Vec<Payload> {
     bytes.chunks(UNIT).map(payload).collect()
 }
 
-/// The payload of up to a block of bytes; what is missing is zeros.
+/// The payload of up to a block of bytes, padded with zeros.
 pub(crate) fn payload(bytes: &[u8]) -> Payload {
     if let Some(first) = bytes.first_chunk::<8>().filter(|_| bytes.len() == UNIT)
         && bytes.chunks_exact(8).all(|eight| eight == first)
@@ -95,12 +93,12 @@ impl<Z: ZonedPort> Zones<Z> {
         self.limits.conventional + zone
     }
 
-    /// The first sector of byte `at` of a zone.
+    /// The sector of byte `at` of a zone.
     fn sector(&self, zone: u32, at: u64) -> u64 {
         u64::from(self.number(zone)) * self.limits.size + at / SECTOR
     }
 
-    /// Reads whole sectors around a piece, and gives its bytes.
+    /// Reads whole blocks around a piece, and returns the piece's bytes.
     pub(crate) async fn read(&self, piece: Piece, origin: Origin) -> Result<Vec<u8>, Failure> {
         let purpose = if piece.zone < LOG_ZONES {
             Purpose::Journal
@@ -150,7 +148,7 @@ impl<Z: ZonedPort> Zones<Z> {
         Ok(())
     }
 
-    /// Does a command, on behalf of `origin`.
+    /// Executes a command, with the requests of `origin`.
     pub(crate) async fn run(&self, command: &Command, origin: Origin) -> Result<(), Failure> {
         let manage = async |zone: u32, action| {
             let managed = self.port.manage(self.number(zone), action).await;

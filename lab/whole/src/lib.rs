@@ -5,8 +5,7 @@
 //!   of the process, `kill -9` included, leaves anything behind.
 //! - Elsewhere, and for the instant between link and rename, it is named `.flashloom-` and six
 //!   letters or digits, in the directory of its target, and is locked (`flock`) while its process
-//!   lives. Whoever writes a file into the same directory next removes such files that nobody
-//!   has locked.
+//!   lives. The next write of a file into the same directory removes such files that have no lock.
 //! - Errors are those of the system alone: they name neither the temporary file nor the target,
 //!   which the caller knows as the user wrote it.
 
@@ -28,8 +27,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     own.is_ok() && own.ok() == named.ok()
 }
 
-/// A path by which this process and its children can open `file`, whether it has a name or not;
-/// none where `/proc` is not mounted.
+/// A path by which this process and its children can open `file`, with or without a name; `None` if
+/// `/proc` is not mounted.
 fn descriptor_path(file: &File) -> Option<PathBuf> {
     // Not `std::process::id`: `/proc` may be that of another PID namespace.
     let process = std::fs::read_link("/proc/self").ok()?;

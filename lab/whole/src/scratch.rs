@@ -1,4 +1,4 @@
-//! Scratch files for readers that want a path.
+//! Scratch files for readers that need a path.
 
 use crate::descriptor_path;
 use std::fs::File;
@@ -6,16 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
-/// Start of the name that a scratch file has where there is no `/proc`.
+/// Prefix of the name of a scratch file without `/proc`.
 const PREFIX: &str = "flashloom-";
 
 /// A temporary file without a name, which this process and its children can open by a path of
-/// `/proc` for as long as this lives. Without `/proc` it has a name, which goes with this.
+/// `/proc` while this value lives. Without `/proc` it has a name, which is removed with this value.
 #[derive(Debug)]
 pub struct Scratch {
     file: File,
     path: PathBuf,
-    /// Removes the name, if there is one.
+    /// Removes the name on drop, if there is one.
     _named: Option<TempPath>,
 }
 
@@ -23,7 +23,7 @@ impl Scratch {
     /// An empty file in the system's directory for temporary files.
     ///
     /// # Errors
-    /// If no file can be made there.
+    /// If the file cannot be made there.
     pub fn new() -> io::Result<Self> {
         let file = tempfile::tempfile()?;
         if let Some(path) = descriptor_path(&file) {
@@ -42,13 +42,13 @@ impl Scratch {
         })
     }
 
-    /// The file, to be written.
+    /// The open file, for writing.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// The path by which it is opened. Each open has a position of its own.
+    /// The path to open the file by. Each open has a position of its own.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,4 +1,4 @@
-//! Output files on their way to their names.
+//! Output files before they get their names.
 
 use crate::{descriptor_path, is_at};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
@@ -8,30 +8,30 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
-/// Start of the name of an unfinished file, where it has one.
+/// Prefix of the name of an unfinished file, where it has one.
 const PREFIX: &str = ".flashloom-";
-/// Letters and digits behind it.
+/// Number of random letters and digits after the prefix.
 const RANDOM: usize = 6;
 
-/// A file that takes the name of its target once it is finished. Dropped before, it is gone.
+/// A file that takes the name of its target once it is finished. Dropped earlier, it is removed.
 ///
-/// It is as open as any file of this process (mode 0666 without the umask), and locked
+/// It has the permissions of any file of this process (mode 0666 without the umask), and is locked
 /// exclusively until the last copy of its descriptor is closed.
 #[derive(Debug)]
 pub struct Unfinished {
     file: File,
     target: PathBuf,
-    /// Where the file system has no files without a name.
+    /// The temporary name, on a file system without unnamed files.
     named: Option<TempPath>,
 }
 
 impl Unfinished {
-    /// An empty file that is to be at `target`; what is there stays until it is finished. Removes
-    /// what processes that were killed have left in the same directory.
+    /// An empty file that will be at `target`, which keeps its old contents until then. Removes the
+    /// remains of killed processes in the same directory.
     ///
     /// # Errors
-    /// If the directory is missing or cannot be written, or if the target is something else than
-    /// a file.
+    /// If the directory is missing or cannot be written, or if the target exists and is not a
+    /// regular file.
     pub fn new(target: &Path) -> io::Result<Self> {
         Self::with(target, unnamed)
     }
@@ -51,17 +51,17 @@ impl Unfinished {
         })
     }
 
-    /// The file itself.
+    /// The open file, for writing.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the file the name of its target, in the place of what is there, and hands it out
-    /// with its lock. Forcing its contents to the disk is the caller's.
+    /// Renames the file to its target, replacing the old one, and returns it with its lock. Syncing
+    /// its contents to disk is up to the caller.
     ///
     /// # Errors
-    /// If the directory does not take the name; the target is what it was then.
+    /// If the rename fails; the target keeps its contents then.
     pub fn finish(self) -> io::Result<File> {
         let named = match self.named {
             Some(named) => named,
@@ -88,7 +88,7 @@ impl Seek for Unfinished {
     }
 }
 
-/// The directory of `path`.
+/// The directory that contains `path`.
 fn folder(path: &Path) -> &Path {
     let parent = path
         .parent()
@@ -96,7 +96,7 @@ fn folder(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Refuses a target that a rename would not replace as a user expects.
+/// Rejects a target that a rename would not replace as a user expects.
 fn check(target: &Path, folder: &Path) -> io::Result<()> {
     if !folder.is_dir() {
         let folder = folder.display();
@@ -110,7 +110,7 @@ fn check(target: &Path, folder: &Path) -> io::Result<()> {
             io::ErrorKind::IsADirectory,
             "expected a file, found a directory",
         )),
-        // A rename would put a file in the place of the device or the pipe.
+        // A rename would replace the device or pipe by a file.
         Ok(found) if !found.is_file() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "expected a file, found a device or a pipe",
@@ -119,7 +119,7 @@ fn check(target: &Path, folder: &Path) -> io::Result<()> {
     }
 }
 
-/// A locked file without a name, if `folder` can hold one and it can get a name later.
+/// A locked file without a name, if `folder` supports such files and it can get a name later.
 fn unnamed(folder: &Path) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(open(folder, flags, Mode::from_raw_mode(0o666)).ok()?);
@@ -136,16 +136,16 @@ fn named(folder: &Path) -> io::Result<(File, Option<TempPath>)> {
             options.open(name)
         })?;
         let (file, path) = made.into_parts();
-        // Where there are no locks nobody takes a file for one that was left behind.
+        // Without support for locks no sweep takes a file for an abandoned one.
         let _ = file.lock();
-        // A sweep may have come between.
+        // A sweep may have removed the file before it was locked.
         if is_at(&file, &path) {
             return Ok((file, Some(path)));
         }
     }
 }
 
-/// Gives `file` a name in `folder`.
+/// Gives `file` a temporary name in `folder`.
 fn link(file: &File, folder: &Path) -> io::Result<TempPath> {
     let path = descriptor_path(file).ok_or_else(|| io::Error::other("/proc is not mounted"))?;
     let named: NamedTempFile<()> = builder().make_in(folder, |name| {
@@ -160,15 +160,15 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// Removes unfinished files in `folder` whose processes have ended. A file that cannot be looked
-/// at is left alone.
+/// Removes unfinished files in `folder` whose processes have ended. A file that cannot be opened is
+/// left alone.
 fn sweep(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(is_unfinished) {
         let path = entry.path();
         let file = File::open(&path);
         if file.is_ok_and(|file| file.try_lock().is_ok() && is_at(&file, &path)) {
-            // Another sweep may have been faster.
+            // Another sweep may have removed the file first.
             let _ = std::fs::remove_file(&path);
         }
     }
@@ -198,7 +198,7 @@ mod tests {
         all
     }
 
-    /// Both ways: without a name, and where the file system has none of these.
+    /// Runs `test` with unnamed files, and as on a file system without them.
     fn both(test: impl Fn(&dyn Fn(&Path) -> io::Result<Unfinished>)) {
         test(&|path| Unfinished::new(path));
         test(&|path| Unfinished::with(path, |_| None));
@@ -222,7 +222,7 @@ mod tests {
         });
     }
 
-    /// `/dev/shm` and what programs are built in have such files.
+    /// `/dev/shm` and the directories that programs are built in support unnamed files.
     #[test]
     fn unfinished_file_has_no_name() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn place_that_takes_no_file_is_refused_in_words() {
+    fn target_that_cannot_be_a_file_is_rejected_in_words() {
         let folder = tempfile::tempdir().unwrap();
         for (path, why) in [
             (folder.path().join("none/a"), "expected a directory"),

@@ -1,4 +1,4 @@
-//! A drive of a few zones, and placed files on it.
+//! A drive with few zones, and placed files on it.
 
 use host::{BlockDevice, HostConfig, ZonedDevice};
 use parakeet::rules::RuleSet;
@@ -22,7 +22,7 @@ pub(crate) const OPTIONS: Options = Options {
     log_blocks_max: 64,
 };
 
-/// Rules by which everything is placed but what is called `c`.
+/// Rules that place every file except those called `c`.
 pub(crate) const RULES: &str = r#"
 name = "test"
 [[stream]]
@@ -72,7 +72,7 @@ pub(crate) async fn mounted(sim: &Sim, zones: ZonedDevice, tiny: bool) -> Vfs<Fs
     Vfs::mount(sim, body.unwrap(), vfs::model::cache(tiny), clock, compute)
 }
 
-/// Runs `work` as root over so many zones, each of 12 MiB.
+/// Runs `work` as root over this many zones, each of 12 MiB.
 pub(crate) fn on<W>(zones: u64, work: impl FnOnce(Process<Fs>) -> W + 'static)
 where
     W: Future<Output = ()>,

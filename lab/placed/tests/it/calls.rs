@@ -1,4 +1,4 @@
-//! What single calls do with placed files.
+//! Single calls on placed files.
 
 use crate::bench::{Fs, on};
 use vfs::{FallocateMode, Fd, Hint, OpenFlags, Process, Source};
@@ -13,7 +13,7 @@ fn fill(pattern: u64, len: u64) -> Source<'static> {
 }
 
 #[test]
-fn a_file_that_a_rule_names_takes_no_room_of_the_ordinary_file_system() {
+fn placed_file_takes_no_space_of_the_ordinary_file_system() {
     on(16, async |process| {
         let body = process.vfs().clone();
         let below = || vfs::Body::stat(body.body().below()).blocks_free;
@@ -54,7 +54,7 @@ fn a_write_to_the_past_moves_the_file_with_all_its_bytes() {
 }
 
 #[test]
-fn room_that_is_set_aside_is_taken_when_data_come() {
+fn allocation_takes_space_when_data_is_written() {
     on(16, async |process| {
         let fd = made(&process, "/a").await;
         let keep = FallocateMode::Allocate { keep_size: true };
@@ -71,9 +71,9 @@ fn room_that_is_set_aside_is_taken_when_data_come() {
     });
 }
 
-/// Logs that are removed leave zones that are reset, and tables that stay are not moved.
+/// Zones of removed logs are reset, and tables that stay are not moved.
 #[test]
-fn zones_whose_files_are_gone_are_used_again_without_moving() {
+fn zones_of_removed_files_are_reused_without_moves() {
     on(12, async |process| {
         let vfs = process.vfs().clone();
         for round in 0..40_u32 {

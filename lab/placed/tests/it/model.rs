@@ -1,12 +1,12 @@
-//! Programs on placed files beside the reference model of the file API: most of what they
-//! do moves files away from zones, and nobody sees it.
+//! Programs on placed files, compared with the reference model of the file API: most operations
+//! move files out of zones, which must stay invisible.
 
 use crate::bench::{device, mounted};
 use sim::{Kernel, Seed, Sim};
 use vfs::model::{Model, Op, Order, draw, run_beside};
 use vfs::{Access, OpenFlags, Process};
 
-/// Appends and reads, mostly, and now and then anything else.
+/// Mostly appends and reads, and sometimes any other operation.
 fn appends(rng: &mut sim::Rng) -> Op {
     let name = ["/a", "/b", "/c", "/d"][rng.below(4) as usize];
     match rng.below(14) {
@@ -42,7 +42,7 @@ async fn compare(sim: Sim, seed: u64, (draw, calls): (fn(&mut sim::Rng) -> Op, u
 }
 
 #[test]
-fn programs_see_what_the_model_says() {
+fn placed_files_match_the_reference_model() {
     let mut in_zones = 0;
     for seed in 0..16 {
         println!("seed {seed}");
