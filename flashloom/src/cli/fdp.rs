@@ -19,19 +19,19 @@ pub(crate) struct Show {
     of: OfFile,
 }
 
-/// The document of `drive fdp`. Bytes are those of the drive's life.
+/// The document of `drive fdp`. Bytes are counted over the drive's life.
 #[derive(Serialize)]
 struct Found {
     file: String,
     reclaim_groups: u16,
     handles_per_group: u16,
-    /// Whether data of handles stay apart when they are moved, too.
+    /// Whether the data of handles stays apart when it is moved, too.
     persistently_isolated: bool,
     unit_bytes: u64,
     host_written_bytes: u64,
     media_written_bytes: u64,
     media_erased_bytes: u64,
-    /// None of a drive that nobody has written to.
+    /// `None` for a drive that was never written.
     write_amplification: Option<f64>,
     list: Vec<Entry>,
 }
@@ -41,7 +41,7 @@ struct Entry {
     placement: u16,
     group: u16,
     handle: u16,
-    /// What its reclaim unit still takes.
+    /// Bytes that its current reclaim unit still accepts.
     room_bytes: u64,
 }
 
@@ -58,7 +58,7 @@ impl Show {
     }
 }
 
-/// What an FDP drive tells; none of another one.
+/// The placement handles of `drive`; `None` unless it is an FDP drive.
 fn found(file: &str, drive: &Drive) -> Option<Found> {
     let log = drive.fdp()?;
     let (config, layout) = (&drive.config().placement, drive.layout());

@@ -1,4 +1,4 @@
-//! The commands, each declared once: its parser, its help, what it does.
+//! The commands, each declared once: its parser, its help, its function.
 
 mod accesses;
 mod bench;
@@ -102,7 +102,7 @@ enum Command {
     Man(manual::Man),
 }
 
-/// What a command answers with: text for standard output.
+/// The result of a command: text for standard output.
 type Answer = Result<String, Failure>;
 
 impl Command {
@@ -122,8 +122,8 @@ impl Command {
         }
     }
 
-    /// What a command that only answers says; nothing for those that have a
-    /// status of their own.
+    /// The answer of a command that only prints; empty for commands with an exit status of their
+    /// own.
     fn answer(&self) -> Answer {
         match self {
             Self::Record(_)
@@ -156,18 +156,18 @@ impl Command {
     }
 }
 
-/// So many, but not none.
+/// Parses a positive number.
 fn some(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a number from 1")
 }
 
-/// Runs at a time: what was asked for, else one a core.
+/// Number of parallel runs: the given one, or one for each core.
 fn jobs(asked: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     asked.map_or_else(cores, usize::from)
 }
 
-/// Parses the command line, runs what it asks for and prints the answer.
+/// Parses the command line, runs the command and prints its answer.
 pub(crate) fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
         return output::emit(&Cli::command().render_help().to_string());
@@ -190,8 +190,8 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     matches.and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Lets `-1` be a value, and a wrong one where that is so: the hint for an unknown option would make
-/// it something else that is asked for.
+/// Accepts `-1` as a value, so that a wrong value is reported as one: otherwise it would be an
+/// unknown option, and the hint for that would mislead.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| match arg.get_action().takes_values() {
@@ -201,7 +201,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Help as text, in colour where standard output is a terminal.
+/// Help as text, in colour if standard output is a terminal.
 fn help(error: &clap::Error) -> String {
     let text = error.render();
     match Shown::style().color {

@@ -52,16 +52,16 @@ pub(crate) struct Play {
     shown: Shown,
 }
 
-/// The end of playing by a signal.
+/// The state of a play that a signal may end.
 #[derive(Clone, Default)]
 struct End {
     stop: Arc<AtomicBool>,
-    /// That of the process; 0 if no signal came.
+    /// Exit status of the process; 0 without a signal.
     status: Arc<AtomicU8>,
 }
 
 impl End {
-    /// Has the first signal stop playing, and the second one the process.
+    /// The first signal stops the play, the second one ends the process.
     fn watch() -> Result<Self, Failure> {
         let end = Self::default();
         let heard = end.clone();
@@ -182,7 +182,7 @@ fn text(outcome: &Outcome, style: Style) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// A line for each kind of call.
+/// A table with a line for each kind of call.
 fn kinds(calls: &[Kind], style: Style) -> String {
     let right = Side::Right;
     let columns = [
