@@ -1,5 +1,5 @@
-//! Two policies of one's own: which line is reclaimed next, and which handle a write goes
-//! through. Both are pure functions of what they are shown.
+//! Two policies of a caller: the choice of the next victim, and of the handle of a write. Both are
+//! pure functions of their views.
 
 use flashloom::report::record::Run;
 use flashloom::ssd::{LineView, Policies, Precondition, WriteView};
@@ -7,7 +7,7 @@ use flashloom::stack::{Choices, StackError, run};
 use flashloom::workload::shipped::Asked;
 use std::cmp::Reverse;
 
-/// The emptiest of the older half: what was written just now may still empty itself.
+/// The emptiest line of the older half: recently written data may still be overwritten.
 fn windowed(lines: &[LineView]) -> &LineView {
     let mut oldest: Vec<_> = lines.iter().collect();
     oldest.sort_by_key(|view| (Reverse(view.age), view.line));
@@ -16,15 +16,15 @@ fn windowed(lines: &[LineView]) -> &LineView {
     emptiest.expect("there is one at least")
 }
 
-/// Programs of a drive after which data are not young any more.
+/// Page programs of a drive after which data is no longer young.
 const YOUNG: u64 = 128;
 
-/// What replaces young data will be replaced soon, and keeps apart from all else.
+/// Data that replaces young data will soon be replaced itself, and is kept apart from all else.
 fn by_age(write: &WriteView) -> u16 {
     u16::from(write.age.is_none_or(|age| age >= YOUNG))
 }
 
-/// One workload on one aged drive, whose firmware follows `policies`.
+/// A run of one workload on one aged drive, whose firmware follows `policies`.
 pub(crate) fn measured(policies: &Policies) -> Result<Run, StackError> {
     let asked = Asked::new("zipfwrite:ops=60000").map_err(StackError::Shipped)?;
     let (size, usual) = ("256MiB".parse().ok(), Choices::default());
@@ -34,7 +34,7 @@ pub(crate) fn measured(policies: &Policies) -> Result<Run, StackError> {
     run(&plan, &mut |_| ())
 }
 
-/// Says what each of them is worth.
+/// Prints the write amplification under each policy.
 pub(crate) fn main() -> Result<(), StackError> {
     let usual = Policies::default();
     let victim = usual.clone().victim("windowed", windowed);

@@ -1,4 +1,4 @@
-//! Traces of memory accesses: recorded through Valgrind, and looked into.
+//! Traces of memory accesses: recording through Valgrind, and summaries.
 
 use super::Answer;
 use super::failure::Failure;
@@ -20,11 +20,11 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
-/// How often a reader is woken that Valgrind has left alone.
+/// Interval of attempts to wake a reader whose pipe Valgrind never opened.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Runs `command` under Valgrind's lackey and writes its accesses to `out`, as they come. What
-/// `ends` this process is the program's.
+/// Runs `command` under Valgrind's lackey and streams its accesses to `out`. Signals that `ends`
+/// this process go to the program.
 pub(super) fn record(ends: &Ends, command: &[OsString], out: &Path) -> Result<ExitStatus, Failure> {
     let folder = tempfile::tempdir()?;
     let pipe = folder.path().join("accesses");
@@ -73,14 +73,14 @@ pub(super) fn record(ends: &Ends, command: &[OsString], out: &Path) -> Result<Ex
     Ok(status)
 }
 
-/// Makes our format of lackey's text; how many operations there were.
+/// Converts lackey's text to our format; returns the number of operations.
 fn convert(pipe: &Path, out: impl Write) -> Result<u64, Failure> {
     let lackey = Some(Format::Lackey);
     let mut reader = Reader::new("valgrind", File::open(pipe)?, lackey)?;
     let mut writer = Writer::new(out)?;
     let (mut ops, mut count) = (Vec::new(), 0);
     while reader.step(&mut ops)? {
-        // What may still grow stays: instructions in a row are one operation.
+        // The last operation may still grow: consecutive instructions are one operation.
         let whole = ops.len().saturating_sub(1);
         for op in ops.drain(..whole) {
             writer.op(op)?;
@@ -95,7 +95,7 @@ fn convert(pipe: &Path, out: impl Write) -> Result<u64, Failure> {
     Ok(count)
 }
 
-/// Whether the file at `path` tells by itself that it is a trace of memory accesses.
+/// Whether the contents of the file at `path` identify it as a trace of memory accesses.
 pub(super) fn told(path: &Path) -> bool {
     let name = path.display().to_string();
     let reader = File::open(path)
@@ -114,7 +114,7 @@ struct Facts {
     character: Character,
 }
 
-/// Sums up a trace of memory accesses.
+/// Summarizes a trace of memory accesses.
 pub(super) fn info(path: &Path, shown: Shown) -> Answer {
     let workload = Workload::parse(&format!("{}:warm=0", path.display()))?;
     let mut program = workload.program(Seed(1))?;

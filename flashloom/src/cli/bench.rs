@@ -1,4 +1,4 @@
-//! A drive of a file, under power for the time of a command.
+//! A drive of a file, powered for the duration of a command.
 
 use super::failure::Failure;
 use super::file;
@@ -10,28 +10,28 @@ use ssd::{Drive, DriveConfig, DriveMedia, IoError, Smart};
 use stack::{Attached, hosts};
 use std::path::Path;
 
-/// Why a command did not end.
+/// The reason why a command did not end.
 pub(super) const AT_REST: &str =
     "the drive came to rest; its flash has no room to collect garbage in";
 
-/// The file system whose mapping is in memory beside its drive.
+/// The file system whose mapping is in persistent memory beside its drive.
 const HYFIM: &str = "hyfim";
 
-/// Memory that lasts, as a host wants it, and what is in it.
+/// Persistent memory as a host needs it, and its contents.
 pub(super) type Beside = (Option<hosts::Persistent>, hosts::Memory);
 
-/// The drive in the file at `path`, under power on a clock of its own.
+/// The drive in the file at `path`, powered on a clock of its own.
 pub(super) struct Bench {
     pub(super) kernel: Kernel,
     pub(super) drive: Drive,
     pub(super) config: DriveConfig,
     pub(super) smart: Smart,
-    /// Memory that the file keeps beside it, as it was.
+    /// Contents of the persistent memory in the file; `None` if it has none.
     pub(super) memory: Option<Memory>,
 }
 
 impl Bench {
-    /// A drive to look at, whose file others may look at too.
+    /// Opens a drive for reading; other readers may open its file too.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         Self::load(path, &file::open(path, Access::Look)?)
     }
@@ -59,8 +59,8 @@ impl Bench {
         })
     }
 
-    /// The drive as a host has it that `wants` memory which lasts, and finds `memory` there:
-    /// an open-channel drive with its mapping.
+    /// Attaches the drive to a host with persistent memory as it `wants` with the contents
+    /// `memory`: an open-channel drive comes with its mapping.
     pub(super) fn attach(&self, path: &Path, (wants, memory): Beside) -> Result<Attached, Failure> {
         let (sim, host) = (self.kernel.sim(), HostConfig::default());
         let device = BlockDevice::new(&sim, host, self.drive.clone())?;
@@ -72,7 +72,7 @@ impl Bench {
         Ok(port)
     }
 
-    /// The same as whoever has mapped it last has it.
+    /// Attaches the drive with the mapping that its last host used.
     pub(super) fn attach_as_is(&self, path: &Path) -> Result<Attached, Failure> {
         let wants = self.memory.as_ref().and_then(|_| hosts::memory(HYFIM, &[]));
         let memory = self.memory.clone().map(PmMedia::of);
@@ -85,7 +85,7 @@ impl Bench {
         )
     }
 
-    /// Powers off, and puts the drive into its file, with memory that `port` has.
+    /// Powers off, and saves the drive in its file, with the persistent memory of `port`.
     pub(super) fn save(
         &self,
         path: &Path,
@@ -101,8 +101,8 @@ impl Bench {
         saved.map_err(|e| Failure::at(path, e))
     }
 
-    /// The same drive with another front, as a new firmware gives it: what the old
-    /// one had in DRAM is on flash first.
+    /// The same drive with another front, as with new firmware: the old front first writes its DRAM
+    /// out to flash.
     pub(super) fn with_front(self, path: &Path, config: DriveConfig) -> Result<Self, Failure> {
         if config.front == self.config.front {
             return Ok(self);
@@ -111,8 +111,8 @@ impl Bench {
         Self::ready(path, config, media, self.memory)
     }
 
-    /// Runs `work` to its end. None if the drive comes to rest before: it has no
-    /// room left to collect garbage in.
+    /// Runs `work` to its end. `None` if the drive comes to rest before: it has no room left to
+    /// collect garbage.
     pub(super) fn finish<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
         let mut handle = self.kernel.sim().spawn(work);
         loop {
@@ -125,7 +125,7 @@ impl Bench {
         }
     }
 
-    /// Carries out `command`; `path` is the drive's file.
+    /// Executes `command`; `path` is the drive's file, for errors.
     pub(super) fn carry_out<T: 'static>(
         &self,
         path: &Path,
@@ -137,7 +137,7 @@ impl Bench {
         done.map_err(|e| Failure::at(path, e))
     }
 
-    /// Powers off in good order, or as far as there is room for it.
+    /// Powers off cleanly, or as far as there is space for that.
     pub(super) fn shutdown(&self) -> DriveMedia {
         let drive = self.drive.clone();
         let left = self.finish(async move { drive.shutdown().await });

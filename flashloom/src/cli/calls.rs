@@ -1,4 +1,4 @@
-//! `trace` on traces of file calls.
+//! The subcommands of `trace` for traces of file calls.
 
 use super::Answer;
 use super::failure::Failure;
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Sums up `trace`, which was asked for as `path`.
+/// Summarizes `trace`, which the user named `path`.
 pub(crate) fn info(mut trace: FileTrace, path: &Path, shown: Shown) -> Answer {
     let mut sum = Summarizer::default();
     for event in &mut trace {
@@ -151,7 +151,7 @@ struct Lines {
     calls: Vec<String>,
 }
 
-/// Shows the first calls of `trace`.
+/// Prints the first calls of `trace`.
 pub(crate) fn head(mut trace: FileTrace, most: usize, shown: Shown) -> Answer {
     let events: Result<Vec<_>, _> = trace.by_ref().take(most).collect();
     let names = trace.names();
@@ -173,7 +173,7 @@ struct Converted {
     calls: u64,
 }
 
-/// Writes `trace` in another form.
+/// Converts `trace` to another form.
 pub(crate) fn convert(trace: FileTrace, to: Form, out: &Path, shown: Shown) -> Answer {
     let from = trace.form().name();
     let mut file = beside(out)?;
@@ -198,7 +198,7 @@ pub(crate) fn convert(trace: FileTrace, to: Form, out: &Path, shown: Shown) -> A
     })
 }
 
-/// Declares a function that copies a trace to a writer of this type.
+/// Declares a function that copies a trace to this type of writer.
 macro_rules! copy {
     ($name:ident, $writer:ident) => {
         fn $name(mut trace: FileTrace, out: impl Write) -> Result<u64, Failure> {

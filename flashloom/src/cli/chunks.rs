@@ -1,4 +1,4 @@
-//! `drive chunks`: what an open-channel drive tells its host.
+//! `drive chunks`: the chunks that an open-channel drive reports to its host.
 
 use super::Answer;
 use super::bench::Bench;
@@ -33,7 +33,7 @@ pub(super) struct Facts {
     open: u32,
     closed: u32,
     offline: u32,
-    /// Bytes before the write pointers, all chunks together.
+    /// Bytes before the write pointers, over all chunks.
     pub(super) written_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ struct Entry {
     wear: u8,
 }
 
-/// Bytes of a block.
+/// Bytes of one block.
 const BLOCK: u64 = 4096;
 
 impl Show {
@@ -85,7 +85,7 @@ impl Show {
     }
 }
 
-/// Refuses a drive whose mapping is not in it, for commands that go by logical addresses.
+/// Rejects a drive whose mapping is in its host, for commands that use logical addresses.
 pub(super) fn mapped(path: &Path, config: &DriveConfig) -> Result<(), Failure> {
     if config.raw.is_none() {
         return Ok(());
@@ -113,7 +113,7 @@ fn entry(geometry: &RawGeometry, chunk: ChunkInfo) -> Entry {
     }
 }
 
-/// The chunks of a drive in numbers.
+/// The counts of a drive's chunks.
 pub(super) fn facts(chunks: &Chunks) -> Facts {
     let geometry = chunks.geometry();
     let count = |state| all(chunks).filter(|chunk| chunk.state == state).count() as u32;
@@ -135,7 +135,7 @@ pub(super) fn facts(chunks: &Chunks) -> Facts {
 }
 
 impl Facts {
-    /// Lines of a table of facts.
+    /// Rows for a table of facts.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let bytes = |blocks: u32| Bytes(u64::from(blocks) * BLOCK);
         let shape = format!(

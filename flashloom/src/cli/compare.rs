@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use workload::shipped;
 
-/// The page that is written where none is named.
+/// Default path of the page.
 const PAGE: &str = "report.html";
 
 /// Run one workload on several stacks over the same flash and compare them
@@ -119,7 +119,7 @@ impl FromStr for System {
 }
 
 impl Compare {
-    /// What is run.
+    /// The workload to run.
     fn workload(&self) -> &str {
         self.named.as_deref().unwrap_or(&self.workload)
     }
@@ -154,7 +154,7 @@ impl Compare {
         Ok(output::status(printed, are_kept && left_out.is_empty()))
     }
 
-    /// The document or the table. What is left out has no place in the document.
+    /// The document or the table. The document has no stacks that are left out.
     fn answer(&self, comparison: &Comparison, left_out: &[LeftOut]) -> String {
         if self.shown.json {
             for LeftOut { stack, reason } in left_out {
@@ -175,7 +175,7 @@ impl Compare {
             .check_page(self.report.as_deref(), self.workload())
     }
 
-    /// The designs of memory that are meant, unless it is drives that are.
+    /// The requested memory designs; `None` if the comparison is of drives.
     fn designs(&self) -> Result<Option<Vec<&str>>, Failure> {
         if is_plan(self.workload()) {
             return Ok(None);
@@ -279,7 +279,7 @@ impl Compare {
         })
     }
 
-    /// A plan says everything itself.
+    /// Rejects options beside a plan, which defines everything itself.
     fn refuse_beside_plan(&self) -> Result<(), Failure> {
         let here = [
             ("--stacks", self.stacks.is_some()),
@@ -294,8 +294,7 @@ impl Compare {
         Err(Failure::at(plan, reason))
     }
 
-    /// Writes the page. One that nobody named may stay away: a directory that
-    /// cannot be written should not cost a result.
+    /// Writes the page. Failure to write a page that the user did not name costs no result.
     fn write_page(&self, page: &str) -> Result<(), Failure> {
         let path = self.report.as_deref().unwrap_or(Path::new(PAGE));
         match report::file::write(path, page) {
@@ -307,8 +306,8 @@ impl Compare {
     }
 }
 
-/// The past that a drive of this stack has where others have theirs: nothing but chunks,
-/// which have what their host has given them, is as it was made.
+/// The default precondition of a drive of this stack among others of its kind; only open-channel
+/// drives, which hold just what their host wrote, are fresh.
 pub(crate) fn usual_past(stack: &StackName) -> Precondition {
     let pasts = stack::usual_pasts(std::slice::from_ref(stack));
     pasts.first().copied().unwrap_or_default()

@@ -90,7 +90,7 @@ fn points(text: &str) -> Result<Points, String> {
     number.map(Points::Some).ok_or_else(wrong)
 }
 
-/// Refuses a cut after the last event of the run, or of the recovery from it.
+/// Rejects a cut after the last event of the run, or of the recovery from it.
 fn check_reach(cut: Cut, found: &Exploration) -> Result<(), Failure> {
     let recovery = cut.recovery.unwrap_or(0);
     let (of, last) = match cut.event > found.events {
@@ -163,8 +163,8 @@ impl Crash {
         })
     }
 
-    /// What came of all seeds; `tell` hears which one has come how far, and says whether that
-    /// one goes on.
+    /// The results of all seeds; `tell` receives the index of a seed and its progress, and decides
+    /// whether that seed continues.
     pub(crate) fn explore(
         &self,
         tell: &mut dyn FnMut(usize, Progress) -> ControlFlow<()>,
@@ -197,7 +197,7 @@ impl Crash {
 
     fn cuts(&self, asked: &Asked, seed: u64) -> Result<Cuts, Failure> {
         let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size()?))?;
-        // Where a drive saves its buffer, no flush matters. A battery does.
+        // A drive that saves its buffer makes flushes pointless; a battery does that.
         drive.controller.power_loss_protection = drive.front.is_some();
         let outside = |set: &&String| !knobs::are_of_drive(set);
         if let Some(set) = self.set.iter().find(outside) {
@@ -231,7 +231,7 @@ impl Crash {
         })
     }
 
-    /// The command that tries one cut again.
+    /// The command that repeats a single cut.
     fn repeat(&self, seed: u64, cut: Cut) -> String {
         let Self {
             stack,

@@ -1,4 +1,4 @@
-//! What commands have in common that serve a drive until someone ends them.
+//! Shared parts of commands that serve a drive until they are ended.
 
 use super::Answer;
 use super::failure::Failure;
@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a process in the background says when its work has begun.
+/// Message of a background process whose work has begun.
 const READY: &str = "ready\n";
 
 /// Options of processes that serve a drive.
@@ -39,7 +39,7 @@ enum Latency {
 }
 
 impl Run {
-    /// How virtual time passes.
+    /// The pace of virtual time.
     pub(crate) fn pace(&self) -> Pace {
         match self.latency {
             Latency::Off => Pace::Free,
@@ -47,7 +47,7 @@ impl Run {
         }
     }
 
-    /// Runs `work` in this process or in one of its own.
+    /// Runs `work` in this process or in a background one.
     pub(crate) fn go(&self, work: impl FnOnce(Signals) -> Result<(), Failure>) -> Answer {
         if self.background {
             return start_in_background();
@@ -55,21 +55,21 @@ impl Run {
         if self.told {
             engine::leave_terminal()?;
         }
-        // Before any thread is there that a signal could end the process on.
+        // Before the start of any thread, on which a signal could end the process.
         work(Signals::hold()?).map(|()| String::new())
     }
 
-    /// Says that the drive can be used.
+    /// Reports that the drive can be used.
     pub(crate) fn tell(&self, sentence: &str) {
         if !self.told {
             return note(sentence);
         }
-        // Who asked may have gone; the drive is served all the same.
+        // The waiting process may be gone; the drive is served anyway.
         let mut out = io::stdout().lock();
         let _ = out.write_all(READY.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Waits for the end of what shows the drive at `path`.
+    /// Waits until the export of the drive at `path` ends.
     pub(crate) fn wait(&self, mounted: Mounted, path: &Path) -> Result<(), Failure> {
         let busy = || {
             note("someone still uses the drive: waiting; another signal powers it off at once");
@@ -84,8 +84,8 @@ impl Run {
     }
 }
 
-/// Runs this very command again as a process of its own, and waits until that
-/// has begun its work or given up.
+/// Runs this command again as a process of its own, and waits until that has begun its work or
+/// failed.
 fn start_in_background() -> Answer {
     let words = std::env::args_os().skip(1);
     let words = words.filter(|word| word != "--background");
@@ -108,7 +108,7 @@ fn start_in_background() -> Answer {
         err.read_to_string(&mut reason)?;
     }
     child.wait()?;
-    // Notes may come before it.
+    // Notes may precede the error.
     let from = reason.rfind("\nflashloom: ").map_or(0, |at| at + 1);
     let reason = reason[from..].trim();
     Err(Failure::new(reason.trim_start_matches("flashloom: ")))

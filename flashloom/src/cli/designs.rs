@@ -1,4 +1,4 @@
-//! Designs of memory beside each other: how they are run and shown.
+//! Comparisons of memory designs: their runs and tables.
 
 use super::Answer;
 use super::accesses;
@@ -18,18 +18,18 @@ use std::path::Path;
 use std::time::Instant;
 use workload::shipped;
 
-/// All designs, by name.
+/// Names of all designs.
 pub(super) fn all() -> Vec<&'static str> {
     DESIGNS.iter().map(|design| design.name).collect()
 }
 
-/// Whether `told` is a program for memory and not a workload of drives too.
+/// Whether `told` names a program for memory, and no workload of drives.
 pub(super) fn are_meant_by(told: &str) -> bool {
     let first = Path::new(name(told).split('+').next().unwrap_or_default());
     (is_program(told) && !is_for_drives(told)) || (first.is_file() && accesses::told(first))
 }
 
-/// Whether `told` is a workload of drives and no program for memory too.
+/// Whether `told` names a workload of drives, and no program for memory.
 pub(super) fn refuse(told: &str) -> bool {
     is_for_drives(told) && !is_program(told)
 }
@@ -44,13 +44,13 @@ fn is_for_drives(told: &str) -> bool {
     presets.any(|known| known == name(told)) || shipped.any(|known| known == name(told))
 }
 
-/// What stands before the parameters.
+/// The text before the parameters.
 fn name(told: &str) -> &str {
     told.split(':').next().unwrap_or_default()
 }
 
-/// Runs what is `asked` for on all designs, `threads` at a time, sets them beside each other, and
-/// keeps them if it can.
+/// Runs the programs that are `asked` for on all designs, `threads` at a time, compares the
+/// designs, and stores the runs if possible.
 pub(super) fn run(
     asked: Asked,
     threads: usize,
@@ -70,12 +70,12 @@ pub(super) fn run(
     Ok((runs, lasting))
 }
 
-/// A hash of all that determines what comes out of `setup`, but for what is in traces.
+/// A hash of everything that determines the result of `setup`, except the contents of traces.
 fn digest(setup: &Setup) -> String {
     fingerprint([format!("{setup:?}").as_bytes()])
 }
 
-/// Runs all `setups` on up to `threads` threads; outcomes in their order.
+/// Runs all `setups` on up to `threads` threads; outcomes are in their order.
 fn sweep(setups: Vec<Setup>, threads: usize) -> Result<Vec<Outcome>, Failure> {
     let begin = Instant::now();
     let clock = || begin.elapsed().as_secs_f64();
@@ -104,7 +104,7 @@ fn sweep(setups: Vec<Setup>, threads: usize) -> Result<Vec<Outcome>, Failure> {
         .collect()
 }
 
-/// The document of `runs`.
+/// The JSON document of `runs`.
 pub(super) fn document(runs: &[Outcome]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&MemoryRuns::of(runs))
 }
@@ -158,7 +158,7 @@ fn whole(runs: &[Outcome], style: Style) -> String {
     listing(&columns, &rows, style)
 }
 
-/// Where accesses to memory were answered, and what that adds to the time of all.
+/// The table of memory accesses: the level that served them, and its part of the mean access time.
 fn accesses_to_memory(runs: &[Outcome], style: Style) -> String {
     let columns = [
         ("an access takes", Side::Left),
@@ -188,7 +188,7 @@ fn accesses_to_memory(runs: &[Outcome], style: Style) -> String {
     listing(&columns, &rows, style)
 }
 
-/// What holds for all runs of a workload, beside what the paper says of it.
+/// Facts that all runs of a workload share, beside those of the paper.
 pub(super) fn told(run: &Outcome) -> String {
     let mut out = format!(
         "\n{} in {}, sizes divided by {}, {} profile; stores {} of accesses",

@@ -1,7 +1,7 @@
-//! The page of designs of memory beside each other.
+//! The page of a comparison of memory designs.
 //!
-//! Invariant: it shows what the document has and nothing else; each cell of its table names
-//! the place.
+//! Invariant: it shows the contents of the document and nothing else; each cell of its table has
+//! the JSON pointer to its value.
 
 use super::designs::{percent, told};
 use machine::{MEMORY_RUNS_SCHEMA, Outcome, Time};
@@ -10,7 +10,7 @@ use report::page::{Line, Sheet, SheetCell, Stacks, sheet};
 use report::plot::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One number of a run, where the document has it, and how it is read.
+/// A number of a run: its pointer in the document, and its format.
 struct Number {
     label: &'static str,
     help: &'static str,
@@ -99,10 +99,10 @@ const NUMBERS: [Number; 13] = [
     },
 ];
 
-/// A part of the time of cores: its name, and its share.
+/// A part of the cores' time: its name and share.
 type Share = (&'static str, fn(&Time) -> f64);
 
-/// All of them: a palette has eight.
+/// All parts; the palette has eight colours.
 const PARTS: [Share; 8] = [
     ("instructions", |t| t.compute + t.memory_instructions),
     ("caches", |t| t.caches),
@@ -114,10 +114,10 @@ const PARTS: [Share; 8] = [
     ("no thread to run", |t| t.idle),
 ];
 
-/// The page of `runs`, whose document is `json`. `command` is the command line, for its foot.
+/// The page of `runs`, whose document is `json`. `command` is the command line, for the footer.
 ///
 /// # Errors
-/// If the document is none.
+/// If `json` is not a document.
 pub(super) fn page(runs: &[Outcome], json: &str, command: &str) -> serde_json::Result<String> {
     let document: serde_json::Value = serde_json::from_str(json)?;
     let first = runs.first();
@@ -164,7 +164,8 @@ impl Number {
     }
 }
 
-/// Which is fastest, which costs least for its speed, and what holds the fastest up.
+/// Sentences on the fastest design, the one with the lowest cost for its speed, and the bottleneck
+/// of the fastest.
 fn findings(runs: &[Outcome]) -> Vec<String> {
     let mut out = Vec::new();
     let flash = || runs.iter().filter(|run| run.ssd_dram_bytes > 0);

@@ -26,9 +26,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};
 
-/// Bytes that export and import move at a time.
+/// Bytes of one step of export and import.
 const CHUNK: u64 = MIB;
-/// Bytes that are left out of a sparse file, or of a drive, if they are zeros.
+/// Aligned pieces of this many bytes are left out of a sparse file, or of a drive, if they are
+/// zeros.
 const HOLE: usize = 4096;
 
 /// Create, inspect, import and export emulated drives kept in files
@@ -109,7 +110,7 @@ impl Create {
             }
             config = config.with_conventional(count)?;
         }
-        // A drive in a file is for what is in it.
+        // A drive in a file must keep its data.
         config.flash.keep_contents = true;
         let media = self.precondition.media(&config, Seed(self.seed))?;
         file::create(&self.path, &config, &media)?;
@@ -206,7 +207,7 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
 }
 
 impl Found {
-    /// How a host reaches it, in words.
+    /// The interface of the drive in words.
     fn reached_by(&self) -> String {
         let blocks = match self.interface {
             ssd::Interface::Block => "blocks",
@@ -415,7 +416,7 @@ impl Export {
     }
 }
 
-/// Writes what is not zeros and returns how much that is.
+/// Writes all pieces that are not zeros, and returns their bytes.
 fn export(
     (bench, port): (&Bench, &Attached),
     path: &Path,
@@ -448,7 +449,7 @@ fn read(
         let sink = &mut bytes.as_mut_slice();
         match port.is_mapped() {
             true => port.read(extent, sink, Who::default()).await?,
-            // Zones are read by the addresses of the drive.
+            // Zones are read by the drive's own addresses.
             false => drive.read(extent, sink).await?,
         }
         Ok(bytes)
@@ -460,7 +461,7 @@ pub(super) fn extent(at: u64, len: u64) -> Extent {
     Extent::new(at / SECTOR, sectors)
 }
 
-/// The pieces of `bytes` that are not zeros, each with where it begins.
+/// The pieces of `bytes` that are not zeros, each with its offset.
 pub(super) fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let numbered = bytes.chunks(HOLE).enumerate();
     numbered
@@ -515,7 +516,7 @@ impl Import {
     }
 }
 
-/// Deallocates everything, then writes what is not zeros.
+/// Deallocates everything, then writes all pieces that are not zeros.
 fn import(on: (&Bench, &Attached), input: File, path: &Path, name: &Path) -> Result<u64, Failure> {
     clear(on, path)?;
     let mut input = BufReader::new(input);
@@ -525,7 +526,7 @@ fn import(on: (&Bench, &Attached), input: File, path: &Path, name: &Path) -> Res
         let chunk = input.by_ref().take(CHUNK).read_to_end(&mut bytes);
         chunk.map_err(|e| Failure::at(name, e))?;
         if bytes.is_empty() {
-            // A mapping that a host holds has a buffer that nobody else empties.
+            // The buffer of a host's mapping must be flushed explicitly.
             if on.1.is_mapped() {
                 let port = on.1.clone();
                 on.0.carry_out(path, async move { port.flush().await })?;

@@ -1,5 +1,5 @@
-//! What `run` and `compare` share: what the user chooses of a run, and where
-//! its record goes.
+//! Shared parts of `run` and `compare`: the user's choices for a run, and the destination of its
+//! record.
 
 use super::designs;
 use super::failure::Failure;
@@ -25,7 +25,7 @@ use workload::files::beside::parts;
 use workload::shipped::{Asked, with};
 use workload::trace::Format;
 
-/// Longest time to count the requests of a workload ahead, for the bar.
+/// Longest time to count the requests of a workload ahead, for the progress bar.
 const COUNTING: Duration = Duration::from_millis(500);
 
 /// Options that `run` and `compare` share.
@@ -64,7 +64,7 @@ pub(crate) struct Choices {
     pub(crate) keeping: Keeping,
 }
 
-/// A time of which a bare number would be taken for nanoseconds, which nobody means.
+/// Parses a time with its unit: a bare number would count as nanoseconds, which users never mean.
 fn interval(text: &str) -> Result<Ns, String> {
     let wrong = || "expected a time with its unit, such as 10ms".to_owned();
     match text.parse::<u64>() {
@@ -73,10 +73,10 @@ fn interval(text: &str) -> Result<Ns, String> {
     }
 }
 
-/// The workload `told` of drives.
+/// Parses the drive workload `told`.
 ///
 /// # Errors
-/// If it is something else, or what is shipped cannot be laid into a file.
+/// If it is something else, or a shipped workload cannot be written to a file.
 pub(super) fn asked(told: &str) -> Result<Asked, Failure> {
     let name = told.split(':').next().unwrap_or_default();
     let elsewhere = match Path::new(name) {
@@ -90,8 +90,8 @@ pub(super) fn asked(told: &str) -> Result<Asked, Failure> {
     }
 }
 
-/// Refuses a page that cannot be written, or that would take the place of what is read: a file that
-/// `workload` names, the database, or one of `others`.
+/// Rejects a page that cannot be written, or that would overwrite an input: a file that `workload`
+/// names, the database, or one of `others`.
 pub(super) fn check_page(
     page: Option<&Path>,
     workload: &str,
@@ -101,7 +101,7 @@ pub(super) fn check_page(
     let Some(page) = page else { return Ok(()) };
     file::check_place(page)?;
     // Several workloads are joined by & and have names, several traces of memory by +, and a colon
-    // may be part of a path: whatever may be meant is looked at.
+    // may be part of a path: every possible path is checked.
     let parts = workload.split(['&', '+']).chain([workload]).map(str::trim);
     let unnamed = parts.flat_map(|part| [Some(part), part.split_once('=').map(|(_, text)| text)]);
     let paths = unnamed.flatten().flat_map(|part| {
@@ -113,7 +113,7 @@ pub(super) fn check_page(
     file::check_other(page, read.chain([keeping.place().as_path()]))
 }
 
-/// Whether `workload` is a file with plans.
+/// Whether `workload` is a file of plans.
 pub(super) fn is_plan(workload: &str) -> bool {
     let path = Path::new(workload);
     path.extension().is_some_and(|e| e == "toml")
@@ -123,7 +123,7 @@ pub(super) fn is_plan(workload: &str) -> bool {
 pub(crate) struct Source(Asked);
 
 impl Source {
-    /// The workload `told`, with what the choices add to it.
+    /// The workload `told`, with the format that the choices set.
     pub(crate) fn new(told: &str, choices: &Choices) -> Result<Self, Failure> {
         let text = match choices.format {
             Some(format) => with(told, &format!("format={}", format.name())),
@@ -132,17 +132,17 @@ impl Source {
         Ok(Self(asked(&text)?))
     }
 
-    /// The stacks that it is compared on where none are named.
+    /// The default stacks of a comparison.
     pub(crate) fn usual_stacks(&self) -> Vec<StackName> {
         stack::usual_stacks(&self.0)
     }
 
-    /// Whether it is a workload of files, which needs a file system.
+    /// Whether it is a file workload, which needs a file system.
     pub(crate) fn asks_for_files(&self) -> bool {
         workload::files::asks_for_files(&self.0.text)
     }
 
-    /// Whether all of it is in files, which leaves next to nothing to chance.
+    /// Whether all of it is in files, so that the seed affects next to nothing.
     pub(crate) fn is_in_a_file(&self) -> bool {
         let is_file = |text: &str| Path::new(text.split(':').next().unwrap_or_default()).is_file();
         let whole = &self.0.text;
@@ -160,7 +160,7 @@ pub(crate) struct Experiment {
 }
 
 impl Choices {
-    /// Options that a plan file leaves no room for, and whether they are given.
+    /// Options that do not go with a plan file, and whether each is given.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let given = [
             ("--drive", self.drive.is_some()),
@@ -175,22 +175,22 @@ impl Choices {
         given.into_iter()
     }
 
-    /// What `--set` says.
+    /// The assignments of `--set`.
     pub(crate) fn changes(&self) -> &[String] {
         &self.set
     }
 
-    /// The seed.
+    /// The seed of `--seed`, or 1.
     pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
 
-    /// What `--drive` says; empty without it.
+    /// The argument of `--drive`; empty without it.
     pub(crate) fn drive_name(&self) -> &str {
         self.drive.as_deref().unwrap_or_default()
     }
 
-    /// An option that would change what a drive is, if one is given.
+    /// The first given option that would change the shape of a drive; `None` without any.
     pub(crate) fn shape_given(&self) -> Option<&'static str> {
         let set = self
             .set
@@ -203,13 +203,13 @@ impl Choices {
             .map(|(name, _)| name)
     }
 
-    /// Refuses a page that cannot be written, or that would take the place of what is read.
+    /// Rejects a page that cannot be written, or that would overwrite an input.
     pub(crate) fn check_page(&self, page: Option<&Path>, workload: &str) -> Result<(), Failure> {
         let others = [self.drive_name(), self.rules.as_deref().unwrap_or_default()];
         check_page(page, workload, &self.keeping, &others)
     }
 
-    /// Refuses rules that none of `stacks` goes by.
+    /// Rejects rules if none of `stacks` places files by rules.
     pub(crate) fn check_rules<'a>(
         &self,
         stacks: impl IntoIterator<Item = &'a StackName>,
@@ -225,13 +225,13 @@ impl Choices {
         )))
     }
 
-    /// The drive file that `--drive` names, if it names one.
+    /// The drive file that `--drive` names; `None` if it names no such file.
     pub(crate) fn drive_file(&self) -> Option<&Path> {
         let path = Path::new(self.drive.as_deref()?);
         file::is_drive(path).then_some(path)
     }
 
-    /// `source` on `stack` with a drive that has been through `past`, or what is usual.
+    /// A plan of `source` on `stack`, with a drive of the precondition `past`, or the default one.
     pub(crate) fn plan(
         &self,
         stack: &StackName,
@@ -246,7 +246,7 @@ impl Choices {
         self.ruled(plan.map_err(of_options)?)
     }
 
-    /// `source` on `stack` with the drive `config` as it stands.
+    /// A plan of `source` on `stack` with the drive `config`, unchanged.
     pub(crate) fn plan_on(
         &self,
         stack: &StackName,
@@ -257,7 +257,7 @@ impl Choices {
         self.ruled(plan.map_err(of_options)?)
     }
 
-    /// The same as the library takes it.
+    /// The choices in the library's form.
     fn chosen(&self) -> stack::Choices {
         stack::Choices {
             drive: self.drive.clone(),
@@ -269,7 +269,7 @@ impl Choices {
         }
     }
 
-    /// `plan` with the rules that are named.
+    /// `plan` with the rules of `--rules`.
     fn ruled(&self, mut plan: Plan) -> Result<Plan, Failure> {
         plan.behaviour.rules = self.rules()?;
         Ok(plan)
@@ -293,7 +293,8 @@ impl Choices {
 }
 
 impl Experiment {
-    /// `plans` of a plan file, whose workloads may be what the command line takes.
+    /// The experiment of `plans` from a plan file, whose workloads may have any form of the command
+    /// line.
     pub(crate) fn of(mut plans: Vec<Plan>) -> Result<Self, Failure> {
         let mut sources: Vec<Source> = Vec::new();
         for plan in &mut plans {
@@ -310,8 +311,8 @@ impl Experiment {
         Ok(Self { plans, sources })
     }
 
-    /// Runs all plans, `threads` at a time, with a bar for who looks. One that cannot be run
-    /// costs no other one.
+    /// Runs all plans, `threads` at a time, with a progress bar. A plan that cannot be run does not
+    /// affect the others.
     pub(crate) fn attempt(&self, threads: usize) -> Vec<Result<Run, String>> {
         let (meter, start) = (self.meter(), Instant::now());
         let clock = || start.elapsed().as_secs_f64();
@@ -330,8 +331,8 @@ impl Experiment {
         outcomes.into_iter().map(told).collect()
     }
 
-    /// Runs the first plan on a drive that holds `media`, or has the past that the plan gives
-    /// it, and hands back what it holds afterwards. `page` shows it meanwhile.
+    /// Runs the first plan on a drive with the contents `media`, or with the plan's precondition,
+    /// and returns the contents afterwards. `page` shows the run meanwhile.
     pub(crate) fn run_on(
         &self,
         media: Option<DriveMedia>,
@@ -358,8 +359,7 @@ impl Experiment {
         Ok((run, left))
     }
 
-    /// Runs the plan of this number; a failure says why, with its workload as it was
-    /// asked for.
+    /// Runs the plan number `index`; an error names the workload as the user wrote it.
     pub(crate) fn run(&self, index: usize) -> Result<Run, String> {
         let run = stack::run(&self.plans[index], &mut |_| ());
         let mut run = run.map_err(|error| self.named(&error.to_string()))?;
@@ -367,12 +367,12 @@ impl Experiment {
         Ok(run)
     }
 
-    /// The run of `plan`, for who waits for it.
+    /// The name of the run of `plan`, for the progress display.
     pub(crate) fn name(&self, plan: &Plan) -> String {
         self.named(&format!("{} {}", plan.stack, plan.workload))
     }
 
-    /// The stack of `plan` with its past and what else sets it apart from others.
+    /// The stack of `plan` with its precondition and label.
     pub(crate) fn title(&self, plan: &Plan) -> String {
         let (stack, past) = (&plan.stack, plan.precondition.name());
         match self.named(&plan.label).as_str() {
@@ -381,24 +381,24 @@ impl Experiment {
         }
     }
 
-    /// All that determines the run of `plan`, as text.
+    /// Everything that determines the run of `plan`, as text.
     pub(crate) fn told(&self, plan: &Plan) -> String {
         self.named(&format!("{plan:?}"))
     }
 
-    /// What only the process knows.
+    /// Adds the names that the user gave, and the process's peak memory.
     fn complete(&self, run: &mut Run) {
         self.rename(run);
         run.peak_rss_bytes = peak_rss_bytes();
     }
 
-    /// Its workload and label as they were asked for.
+    /// Restores workload and label as the user wrote them.
     fn rename(&self, run: &mut Run) {
         run.workload = self.named(&run.workload);
         run.label = self.named(&run.label);
     }
 
-    /// `text` with every workload as it was asked for.
+    /// `text` with every workload as the user wrote it.
     fn named(&self, text: &str) -> String {
         let named = |text: String, source: &Source| source.0.named(&text);
         self.sources.iter().fold(text.to_owned(), named)
@@ -413,8 +413,8 @@ impl Experiment {
         Meter::new(self.plans.len(), requests, "requests")
     }
 
-    /// How many requests all plans make, unless that takes long to find out or
-    /// an error stands in the way, which the run will report.
+    /// Number of requests of all plans. `None` if counting takes too long, or hits an error, which
+    /// the run will report.
     fn requests(&self) -> Option<u64> {
         let start = Instant::now();
         let (mut total, mut last) = (0, None::<(&Plan, u64)>);
@@ -446,7 +446,7 @@ impl<'a> WindowNotes<'a> {
         Self { plans, noted }
     }
 
-    /// Writes a line if plan `index` has closed a window since the last one.
+    /// Writes a line if plan `index` has closed a window since the last call.
     fn hear(&self, index: usize, progress: Progress) {
         let (plan, windows) = (&self.plans[index], progress.windows);
         let is_new = self.noted[index].swap(windows, Ordering::Relaxed) < windows;
@@ -485,7 +485,7 @@ fn count(plan: &Plan, start: Instant) -> Option<u64> {
     Some(count)
 }
 
-/// What is wrong with a plan, in the words of the options that it comes from.
+/// An error of a plan, in terms of the options that it comes from.
 pub(super) fn of_options(error: StackError) -> Failure {
     match error {
         StackError::Knob { .. } => Failure::new(format!("--set {error}")),
@@ -508,7 +508,7 @@ fn digest(plan: &Plan, workload: &str) -> String {
     fingerprint([format!("{plan:?}").as_bytes()])
 }
 
-/// FNV-1a over `parts`, as text.
+/// FNV-1a hash over `parts`, in hexadecimal.
 pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let bytes = parts.into_iter().flatten();
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
@@ -517,8 +517,7 @@ pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Stri
     format!("{hash:016x}")
 }
 
-/// The most memory that this process has held, as the kernel tells it; 0 where
-/// it does not.
+/// Peak memory of this process in bytes, as the kernel reports it; 0 if it does not.
 fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

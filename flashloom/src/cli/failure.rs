@@ -1,4 +1,4 @@
-//! What went wrong, in one sentence.
+//! Errors of the command line, one sentence each.
 
 use clap::error::ErrorKind;
 use std::fmt::{self, Display};
@@ -6,28 +6,27 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Status of a usage or input error.
+/// Exit status of a usage or input error.
 const REFUSED: u8 = 2;
 
-/// A command that cannot be carried out as asked.
+/// A command that cannot be executed, with the reason.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
 impl Failure {
-    /// Says `sentence`. Several lines are joined to one.
+    /// A failure with the text `sentence`; several lines are joined to one.
     pub(crate) fn new(sentence: impl Display) -> Self {
         let sentence = sentence.to_string();
         let words: Vec<&str> = sentence.split_whitespace().collect();
         Self(words.join(" "))
     }
 
-    /// Says what is wrong with the file at `path`.
+    /// A failure of the file at `path`.
     pub(crate) fn at(path: &Path, reason: impl Display) -> Self {
         Self::new(format!("{}: {reason}", path.display()))
     }
 
-    /// What the parser of the command line found: its message and its tips,
-    /// then where to read on.
+    /// A failure of the command line's parser: its message and tips, then a reference to the help.
     pub(crate) fn usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let (told, usage) = text.split_once("Usage:").unwrap_or((&text, ""));
@@ -47,22 +46,22 @@ impl Failure {
         Self::new(joined(&parts))
     }
 
-    /// Says it on standard error.
+    /// Prints the failure on standard error.
     pub(crate) fn report(&self) -> ExitCode {
-        // Nobody is left to tell if standard error is closed.
+        // Standard error may be closed; then there is no place left to report.
         let _ = writeln!(io::stderr(), "flashloom: {}", self.0);
         ExitCode::from(REFUSED)
     }
 }
 
-/// A line of the parser's message without what introduces it.
+/// A line of the parser's message without its prefix.
 fn clause(line: &str) -> &str {
     let line = line.trim();
     line.trim_start_matches("error: ")
         .trim_start_matches("tip: ")
 }
 
-/// Clauses after one another; a list that a clause announces follows at once.
+/// Joins clauses by semicolons; a list follows its introducing clause after a space.
 fn joined(parts: &[&str]) -> String {
     let mut out = String::new();
     for part in parts {

@@ -58,7 +58,7 @@ impl Show {
     }
 }
 
-/// What an FDP drive tells; none of another one.
+/// The placement handles of `drive`; `None` unless it is an FDP drive.
 fn found(file: &str, drive: &Drive) -> Option<Found> {
     let log = drive.fdp()?;
     let (config, layout) = (&drive.config().placement, drive.layout());

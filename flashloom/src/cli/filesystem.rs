@@ -61,7 +61,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The name of the host that it is.
+    /// Name of the host that implements it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -93,7 +93,7 @@ impl Kind {
         matches!(self, Self::F2fs | Self::Persimmon)
     }
 
-    /// Bytes of an inode, if nobody says how many.
+    /// Default size of an inode in bytes.
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
@@ -103,8 +103,7 @@ impl Kind {
         }
     }
 
-    /// The drive as this file system needs it: a new file system may come with a new
-    /// firmware.
+    /// The drive adapted to this file system: a new file system may come with new firmware.
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
         let mut drive = drive.clone();
         if drive.raw.is_none() && matches!(self, Self::HyFim) {
@@ -137,7 +136,8 @@ impl Kind {
         Ok(drive)
     }
 
-    /// What this file system finds in the memory beside a drive that has been made for it.
+    /// The contents of the persistent memory that this file system finds beside a drive made for
+    /// it.
     pub(super) fn beside(self, memory: Option<PmMedia>) -> Result<Beside, &'static str> {
         match (hosts::memory(self.name(), &[]), memory) {
             (None, None) => Ok((None, hosts::Memory::Blank)),
@@ -200,7 +200,7 @@ struct Made {
     inode_size: u16,
 }
 
-/// Makes a file system that has names.
+/// Makes a file system that has file names, which all but zonefs have.
 async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Result<(), String> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
     match kind {
@@ -267,7 +267,7 @@ impl Mkfs {
             journal_blocks: options.journal_blocks.unwrap_or(0),
             inode_size: options.inode_size,
         };
-        // What was in memory beside the drive is lost as well.
+        // The contents of the memory beside the drive are lost as well.
         let beside = (hosts::memory(self.kind.name(), &[]), hosts::Memory::Blank);
         let port = bench.attach(&self.path, beside)?;
         let (kind, sim, made_on) = (self.kind, bench.kernel.sim(), port.clone());
@@ -281,7 +281,7 @@ impl Mkfs {
         self.shown.answer("flashloom.mkfs/1", &made, text)
     }
 
-    /// Makes files of zones.
+    /// Makes zonefs, whose files are zones.
     fn make_zones(&self, mut file: DriveFile, bench: &Bench) -> Answer {
         self.refuse_what_ext4_has()?;
         let uuid = stamped(self.identities()());
@@ -292,7 +292,7 @@ impl Mkfs {
         self.shown.answer("flashloom.mkfs/1", &made, text)
     }
 
-    /// Random identities, one after the other.
+    /// Random identifiers, one after the other.
     fn identities(&self) -> impl FnMut() -> [u8; 16] {
         let mut identity = Seed(self.seed.unwrap_or(1)).stream("mkfs");
         move || {
@@ -305,7 +305,7 @@ impl Mkfs {
         let mut bytes = self.identities();
         let new = MkfsOptions::new(bench.config.capacity.0 / BLOCK as u64);
         let mut options = MkfsOptions {
-            // What a random identity looks like by RFC 4122.
+            // A random UUID by RFC 4122.
             uuid: stamped(bytes()),
             hash_seed: bytes(),
             now: self.time,
@@ -354,11 +354,11 @@ impl Mkfs {
     }
 }
 
-/// The time that is written down if nobody names one: the start of the year 2000,
-/// a choice of ours. It shall only be the same each time, and before any mount.
+/// The default creation time: the start of the year 2000, a choice of ours. It only has to be
+/// constant, and before any mount.
 const MADE: &str = "946684800";
 
-/// A time that is written down. Inodes of 128 bytes have 31 bits for it.
+/// Parses a creation time. Inodes of 128 bytes have 31 bits for it.
 fn moment(text: &str) -> Result<Timestamp, String> {
     if text == "now" {
         return Ok(fuse::timestamp(SystemTime::now()));
@@ -466,7 +466,7 @@ impl Fsck {
     }
 }
 
-/// What is wrong with the file system in `image`.
+/// Problems of the file system in `image`.
 fn find(kind: Kind, image: &DriveImage<'_>) -> Vec<String> {
     match kind {
         Kind::F2fs => {
@@ -511,13 +511,13 @@ impl Checked {
     }
 }
 
-/// The drive as this file system has it.
+/// The drive attached as this file system needs it.
 pub(super) fn attach(bench: &Bench, path: &Path, kind: Kind) -> Result<Attached, Failure> {
     let beside = kind.beside(bench.memory.clone().map(PmMedia::of));
     bench.attach(path, beside.map_err(|e| Failure::at(path, e))?)
 }
 
-/// Runs `work` to its end; `path` is the drive's file.
+/// Runs `work` to its end; `path` is the drive's file, for errors.
 pub(super) fn finish<T: 'static>(
     bench: &Bench,
     path: &Path,

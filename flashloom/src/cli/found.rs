@@ -1,9 +1,9 @@
 //! The file system on a drive, found by its superblock.
 //!
-//! Formats are told apart by their magic numbers. File systems that share a format are told
-//! apart by what only one of them has: the mapping in memory beside the drive, the record of
-//! ByteFS, Persimmon's record, or a mark of `mkfs` in the boot sector, which none of the formats
-//! uses.
+//! Formats are distinguished by their magic numbers. File systems that share a format are
+//! distinguished by a structure that only one of them has: the mapping in memory beside the drive,
+//! the record of ByteFS, Persimmon's record, or a mark of `mkfs` in the boot sector, which none of
+//! the formats uses.
 
 use super::bench::Bench;
 use super::failure::Failure;
@@ -20,10 +20,10 @@ use std::path::Path;
 use std::sync::LazyLock;
 use units::{Extent, Placement, SECTOR};
 
-/// The hidden word for a file system that is to be found.
+/// The hidden argument for a file system that is to be detected.
 const FOUND: &str = "found";
 
-/// A file system that the user names, or leaves to be found.
+/// A file system that the user names, or leaves to be detected.
 #[derive(Clone, Copy)]
 pub(crate) enum Named {
     As(Kind),
@@ -65,28 +65,28 @@ impl Named {
         }
     }
 
-    /// Whether it had to be found.
+    /// Whether the file system is to be detected.
     pub(crate) const fn is_found(self) -> bool {
         matches!(self, Self::Found)
     }
 }
 
-/// `words` of a command line with the hidden word before the operands, if `error` says that the
-/// first operand names no file system.
+/// The arguments `words` with the hidden one before the operands, if `error` says that the first
+/// operand names no file system.
 pub(crate) fn with_found(words: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
     let (before, after) = words.split_at_checked(2).filter(|_| names_none(error))?;
     Some([before, &[FOUND.into()], after].concat())
 }
 
-/// Whether `error` is of an operand that should name a file system and does not.
+/// Whether `error` is about an operand that should name a file system and does not.
 fn names_none(error: &clap::Error) -> bool {
     let argument = error.get(ContextKind::InvalidArg);
     error.kind() == ErrorKind::InvalidValue
         && argument == Some(&ContextValue::String("<FILESYSTEM>".to_owned()))
 }
 
-/// The error to report of a command line, where `found` is that of the same line with the hidden
-/// word. With too many operands for that, or where a file system has to be named, the user meant
+/// The error to report for a command line, where `found` is that of the same line with the hidden
+/// argument. With too many operands for that, or where a file system must be named, the user meant
 /// to name one.
 pub(crate) fn told(named: clap::Error, found: clap::Error) -> clap::Error {
     match found.kind() == ErrorKind::UnknownArgument || names_none(&found) {
@@ -95,10 +95,10 @@ pub(crate) fn told(named: clap::Error, found: clap::Error) -> clap::Error {
     }
 }
 
-/// Begin of a mark.
+/// Start of a mark.
 const MARK: &[u8; 8] = b"FLmkfs\0\x01";
 
-/// A sector with the mark of `kind`, if no other structure tells it apart.
+/// A sector with the mark of `kind`; `None` if another structure distinguishes it.
 fn mark(kind: Kind) -> Option<[u8; SECTOR as usize]> {
     if !matches!(kind, Kind::Pmfs | Kind::ByteFsDual | Kind::BtrfsNocow) {
         return None;
@@ -110,7 +110,7 @@ fn mark(kind: Kind) -> Option<[u8; SECTOR as usize]> {
     Some(sector)
 }
 
-/// Writes the mark of `kind` to a drive with its new file system.
+/// Writes the mark of `kind` to a drive with a new file system.
 pub(crate) async fn write_mark(port: &Attached, kind: Kind) -> Result<(), String> {
     let Some(sector) = mark(kind) else {
         return Ok(());
@@ -123,7 +123,7 @@ pub(crate) async fn write_mark(port: &Attached, kind: Kind) -> Result<(), String
     port.flush().await.map_err(|e| e.to_string())
 }
 
-/// The first blocks of a drive, as far as superblocks reach.
+/// The first blocks of a drive, which contain all superblocks.
 struct Head<'a>(DriveImage<'a>);
 
 impl Head<'_> {
@@ -133,11 +133,11 @@ impl Head<'_> {
         self.0.read(number as u64, &mut block) && block[offset..].starts_with(magic)
     }
 
-    /// The kinds of which the superblock is there.
+    /// The file systems whose superblock is present.
     fn kinds(&self, has_log: bool) -> Vec<Kind> {
         let marked = |kind: Kind| mark(kind).is_some_and(|sector| self.has(0, &sector));
         let mut kinds = Vec::new();
-        // Magic numbers, little endian, with their places.
+        // Magic numbers, little endian, with their positions.
         if self.has(0, &0x5a4f_4653_u32.to_le_bytes()) {
             kinds.push(Kind::ZoneFs);
         }
@@ -156,7 +156,7 @@ impl Head<'_> {
             let marked = [Kind::Pmfs, Kind::ByteFsDual]
                 .into_iter()
                 .find(|kind| marked(*kind));
-            // Its `mkfs` gives the drive a log of lines, the others take it away.
+            // The `mkfs` of ByteFS gives the drive a log of cache lines; the others remove it.
             let of_format = if has_log { Kind::ByteFs } else { Kind::Ext4 };
             kinds.push(marked.unwrap_or(of_format));
         }
@@ -172,8 +172,8 @@ fn find(bench: &Bench, path: &Path) -> Result<Kind, Failure> {
     let has_log = front.is_some_and(|front| front.log.bytes.0 > 0);
     let kinds = match bench.config.raw {
         None => Head(DriveImage::new(&bench.drive)).kinds(has_log),
-        // Addresses are those of a host's mapping, which has to be recovered; that of the file
-        // system, which comes later, is another one.
+        // Addresses go through a host's mapping, which has to be recovered. The bench is a separate
+        // one: the file system attaches the drive again later.
         Some(_) => {
             let bench = Bench::open(path)?;
             bench.attach_as_is(path)?;

@@ -1,8 +1,8 @@
-//! As much of HTTP as a page or a few numbers need.
+//! A minimal HTTP server, for a page or a few numbers.
 //!
-//! Invariants: one who asks gets one answer and is hung up on; who has not said what within two
-//! seconds, or says too much, gets none. One is answered after the other: an answer is made
-//! of what is in memory.
+//! Invariants: each connection gets one answer and is closed. A client that has not sent its
+//! request within two seconds, or sends too much, gets none. Clients are served one after the
+//! other: an answer is made from memory only.
 
 use super::patience::Until;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,29 +10,29 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// How long one who asks may take to say what, and to hear it.
+/// Longest time for a client to send its request and receive the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request that is read, in bytes.
 const REQUEST_MAX: u64 = 8192;
 
-/// An answer.
+/// An answer to a request.
 pub(crate) struct Reply {
-    /// Number and words.
+    /// Status code and phrase.
     pub(crate) status: &'static str,
-    /// What the body is.
+    /// MIME type of the body.
     pub(crate) kind: &'static str,
-    /// The body.
+    /// Text of the body.
     pub(crate) body: String,
-    /// What a browser may do with it.
+    /// Content security policy for the browser.
     pub(crate) policy: &'static str,
 }
 
-/// A page of ours loads what is ours and asks nobody else for anything.
+/// The policy of our pages: resources from this server only.
 const OURS: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                     base-uri 'none'; form-action 'none'";
 
 impl Reply {
-    /// A text.
+    /// A plain text with this status.
     pub(crate) fn text(status: &'static str, body: impl Into<String>) -> Self {
         Self {
             status,
@@ -42,7 +42,7 @@ impl Reply {
         }
     }
 
-    /// What is there, of this kind.
+    /// A found resource of the MIME type `kind`.
     pub(crate) fn found(kind: &'static str, body: impl Into<String>) -> Self {
         Self {
             status: "200 OK",
@@ -53,18 +53,18 @@ impl Reply {
     }
 }
 
-/// The path that a request asks for; none if it is not one that only asks.
+/// The path of a GET request; `None` for any other request.
 pub(crate) fn path(request: &str) -> Option<&str> {
     let mut words = request.split_ascii_whitespace();
     let (method, path) = (words.next()?, words.next()?);
     (method == "GET").then_some(path)
 }
 
-/// Answers who connects to `listener` by what `reply` makes of the first line, until the
-/// process ends.
+/// Answers each connection to `listener` with the `reply` to its first line, until the process
+/// ends.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If no thread can be started.
 pub(crate) fn serve(
     name: &str,
     listener: TcpListener,
@@ -73,9 +73,9 @@ pub(crate) fn serve(
     let body = move || {
         for stream in listener.incoming() {
             match stream {
-                // Who does not listen to the answer does not want it.
+                // A client that does not read the answer does not need it.
                 Ok(stream) => drop(answer(&stream, &reply)),
-                // As if no file is left for a client.
+                // For example without a free file descriptor for a client.
                 Err(_) => thread::sleep(PATIENCE),
             }
         }
@@ -90,7 +90,8 @@ fn answer(stream: &TcpStream, reply: &impl Fn(&str) -> Reply) -> io::Result<()> 
     let mut request = String::new();
     input.read_line(&mut request)?;
     let mut line = String::new();
-    // The rest is of no interest, but who is hung up on before it is read may lose the answer.
+    // The headers are ignored, but closing the connection before they are read could lose the
+    // answer.
     while input.read_line(&mut line)? > 2 {
         line.clear();
     }
@@ -135,7 +136,7 @@ mod tests {
         .expect("a thread");
         let said = |question: &[u8]| {
             let mut stream = TcpStream::connect(address).expect("it listens");
-            // It may hang up before it has heard all.
+            // The server may close the connection before it has read everything.
             let _ = stream.write_all(question);
             let mut said = String::new();
             let _ = stream.read_to_string(&mut said);

@@ -1,4 +1,4 @@
-//! `inspect`: what a file system has written on a drive in a file, as text.
+//! `inspect`: the structures of a file system on a drive in a file, as text.
 
 use super::Answer;
 use super::bench::Bench;
@@ -79,11 +79,11 @@ impl Inspect {
         })
     }
 
-    /// What the format of ext4 has, as it is on the drive.
+    /// Structures in the format of ext4.
     fn tables(&self, bench: &Bench) -> Result<Option<String>, Failure> {
         let image = DriveImage::new(&bench.drive);
         let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
-        // No number that it does not have fits none that it has.
+        // An out-of-range number becomes one that no inode has.
         let inode = u32::try_from(self.inode.unwrap_or(2)).unwrap_or(u32::MAX);
         Ok(match self.what {
             What::Superblock => Some(inspector.superblock()),
@@ -94,7 +94,7 @@ impl Inspect {
         })
     }
 
-    /// What Btrfs has, once what was forced is `replayed` in memory.
+    /// Structures of Btrfs, after the log trees are `replayed` in memory.
     fn trees<E: Display>(
         &self,
         bench: &Bench,
@@ -115,7 +115,7 @@ impl Inspect {
             What::Extents => inspector.extents(inode),
             What::Directory => inspector.directory(inode),
         };
-        // Of what is damaged the rest is worth the more.
+        // The intact rest of a damaged file system is still printed.
         for finding in inspector.findings() {
             note(&format!("flashloom: {}: {finding}", self.path.display()));
         }

@@ -1,9 +1,8 @@
-//! Runs that are kept in files as they are made, so that what was interrupted goes on.
+//! Storage of runs in files as they finish, so that an interrupted command can continue.
 //!
-//! Invariants: a run that is kept is there as a whole or not at all; it is found again
-//! only for the same plan and by the same program, or, if that is asked for and counted, by
-//! one that was built later; a file that says something else than it should costs another
-//! run, and is told of.
+//! Invariants: a stored run is complete or absent. It is found again only for the same plan and by
+//! the same program, or, if requested and counted, by a program built later. A malformed file costs
+//! another run, and is reported.
 
 use super::experiment::fingerprint;
 use super::failure::Failure;
@@ -16,37 +15,37 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What came out of a run: its record, or why it failed.
+/// The outcome of a run: its record, or the reason of its failure.
 pub(crate) type Outcome = Result<Document, String>;
 
-/// The schema of a file.
+/// The schema of a stored file.
 const SCHEMA: &str = "flashloom.kept-run/1";
 
-/// A run that is wanted.
+/// A run that a command needs.
 pub(crate) struct Wanted {
-    /// For the user.
+    /// Name of the run, for the user.
     pub(crate) name: String,
-    /// All that determines it, as text.
+    /// Everything that determines the run, as text.
     pub(crate) told: String,
 }
 
-/// The file with the checksums of programs that have kept runs beside it, a line each.
+/// File with the checksums of programs that have stored runs beside it, one on each line.
 const PROGRAMS: &str = "programs";
 
-/// Most programs that are looked for.
+/// Largest number of other programs whose runs are considered.
 const MOST_PROGRAMS: usize = 64;
 
-/// Where runs are kept.
+/// The store of finished runs.
 pub(crate) struct Kept {
-    /// None to keep nothing.
+    /// The folder of the files; `None` to store nothing.
     folder: Option<PathBuf>,
-    /// A checksum of this program.
+    /// Checksum of this program.
     program: String,
-    /// Those of others whose runs are taken as well.
+    /// Checksums of other programs whose runs are accepted.
     others: Vec<String>,
 }
 
-/// What is in a file.
+/// Contents of a stored file.
 #[derive(Serialize, Deserialize)]
 struct File {
     schema: String,
@@ -58,17 +57,17 @@ impl report::json::Document for File {
     const SCHEMA: &'static str = SCHEMA;
 }
 
-/// What is kept of runs that are wanted, in their order.
+/// The stored outcomes of wanted runs, in their order.
 pub(crate) struct Found {
     outcomes: Vec<Option<Outcome>>,
-    /// What the file of each is called, without its ending, whether it is there or not.
+    /// File name of each run without its extension, whether it exists or not.
     pub(crate) digests: Vec<String>,
-    /// How many of them other programs have made.
+    /// Number of runs that other programs have stored.
     pub(crate) by_others: usize,
 }
 
 impl Found {
-    /// Places of those that are not.
+    /// Indices of runs without a stored outcome.
     pub(crate) fn missing(&self) -> Vec<usize> {
         let all = self.outcomes.iter().enumerate();
         let missing = all.filter(|(_, outcome)| outcome.is_none());
@@ -76,7 +75,7 @@ impl Found {
     }
 }
 
-/// The programs that a file names, but for `own`: a damaged line names none that has runs.
+/// The programs listed in a file, except `own`; a damaged line names no existing program.
 fn programs(path: &Path, own: &str) -> Result<Vec<String>, Failure> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -87,8 +86,8 @@ fn programs(path: &Path, own: &str) -> Result<Vec<String>, Failure> {
 }
 
 impl Kept {
-    /// In the folder `runs` of `folder`, which are made if they are not there; with
-    /// `by_others` what other programs have kept there is taken, too.
+    /// The store in the folder `runs` of `folder`, created if missing. If `by_others`, runs that
+    /// other programs stored are accepted, too.
     pub(crate) fn new(folder: Option<&Path>, by_others: bool) -> Result<Self, Failure> {
         let Some(folder) = folder.map(|folder| folder.join("runs")) else {
             return Ok(Self {
@@ -112,17 +111,17 @@ impl Kept {
         })
     }
 
-    /// The checksum of this program; empty if nothing is kept.
+    /// Checksum of this program; empty if nothing is stored.
     pub(crate) fn program(&self) -> &str {
         &self.program
     }
 
-    /// What the file of `wanted` is called, without its ending, if `program` made it.
+    /// File name of the run `wanted`, without its extension, if `program` stored it.
     fn digest(program: &str, wanted: &Wanted) -> String {
         fingerprint([program.as_bytes(), wanted.told.as_bytes()])
     }
 
-    /// What is kept of each of `wanted`.
+    /// The stored outcome of each of `wanted`.
     pub(crate) fn found(&self, wanted: &[Wanted]) -> Found {
         let mut found = Found {
             outcomes: Vec::new(),
@@ -146,9 +145,9 @@ impl Kept {
         found
     }
 
-    /// Outcomes of all `wanted`, in their order: those that were `found`, and those that
-    /// `make` makes. It is called with each number below the count of what is missing,
-    /// on up to `threads` threads, and gives back which of that it has made.
+    /// Outcomes of all `wanted`, in their order: those that were `found`, and new ones of `make`.
+    /// It is called with each number below the count of missing runs, on up to `threads` threads,
+    /// and returns the index among them that it has run.
     pub(crate) fn complete(
         &self,
         wanted: &[Wanted],
@@ -193,7 +192,7 @@ impl Kept {
         }
     }
 
-    /// Keeps an outcome, if it can: a full disk should not cost what was made.
+    /// Stores an outcome, if possible: a full disk must not cost the result.
     fn keep(&self, digest: &str, wanted: &Wanted, outcome: &Outcome) {
         let Some(path) = self.path(digest) else {
             return;
@@ -229,7 +228,7 @@ mod tests {
         ["a", "b", "fails"].map(wanted).into()
     }
 
-    /// Outcomes, and which runs were made for them.
+    /// Outcomes of a command, and the runs made for it.
     fn completed(folder: &Path) -> (Vec<Outcome>, Vec<usize>) {
         completed_by(&Kept::new(Some(folder), false).unwrap())
     }
@@ -275,8 +274,8 @@ mod tests {
         }
     }
 
-    /// A record of one plan is never taken for that of another, and one that another program
-    /// made only if that is asked for, and is counted.
+    /// A record of one plan is never used for another one, and that of another program only if
+    /// requested, and is counted.
     #[test]
     fn what_determines_a_run_names_its_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `learn`: rules of placement from a recording.
+//! `learn`: placement rules from a recording.
 
 use super::Answer;
 use super::failure::Failure;
@@ -85,7 +85,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// For each interface, with what a drive of the generic presets has of it.
+    /// For each interface, with the resources of the generic presets.
     fn all(streams: &[parakeet::directive::Stream]) -> Vec<Self> {
         let lost = |interface, what: Vec<Loss>| Self {
             interface,
@@ -100,7 +100,7 @@ impl Lost {
     }
 }
 
-/// Streams or handles of the generic drives, and their open zones.
+/// Streams or handles of the generic drives; below, their open zones.
 const HANDLES: u16 = 8;
 const OPEN_ZONES: u32 = 14;
 
@@ -119,7 +119,7 @@ struct Tried {
 }
 
 impl Tried {
-    /// What all drives write together.
+    /// The write amplification over all drives together.
     fn on(by: &str, drives: [Amplification; ALIKE]) -> Self {
         let all: Amplification = drives.into_iter().sum();
         Self {
@@ -195,7 +195,7 @@ impl Learn {
         }
         let by_flags = bench.try_by(all(), |event| clusters.tell(event))?;
         tried.push(Tried::on("clusters", by_flags));
-        // It has learned nothing before the first of these events.
+        // Online learning starts without any knowledge.
         let mut online = Online::new(OnlineLimits::default());
         let running = bench.try_by(all(), |event| {
             let told = online.tell(event);
@@ -227,7 +227,7 @@ impl Learn {
     }
 }
 
-/// The recording at `path`.
+/// Loads the recording at `path`.
 fn load(path: &Path) -> Result<LoadedFiles, Failure> {
     let asked = Asked::new(&path.to_string_lossy())?;
     Ok(FileTrace::open(&asked.text)?.load()?)
@@ -241,7 +241,7 @@ fn unready() -> String {
     )
 }
 
-/// The rules of a set that comes along, or in a file.
+/// The rules of a shipped set, or of a file.
 pub(crate) fn rules(name: &str) -> Result<RuleSet, Failure> {
     let path = Path::new(name);
     let ready = sets::text(name).filter(|_| !path.is_file());
@@ -303,7 +303,7 @@ fn page(found: &Found, style: Style) -> String {
     facts(rows, style)
 }
 
-/// The clusters by flags and modes, in one cell.
+/// The clusters of flags and modes, as the text of one cell.
 fn clusters(kinds: &[Vec<String>]) -> String {
     let each: Vec<String> = kinds.iter().map(|kinds| kinds.join(" ")).collect();
     match each.as_slice() {
@@ -312,7 +312,7 @@ fn clusters(kinds: &[Vec<String>]) -> String {
     }
 }
 
-/// What is lost, in one cell.
+/// The parts that cannot be expressed, as the text of one cell.
 fn told(what: &[String]) -> String {
     match what {
         [] => "told everything".to_owned(),

@@ -1,4 +1,4 @@
-//! What can be named: stacks, drives, workloads.
+//! Lists of available names: stacks, drives, workloads.
 
 use super::Answer;
 use super::output::Shown;
@@ -59,7 +59,7 @@ impl Stacks {
     }
 }
 
-/// The switches that give a stack a layer.
+/// Lists the switches that give a stack a layer.
 fn layers(style: Style) -> String {
     let row = |&(name, help): &(&str, &str)| vec![format!("+{name}"), help.to_owned()];
     let rows: Vec<_> = stack::LAYERS.iter().map(row).collect();
@@ -114,14 +114,14 @@ impl Drives {
     }
 }
 
-/// What a reader of a drive file has to know of numbers, and of knobs that are not there.
+/// Header of a drive file: notation of numbers, and knobs that are not listed.
 const OF_KNOBS: &str = "\
 # Sizes are bytes and times nanoseconds; 256MiB and 5ms are taken as well. Not shown is what
 # replaces something else or is mostly nothing: flash.timing, flash.endurance,
 # geometry.spare_words, collection.batch_lines, placement.spare.
 ";
 
-/// The drive file that makes this drive: its preset, and its knobs as they are.
+/// The drive file that makes this drive: its preset, and its knobs with their values.
 fn drive_file(drive: &DriveEntry) -> Result<String, toml::ser::Error> {
     let knobs = toml::to_string_pretty(&drive.config)?;
     // A drive takes its name from its file.
@@ -201,7 +201,7 @@ fn workload_names() -> Vec<&'static str> {
     names.into_iter().collect()
 }
 
-/// Programs for `memory`, then what can follow the path of a trace of their accesses.
+/// Programs for `memory`, then the entry for traces of memory accesses.
 fn programs() -> impl Iterator<Item = &'static programs::Preset> {
     programs::PRESETS.iter().chain([&programs::TRACE])
 }
@@ -214,7 +214,7 @@ fn program(preset: &programs::Preset) -> WorkloadEntry {
     }
 }
 
-/// What comes with the program takes what any trace of its kind takes.
+/// A shipped workload takes the parameters of any trace of its kind.
 fn shipped(shipped: &Shipped) -> WorkloadEntry {
     WorkloadEntry {
         name: shipped.name,

@@ -1,8 +1,8 @@
-//! A drive that is served or mounted right now: what it can be asked, and told to do.
+//! Control of a drive that is being served or mounted: queries and commands.
 //!
-//! Invariants: whoever has a drive under power listens at a socket beside its file, which only its
-//! owner may use; an answer is about the drive as it is at one instant; nobody who asks can
-//! make the clients of the drive wait for longer than the answer takes to be made.
+//! Invariants: the process that has a drive under power listens on a socket beside its file, which
+//! only the owner may use. An answer is about the drive at one instant. A client of the socket
+//! delays those of the drive for no longer than the answer takes to make.
 
 use super::failure::Failure;
 use super::output::note;
@@ -23,38 +23,38 @@ use std::thread;
 use std::time::{Duration, Instant};
 use units::Bytes;
 
-/// How long one who asks may take to say what.
+/// Longest time for a client to send its question.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a drive may take to have power again.
+/// Longest time for a drive to be powered on again.
 const POWER_ON: Duration = Duration::from_secs(120);
-/// Longest question, in bytes.
+/// Largest question, in bytes.
 const QUESTION_MAX: u64 = 4096;
 
-/// What can be asked of a served drive.
+/// A question or command for a served drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ask {
-    /// What it does.
+    /// Query the activity of the drive.
     Stats,
-    /// Its counters.
+    /// Query the counters of the drive's life.
     Smart,
-    /// Who caused what.
+    /// Query the causes of programs and reads.
     Why,
-    /// To lose its power and get it back.
+    /// Cut the power, and restore it.
     Cut,
-    /// To have no injected faults.
+    /// Remove all injected faults.
     Heal,
-    /// To fail to read these bytes, from the first to before the last.
+    /// Fail reads of the bytes from the first up to, not including, the second.
     Unreadable(u64, u64),
-    /// To fail to write them.
+    /// Fail writes to the bytes from the first up to, not including, the second.
     Unwritable(u64, u64),
-    /// To fail each read of which the number is a multiple.
+    /// Fail every read whose number is a multiple of this.
     FailReads(u64),
-    /// To turn a bit of each such read.
+    /// Flip a bit in every read whose number is a multiple of this.
     FlipReads(u64),
 }
 
-/// What comes back.
+/// The reply to a question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Told {
@@ -62,26 +62,26 @@ enum Told {
     Refusal(String),
 }
 
-/// What happens to who serves a drive.
+/// An event for the process that serves a drive.
 pub(crate) enum Event {
-    /// A signal asks the process to end.
+    /// A signal that should end the process.
     Signal,
-    /// The power was cut; takes word of the drive being back.
+    /// The power was cut; the sender reports that the drive is back.
     Cut(Sender<()>),
 }
 
-/// How a drive under power is used, which decides what can be done to it.
+/// The kind of use of a drive under power, which determines the commands that are possible.
 pub(crate) enum Use {
-    /// Clients connect to it, and connect again after a cut, which is sent here.
+    /// Clients connect to it, and reconnect after a cut, which is sent here.
     Clients(Sender<Event>),
-    /// The kernel has it open as a file.
+    /// The kernel has the drive open as a file.
     File,
-    /// A file system is mounted on it, in this process.
+    /// A file system on the drive is mounted, in this process.
     Mounted,
 }
 
 impl Use {
-    /// Why a cut is refused, if it is.
+    /// The reason why a cut is refused for this use.
     fn no_cut(&self) -> String {
         let shown = match self {
             Self::Mounted => "mounted",
@@ -94,16 +94,16 @@ impl Use {
     }
 }
 
-/// How late answers are, as a document.
+/// Delays of answers beyond the model's time, for a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lateness {
     pub(crate) answers: u64,
-    /// Of all of them together; what follows is of the last minutes.
+    /// Sum over all answers; the values below cover the last minutes.
     pub(crate) sum_ns: u64,
     pub(crate) median_ns: u64,
     pub(crate) p99_ns: u64,
     pub(crate) max_ns: u64,
-    /// In relation to the time of the model.
+    /// Relative to the time of the model.
     pub(crate) median_error: f64,
     pub(crate) p99_error: f64,
 }
@@ -122,44 +122,44 @@ impl From<Late> for Lateness {
     }
 }
 
-/// What a served drive does: its counters since it has power, and over its life.
+/// Activity of a served drive: its counters since power-on, and over its life.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Stats {
     pub(crate) capacity_bytes: u64,
     pub(crate) free_lines: u32,
-    /// Bytes since power-on.
+    /// Bytes read since power-on; the counters below cover that time, too.
     pub(crate) host_read_bytes: u64,
     pub(crate) host_write_bytes: u64,
     pub(crate) host_trim_bytes: u64,
     pub(crate) flushes: u64,
     pub(crate) lines_collected: u64,
     pub(crate) stall_ns: u64,
-    /// Mapped pages since power-on, by cause.
+    /// Mapped pages programmed since power-on, by cause.
     pub(crate) programmed_pages: BTreeMap<&'static str, u64>,
-    /// Bytes of one of them.
+    /// Bytes of one mapped page.
     pub(crate) programmed_page_bytes: u64,
-    /// Flash pages since power-on, by cause.
+    /// Flash pages read since power-on, by cause.
     pub(crate) read_pages: BTreeMap<&'static str, u64>,
-    /// Bytes programmed for each byte that hosts wrote, since power-on; none if they wrote
+    /// Bytes programmed for each byte that hosts wrote, since power-on; `None` if they wrote
     /// nothing.
     pub(crate) write_amplification: Option<f64>,
-    /// Of a drive whose answers are paced.
+    /// Delays of answers; only for a drive whose answers are paced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lateness: Option<Lateness>,
-    /// Over its life.
+    /// Counters over the drive's life.
     pub(crate) life: Health,
 }
 
-/// What `device` does.
+/// The activity of `device`.
 ///
 /// # Errors
-/// If it has no power.
+/// If the device has no power.
 pub(super) fn stats(device: &Device) -> Result<Stats, Fault> {
     let life = device.health()?;
     Ok(stats_of(device.drive(), device.capacity(), life))
 }
 
-/// What `drive` does, which offers `capacity` bytes.
+/// The activity of `drive`, which offers `capacity` bytes.
 pub(super) fn stats_of(drive: &Drive, capacity: u64, life: Health) -> Stats {
     let ledger = drive.ledger();
     let programmed = ledger.programmed.iter().map(|pages| pages.iter().sum());
@@ -186,7 +186,7 @@ pub(super) fn stats_of(drive: &Drive, capacity: u64, life: Health) -> Stats {
     }
 }
 
-/// Who caused what of a served drive, as a document.
+/// The causes of programs and reads of a served drive, for a document.
 #[derive(Serialize)]
 struct Why {
     programmed_pages: BTreeMap<&'static str, u64>,
@@ -194,7 +194,7 @@ struct Why {
     read_pages: BTreeMap<&'static str, u64>,
     lines_collected: u64,
     lines_collected_while_a_write_waited: u64,
-    /// Valid pages of the lines that were collected, in the mean.
+    /// Mean number of valid pages in the collected lines.
     valid_pages_a_line: Option<f64>,
     stall_ns: u64,
 }
@@ -222,7 +222,7 @@ fn why(device: &Device) -> Result<Why, Fault> {
     })
 }
 
-/// The drive that is served, while it has power.
+/// The served drive, while it has power.
 #[derive(Clone, Default)]
 pub(crate) struct Powered(Arc<Mutex<Option<Handle<Device>>>>);
 
@@ -238,10 +238,10 @@ impl Powered {
             .ok_or_else(|| "the drive has no power".into())
     }
 
-    /// What `ask` makes of it.
+    /// The result of `ask` on the drive.
     ///
     /// # Errors
-    /// If it has no power.
+    /// If the drive has no power.
     pub(super) fn ask<A: Send + 'static>(
         &self,
         ask: impl FnOnce(&Device) -> A + Send + 'static,
@@ -251,19 +251,19 @@ impl Powered {
         asked.map_err(|gone| gone.to_string())
     }
 
-    /// How late its answers are, if they are paced.
+    /// Delays of the drive's answers; `None` if they are not paced.
     ///
     /// # Errors
-    /// If it has no power.
+    /// If the drive has no power.
     pub(super) fn lateness(&self) -> Result<Option<Lateness>, String> {
         let late = self.handle()?.lateness().map_err(|gone| gone.to_string())?;
         Ok(late.map(Lateness::from))
     }
 
-    /// What the drive does.
+    /// The activity of the drive.
     ///
     /// # Errors
-    /// If it has no power.
+    /// If the drive has no power.
     pub(crate) fn stats(&self) -> Result<Stats, String> {
         let stats = self.ask(|device| stats(device).map_err(|fault| fault.to_string()))??;
         let lateness = self.lateness()?;
@@ -271,17 +271,17 @@ impl Powered {
     }
 }
 
-/// Listens for who asks.
+/// The listening socket; removed on drop.
 pub(crate) struct Live(PathBuf);
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // If it is gone already, all the better.
+        // The file may be gone already.
         let _ = remove_file(&self.0);
     }
 }
 
-/// The socket of who serves the drive in the file at `path`.
+/// Path of the socket for the drive in the file at `path`.
 fn socket(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".live");
@@ -289,11 +289,11 @@ fn socket(path: &Path) -> PathBuf {
 }
 
 impl Live {
-    /// Answers questions about the drive in the file at `path`, which is under a lock. A drive
-    /// that cannot be asked is used all the same.
+    /// Starts to answer questions about the drive in the file at `path`, which is locked. Without a
+    /// socket the drive is used nevertheless; then `None`.
     pub(crate) fn start(path: &Path, powered: &Powered, used: Use) -> Option<Self> {
         let at = socket(path);
-        // Who serves the drive has its lock: a socket that lies there is left by the dead.
+        // This process holds the drive's lock, so an existing socket belongs to a dead process.
         if engine::is_socket(&at) {
             let _ = remove_file(&at);
         }
@@ -302,7 +302,7 @@ impl Live {
             let powered = powered.clone();
             let body = move || {
                 for stream in listener.incoming().flatten() {
-                    // Who does not listen to the answer does not want it.
+                    // A client that does not read the answer does not need it.
                     let _ = answer(&stream, &powered, &used);
                 }
             };
@@ -371,10 +371,10 @@ fn document<T: Serialize>(found: Result<T, String>) -> Result<serde_json::Value,
     serde_json::to_value(found?).map_err(|error| error.to_string())
 }
 
-/// What a cut took.
+/// The cost of a power cut.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Back {
-    /// Until clients were listened for again.
+    /// Time until the drive accepted clients again.
     pub(crate) off_ns: u64,
 }
 
@@ -395,20 +395,20 @@ fn cut(powered: &Powered, used: &Use) -> Result<Back, String> {
     })
 }
 
-/// Asks whoever serves the drive in the file at `path`.
+/// Sends a question to the process that serves the drive in the file at `path`.
 ///
 /// # Errors
-/// If nobody does, or if it cannot be done.
+/// If no process serves the drive, or the request is refused.
 pub(crate) fn ask(path: &Path, ask: &Ask) -> Result<serde_json::Value, Failure> {
     let nobody = "nobody serves the drive or has it mounted; `flashloom serve` and `flashloom \
                   mount` do";
     ask_if_served(path, ask)?.ok_or_else(|| Failure::at(path, nobody))
 }
 
-/// The same; none if nobody serves it, or if who did ended before the answer was there.
+/// The same as [`ask`]; `None` if no process serves the drive, or if that ended before it answered.
 ///
 /// # Errors
-/// If it cannot be done.
+/// If the request is refused.
 pub(crate) fn ask_if_served(path: &Path, ask: &Ask) -> Result<Option<serde_json::Value>, Failure> {
     let mut question = serde_json::to_vec(ask)?;
     question.push(b'\n');
@@ -467,7 +467,7 @@ mod tests {
         let ends = thread::spawn(move || {
             for said in [&b""[..], b"{\"answer\":"] {
                 let (mut stream, _) = listener.accept().expect("somebody asks");
-                // What was not read resets the connection.
+                // Unread bytes reset the connection.
                 stream.write_all(said).expect("said");
             }
         });

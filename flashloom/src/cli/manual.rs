@@ -1,4 +1,4 @@
-//! What shells and `man` are told of the commands: made of their declarations.
+//! Shell completions and manual pages, generated from the declarations of the commands.
 
 use super::failure::Failure;
 use super::{Answer, Cli};

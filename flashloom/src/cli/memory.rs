@@ -126,7 +126,7 @@ fn page(run: &Outcome, style: Style) -> String {
 
 type Row = (&'static str, String);
 
-/// How fast it was, and where its time went.
+/// Speed of the run, and the parts of its time.
 fn speed(run: &Outcome) -> Vec<Row> {
     let time = &run.core_time;
     let part = |part: &machine::Part| format!("{} of {:.1} ns", count(part.count), part.mean_ns);
@@ -157,7 +157,7 @@ fn speed(run: &Outcome) -> Vec<Row> {
     ]
 }
 
-/// What the drive and the host did for it, and what it costs.
+/// Work of the drive and the host for the run, and its cost.
 fn work(run: &Outcome) -> Vec<Row> {
     let (flash, switches, moves) = (&run.flash, &run.switches, &run.moves);
     let (read, programmed) = (count(flash.read_pages), count(flash.program_pages));

@@ -1,4 +1,4 @@
-//! What a served drive does, for those who watch: as metrics over HTTP, and in the terminal.
+//! Activity of a served drive for observers: as metrics over HTTP, and in the terminal.
 
 use super::http::{self, Reply};
 use super::live::{Powered, Stats};
@@ -9,15 +9,15 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-/// The text format of Prometheus.
+/// MIME type of the Prometheus text format.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Between two lines in the terminal.
+/// Interval between two lines in the terminal.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Serves metrics to who connects to `listener`, until the process ends.
+/// Serves metrics to each connection to `listener`, until the process ends.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If no thread can be started.
 pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
     let reply = move |request: &str| page(request, || powered.stats());
     http::serve("metrics", listener, reply)
@@ -34,17 +34,17 @@ fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> Reply {
     }
 }
 
-/// A metric: its name, what it is, and its number.
+/// A metric: its name, its help, and its value.
 type Metric = (&'static str, &'static str, fn(&Stats) -> f64);
 
-/// Metrics; the comment before each is its help.
+/// Declares metrics; the comment before each is its help.
 macro_rules! metrics {
     ($(#[doc = $help:literal] $name:ident = $number:expr;)+) => {
         &[$((stringify!($name), $help, $number)),+]
     };
 }
 
-/// What only grows.
+/// Metrics that never decrease while the process runs, except after a power cut.
 const COUNTERS: &[Metric] = metrics! {
     /// Bytes that hosts read over the life of the drive.
     host_read_bytes_total = |stats| stats.life.host_read_bytes as f64;
@@ -70,7 +70,7 @@ const COUNTERS: &[Metric] = metrics! {
     lines_collected_total = |stats| stats.lines_collected as f64;
 };
 
-/// What goes up and down.
+/// Metrics that go up and down.
 const GAUGES: &[Metric] = metrics! {
     /// Bytes that hosts may use.
     capacity_bytes = |stats| stats.capacity_bytes as f64;
@@ -86,14 +86,14 @@ const GAUGES: &[Metric] = metrics! {
     stall_seconds = |stats| stats.stall_ns as f64 / 1e9;
 };
 
-/// The text format of Prometheus.
+/// Renders all metrics in the Prometheus text format.
 fn text(stats: &Stats) -> String {
     let mut out = String::new();
     let counters = COUNTERS.iter().map(|metric| ("counter", metric));
     let gauges = GAUGES.iter().map(|metric| ("gauge", metric));
     for (kind, (name, help, number)) in counters.chain(gauges) {
         let head = head(kind, name, help);
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "{head}flashloom_{name} {}", number(stats));
     }
     if let Some(value) = stats.write_amplification {
@@ -137,16 +137,16 @@ fn head(kind: &str, name: &str, help: &str) -> String {
     format!("# HELP flashloom_{name} {help}\n# TYPE flashloom_{name} {kind}\n")
 }
 
-/// Says each second on standard error what the drive does, until the process ends.
+/// Writes a line about the drive's activity to standard error each second, until the process ends.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If no thread can be started.
 pub(crate) fn watch(powered: Powered) -> io::Result<()> {
     let body = move || {
         let mut before: Option<Stats> = None;
         loop {
             thread::sleep(SECOND);
-            // Without power there is nothing to say.
+            // Without power there is nothing to report.
             let now = powered.stats().ok();
             if let (Some(before), Some(now)) = (&before, &now) {
                 note(&line(before, now));
@@ -160,9 +160,9 @@ pub(crate) fn watch(powered: Powered) -> io::Result<()> {
     Ok(())
 }
 
-/// What happened within a second.
+/// The activity within one second, as a line.
 fn line(before: &Stats, now: &Stats) -> String {
-    // After a cut the counters of a power-on begin anew.
+    // After a power cut the counters since power-on start again.
     let less = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
     let life = |of: fn(&Stats) -> u64| less(of(now), of(before));
     let mib = |bytes: u64| bytes as f64 / units::MIB as f64;

@@ -1,4 +1,4 @@
-//! The commands, each declared once: its parser, its help, what it does.
+//! The commands, each declared once: its parser, its help, its function.
 
 mod accesses;
 mod bench;
@@ -168,7 +168,7 @@ fn jobs(asked: Option<NonZeroUsize>) -> usize {
     asked.map_or_else(cores, usize::from)
 }
 
-/// Parses the command line, runs what it asks for and prints the answer.
+/// Parses the command line, runs the command and prints its answer.
 pub(crate) fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
         return output::emit(&declared().render_help().to_string());
@@ -211,7 +211,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Help as text, in colour where standard output is a terminal.
+/// Help as text, in colour if standard output is a terminal.
 fn help(error: &clap::Error) -> String {
     let text = error.render();
     match Shown::style().color {

@@ -1,4 +1,4 @@
-//! `mount`: a file system of ours on a drive, for any program.
+//! `mount`: a simulated file system on a drive, for any program.
 
 use super::Answer;
 use super::daemon::Run;
@@ -24,7 +24,7 @@ use std::time::SystemTime;
 use units::{Bytes, MIB};
 use vfs::{CacheConfig, Clock, Compute, Vfs};
 
-/// Memory of the file system's own cache. The kernel has another one above it.
+/// Memory of the file system's own cache; the kernel has another one above it.
 const CACHE: Bytes = Bytes(256 * MIB);
 
 /// Mount a file system of an emulated drive through FUSE
@@ -60,7 +60,7 @@ pub(crate) struct Mount {
 /// Mount options, parsed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
-    /// What any of them takes.
+    /// Options of all file systems.
     pub(super) all: MountOptions,
     /// Options of zonefs.
     zones: ::zonefs::Options,
@@ -145,7 +145,7 @@ impl Mount {
     fn mount_host(&self, (kind, host): (Kind, AnyHost), signals: Signals) -> Result<(), Failure> {
         let at = |e: &dyn std::fmt::Display| Failure::at(&self.path, e);
         let (path, options) = (self.path.clone(), self.options.all);
-        // Who is refused has not had the drive under power.
+        // A file system that does not fit is rejected before the drive is powered.
         let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
         kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
         let started: Result<_, MountError> = Engine::start(
@@ -157,20 +157,20 @@ impl Mount {
         let live = self.live(volume.part(Volume::device));
         let shown = self.show(volume.clone(), signals);
         drop(live);
-        // Who still uses a file gets errors from here on.
+        // Programs that still use a file get errors from here on.
         volume.stop();
         engine.join()?.map_err(|e| at(&e))?;
         shown
     }
 
-    /// Answers questions about the drive until this is dropped.
+    /// Answers questions about the drive until the result is dropped.
     pub(super) fn live(&self, drive: Handle<Device>) -> Option<Live> {
         let powered = Powered::default();
         powered.set(Some(drive));
         Live::start(&self.path, &powered, Use::Mounted)
     }
 
-    /// The switches of the host.
+    /// The switches of the host for this mount.
     fn switches(&self, kind: Kind) -> Result<Vec<String>, Failure> {
         let mut switches = vec!["discard".to_owned()];
         let data = match self.data {
@@ -201,7 +201,7 @@ impl Mount {
         self.wait(mounted)
     }
 
-    /// Waits until it is unmounted.
+    /// Waits until the file system is unmounted.
     pub(super) fn wait(&self, mounted: Mounted) -> Result<(), Failure> {
         let name = self.path.display();
         self.run.tell(&format!(
@@ -213,7 +213,7 @@ impl Mount {
     }
 }
 
-/// Powers on the drive in the file at `path` and mounts what is on it.
+/// Powers on the drive in the file at `path` and mounts its file system.
 fn mount_on(
     kernel: &Kernel,
     (kind, host): (Kind, AnyHost),
@@ -247,7 +247,7 @@ fn mount_on(
         diratime: options.diratime,
         ..CacheConfig::default()
     };
-    // Calls take the time that they take on the processor that runs this.
+    // Calls take their real time on this processor.
     let vfs = Vfs::mount(&sim, body, config, Clock::starting(start), Compute::free());
     let volume = Volume::new(vfs, Some(device));
     Ok(volume.telling(|why| note(&format!("no space: {why}"))))

@@ -1,4 +1,4 @@
-//! What came of the plans of `compare`: the runs, and what could not be run.
+//! Outcomes of the plans of `compare`: the runs, and the stacks left out.
 
 use super::experiment::Experiment;
 use super::failure::Failure;
@@ -6,20 +6,20 @@ use report::ranking::LeftOut;
 use report::record::Run;
 use stack::Plan;
 
-/// Most names before a reason that they share.
+/// Most names listed before a reason that they share.
 const NAMES: usize = 8;
 
-/// Runs with their plans, and what was left out.
+/// Runs with their plans, and the stacks left out.
 pub(crate) struct Outcomes<'a> {
     pub(crate) runs: Vec<Run>,
-    /// Those of the runs, in their order.
+    /// The plan of each run, in the order of the runs.
     plans: Vec<&'a Plan>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl<'a> Outcomes<'a> {
-    /// Runs all plans of `experiment`, `threads` at a time. So many plans in a row are `each`
-    /// of one name: if one of them cannot be run, they are left out, which costs no other.
+    /// Runs all plans of `experiment`, `threads` at a time. Every `each` consecutive plans share a
+    /// name: if one of them cannot be run, all of these are left out, without effect on others.
     pub(crate) fn of(
         experiment: &'a Experiment,
         threads: usize,
@@ -53,7 +53,7 @@ impl<'a> Outcomes<'a> {
         self.runs.iter().zip(self.plans.iter().copied())
     }
 
-    /// Refuses to go on where nothing could be run.
+    /// Fails if nothing could be run.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.runs.is_empty() && !self.left_out.is_empty() {
             true => Err(Failure::new(told(&self.left_out))),
@@ -62,8 +62,8 @@ impl<'a> Outcomes<'a> {
     }
 }
 
-/// All that is left out, with each reason once. What all have in common is of the workload, and
-/// no name tells more of it.
+/// The stacks left out by reason, each reason once. A reason that all share is due to the workload,
+/// and is told without names.
 fn told(left_out: &[LeftOut]) -> String {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for LeftOut { stack, reason } in left_out {

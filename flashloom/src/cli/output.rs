@@ -1,4 +1,4 @@
-//! Answers on their way out.
+//! Output of answers and notes.
 
 use super::Answer;
 use super::failure::Failure;
@@ -10,10 +10,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Columns of the narrowest and the widest layout.
+/// Narrowest and widest layout, in columns.
 const WIDTHS: (usize, usize) = (60, 200);
 
-/// Status where not all that was asked for is there.
+/// Exit status if a part of the result is missing.
 const PARTLY: u8 = 1;
 
 /// Options for the form of the answer.
@@ -43,7 +43,7 @@ struct Document<'a, T> {
 }
 
 impl Shown {
-    /// `body` as a document of `schema`, or what `text` makes of the terminal.
+    /// `body` as a document of `schema`, or the `text` for a terminal.
     pub(crate) fn answer<T: Serialize>(
         self,
         schema: &str,
@@ -57,7 +57,7 @@ impl Shown {
         Ok(serde_json::to_string_pretty(&document)? + "\n")
     }
 
-    /// The layout that standard output can show.
+    /// The layout that fits standard output.
     pub(crate) fn style() -> Style {
         if !io::stdout().is_terminal() {
             return Style::default();
@@ -70,7 +70,7 @@ impl Shown {
     }
 }
 
-/// Prints `text`. A reader that went away has seen enough.
+/// Prints `text`. A reader that closed the pipe has seen enough.
 pub(crate) fn emit(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -81,7 +81,7 @@ pub(crate) fn emit(text: &str) -> ExitCode {
     }
 }
 
-/// The status of an answer that was `printed`, and whether all that was asked for is there.
+/// The exit status of an answer that was `printed`; `is_all` says whether the result is complete.
 pub(crate) fn status(printed: ExitCode, is_all: bool) -> ExitCode {
     match printed == ExitCode::SUCCESS && !is_all {
         true => ExitCode::from(PARTLY),
@@ -89,10 +89,10 @@ pub(crate) fn status(printed: ExitCode, is_all: bool) -> ExitCode {
     }
 }
 
-/// Says something by the way, on standard error.
+/// Prints a note on standard error.
 pub(crate) fn note(text: &str) {
     progress::aside(|| {
-        // A note that nobody can read is not worth failing for.
+        // A note that cannot be printed is no reason to fail.
         let _ = writeln!(io::stderr(), "{text}");
     });
 }

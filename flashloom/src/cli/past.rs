@@ -1,4 +1,4 @@
-//! Past runs: why they wrote what they wrote, which there are, how two differ.
+//! Past runs: attribution, list and difference.
 
 use super::Answer;
 use super::experiment::command;
@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The database that is used where none is named.
+/// The default path of the database.
 const HERE: &str = "flashloom.db";
 
 /// Options that name the database of past runs.
@@ -31,7 +31,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Its path.
+    /// Path of the database, named or by default.
     pub(crate) fn path(&self) -> PathBuf {
         self.named().unwrap_or_else(|| PathBuf::from(HERE))
     }
@@ -41,12 +41,12 @@ impl Database {
         self.db.clone().or_else(|| told().map(PathBuf::from))
     }
 
-    /// Whether the user named it, here or in the environment.
+    /// Whether the user named the database, by option or environment.
     pub(crate) fn is_named(&self) -> bool {
         self.named().is_some()
     }
 
-    /// Opens it for reading, which never creates it.
+    /// Opens the database for reading, which never creates it.
     fn existing(&self) -> Result<Store, Failure> {
         let path = self.path();
         if !path.exists() {
@@ -78,7 +78,7 @@ impl Database {
         Ok(run)
     }
 
-    /// The line of the run that `which` names, of whichever kind.
+    /// The list entry of the run that `which` names, of either kind.
     fn entry(&self, which: &str) -> Result<Entry, Failure> {
         let store = self.existing()?;
         match which {
@@ -114,14 +114,14 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// Where the database is, or would be.
+    /// Path of the database, existing or not.
     pub(crate) fn place(&self) -> PathBuf {
         self.database.path()
     }
 
-    /// The database, found fit before anything runs and not made before there is
-    /// something to keep. None if nobody named it and it cannot be written: a
-    /// directory of that kind should not cost a result.
+    /// Path of the database. It is checked before any run, and not created before there is a run to
+    /// store. `None` if the user did not name it and it cannot be written: that must not cost the
+    /// result.
     pub(crate) fn database(&self) -> Result<Option<PathBuf>, Failure> {
         let path = self.database.path();
         let fit = match path.exists() {
@@ -138,8 +138,8 @@ impl Keeping {
         }
     }
 
-    /// Appends all runs, each with its seed and a hash of what determines it, to the
-    /// database, or none: what has come out is worth more than its place there.
+    /// Appends all runs, each with its seed and a hash of what determines it, to the database, or
+    /// none of them: the results are worth more than their storage.
     pub(crate) fn append<'a, R: Kept + 'a>(
         &self,
         database: Option<&Path>,
@@ -174,7 +174,8 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Says why the runs are not kept, if they are not; whether all is as it was asked for.
+    /// Notes why the runs are not stored, if they are not; returns whether the user got the storage
+    /// that was requested.
     pub(crate) fn tell(&self) -> bool {
         let Some(failure) = &self.failure else {
             return true;
@@ -324,7 +325,7 @@ impl History {
         self.shown.answer("flashloom.history/1", &lines, text)
     }
 
-    /// Says that there is no run, or of what there is none.
+    /// A failure: no runs at all, or none that match the filter.
     fn none(&self) -> String {
         let asked = [
             ("stack", &self.stack),
@@ -387,7 +388,7 @@ struct Difference {
 struct Compared {
     a: Option<f64>,
     b: Option<f64>,
-    /// `b` over `a`.
+    /// Value of `b` over that of `a`.
     ratio: Option<f64>,
 }
 
@@ -406,7 +407,7 @@ impl Diff {
         }
     }
 
-    /// Numbers of two runs of memory, and in the table those that differ.
+    /// Compares the numbers of two memory runs; the table shows those that differ.
     fn of_memory(&self, ids: [i64; 2]) -> Answer {
         let store = self.database.existing()?;
         let run = |id| store.get::<Outcome>(id).map(|stored| stored.run);
@@ -455,7 +456,7 @@ impl Diff {
     }
 }
 
-/// What a run of memory is of.
+/// The inputs of a memory run, in one line.
 fn premises(run: &Outcome) -> String {
     let changes: String = run.changes.iter().map(|set| format!(", {set}")).collect();
     let Outcome {
@@ -491,7 +492,7 @@ fn numbers(path: &str, value: &Value, found: &mut dyn FnMut(String, f64)) {
     }
 }
 
-/// The numbers that are not the same in both, but for the time that a run took here.
+/// A table of the numbers that differ, except the wall time.
 fn differing(metrics: &BTreeMap<String, Compared>, style: Style) -> String {
     let said = |value: Option<f64>| value.map_or(human::NOTHING.to_owned(), human::factor);
     let differ = |(path, both): &(&String, &Compared)| both.a != both.b && *path != "/wall_time_s";

@@ -1,16 +1,16 @@
-//! How long one client may take who is served after another.
+//! A time limit for each client, where clients are served one after another.
 //!
-//! Invariant: however slowly a client sends and takes, all that is read of it or written to it
-//! is over when the time is: each wait is for what is left of it.
+//! Invariant: however slowly a client sends and receives, all I/O with it ends at its deadline:
+//! each wait is limited to the time that is left.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A socket of which waits can be limited.
+/// A socket whose waits can be limited.
 pub(crate) trait Limited {
-    /// Limits the next wait.
+    /// Limits the next read or write to the time `left`.
     fn limit(&self, left: Duration) -> io::Result<()>;
 }
 
@@ -28,20 +28,20 @@ impl Limited for UnixStream {
     }
 }
 
-/// A socket until an instant.
+/// A socket with a deadline.
 pub(crate) struct Until<'a, S> {
     socket: &'a S,
     end: Instant,
 }
 
 impl<'a, S: Limited> Until<'a, S> {
-    /// For so long from now on.
+    /// Sets the deadline `patience` from now.
     pub(crate) fn new(socket: &'a S, patience: Duration) -> Self {
         let end = Instant::now() + patience;
         Self { socket, end }
     }
 
-    /// The socket, for one wait.
+    /// The socket, limited for one wait.
     fn limited(&self) -> io::Result<&'a S> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -82,7 +82,7 @@ mod tests {
     fn who_sends_byte_by_byte_has_no_more_time_than_others() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let sender = std::thread::spawn(move || {
-            // A wait for each of them would never be over.
+            // A limit of each wait alone would never expire.
             while (&theirs).write_all(&[1]).is_ok() {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -59,7 +59,7 @@ struct End {
 }
 
 impl End {
-    /// Has the first signal stop playing, and the second one the process.
+    /// The first signal stops the play, the second one ends the process.
     fn watch() -> Result<Self, Failure> {
         let end = Self::default();
         let heard = end.clone();
@@ -180,7 +180,7 @@ fn text(outcome: &Outcome, style: Style) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// A line for each kind of call.
+/// A table with a line for each kind of call.
 fn kinds(calls: &[Kind], style: Style) -> String {
     let right = Side::Right;
     let columns = [
