@@ -1,4 +1,4 @@
-//! What holds at any moment, checked.
+//! Checks of the core's invariants.
 
 use crate::Core;
 use crate::config::LOG_ZONES;
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// No block is in two files, and zones know how many live in them.
+    /// Checks that no two files share a block, and that the live counts of zones are right.
     fn check_blocks(&self) {
         let mut runs: Vec<_> = self
             .files

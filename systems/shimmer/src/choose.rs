@@ -1,40 +1,40 @@
-//! Which zone data go to, as functions from what is there to a choice.
+//! Choice of the zone for data, as pure functions of the zone map.
 
 use crate::config::{Placement, Policy};
 use crate::zones::{State, Zone, Zones};
 
-/// What to do before data can be written, or where they go.
+/// The zone for a write, or the step that must come before the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Write to this zone.
+    /// Write to this zone, which is active.
     Append(u32),
-    /// Write to this zone, which is empty, from now on.
+    /// Open this empty zone and write to it.
     Take(u32),
-    /// Close this zone first, for too many are open.
+    /// Close this zone first: the limit of open zones is reached.
     Close(u32),
-    /// Finish this zone first, for too many are partly written.
+    /// Finish this zone first: the limit of active zones is reached.
     Finish(u32),
-    /// Something that is under way must end first.
+    /// Wait for a command in progress to end.
     Wait,
-    /// There is no room.
+    /// No zone has room.
     Full,
 }
 
-/// What data want.
+/// Requirements of data that need a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) placement: Placement,
-    /// Whether they move: then the last zones are for them too.
+    /// Whether the data are relocated, in which case the reserve may be used.
     pub(crate) moving: bool,
-    /// Free zones that are not for data that do not move.
+    /// Number of free zones that only relocated data may use.
     pub(crate) reserve: u32,
-    /// Blocks that may be lost when a zone is finished.
+    /// Blocks that may be lost by finishing a zone.
     pub(crate) slack: u64,
 }
 
 type Row<'a> = (u32, &'a Zone);
 
-/// Chooses.
+/// Chooses the zone for data, or the next step towards one.
 pub(crate) fn choose(zones: &Zones, policy: Policy, want: Want) -> Choice {
     let kept = zones.data().find(|(_, zone)| zone.kept && zone.room() > 0);
     if let Some((number, zone)) = kept.filter(|_| want.moving) {
@@ -64,22 +64,22 @@ fn writable(zones: &Zones) -> impl Iterator<Item = Row<'_>> + Clone {
         .filter(|(_, zone)| zone.state.is_active() && zone.room() > 0 && !zone.kept)
 }
 
-/// The zone that a stream and group fill.
+/// An active zone of this stream and group, preferably an open one.
 fn same_pool(zones: &Zones, placement: Placement) -> Option<Row<'_>> {
     let mut own = writable(zones).filter(|(_, zone)| zone.placement == Some(placement));
     let first = own.clone().find(|(_, zone)| zone.state == State::Open);
     first.or_else(|| own.next())
 }
 
-/// The zone whose lifetime is that of the data, or the next longer one.
+/// The zone whose lifetime group is that of the data, or the next longer one.
 fn best_fit(zones: &Zones, placement: Placement) -> Option<Row<'_>> {
     let fits = writable(zones).filter_map(|row| {
         let over = row.1.placement?.group.checked_sub(placement.group)?;
         Some((over, row))
     });
     let (over, row) = fits.min_by_key(|(over, (number, _))| (*over, *number))?;
-    // A longer lifetime than needed is taken only if no zone can be opened for this one:
-    // while one can, mixing would keep data of this lifetime in a zone that lasts.
+    // A zone of longer lifetime is taken only if no zone can be opened for this group: otherwise
+    // short-lived data would be mixed into a zone that lasts.
     let can_open = zones.free > 1 && zones.active < zones.limits.active;
     (over == 0 || !can_open).then_some(row)
 }
@@ -94,7 +94,7 @@ fn append(zones: &Zones, number: u32, zone: &Zone) -> Choice {
     }
 }
 
-/// The open zone that was used longest ago and is idle.
+/// Closes the least recently used open zone that is idle.
 fn close_one(zones: &Zones) -> Choice {
     if zones.is_leaving() {
         return Choice::Wait;
@@ -104,7 +104,7 @@ fn close_one(zones: &Zones) -> Choice {
         .map_or(Choice::Wait, |(number, _)| Choice::Close(number))
 }
 
-/// An empty zone, once the limits allow one.
+/// An empty zone, or the step that makes the limits allow one.
 //= dissertation 5.3.3
 fn fresh(zones: &Zones, want: Want) -> Choice {
     if zones.active >= zones.limits.active {
@@ -115,7 +115,7 @@ fn fresh(zones: &Zones, want: Want) -> Choice {
         let Some((number, zone)) = idle.min_by_key(|(_, zone)| zone.room()) else {
             return Choice::Wait;
         };
-        // Finishing gives up what is left of the zone; sharing one gives up nothing.
+        // Finishing loses the rest of the zone; sharing a zone loses nothing.
         let affordable = u64::from(zone.room()) <= want.slack;
         return if affordable {
             Choice::Finish(number)
@@ -134,7 +134,7 @@ fn fresh(zones: &Zones, want: Want) -> Choice {
         .map_or(Choice::Wait, |(number, _)| Choice::Take(number))
 }
 
-/// Any zone with room: better a zone of others than none.
+/// The idle zone with the most room, whatever its stream: sharing is better than failing.
 fn shared(zones: &Zones) -> Choice {
     let most = writable(zones).max_by_key(|(_, zone)| (!zone.busy, zone.room()));
     match most {
@@ -143,18 +143,19 @@ fn shared(zones: &Zones) -> Choice {
     }
 }
 
-/// The full zone with the most that is invalid.
+/// The full zone with the most invalid blocks; the lowest number among equals.
 //= dissertation 5.3.3
 pub(crate) fn victim(zones: &Zones) -> Option<u32> {
     let full = zones.data().filter(|(_, zone)| {
         zone.state == State::Full && !zone.busy && zone.live > 0 && zone.invalid() > 0
     });
-    // The lowest number among equals: `max_by_key` would give the highest.
+    // `max_by_key` would return the highest number among equals.
     let most = full.min_by_key(|(number, zone)| (u32::MAX - zone.invalid(), *number));
     most.map(|(number, _)| number)
 }
 
-/// The zone to finish so that it can be reclaimed, where no full one can be.
+/// The active zone with the most invalid blocks, to be finished and then reclaimed if no full zone
+/// can be.
 pub(crate) fn unfinished_victim(zones: &Zones) -> Option<u32> {
     let idle = zones
         .data()
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_free_zone_is_kept_and_zones_are_shared_before_that() {
+    fn last_free_zone_is_reserved_and_zones_are_shared_instead() {
         let mut all = zones(NONE);
         for zone in 2..7 {
             fill(&mut all, zone, A, 10);
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_close_the_oldest_and_finish_the_fullest() {
+    fn limits_close_the_least_recently_used_and_finish_the_fullest() {
         let mut all = zones(Limits { open: 2, active: 2 });
         fill(&mut all, 2, A, 9);
         fill(
@@ -248,7 +249,7 @@ mod tests {
             2,
         );
         assert_eq!(choose(&all, Policy::Streams, want(B)), Choice::Finish(2));
-        // Its one block is more than may be lost: the emptiest is shared instead.
+        // The room of zone 2, one block, exceeds `slack`: the emptiest zone is shared instead.
         let poor = Want {
             slack: 0,
             ..want(B)
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_go_to_zones_that_last_as_long() {
+    fn lifetime_goes_to_the_zone_of_the_closest_longer_one() {
         let mut all = zones(Limits { open: 2, active: 2 });
         fill(&mut all, 2, B, 1);
         let long = Placement {
@@ -282,7 +283,7 @@ mod tests {
             stream: 1,
             group: 3,
         };
-        // No more zones may be active: the longer lifetime is the one that does no harm.
+        // The limit of active zones is reached: a longer lifetime does the least harm.
         assert_eq!(
             choose(&all, Policy::Lifetime, want(middle)),
             Choice::Append(2)
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zone_with_the_most_invalid_is_reclaimed() {
+    fn zone_with_the_most_invalid_blocks_is_the_victim() {
         let mut all = zones(NONE);
         for (zone, live) in [(2, 10), (3, 4), (4, 2), (5, 2)] {
             fill(&mut all, zone, A, 10);

@@ -1,61 +1,60 @@
-//! What goes between the core and whoever has the zones.
+//! Commands from the core to its driver, which has the zones, and errors.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use thiserror::Error;
 use units::NoSpace;
 
-/// A command's name until it is answered.
+/// Number of a command, valid until the command is completed.
 pub type Ticket = u64;
 
-/// A file, by a number that is never used again once the first batch after a start is
-/// durable.
+/// Number of a file. It is never reused once the first batch of the log after a start is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
-/// What a driver shall do. Of one zone at most one command is under way, so a driver may
-/// do all that it is given at once.
+/// A command to the zones. At most one command per zone is in progress, so a driver may execute all
+/// commands it has at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Write `data` to a zone at byte `at`, which is its write pointer. Both are whole
-    /// blocks.
+    /// Write `data` at byte `at` of a zone, which is its write pointer. Both are multiples of
+    /// [`BLOCK`](crate::BLOCK).
     Write {
-        /// The zone.
+        /// Number of the zone to write to.
         zone: u32,
-        /// First byte.
+        /// Offset in the zone in bytes.
         at: u64,
-        /// What to write.
+        /// Bytes to write, in whole blocks.
         data: Data,
     },
-    /// Write a piece of one zone to the write pointer of another one.
+    /// Copy a piece of one zone to the write pointer of another one.
     Copy {
-        /// Where it is.
+        /// Bytes to copy, in whole blocks.
         from: Piece,
-        /// The zone to write to.
+        /// Number of the zone to write to.
         zone: u32,
-        /// First byte there.
+        /// Offset in that zone in bytes.
         at: u64,
     },
-    /// Make durable what was written by commands that were answered.
+    /// Make all writes durable whose commands have completed.
     Flush,
-    /// Empty a zone.
+    /// Reset a zone, which is empty then.
     Reset {
-        /// The zone.
+        /// Number of the zone to reset.
         zone: u32,
     },
-    /// Make a zone full.
+    /// Finish a zone, which is full then.
     Finish {
-        /// The zone.
+        /// Number of the zone to finish.
         zone: u32,
     },
-    /// Close a zone: it stays as it is, and the device needs no buffer for it.
+    /// Close a zone: its contents stay, and the device needs no buffer for it.
     Close {
-        /// The zone.
+        /// Number of the zone to close.
         zone: u32,
     },
 }
 
-/// Bytes to write: a part of a buffer that is shared with reads.
+/// Bytes to write: a range of a buffer that is shared with reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
     pub(crate) buffer: Arc<Vec<u8>>,
@@ -71,69 +70,69 @@ impl Deref for Data {
     }
 }
 
-/// Bytes of a zone.
+/// A range of bytes in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The zone.
+    /// Number of the zone.
     pub zone: u32,
-    /// First byte.
+    /// Offset in the zone in bytes.
     pub at: u64,
-    /// How many.
+    /// Length of the range in bytes.
     pub len: u64,
 }
 
-/// Where bytes of a file are.
+/// Location of a range of a file's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// In a zone.
+    /// The bytes are in a zone.
     Zone(Piece),
-    /// Still in memory.
+    /// The bytes are still in memory.
     Memory(Data),
 }
 
-/// The zones did not do a command.
+/// Error of a command that the zones did not execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a zone was not written")]
 pub struct Failure;
 
-/// Why a file does not stay in zones.
+/// Reasons why a file cannot stay in zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demote {
-    /// A write begins before what has gone to a zone already.
+    /// A write begins before data that were already sent to a zone.
     Past,
-    /// A write begins behind the end.
+    /// A write begins behind the end of the file.
     Hole,
-    /// The file would be written through a mapping.
+    /// The file is to be written through a mapping.
     Mapping,
 }
 
-/// Why a call was not done.
+/// Reasons why the core refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Commands must be done first; then ask again.
+    /// Commands must be executed first; then the call can be repeated.
     #[error("commands must be done first")]
     Busy,
-    /// The end of the file is in a zone in the middle of a block: read the piece, hand it
-    /// to [`crate::Core::load_tail`], ask again.
+    /// The file ends in a zone within a block: read the piece, pass it to
+    /// [`crate::Core::load_tail`], repeat the call.
     #[error("the last block must be read first")]
     Tail(Piece),
-    /// A zone cannot hold this: the file must go to an ordinary file system. Read it as
-    /// a whole, write it there, force it, then remove it here.
+    /// Zones cannot hold the result: the file must be moved to an ordinary file system. Read it as
+    /// a whole, write it there, sync it, then remove it here.
     #[error("a zone cannot hold this write ({0:?})")]
     Demote(Demote),
-    /// No zone has room.
+    /// No zone has room for the data.
     #[error("{0}")]
     NoSpace(Box<NoSpace>),
-    /// Zones have failed.
+    /// Zones have failed, and the log with them.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no such file")]
     Missing,
-    /// There is such a file already.
+    /// The path belongs to a file already.
     #[error("there is such a file already")]
     Exists,
-    /// This is no path: empty, longer than 4,095 bytes, or with a zero byte.
+    /// The path is invalid: empty, longer than 4,095 bytes, or with a zero byte.
     #[error("a path has 1 to 4095 bytes, and none is zero")]
     Path,
 }

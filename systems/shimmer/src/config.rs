@@ -1,56 +1,55 @@
-//! What may be chosen, and what the zones allow.
+//! Options of the core, and limits of the zones.
 
 use units::{Bytes, MIB};
 
-/// Bytes of a block, the unit in which zones are written: 4,096.
+/// Size of a block in bytes, the unit in which zones are written: 4,096.
 //= dissertation 5.3.2
 pub const BLOCK: u64 = 4096;
 
-/// The zones whose blocks tell of all others.
+/// Number of zones for the log; these are the first zones of the device.
 pub const LOG_ZONES: u32 = 2;
 
-/// Where a file's data belong. To this crate both are numbers that are equal or not;
-/// [`Policy::Lifetime`] also compares groups.
+/// Placement of a file's data. The core only compares both numbers for equality;
+/// [`Policy::Lifetime`] also orders groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placement {
-    /// The stream: who writes.
+    /// Stream of the writer; streams share zones only if they must.
     pub stream: u32,
-    /// The lifetime group: when its data are expected to go. Larger is later.
+    /// Lifetime group, by expected time of deletion. Larger is later.
     pub group: u32,
 }
 
-/// Which zone data go to.
+/// Policy that chooses the zone for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Each stream and group fills zones of its own.
+    /// Each pair of stream and group fills zones of its own.
     //= dissertation 5.5
     Streams,
-    /// Data go to the open zone whose first data live longest among those that fit: not
-    /// shorter than theirs, and as close as can be. This is how ZenFS places.
+    /// Data go to the active zone with the closest lifetime group that is not shorter than theirs.
+    /// This is the policy of ZenFS.
     Lifetime,
 }
 
-/// Choices.
+/// Options of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of a buffer, and the most that is sent at once; a power of two.
+    /// Size of a buffer, and the largest write in bytes; a power of two.
     pub extent: Bytes,
-    /// Buffers that are filled at once, and those that wait to be written.
+    /// Maximum number of buffers being filled, and of full buffers waiting to be written.
     pub buffers: u32,
-    /// Which zone data go to.
+    /// Policy that chooses the zone for data.
     pub policy: Policy,
-    /// Whether data that are still needed are moved so that their zone can be reset.
+    /// Whether live data are relocated so that their zone can be reset.
     pub relocate: bool,
-    /// Fewer free zones than this start reclaiming.
+    /// Reclaiming starts when fewer zones than this are free.
     pub free_zones_min: u32,
-    /// Blocks of the log after which it begins anew with a snapshot.
+    /// Length of the log in blocks at which it is replaced by a snapshot.
     pub log_blocks_max: u32,
 }
 
 impl Default for Options {
-    /// Extents of 32 MiB and reclaiming below four free zones, as in the dissertation;
-    /// 16 buffers, as in its artifact. A log of 16 MiB is ours: it is read within tenths
-    /// of a second.
+    /// Extents of 32 MiB and reclaiming below four free zones, as in the dissertation; 16 buffers,
+    /// as in its artifact. The log of 16 MiB is our choice: it is read in tenths of a second.
     //= dissertation 5.3.3
     fn default() -> Self {
         Self {
@@ -65,7 +64,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The way of ZenFS: lifetimes that fit, and nothing is moved.
+    /// Options that mimic ZenFS: placement by lifetime, and no relocation.
     #[must_use]
     pub fn zenfs() -> Self {
         Self {
@@ -80,18 +79,18 @@ impl Options {
     }
 }
 
-/// How many zones may be written to at once; 0 is no limit.
+/// Limits of zones that may be written at the same time; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Zones that are open.
+    /// Maximum number of open zones.
     pub open: u32,
-    /// Zones that are partly written, open or not.
+    /// Maximum number of active zones: those partly written, open or not.
     pub active: u32,
 }
 
 impl Limits {
-    /// What is left for data: of the log's two zones both are partly written, and one is
-    /// open. None if that is nothing.
+    /// Limits for data zones: of the log's two zones both may be active, and one is open. `None` if
+    /// nothing is left for data.
     pub(crate) fn for_data(self) -> Option<Self> {
         let left = |limit: u32, log| match limit {
             0 => Some(u32::MAX),
@@ -104,11 +103,11 @@ impl Limits {
     }
 }
 
-/// What a device says of a zone.
+/// State of a zone as its device reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneReport {
-    /// Bytes that it can hold.
+    /// Capacity of the zone in bytes.
     pub capacity: u64,
-    /// Bytes that are written, from its start; all of them if it was finished.
+    /// Number of bytes written from the start; the capacity if the zone was finished.
     pub written: u64,
 }

@@ -1,4 +1,4 @@
-//! The core: its state, and the calls about files.
+//! The core: its state, and the calls on files.
 
 use crate::command::{Command, FileId, Part, Refusal, Ticket};
 use crate::config::{BLOCK, Options, Placement};
@@ -13,7 +13,7 @@ use crate::zones::Zones;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Files in zones: what they are called, where they are, what is to be done.
+/// The core of the file system: names, block maps and zones, and the commands to execute.
 #[derive(Clone, Debug)]
 pub struct Core {
     pub(crate) options: Options,
@@ -25,83 +25,83 @@ pub struct Core {
     pub(crate) flights: BTreeMap<Ticket, Flight>,
     pub(crate) ready: VecDeque<(Ticket, Command)>,
     pub(crate) next_ticket: Ticket,
-    /// Files with chunks of which none is under way.
+    /// Files that have sealed chunks, none of which is being written.
     pub(crate) waiting: VecDeque<FileId>,
-    /// Files with a buffer.
+    /// Files that have a buffer being filled.
     pub(crate) filled: BTreeSet<FileId>,
-    /// Buffers that nobody fills.
+    /// Empty buffers, kept for reuse.
     pub(crate) spare: Vec<Vec<u8>>,
-    /// Chunks that wait or are under way, and how many there have been.
+    /// Number of sealed chunks not yet written, and number of all chunks ever sealed.
     pub(crate) sealed: u32,
     pub(crate) chunks: u64,
-    /// Calls of `write`.
+    /// Number of calls of `write`; orders buffers by their last use.
     pub(crate) uses: u64,
-    /// Blocks that are still to be written.
+    /// Number of blocks that were accepted and are still to be written.
     pub(crate) promised: u64,
-    /// What room zones have, if that has been counted since it changed.
+    /// Room in the zones in blocks; `None` if it changed since it was last counted.
     pub(crate) room: Cell<Option<u64>>,
     pub(crate) moving: Option<Moving>,
-    /// Zones whose data were moved, and blocks.
+    /// Number of zones whose data were relocated, and number of relocated blocks.
     pub(crate) moves: u64,
     pub(crate) moved_blocks: u64,
-    /// Something has changed since it was seen what can be reclaimed.
+    /// Whether something changed that may allow a zone to be reclaimed.
     pub(crate) look: bool,
-    /// A chunk found no zone.
+    /// Whether a chunk found no zone with room.
     pub(crate) starved: bool,
     pub(crate) syncs: BTreeMap<u64, Sync>,
     pub(crate) next_sync: u64,
 }
 
-/// What is known of a file.
+/// Status of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Bytes.
+    /// Size in bytes, including data in memory.
     pub size: u64,
-    /// How many of these, from the first on, are in zones as they are: the rest is in
-    /// memory, or was written over there.
+    /// Number of bytes, from the start, whose current contents are in zones; the rest is in memory
+    /// or was overwritten there.
     pub stored: u64,
-    /// Bytes that it takes in zones.
+    /// Bytes that the file occupies in zones.
     pub allocated: u64,
-    /// Where its data go.
+    /// Placement of its next writes.
     pub placement: Placement,
-    /// How often it is open.
+    /// Number of times the file is open.
     pub opens: u32,
 }
 
-/// What was done so far, in zones and bytes.
+/// Counters of the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Zones whose data were moved elsewhere.
+    /// Number of zones whose live data were relocated.
     pub moves: u64,
-    /// Bytes that were moved.
+    /// Number of relocated bytes.
     pub moved: u64,
-    /// Zones that are empty.
+    /// Number of empty zones for data.
     pub free_zones: u32,
-    /// How often the log began anew.
+    /// Number of snapshots, each of which restarted the log.
     pub epochs: u64,
 }
 
 impl Core {
-    /// Does what can be done.
+    /// Starts every command that is possible now.
     pub(crate) fn pump(&mut self) {
         self.start_chunks();
         self.reclaim();
         self.step_log();
     }
 
-    /// What tells this volume from others.
+    /// Number that tells this volume from others.
     #[must_use]
     pub fn volume(&self) -> u64 {
         self.log.volume
     }
 
-    /// The file at a path.
+    /// The file at a path; `None` if there is none.
     #[must_use]
     pub fn lookup(&self, path: &[u8]) -> Option<FileId> {
         self.names.get(path)
     }
 
-    /// What is known of a file.
+    /// Status of a file; `None` if it does not exist.
     #[must_use]
     pub fn status(&self, id: FileId) -> Option<Status> {
         let file = self.files.get(&id)?;
@@ -115,7 +115,7 @@ impl Core {
         })
     }
 
-    /// Bytes that may still be written, if they come in whole blocks.
+    /// Number of bytes that can still be written, if they come in whole blocks.
     #[must_use]
     pub fn room(&self) -> u64 {
         let room = self
@@ -124,24 +124,24 @@ impl Core {
         room.saturating_sub(self.promised) * BLOCK
     }
 
-    /// The path of a file; none once it is unlinked.
+    /// Path of a file; `None` once it is unlinked.
     #[must_use]
     pub fn path(&self, id: FileId) -> Option<&[u8]> {
         self.files.get(&id)?.path.as_deref()
     }
 
-    /// Names in a folder, sorted; folders have a slash behind them.
+    /// Names in a folder, sorted; those of folders end with a slash.
     #[must_use]
     pub fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
         self.names.list(folder)
     }
 
-    /// All files with their paths, sorted by path.
+    /// Every file with its path, sorted by path.
     pub fn files(&self) -> impl Iterator<Item = (&[u8], FileId)> {
         self.names.within(b"")
     }
 
-    /// What was done so far.
+    /// Counters since the volume was opened; the number of snapshots is that of its lifetime.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -152,10 +152,10 @@ impl Core {
         }
     }
 
-    /// Makes a file, which is open then.
+    /// Creates a file, which is open once.
     ///
     /// # Errors
-    /// If the path is none, or taken.
+    /// [`Refusal::Path`] if the path is invalid, [`Refusal::Exists`] if it is taken.
     pub fn create(&mut self, path: &[u8], placement: Placement) -> Result<FileId, Refusal> {
         let path = checked(path)?;
         if self.names.get(&path).is_some() {
@@ -178,22 +178,22 @@ impl Core {
         Ok(id)
     }
 
-    /// Lets what is written to a file from now on go elsewhere. It is advice: it becomes
-    /// durable with a later snapshot, if ever.
+    /// Sets the placement of later writes to a file. It is advice: only a later snapshot makes it
+    /// durable.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// [`Refusal::Missing`] if the file does not exist.
     pub fn set_placement(&mut self, id: FileId, placement: Placement) -> Result<(), Refusal> {
         let file = self.files.get_mut(&id).ok_or(Refusal::Missing)?;
         file.placement = placement;
         Ok(())
     }
 
-    /// Notes what whoever calls knows a file by, which is as durable as its name; as many
-    /// bytes as a path may have.
+    /// Sets a file's tag, bytes by which the caller identifies it; it is as durable as the file's
+    /// path. A tag is limited to the length of a path.
     ///
     /// # Errors
-    /// If there is no such file, or these are more.
+    /// [`Refusal::Missing`] if the file does not exist, [`Refusal::Path`] if the tag is too long.
     pub fn set_tag(&mut self, id: FileId, tag: &[u8]) -> Result<(), Refusal> {
         let file = self.files.get_mut(&id).ok_or(Refusal::Missing)?;
         if tag.len() > PATH_MAX {
@@ -206,7 +206,7 @@ impl Core {
         Ok(())
     }
 
-    /// What was noted of a file last; nothing if nothing was.
+    /// The tag of a file, empty if none was set; `None` if the file does not exist.
     #[must_use]
     pub fn tag(&self, id: FileId) -> Option<&[u8]> {
         self.files.get(&id).map(|file| &*file.tag)
@@ -215,18 +215,17 @@ impl Core {
     /// Opens a file once more.
     ///
     /// # Errors
-    /// If there is none.
+    /// [`Refusal::Missing`] if the file does not exist.
     pub fn open_file(&mut self, id: FileId) -> Result<(), Refusal> {
         let file = self.files.get_mut(&id).ok_or(Refusal::Missing)?;
         file.opens += 1;
         Ok(())
     }
 
-    /// Closes a file once. After the last time what is in its buffer goes to the zones,
-    /// and it goes away if it is unlinked.
+    /// Closes a file once. The last close seals its buffer, or drops the file if it is unlinked.
     ///
     /// # Panics
-    /// If it is not open.
+    /// If the file is not open.
     //= dissertation 5.4.1
     pub fn close_file(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else {
@@ -245,10 +244,10 @@ impl Core {
         self.pump();
     }
 
-    /// Removes a file's path. Its data stay until it is closed.
+    /// Removes a file's path. Its data stay until the last close.
     ///
     /// # Errors
-    /// If there is no such path.
+    /// [`Refusal::Missing`] if there is no file at the path.
     //= dissertation 5.4.1
     pub fn unlink(&mut self, path: &[u8]) -> Result<(), Refusal> {
         let id = self.names.get(path).ok_or(Refusal::Missing)?;
@@ -278,11 +277,11 @@ impl Core {
         self.free(runs);
     }
 
-    /// Gives a file, or all files in a folder, another path. What was at the new path of a
-    /// file is gone, at the same moment to whoever recovers.
+    /// Renames a file, or all files in a folder. A file at the new path is replaced, atomically
+    /// with respect to recovery.
     ///
     /// # Errors
-    /// If there is nothing at `from`, or `to` cannot be a path.
+    /// [`Refusal::Missing`] if nothing is at `from`, [`Refusal::Path`] if `to` is invalid.
     pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), Refusal> {
         if let Some(id) = self.names.get(from) {
             let to = checked(to)?;
@@ -321,11 +320,11 @@ impl Core {
         file.path = Some(to);
     }
 
-    /// Makes a file shorter, or leaves it as it is.
+    /// Shortens a file to `size` bytes; the same size changes nothing.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while chunks of it are under way; [`Refusal::Demote`] if it would
-    /// become longer.
+    /// [`Refusal::Busy`] while chunks of the file are being written, [`Refusal::Demote`] if the
+    /// file would become longer.
     pub fn truncate(&mut self, id: FileId, size: u64) -> Result<(), Refusal> {
         let file = self.files.get(&id).ok_or(Refusal::Missing)?;
         if size > file.size {
@@ -374,11 +373,11 @@ impl Core {
         }
     }
 
-    /// Where bytes of a file are. Their zones stay as they are until the parts are given
-    /// back by [`Self::release`].
+    /// Locates `len` bytes of a file from `offset` on. The zones of the parts are not reset until
+    /// the parts are passed to [`Self::release`].
     ///
     /// # Errors
-    /// If there is no such file.
+    /// [`Refusal::Missing`] if the file does not exist.
     //= dissertation 5.4.2
     pub fn read(&mut self, id: FileId, offset: u64, len: u64) -> Result<Vec<Part>, Refusal> {
         let file = self.files.get(&id).ok_or(Refusal::Missing)?;
@@ -391,10 +390,11 @@ impl Core {
         Ok(parts)
     }
 
-    /// As [`Self::read`], of what zones hold, up to the end of the last block.
+    /// Like [`Self::read`], for all blocks of the file that are in zones; the last one is included
+    /// as a whole.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// [`Refusal::Missing`] if the file does not exist.
     pub fn read_stored(&mut self, id: FileId) -> Result<Vec<Part>, Refusal> {
         let file = self.files.get(&id).ok_or(Refusal::Missing)?;
         let parts: Vec<_> = file
@@ -408,7 +408,7 @@ impl Core {
         Ok(parts)
     }
 
-    /// Has once more what [`Self::read`] gave and has not back yet: it is given back as often.
+    /// Retains parts once more; they must be released as often as they were read and retained.
     pub fn retain(&mut self, parts: &[Part]) {
         for part in parts {
             if let Part::Zone(piece) = part {
@@ -417,10 +417,10 @@ impl Core {
         }
     }
 
-    /// Gives back what [`Self::read`] gave.
+    /// Releases parts of [`Self::read`] or [`Self::read_stored`].
     ///
     /// # Panics
-    /// If it did not.
+    /// If the parts were already released.
     pub fn release(&mut self, parts: &[Part]) {
         for part in parts {
             if let Part::Zone(piece) = part {

@@ -1,8 +1,8 @@
-//! What is known of a file, and what of it is still in memory.
+//! A file: its block map, and its data that are still in memory.
 //!
-//! Invariants: of a file the zones hold a beginning, the waiting chunks follow in order,
-//! and the buffer that is filled is its end; each but the last begins where the one before
-//! ends, or in its last block, which is then written again.
+//! Invariants: the zones hold a prefix of the file, the sealed chunks follow in order, and the
+//! buffer being filled is the end. Each of these begins where the previous one ends, or at the
+//! start of the previous one's last block, which is then written again.
 
 use crate::command::{Data, FileId, Part, Piece};
 use crate::config::{BLOCK, Placement};
@@ -10,17 +10,17 @@ use crate::runs::Runs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A buffer that is full, or was forced, and goes to the zones.
+/// A sealed buffer, full or cut short by a sync, that is to be written to zones.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
-    /// Chunks of all files are numbered in the order in which they were sealed.
+    /// Sequence number, in the order in which chunks of all files were sealed.
     pub(crate) number: u64,
-    /// First byte in the file; a whole number of blocks.
+    /// Offset in the file in bytes; a multiple of the block size.
     pub(crate) offset: u64,
-    /// Bytes of the file; those behind them fill the last block.
+    /// Number of bytes of the file; padding behind them fills the last block.
     pub(crate) len: u64,
     pub(crate) data: Arc<Vec<u8>>,
-    /// Blocks that are in zones.
+    /// Number of its blocks that are in zones.
     pub(crate) done: u32,
 }
 
@@ -29,21 +29,21 @@ impl Chunk {
         (self.data.len() as u64 / BLOCK) as u32
     }
 
-    /// Bytes of the file up to the blocks that are done.
+    /// End of the written blocks, as an offset in the file in bytes.
     pub(crate) fn stored(&self) -> u64 {
         self.offset + self.len.min(u64::from(self.done) * BLOCK)
     }
 }
 
-/// A buffer that is filled.
+/// A buffer that is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Filling {
-    /// First byte in the file; a whole number of blocks.
+    /// Offset in the file in bytes; a multiple of the block size.
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
-    /// How many of the first bytes went to the zones already, less than a block.
+    /// Number of bytes at the start, less than a block, that were already sealed.
     pub(crate) clean: usize,
-    /// When it was last written to.
+    /// Value of `Core::uses` at its last write.
     pub(crate) used: u64,
 }
 
@@ -57,25 +57,25 @@ impl Filling {
     }
 }
 
-/// A file.
+/// State of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
-    /// None once it is unlinked.
+    /// Path of the file; `None` once it is unlinked.
     pub(crate) path: Option<Box<[u8]>>,
     pub(crate) placement: Placement,
     pub(crate) opens: u32,
     pub(crate) runs: Runs,
-    /// Bytes, what is in memory included.
+    /// Size in bytes, including data in memory.
     pub(crate) size: u64,
-    /// Bytes that the runs hold.
+    /// Number of bytes that the runs hold.
     pub(crate) stored: u64,
     pub(crate) sealed: VecDeque<Chunk>,
-    /// The first of these is under way.
+    /// Whether the first sealed chunk is being written.
     pub(crate) writing: bool,
     pub(crate) filling: Option<Filling>,
-    /// What whoever calls knows it by.
+    /// Bytes by which the caller identifies the file.
     pub(crate) tag: Box<[u8]>,
-    /// The batch of the log that has the last record of it.
+    /// Batch of the log that holds the latest record of the file.
     pub(crate) batch: u64,
 }
 
@@ -96,7 +96,7 @@ impl File {
         }
     }
 
-    /// Blocks that are still to be written.
+    /// Number of blocks that are still to be written.
     pub(crate) fn owed(&self) -> u64 {
         let sealed = self
             .sealed
@@ -107,7 +107,7 @@ impl File {
         sealed.sum::<u64>() + filling
     }
 
-    /// The bytes of the last block, if it is one in part and in memory.
+    /// The bytes of a partial last block, if it is in a sealed chunk.
     pub(crate) fn tail_in_memory(&self) -> Option<Data> {
         let chunk = self.sealed.back()?;
         let len = (self.size % BLOCK) as usize;
@@ -119,7 +119,7 @@ impl File {
         })
     }
 
-    /// Where the bytes of the last block are, if it is one in part and in a zone.
+    /// Location of the bytes of a partial last block, if it is in a zone.
     pub(crate) fn tail_in_zone(&self) -> Option<Piece> {
         let len = self.size % BLOCK;
         let first = self.size / BLOCK;
@@ -131,8 +131,8 @@ impl File {
         })
     }
 
-    /// Bytes from the first on that zones hold as they are by now: what was written over
-    /// in memory since it went there is not among them, nor is what follows it.
+    /// Length of the prefix, in bytes, whose current contents are in zones. It ends before the
+    /// first byte that was overwritten in memory since.
     pub(crate) fn settled(&self) -> u64 {
         let sealed = self.sealed.front().map(Chunk::stored);
         let filling = self.filling.as_ref();
@@ -141,7 +141,7 @@ impl File {
         self.stored.min(least(sealed)).min(least(clean))
     }
 
-    /// Where `len` bytes from `offset` on are, those behind the end left out.
+    /// Locates `len` bytes from `offset` on; a range behind the end is left out.
     pub(crate) fn parts(&self, offset: u64, len: u64) -> Vec<Part> {
         let end = offset.saturating_add(len).min(self.size);
         let mut at = offset;
@@ -160,14 +160,14 @@ impl File {
         parts
     }
 
-    /// The first byte that is in memory.
+    /// Offset of the first byte in memory; `u64::MAX` if none is.
     fn memory_from(&self) -> u64 {
         let sealed = self.sealed.front().map(|chunk| chunk.offset);
         let filling = self.filling.as_ref().map(|filling| filling.offset);
         sealed.or(filling).unwrap_or(u64::MAX)
     }
 
-    /// The newest bytes in memory from `at` on.
+    /// The newest data in memory from `at` on, up to `end`.
     fn memory(&self, at: u64, end: u64) -> Option<Data> {
         let filling = self.filling.as_ref();
         if let Some(filling) = filling.filter(|f| (f.offset..f.end()).contains(&at)) {
@@ -183,7 +183,7 @@ impl File {
         }
         let holds = |chunk: &&Chunk| (chunk.offset..chunk.offset + chunk.len).contains(&at);
         let chunk = self.sealed.iter().rev().find(holds)?;
-        // What is newer begins at a block behind this one, or in it.
+        // Newer data begin at a block behind this offset, or in its block.
         let newer = filling.map_or(u64::MAX, |filling| filling.offset);
         let stop = end.min(chunk.offset + chunk.len).min(newer.max(at + 1));
         Some(Data {
@@ -210,7 +210,7 @@ impl File {
     }
 
     /// # Panics
-    /// If what it holds does not fit together.
+    /// If the parts of the file do not join.
     pub(crate) fn check(&self, id: FileId) {
         self.runs.check();
         assert_eq!(self.runs.end(), self.stored.div_ceil(BLOCK), "{id:?}");

@@ -1,4 +1,4 @@
-//! Commands that are under way, and what becomes of their answers.
+//! Commands in progress, and the effects of their completion.
 
 use crate::Core;
 use crate::command::{Command, Failure, FileId, Piece, Ticket};
@@ -6,32 +6,32 @@ use crate::config::BLOCK;
 use crate::runs::Run;
 use crate::zones::State;
 
-/// Why a command was given out.
+/// Purpose of a command in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flight {
-    /// The first chunk of a file, or a part of it.
+    /// The write of a file's first chunk, or of a part of it.
     Chunk {
         file: FileId,
         zone: u32,
         at: u32,
         blocks: u32,
     },
-    /// Blocks of a file that move; `from` is where they were.
+    /// The relocation of a file's blocks; `from` is their old place.
     Move {
         file: FileId,
         from: Run,
         zone: u32,
         at: u32,
     },
-    /// A zone gets another state.
+    /// The change of a zone's state to `next`.
     Manage { zone: u32, next: State },
-    /// Of the log.
+    /// A command to a zone of the log.
     Log { zone: u32 },
-    /// A flush.
+    /// A flush, for the log.
     Force,
 }
 
-/// The zone that a command changes.
+/// The zone that a command changes; `None` for a flush.
 fn target(command: &Command) -> Option<u32> {
     match *command {
         Command::Write { zone, .. }
@@ -44,7 +44,7 @@ fn target(command: &Command) -> Option<u32> {
 }
 
 impl Core {
-    /// Gives out a command.
+    /// Queues a command for the driver.
     pub(crate) fn issue(&mut self, flight: Flight, command: Command) {
         if let Some(zone) = target(&command) {
             self.zones.begin(zone);
@@ -56,19 +56,19 @@ impl Core {
         self.ready.push_back((ticket, command));
     }
 
-    /// The next command to do, if there is one now.
+    /// Takes the next command to execute; `None` if there is none now.
     pub fn next_command(&mut self) -> Option<(Ticket, Command)> {
         self.ready.pop_front()
     }
 
-    /// Whether there is a command to do now.
+    /// Whether a command is queued.
     #[must_use]
     pub fn has_command(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The file whose data a command that was given out writes or moves; none of a command
-    /// for the log or for a zone as a whole.
+    /// The file whose data a command writes or relocates; `None` for commands of the log and on
+    /// zones as a whole.
     #[must_use]
     pub fn file_of(&self, ticket: Ticket) -> Option<FileId> {
         match self.flights.get(&ticket)? {
@@ -77,16 +77,16 @@ impl Core {
         }
     }
 
-    /// Whether commands were given out that are not answered, or are to be given out.
+    /// Whether any command is queued or not yet completed.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.flights.is_empty()
     }
 
-    /// A command has been done, or has failed.
+    /// Reports that a command was executed, or has failed.
     ///
     /// # Panics
-    /// If there is no such command under way.
+    /// If no such command is in progress.
     pub fn complete(&mut self, ticket: Ticket, result: Result<(), Failure>) {
         let flight = self
             .flights
@@ -169,7 +169,7 @@ impl Core {
         }
     }
 
-    /// Blocks of a file are in a zone.
+    /// Maps blocks of a file to their new place in a zone.
     pub(crate) fn map(&mut self, id: FileId, run: Run) {
         let file = self.files.get_mut(&id).expect("its blocks were written");
         let old = file.runs.put(run);
@@ -181,7 +181,7 @@ impl Core {
         }
     }
 
-    /// Blocks are needed no more, once the log says so.
+    /// Marks blocks as invalid; their zone can be reset once the log has recorded this.
     pub(crate) fn free(&mut self, runs: Vec<Run>) {
         for run in runs {
             let zone = self.zones.get_mut(run.zone);
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Begins to change the state of a zone.
+    /// Starts a change of a zone's state.
     pub(crate) fn manage(&mut self, zone: u32, next: State) {
         let command = match next {
             State::Empty => Command::Reset { zone },
@@ -217,7 +217,7 @@ impl Core {
         self.issue(Flight::Manage { zone, next }, command);
     }
 
-    /// Bytes of the run `from`, as a piece.
+    /// The bytes of a run, as a piece of its zone.
     pub(crate) fn piece(run: &Run) -> Piece {
         Piece {
             zone: run.zone,

@@ -1,14 +1,13 @@
-//! The log: what makes the state of the core durable.
+//! The log: makes the core's state durable.
 //!
-//! Two zones take turns. Records of changes are collected; once somebody wants them
-//! durable they become a batch: the data that they tell of are forced, the batch is
-//! appended, and that is forced too. **The durable point of a call is the second force.**
-//! When a zone is full, and after every start, the batch is a snapshot at the start of
-//! the other zone.
+//! Two zones take turns. Records of changes are collected. Once a sync needs them, they become a
+//! batch: the data that they refer to are flushed, the batch is appended, and that is flushed, too.
+//! **The durable point of a call is the second flush.** When the log has reached its length limit,
+//! and after every start, the batch is a snapshot at the start of the other zone.
 //!
-//! Invariants: a record is collected only after its data were written; a zone of the log
-//! is reset only while the other one has a whole snapshot and all batches since; after a
-//! failure that no snapshot helps against nothing is durable any more.
+//! Invariants: a record is collected only after its data were written. A zone of the log is reset
+//! only while the other one holds a whole snapshot and all batches since. After a failure that a
+//! snapshot cannot repair nothing becomes durable any more.
 
 use crate::Core;
 use crate::command::{Command, Data, Failure, FileId};
@@ -18,23 +17,23 @@ use crate::record::{self, Record, Start};
 use crate::zones::State;
 use std::sync::Arc;
 
-/// Bytes of records that are made durable though nobody asked.
+/// Bytes of collected records at which a batch is started without a sync.
 const PENDING_MAX: usize = 1 << 20;
 
-/// What a batch is waiting for.
+/// Stage of the batch in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// No batch is under way.
+    /// No batch is in progress.
     Idle,
-    /// The data that it tells of are forced.
+    /// The data that the batch refers to are being flushed.
     Data(Batch),
-    /// The zone before is closed.
+    /// The previous zone of the log is being closed.
     Closing(Batch),
-    /// The zone that it goes to is emptied.
+    /// The zone that the batch goes to is being reset.
     Emptying(Batch),
-    /// It is written.
+    /// The batch is being written.
     Writing(Batch),
-    /// It is forced.
+    /// The batch is being flushed.
     Forcing,
 }
 
@@ -48,27 +47,27 @@ pub(crate) struct Batch {
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) volume: u64,
-    /// The zone that has the newest whole snapshot.
+    /// Zone with the newest whole snapshot.
     pub(crate) zone: u32,
     pub(crate) epoch: u64,
-    /// Blocks of this epoch.
+    /// Number of blocks in this epoch.
     number: u64,
-    /// How many there may be; 0 if a snapshot must be next.
+    /// Maximum number of blocks in this epoch; 0 if the next batch must be a snapshot.
     limit: u64,
     pub(crate) pending: Vec<u8>,
-    /// The number of the batch that is collected.
+    /// Number of the batch that is being collected.
     pub(crate) collecting: u64,
-    /// Batches up to this one are durable.
+    /// Number of the latest durable batch.
     pub(crate) durable: u64,
     wanted: u64,
     stage: Stage,
     pub(crate) failed: bool,
-    /// Data were written since they were last forced.
+    /// Whether data were written since the last flush.
     pub(crate) unforced: bool,
 }
 
 impl Log {
-    /// A log whose last snapshot is in `zone`; the next batch is a new one.
+    /// A log whose last snapshot is in `zone`; the next batch is a snapshot in the other one.
     pub(crate) fn new(volume: u64, zone: u32, epoch: u64) -> Self {
         Self {
             volume,
@@ -86,12 +85,12 @@ impl Log {
         }
     }
 
-    /// Asks for batches up to `batch`.
+    /// Requests that batches up to `batch` become durable.
     pub(crate) fn want(&mut self, batch: u64) {
         self.wanted = self.wanted.max(batch);
     }
 
-    /// The batch after which all that has happened is durable.
+    /// The batch after which all changes so far are durable.
     pub(crate) fn newest(&self) -> u64 {
         if self.pending.is_empty() && self.limit > 0 {
             self.collecting - 1
@@ -102,7 +101,7 @@ impl Log {
 }
 
 impl Core {
-    /// Collects a record, of `file` if it is one's.
+    /// Collects a record; `file` is the file that it changes, if any.
     pub(crate) fn note(&mut self, record: &Record<'_>, file: Option<FileId>) {
         record.encode(&mut self.log.pending);
         let batch = self.log.collecting;
@@ -114,7 +113,7 @@ impl Core {
         }
     }
 
-    /// Begins a batch, if one is wanted and none is under way.
+    /// Starts a batch, if one is requested and none is in progress.
     pub(crate) fn step_log(&mut self) {
         let log = &mut self.log;
         if log.stage != Stage::Idle || log.wanted < log.collecting || log.failed {
@@ -136,7 +135,7 @@ impl Core {
         }
     }
 
-    /// All that there is, as records.
+    /// Encodes the whole state as records.
     fn snapshot(&self, out: &mut Vec<u8>) {
         let id = FileId(self.next_file);
         Record::Next { id }.encode(out);
@@ -191,7 +190,7 @@ impl Core {
         );
     }
 
-    /// Writes a snapshot to the zone whose turn it is, which is empty.
+    /// Writes a snapshot to the other zone, which is empty, and starts a new epoch.
     fn begin_epoch(&mut self, batch: Batch) {
         let blocks = record::blocks(batch.records.len()) as u64;
         let log = &mut self.log;
@@ -220,7 +219,7 @@ impl Core {
         log.stage = Stage::Writing(batch);
         let row = self.zones.get_mut(zone);
         let at = u64::from(row.written) * BLOCK;
-        // Its zones are the log's alone, so that their states say how far they are.
+        // The log's zones bypass `Zones::set`; their rows only track the write pointer.
         row.written += blocks;
         row.state = State::Open;
         let len = bytes.len();
@@ -232,7 +231,7 @@ impl Core {
         self.issue(Flight::Log { zone }, Command::Write { zone, at, data });
     }
 
-    /// A flush has ended.
+    /// Handles the end of a flush.
     pub(crate) fn forced(&mut self, result: Result<(), Failure>) {
         let stage = std::mem::replace(&mut self.log.stage, Stage::Idle);
         match (stage, result) {
@@ -245,7 +244,7 @@ impl Core {
         }
     }
 
-    /// A command to a zone of the log has ended.
+    /// Handles the end of a command to a zone of the log.
     pub(crate) fn logged(&mut self, zone: u32, result: Result<(), Failure>) {
         let stage = std::mem::replace(&mut self.log.stage, Stage::Idle);
         let row = self.zones.get_mut(zone);
@@ -266,7 +265,7 @@ impl Core {
                 self.issue(Flight::Force, Command::Flush);
             }
             (Stage::Writing(batch), Err(_)) if !batch.snapshot => {
-                // What the batch says is in memory too: a snapshot may save it.
+                // The changes of the failed batch are in memory, too: a snapshot may save them.
                 row.state = State::Failed;
                 let mut records = Vec::new();
                 self.snapshot(&mut records);

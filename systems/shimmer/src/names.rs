@@ -1,12 +1,12 @@
-//! Names of files: whole paths, as bytes.
+//! Paths of files, as byte strings.
 //!
-//! Invariants: a path leads to one file; directories are what paths begin with, so there
-//! are none without files.
+//! Invariants: a path belongs to one file. Folders are prefixes of paths, so there are no empty
+//! ones.
 
 use crate::{FileId, Refusal};
 use std::collections::BTreeMap;
 
-/// The longest path that Linux takes, without its end.
+/// Maximum length of a path in Linux, without the terminating zero.
 pub(crate) const PATH_MAX: usize = 4095;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) fn is_path(path: &[u8]) -> bool {
     (1..=PATH_MAX).contains(&path.len()) && !path.contains(&0)
 }
 
-/// The path, if it is one.
+/// The path, if it is valid.
 pub(crate) fn checked(path: &[u8]) -> Result<Box<[u8]>, Refusal> {
     if is_path(path) {
         Ok(path.into())
@@ -27,7 +27,7 @@ pub(crate) fn checked(path: &[u8]) -> Result<Box<[u8]>, Refusal> {
     }
 }
 
-/// What all paths within a folder begin with.
+/// Common prefix of all paths in a folder.
 fn prefix(folder: &[u8]) -> Vec<u8> {
     let mut prefix = folder.to_vec();
     if !prefix.is_empty() && prefix.last() != Some(&b'/') {
@@ -41,7 +41,7 @@ impl Names {
         self.ids.get(path).copied()
     }
 
-    /// Lets a path lead to a file; gives the one that it led to.
+    /// Assigns a path to a file; returns the file that had it before.
     pub(crate) fn set(&mut self, path: Box<[u8]>, id: FileId) -> Option<FileId> {
         self.ids.insert(path, id)
     }
@@ -54,7 +54,7 @@ impl Names {
         self.ids.len()
     }
 
-    /// Files whose paths begin with that of a folder.
+    /// Files whose paths are below a folder, sorted by path.
     pub(crate) fn within(&self, folder: &[u8]) -> impl Iterator<Item = (&[u8], FileId)> {
         let prefix = prefix(folder);
         let from = self.ids.range::<[u8], _>((
@@ -65,7 +65,7 @@ impl Names {
             .map(|(path, id)| (&**path, *id))
     }
 
-    /// Names directly in a folder, sorted: files, and folders with a slash behind them.
+    /// Names directly in a folder, sorted; those of folders end with a slash.
     pub(crate) fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
         let skip = prefix(folder).len();
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_path_is_refused() {
         let long = [b'x'; PATH_MAX + 1];
         for path in [&b""[..], b"a\0b", &long] {
             assert_eq!(checked(path), Err(Refusal::Path));

@@ -1,8 +1,8 @@
-//! Making zones free again.
+//! Garbage collection of zones: resets and relocation.
 //!
-//! Invariants: a zone is reset only if nothing lives in it, nobody reads it, and the log
-//! durably says so; a block that moves is mapped to its new place only if it is still
-//! where it was.
+//! Invariants: a zone is reset only if no block in it is live, no read of it is in progress, and
+//! the log has durably recorded that. A relocated block is mapped to its new place only if its old
+//! mapping is unchanged.
 
 use crate::Core;
 use crate::choose::{unfinished_victim, victim};
@@ -11,17 +11,17 @@ use crate::flight::Flight;
 use crate::runs::Run;
 use crate::zones::State;
 
-/// Moving the data of a zone elsewhere.
+/// The relocation of a zone's live data.
 #[derive(Clone, Debug)]
 pub(crate) struct Moving {
-    /// What is left to be moved.
+    /// Runs that are left to relocate, in reverse order of their place.
     left: Vec<(FileId, Run)>,
-    /// One of them is under way.
+    /// Whether a copy is in progress.
     busy: bool,
 }
 
 impl Core {
-    /// Resets what can be reset, and sees to it that more can be.
+    /// Resets zones that can be reset, and starts relocation if too few can be.
     //= dissertation 5.3.3
     pub(crate) fn reclaim(&mut self) {
         if !std::mem::take(&mut self.look) {
@@ -57,7 +57,7 @@ impl Core {
             here.map(move |&run| (id, run))
         });
         let mut left: Vec<_> = runs.collect();
-        // They are taken from the end: the order in the zone is the order that stays.
+        // Runs are popped from the end, so this keeps their order in the zone.
         left.sort_by_key(|(_, run)| std::cmp::Reverse(run.at));
         Moving { left, busy: false }
     }
@@ -93,7 +93,7 @@ impl Core {
         self.zones.keep_none();
     }
 
-    /// The parts of a run that are mapped as they were.
+    /// The parts of a run whose mapping is unchanged.
     fn still_there(&self, id: FileId, was: Run) -> Vec<Run> {
         let Some(file) = self.files.get(&id) else {
             return Vec::new();
@@ -143,7 +143,7 @@ impl Core {
         );
     }
 
-    /// Blocks have moved, or not.
+    /// Handles the end of a copy: maps the blocks to their new place if it succeeded.
     pub(crate) fn move_ends(
         &mut self,
         id: FileId,
@@ -157,7 +157,7 @@ impl Core {
             moving.busy = false;
         }
         if result.is_err() {
-            // It is not known which of the two failed; the target can be done without.
+            // The failed zone of the two is unknown; the target is dispensable.
             self.zones.set(zone, State::Failed);
             return self.stop_moving();
         }

@@ -1,8 +1,8 @@
-//! The bytes of the log, each layout once.
+//! Byte layout of the log, defined once for reader and writer.
 //!
-//! Invariants: a block has a checksum over all of it, its epoch and its number, so that it
-//! is told from data, from the log before, and from a block of another volume; records lie
-//! in batches, and a batch counts only as a whole.
+//! Invariants: each block has a checksum over all of it, its epoch and its number, so that it
+//! cannot be confused with data, with an older log, or with a block of another volume. Records are
+//! grouped in batches, and a batch counts only as a whole.
 
 use crate::FileId;
 use crate::config::Placement;
@@ -11,36 +11,36 @@ use crate::runs::Run;
 use units::layout::Value;
 
 pub(crate) const SIZE: usize = 4096;
-/// Bytes of records in a block.
+/// Maximum number of record bytes in a block.
 pub(crate) const ROOM: usize = SIZE - HEAD;
 const HEAD: usize = 40;
 const MAGIC: [u8; 4] = *b"flsh";
 const VERSION: u16 = 1;
 
-/// The last block of a batch.
+/// Flag of the last block of a batch.
 const LAST: u16 = 1;
-/// A block of a snapshot.
+/// Flag of the blocks of a snapshot.
 const SNAPSHOT: u16 = 2;
 
 mod block {
     units::layout! { 4096:
-        /// CRC-32C of all that follows.
+        /// CRC-32C of all following bytes of the block.
         SUM: u32 = 0,
         MAGIC: [u8; 4] = 4,
         VERSION: u16 = 8,
         FLAGS: u16 = 10,
-        /// Bytes of records.
+        /// Number of record bytes.
         LEN: u16 = 12,
-        /// How often the log began anew.
+        /// Number of snapshots so far, this one included.
         EPOCH: u64 = 16,
-        /// Which block of its epoch this is.
+        /// Index of the block in its epoch.
         NUMBER: u64 = 24,
-        /// What tells one volume from another.
+        /// Number that tells the volume from others.
         VOLUME: u64 = 32,
     }
 }
 
-/// What a block of the log says.
+/// A decoded block of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block<'a> {
     pub(crate) epoch: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Block<'a> {
     pub(crate) records: &'a [u8],
 }
 
-/// Reads a block; none if it is something else, or torn.
+/// Decodes a block; `None` if it is no block of a log, or torn.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Block<'_>> {
     use block as at;
     let bytes = bytes.get(..SIZE)?;
@@ -71,7 +71,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Block<'_>> {
     })
 }
 
-/// Where a batch begins.
+/// Position and kind of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) epoch: u64,
@@ -80,12 +80,12 @@ pub(crate) struct Start {
     pub(crate) snapshot: bool,
 }
 
-/// Blocks that a batch takes.
+/// Number of blocks for a batch with this many bytes of records.
 pub(crate) fn blocks(records: usize) -> usize {
     records.div_ceil(ROOM).max(1)
 }
 
-/// The blocks of a batch.
+/// Encodes a batch into blocks.
 pub(crate) fn encode(records: &[u8], start: Start) -> Vec<u8> {
     use block as at;
     let count = blocks(records.len());
@@ -109,32 +109,32 @@ pub(crate) fn encode(records: &[u8], start: Start) -> Vec<u8> {
     all
 }
 
-/// A change.
+/// A change of the core's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// A file was made.
+    /// Creates a file at a path.
     Create {
         id: FileId,
         placement: Placement,
         path: &'a [u8],
     },
-    /// Blocks of a file are in a zone, and it has so many bytes.
+    /// Maps blocks of a file to a run, and sets its size in bytes.
     Put { id: FileId, run: Run, size: u64 },
-    /// A file has fewer bytes.
+    /// Shortens a file to `size` bytes.
     Truncate { id: FileId, size: u64 },
-    /// A file has another path; what was there is gone.
+    /// Renames a file; the path belongs to no other file at this point.
     Rename { id: FileId, path: &'a [u8] },
-    /// A file is gone.
+    /// Removes a file with its path.
     Unlink { id: FileId },
-    /// A zone is filled for this placement.
+    /// Opens a zone for a placement.
     Take { zone: u32, placement: Placement },
-    /// Numbers of files begin here.
+    /// Sets the lower bound of new file numbers.
     Next { id: FileId },
-    /// What whoever calls knows a file by.
+    /// Sets the tag by which the caller identifies a file.
     Tag { id: FileId, tag: &'a [u8] },
 }
 
-/// Appends numbers and rows of bytes.
+/// Appends encoded values to a buffer.
 struct Out<'a>(&'a mut Vec<u8>);
 
 impl Out<'_> {
@@ -159,7 +159,7 @@ impl Out<'_> {
 }
 
 impl Record<'_> {
-    /// Appends its bytes.
+    /// Appends the encoded record to `to`.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         let mut out = Out(to);
         match *self {
@@ -192,7 +192,7 @@ impl Record<'_> {
     }
 }
 
-/// Reads records from bytes.
+/// Decodes records from bytes.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is no record ends the rest, as an error.
+/// Yields the records; malformed bytes yield one error and end the iteration.
 impl<'a> Iterator for Reader<'a> {
     type Item = Result<Record<'a>, ()>;
 
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn records_survive_a_round_trip() {
         let mut bytes = Vec::new();
         all().iter().for_each(|record| record.encode(&mut bytes));
         let read: Result<Vec<_>, ()> = Reader::new(&bytes).collect();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_any_bit_changed_is_none() {
+    fn block_with_any_flipped_bit_is_refused() {
         let start = Start {
             epoch: 3,
             number: 8,

@@ -1,10 +1,9 @@
-//! From the zones to the state that was acknowledged last.
+//! Recovery: rebuilds the latest acknowledged state from the zones.
 //!
-//! Of the two zones of the log the one with the higher epoch counts, if its snapshot is
-//! whole. Of it, batches are replayed up to the first that is not whole. What follows a
-//! block that is none would have been acknowledged, so it means damage, and is not passed
-//! over. What is on the device was written by anybody: nothing is believed unchecked, and
-//! no length is taken from it.
+//! Of the log's two zones, the one with the higher epoch counts, if its snapshot is whole. Its
+//! batches are replayed up to the first incomplete one. A valid block behind an invalid one must
+//! have been acknowledged, so this is damage and not the log's end. The device's contents are
+//! untrusted: everything is checked, and no allocation has a length read from it.
 
 use crate::Core;
 use crate::command::FileId;
@@ -18,27 +17,27 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 
-/// Why zones are not opened.
+/// Reasons why zones cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {
-    /// There is no log. If there are no data either, the zones may be formatted.
+    /// The zones have no log. If they have no data either, they may be formatted.
     #[error("the zones hold no log of files{}", if *.blank { ", and no data" } else { "" })]
     Unformatted {
-        /// Whether nothing is in zones outside the log.
+        /// Whether all zones for data are empty.
         blank: bool,
     },
-    /// The log is damaged, or not of these zones.
+    /// The log is damaged, or does not match these zones.
     #[error("the log in zone {zone} is damaged: {why}")]
     Damaged {
-        /// The zone.
+        /// Zone of the damaged log.
         zone: u32,
-        /// What is wrong.
+        /// Nature of the damage.
         why: &'static str,
     },
-    /// Two zones for the log and three for data are the least.
+    /// There are fewer zones than two for the log and three for data.
     #[error("{0} zones are too few: the log takes 2, and data at least 3")]
     TooFewZones(usize),
-    /// The device allows too few zones that are written to.
+    /// The device allows too few open or active zones.
     #[error("open zones: {} and active zones: {} are too few: the log takes 1 and 2", .0.open, .0.active)]
     TooFewOpen(Limits),
     /// The extent is no power of two from 4 KiB to 1 GiB, or there are no buffers.
@@ -53,7 +52,7 @@ struct Row {
     tag: Box<[u8]>,
 }
 
-/// What the log says of a file.
+/// State of a file according to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct File0 {
     placement: Placement,
@@ -61,7 +60,7 @@ struct File0 {
     size: u64,
 }
 
-/// What a log says.
+/// State of the volume according to one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Image {
     epoch: u64,
@@ -176,7 +175,7 @@ impl Image {
     }
 }
 
-/// Reads one log; none if it has no whole snapshot.
+/// Replays one log; `None` if it has no whole snapshot.
 fn replay(bytes: &[u8]) -> Result<Option<Image>, &'static str> {
     let mut image = Image::default();
     let mut batch = Vec::new();
@@ -208,7 +207,7 @@ fn replay(bytes: &[u8]) -> Result<Option<Image>, &'static str> {
     Ok(whole.then_some(image))
 }
 
-/// The newer of two logs, and its zone.
+/// The log with the higher epoch, and its zone.
 fn newest(logs: [&[u8]; LOG_ZONES as usize]) -> Result<Option<(u32, Image)>, OpenError> {
     let mut found: Option<(u32, Image)> = None;
     for (zone, bytes) in (0..).zip(logs) {
@@ -232,10 +231,10 @@ fn newest(logs: [&[u8]; LOG_ZONES as usize]) -> Result<Option<(u32, Image)>, Ope
     Ok(found)
 }
 
-/// Counts what lives in each zone.
+/// Counts the live blocks of each zone.
 ///
 /// # Errors
-/// If something lives where nothing can, or two do in one place.
+/// If a run is in a zone that cannot hold it, or two runs overlap.
 fn count(image: &Image, zones: &mut Zones) -> Applied {
     let mut all: Vec<_> = image
         .rows
@@ -269,15 +268,14 @@ fn count(image: &Image, zones: &mut Zones) -> Applied {
     Ok(())
 }
 
-/// The number of the first file that is made after `epoch` was read. Each start has
-/// numbers of its own, so that a file which was not durable shares its number with none
-/// that is made after the first batch of the start: whoever has noted it elsewhere finds
-/// nothing, and not another file.
+/// The first file number after a start that read `epoch`. Each start has a range of numbers of its
+/// own. So the number of a file that was not durable is not reused after the first batch of the
+/// start: an outside reference to it finds no file, rather than another one.
 fn first_number(epoch: u64) -> Option<u64> {
     epoch.checked_add(1)?.checked_mul(1 << 32)
 }
 
-/// Whether zones and options can be worked with.
+/// Checks options and zones; returns the limits for data zones.
 fn fit(options: &Options, limits: Limits, reports: &[ZoneReport]) -> Result<Limits, OpenError> {
     let extent = options.extent.0;
     let sound = extent.is_power_of_two() && (BLOCK..=1 << 30).contains(&extent);
@@ -291,11 +289,11 @@ fn fit(options: &Options, limits: Limits, reports: &[ZoneReport]) -> Result<Limi
 }
 
 impl Core {
-    /// Makes a volume of zones, whatever they hold. It is one once a sync has ended.
-    /// `volume` tells it from others: no two should have the same.
+    /// Formats zones, whatever they hold. The volume exists once its first sync has completed.
+    /// `volume` should be unique, as it tells the volume from others.
     ///
     /// # Errors
-    /// If the zones cannot be worked with.
+    /// If the options or the zones are unusable.
     pub fn format(
         options: Options,
         limits: Limits,
@@ -314,10 +312,10 @@ impl Core {
         ))
     }
 
-    /// Opens a volume: `logs` are what is written in the first two zones.
+    /// Opens a volume. `logs` are the written bytes of the first two zones.
     ///
     /// # Errors
-    /// If the zones cannot be worked with, or hold no volume, or a damaged one.
+    /// If the options or the zones are unusable, or hold no volume or a damaged one.
     pub fn open(
         options: Options,
         limits: Limits,

@@ -1,15 +1,15 @@
-//! Where the blocks of a file are.
+//! The block map of a file.
 //!
-//! Invariants: runs are sorted and follow each other without holes from block 0; no two
-//! neighbours could be one; a run lies in one zone.
+//! Invariants: runs are sorted and cover the file from block 0 without holes. No two neighbours
+//! could be merged. A run is in one zone.
 
-/// Blocks of a file that follow each other in a zone.
+/// Consecutive blocks of a file that are consecutive in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first one, in blocks of the file.
+    /// First block, as an index in the file.
     pub(crate) first: u64,
     pub(crate) zone: u32,
-    /// Where it is, in blocks of the zone.
+    /// First block, as an index in the zone.
     pub(crate) at: u32,
     pub(crate) blocks: u32,
 }
@@ -19,7 +19,7 @@ impl Run {
         self.first + u64::from(self.blocks)
     }
 
-    /// The part from `from` to `to`, in blocks of the file, which it holds.
+    /// The part of the run from block `from` to block `to` of the file, which it must contain.
     fn part(&self, from: u64, to: u64) -> Self {
         Self {
             first: from,
@@ -48,7 +48,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Blocks that are mapped.
+    /// Number of mapped blocks.
     pub(crate) fn end(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }
@@ -57,7 +57,8 @@ impl Runs {
         self.runs.iter()
     }
 
-    /// Maps a run, which begins no later than at the end; gives what was mapped there.
+    /// Maps a run, which may begin at the end or overwrite blocks; returns the old runs of the
+    /// overwritten blocks.
     pub(crate) fn put(&mut self, run: Run) -> Vec<Run> {
         assert!(run.first <= self.end() && run.blocks > 0, "no holes");
         let (start, stop) = self.span(run.first, run.end());
@@ -75,7 +76,7 @@ impl Runs {
         old
     }
 
-    /// Unmaps all from block `end` on; gives what was mapped there.
+    /// Unmaps all blocks from `end` on; returns their runs.
     pub(crate) fn cut(&mut self, end: u64) -> Vec<Run> {
         let (start, stop) = self.span(end, u64::MAX);
         let gone: Vec<Run> = self.runs.drain(start..stop).collect();
@@ -86,7 +87,7 @@ impl Runs {
             .collect()
     }
 
-    /// What is mapped from block `from` to `to`.
+    /// The mappings of the blocks from `from` to `to`.
     pub(crate) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = Run> {
         let (start, stop) = self.span(from, to);
         self.runs[start..stop]
@@ -94,14 +95,14 @@ impl Runs {
             .filter_map(move |run| run.overlap(from, to))
     }
 
-    /// Indices of the runs that overlap.
+    /// Indices of the runs that overlap the blocks from `from` to `to`.
     fn span(&self, from: u64, to: u64) -> (usize, usize) {
         let start = self.runs.partition_point(|run| run.end() <= from);
         let stop = self.runs.partition_point(|run| run.first < to);
         (start, stop.max(start))
     }
 
-    /// Makes one run of neighbours among some.
+    /// Merges mergeable neighbours among the runs from index `from` to `to`.
     fn join(&mut self, from: usize, to: usize) {
         let mut at = to.min(self.runs.len());
         while at > from + 1 {
@@ -129,7 +130,7 @@ impl Runs {
 mod tests {
     use super::*;
 
-    /// Every block's place, as a list.
+    /// Place of every block, as a list.
     fn blocks(runs: &Runs) -> Vec<(u32, u32)> {
         let each = |run: &Run| {
             (0..run.blocks)
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_what_a_list_of_blocks_is() {
+    fn runs_agree_with_a_list_of_blocks() {
         bolero::check!()
             .with_type::<Vec<(u8, u8, u8, bool)>>()
             .for_each(|steps| {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_one_run() {
+    fn consecutive_blocks_merge_into_one_run() {
         let mut runs = Runs::default();
         for n in 0..5 {
             runs.put(Run {

@@ -1,29 +1,29 @@
-//! Waiting until something is durable.
+//! Syncs: waits for durability.
 
 use crate::Core;
 use crate::command::{Failure, FileId, Refusal};
 
-/// What somebody waits for.
+/// A wait of a caller, for data in zones or for durability.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sync {
-    /// One file, or all.
+    /// File that is waited for; `None` for all files.
     file: Option<FileId>,
-    /// Chunks up to this number must be in zones.
+    /// Number of the last chunk that must be in zones.
     chunk: u64,
-    /// Then this batch must be durable, once that is known.
+    /// Batch of the log that must then be durable; `None` until it is known.
     batch: Option<u64>,
-    /// Whether it must be durable at all.
+    /// Whether durability is required, or only data in zones.
     durable: bool,
 }
 
-/// A wait, by number.
+/// Number of a wait, for [`Core::poll_sync`].
 pub type SyncId = u64;
 
 impl Core {
-    /// Begins to make a file durable: its data, then what leads to them.
+    /// Starts a sync of a file: of its data, then of its metadata.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// [`Refusal::Missing`] if the file does not exist.
     //= dissertation 5.4.3
     pub fn sync(&mut self, id: FileId) -> Result<SyncId, Refusal> {
         if !self.files.contains_key(&id) {
@@ -33,11 +33,11 @@ impl Core {
         Ok(self.wait(Some(id), true))
     }
 
-    /// Begins to bring a file to the zones, so that none of it is in memory alone. It need
-    /// not be durable then.
+    /// Starts to write a file back to the zones, so that none of it is in memory alone. This does
+    /// not make it durable.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// [`Refusal::Missing`] if the file does not exist.
     pub fn drain(&mut self, id: FileId) -> Result<SyncId, Refusal> {
         if !self.files.contains_key(&id) {
             return Err(Refusal::Missing);
@@ -46,7 +46,7 @@ impl Core {
         Ok(self.wait(Some(id), false))
     }
 
-    /// Begins to make everything durable that has happened.
+    /// Starts a sync of all changes so far.
     pub fn sync_all(&mut self) -> SyncId {
         let filled: Vec<_> = self.filled.iter().copied().collect();
         for id in filled {
@@ -72,7 +72,7 @@ impl Core {
         id
     }
 
-    /// Whether a wait is over, and how; after that it is forgotten.
+    /// The outcome of a wait, which is forgotten then; `None` while it is in progress.
     ///
     /// # Panics
     /// If there is no such wait.
@@ -111,7 +111,7 @@ impl Core {
         None
     }
 
-    /// The batch with the last record of what is waited for.
+    /// The batch with the latest record that the wait is for.
     fn batch_of(&self, sync: Sync) -> u64 {
         let all = self.log.newest();
         match sync.file.map(|id| self.files.get(&id)) {

@@ -1,7 +1,6 @@
-//! From a call to the zones: buffers are filled, sealed, and placed when they are written.
+//! Writes: buffers are filled, sealed, and placed in zones when they are written.
 //!
-//! Invariant: what was promised room, because a call that wrote it was answered, has room,
-//! unless zones fail.
+//! Invariant: blocks that a successful call was promised have room in zones, unless zones fail.
 
 use crate::Core;
 use crate::choose::{Choice, Want, choose};
@@ -13,7 +12,7 @@ use crate::record::Record;
 use crate::zones::State;
 use std::sync::Arc;
 
-/// What became of an attempt to write a chunk.
+/// Result of an attempt to write a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Started {
     Yes,
@@ -22,12 +21,12 @@ enum Started {
 }
 
 impl Core {
-    /// Writes bytes to a file at `offset`; gives how many were taken, at least one if
-    /// there are any. They are in memory then.
+    /// Writes bytes to a file at `offset`, in memory; returns the number of bytes accepted, at
+    /// least one if there are any.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] and [`Refusal::Tail`] ask for something and to be asked again;
-    /// [`Refusal::Demote`] if this is no append, but to what is still in the buffer.
+    /// [`Refusal::Busy`] and [`Refusal::Tail`] require a step of the caller and a repetition;
+    /// [`Refusal::Demote`] if this is neither an append nor within the buffer.
     //= dissertation 5.4.2
     pub fn write(&mut self, id: FileId, offset: u64, data: &[u8]) -> Result<usize, Refusal> {
         if data.is_empty() {
@@ -61,7 +60,7 @@ impl Core {
         Ok(take)
     }
 
-    /// Changes a file and keeps account of what it still has to write.
+    /// Changes a file and updates the count of promised blocks.
     pub(crate) fn change(&mut self, id: FileId, change: impl FnOnce(&mut File, u64)) {
         let file = self.files.get_mut(&id).expect("the caller found it");
         let before = file.owed();
@@ -69,7 +68,7 @@ impl Core {
         self.promised = self.promised + file.owed() - before;
     }
 
-    /// Whether the buffer may grow to `len` bytes.
+    /// Whether the zones have room for the buffer to grow to `len` bytes.
     fn admit(&self, filling: &Filling, len: usize) -> Result<(), Refusal> {
         let blocks = |bytes: usize| (bytes as u64).div_ceil(BLOCK);
         let owed = if filling.is_dirty() {
@@ -91,8 +90,8 @@ impl Core {
         if more <= left {
             return Ok(());
         }
-        // What is under way has its room in a zone, and is promised still: it may be counted
-        // twice until it is done.
+        // Blocks being written occupy room in a zone and are still promised, so they may be counted
+        // twice until their command completes.
         if self.is_busy() {
             return Err(Refusal::Busy);
         }
@@ -103,12 +102,12 @@ impl Core {
         ))))
     }
 
-    /// Zones that are kept to move data to.
+    /// Number of free zones reserved for relocation.
     pub(crate) fn reserve(&self) -> u32 {
         u32::from(self.options.relocate)
     }
 
-    /// Why a write that begins at `offset` could not stay in zones, if it could not.
+    /// The reason why a write at `offset` cannot stay in zones; `None` if it can.
     #[must_use]
     pub fn demotes(&self, id: FileId, offset: u64) -> Option<Demote> {
         let file = self.files.get(&id)?;
@@ -120,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Sees to it that the file has a buffer into which `offset` falls.
+    /// Makes sure that the file has a buffer that `offset` falls into.
     fn ready_to_fill(&mut self, id: FileId, offset: u64) -> Result<(), Refusal> {
         let file = self.files.get(&id).ok_or(Refusal::Missing)?;
         if let Some(why) = self.demotes(id, offset) {
@@ -144,7 +143,7 @@ impl Core {
         Ok(())
     }
 
-    /// Why a call cannot go on while buffers wait.
+    /// The refusal of a call that must wait for buffers to be written.
     pub(crate) fn busy_or_full(&self) -> Refusal {
         if self.is_busy() {
             return Refusal::Busy;
@@ -155,8 +154,8 @@ impl Core {
         Refusal::NoSpace(Box::new(self.zones.refuse(self.promised, left, 0)))
     }
 
-    /// Hands over the bytes that [`Refusal::Tail`] asked for. Nothing happens if they are
-    /// not wanted any more.
+    /// Provides the bytes that [`Refusal::Tail`] requested. They are ignored if the file has
+    /// changed since.
     pub fn load_tail(&mut self, id: FileId, bytes: &[u8]) {
         let wanted = |file: &File| {
             file.filling.is_none()
@@ -168,7 +167,7 @@ impl Core {
         }
     }
 
-    /// Gives a file a buffer that begins with its last block.
+    /// Gives a file a buffer that begins with its partial last block.
     fn fill(&mut self, id: FileId, tail: &[u8]) {
         if self.filled.len() >= self.options.buffers as usize {
             let oldest = |id: &&FileId| {
@@ -197,7 +196,7 @@ impl Core {
         });
     }
 
-    /// Gives back the buffer of a file, which holds nothing that zones or chunks do not.
+    /// Drops the buffer of a file, whose bytes must all be sealed or in zones.
     pub(crate) fn drop_buffer(&mut self, id: FileId) {
         self.filled.remove(&id);
         let Some(file) = self.files.get_mut(&id) else {
@@ -210,8 +209,8 @@ impl Core {
         }
     }
 
-    /// Sends what is in the buffer of a file on its way. What fills a block in part goes
-    /// too, and stays in the buffer: it is written again, with what follows it.
+    /// Seals the buffer of a file for writing. The bytes of a partial last block are sealed, too,
+    /// and stay in the buffer: they are written again with the data that follow.
     pub(crate) fn seal(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
@@ -252,7 +251,7 @@ impl Core {
         }
     }
 
-    /// Writes the chunks that wait, as far as zones allow.
+    /// Starts to write waiting chunks, as far as zones allow.
     pub(crate) fn start_chunks(&mut self) {
         let mut full = false;
         for _ in 0..self.waiting.len() {
@@ -308,7 +307,7 @@ impl Core {
         Started::Yes
     }
 
-    /// An open zone with room; else what must be waited for.
+    /// An open zone with room for data of `placement`; else the reason to wait.
     fn choose_zone(&mut self, placement: Placement, moving: bool) -> Result<u32, Started> {
         let reserve = self.reserve();
         let room = self.zones.room(false, reserve.into());
@@ -344,8 +343,8 @@ impl Core {
         }
     }
 
-    /// An open zone to move data of `placement` to, the last free one if it must be; none
-    /// for now, or none at all.
+    /// An open zone to relocate data of `placement` to, if need be the reserved one. `Err(false)`
+    /// if there is none for now, `Err(true)` if there is none at all.
     pub(crate) fn choose_target(&mut self, placement: Placement) -> Result<u32, bool> {
         self.choose_zone(placement, true)
             .map_err(|why| why == Started::Full)

@@ -1,24 +1,24 @@
-//! The zone map: how far each zone is written, and how much of that nobody needs.
+//! The zone map: write pointers, states and live blocks of all zones.
 //!
-//! Invariants: a zone changes its state in [`Zones::set`] alone, so the counts of open and
-//! active zones are right; what is written is what commands were given out for; blocks
-//! that are live are mapped by a file or belong to the log.
+//! Invariants: a data zone changes its state only in [`Zones::set`], which keeps the counts of open
+//! and active zones right. The write pointer counts blocks whose commands were issued. Live blocks
+//! are mapped by a file.
 
 use crate::config::{BLOCK, LOG_ZONES, Limits, Placement, ZoneReport};
 use units::NoSpace;
 
-/// What a zone is to us.
+/// State of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing is written.
+    /// No block is written.
     Empty,
-    /// It is written to, and the device keeps buffers for it.
+    /// The zone can be written, and the device keeps buffers for it.
     Open,
-    /// It is partly written.
+    /// The zone is partly written, and must be opened to be written.
     Closed,
-    /// Nothing more can be written.
+    /// The zone cannot be written until it is reset.
     Full,
-    /// It has failed to be written; what it holds can be read.
+    /// A write to the zone has failed; its data can still be read.
     Failed,
 }
 
@@ -40,8 +40,8 @@ impl State {
     }
 }
 
-/// A row of the map. The dissertation's row of 128 bits has capacity, write offset and
-/// what is invalid; the last is the difference of two numbers here.
+/// A row of the map. The dissertation's row of 128 bits has capacity, write offset and the number
+/// of invalid blocks; here that is the difference of `written` and `live`.
 //= dissertation 5.3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zone {
@@ -49,19 +49,19 @@ pub(crate) struct Zone {
     pub(crate) written: u32,
     pub(crate) live: u32,
     pub(crate) state: State,
-    /// For whom it is written; none if it is empty or the log's.
+    /// Placement that the zone is filled for; `None` if it is empty or the log's.
     pub(crate) placement: Option<Placement>,
-    /// The batch of the log that must be durable before it may be reset.
+    /// Batch of the log that must be durable before the zone may be reset.
     pub(crate) barrier: u64,
-    /// Reads, mappings and copies that are under way.
+    /// Number of reads, mappings and copies in progress.
     pub(crate) readers: u32,
-    /// A command is under way.
+    /// Whether a command is in progress.
     pub(crate) busy: bool,
-    /// That command closes it.
+    /// Whether that command closes the zone.
     pub(crate) closing: bool,
-    /// It is for data that move alone, until all that do have moved.
+    /// Whether the zone is reserved for relocated data, until the relocation ends.
     pub(crate) kept: bool,
-    /// When it was last chosen, counted in choices.
+    /// Value of the map's counter at the zone's last write.
     pub(crate) used: u64,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Zones {
 fn row(report: &ZoneReport) -> Zone {
     let blocks = |bytes: u64| u32::try_from(bytes / BLOCK).unwrap_or(u32::MAX);
     let capacity = blocks(report.capacity);
-    // A block that is written in part cannot be used.
+    // A partly written block counts as written, since it cannot be used.
     let written = blocks(report.written.saturating_add(BLOCK - 1)).min(capacity);
     let state = match written {
         0 => State::Empty,
@@ -122,7 +122,7 @@ fn row(report: &ZoneReport) -> Zone {
 }
 
 impl Zones {
-    /// `limits` are those for data.
+    /// A map of zones as reported; `limits` are those for data zones.
     pub(crate) fn new(reports: &[ZoneReport], limits: Limits) -> Self {
         let rows: Vec<_> = reports.iter().map(row).collect();
         let data = rows.iter().skip(LOG_ZONES as usize);
@@ -149,13 +149,13 @@ impl Zones {
         self.rows.get(zone as usize)
     }
 
-    /// Zones that hold data, with their numbers.
+    /// The zones for data, with their numbers.
     pub(crate) fn data(&self) -> impl Iterator<Item = (u32, &Zone)> + Clone {
         let numbered = self.rows.iter().enumerate().skip(LOG_ZONES as usize);
         numbered.map(|(number, zone)| (number as u32, zone))
     }
 
-    /// Makes a zone another state.
+    /// Changes the state of a zone, and the counts.
     pub(crate) fn set(&mut self, zone: u32, next: State) {
         let row = &mut self.rows[zone as usize];
         let was = row.state;
@@ -179,7 +179,7 @@ impl Zones {
         }
     }
 
-    /// Takes `blocks` of an open zone; gives the first.
+    /// Reserves `blocks` at the write pointer of an open zone; returns the first.
     pub(crate) fn take(&mut self, zone: u32, blocks: u32) -> u32 {
         self.uses += 1;
         let row = &mut self.rows[zone as usize];
@@ -190,15 +190,15 @@ impl Zones {
         at
     }
 
-    /// A command to a zone begins.
+    /// Marks a zone busy: a command to it is issued.
     pub(crate) fn begin(&mut self, zone: u32) {
         let row = &mut self.rows[zone as usize];
         assert!(!row.busy, "zone {zone} has a command already");
         row.busy = true;
     }
 
-    /// A command to a zone has ended. The zone counts as open until its last block is
-    /// written: to the device it is.
+    /// Handles the end of a command. A zone becomes full only when its last block is written: until
+    /// then the device counts it as open.
     pub(crate) fn end(&mut self, zone: u32) {
         let row = &mut self.rows[zone as usize];
         row.busy = false;
@@ -207,20 +207,20 @@ impl Zones {
         }
     }
 
-    /// Nothing moves any more.
+    /// Ends the reservation of zones for relocated data.
     pub(crate) fn keep_none(&mut self) {
         self.rows.iter_mut().for_each(|zone| zone.kept = false);
     }
 
-    /// Zones that are about to be full or closed.
+    /// Whether a command in progress will make an active zone full or closed.
     pub(crate) fn is_leaving(&self) -> bool {
         let leaves = |zone: &Zone| zone.busy && (zone.room() == 0 || zone.closing);
         self.data()
             .any(|(_, zone)| zone.state.is_active() && leaves(zone))
     }
 
-    /// Blocks that can be written, those of dead zones included, and what is invalid
-    /// elsewhere if data can be moved together, without `reserve` zones.
+    /// Number of blocks that can be written, without `reserve` zones: those of dead zones, and with
+    /// relocation all invalid blocks, are included.
     pub(crate) fn room(&self, relocate: bool, reserve: u64) -> u64 {
         let mut room = 0;
         let mut largest = 0;
@@ -236,8 +236,7 @@ impl Zones {
         room.saturating_sub(reserve * largest)
     }
 
-    /// Why `asked` blocks are not there, `room` of which are free but for what is `promised` to
-    /// others.
+    /// Explains why `asked` blocks are refused, while `room` are free beside the `promised` ones.
     pub(crate) fn refuse(&self, asked: u64, room: u64, promised: u64) -> NoSpace {
         let data = || self.data().map(|(_, zone)| zone);
         let total: u64 = data().map(|zone| u64::from(zone.capacity)).sum();

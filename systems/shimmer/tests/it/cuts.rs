@@ -1,11 +1,11 @@
-//! The power cut after every command, and in the middle of it.
+//! Power cuts after every command, and in the middle of it.
 
 use crate::device::Rng;
 use crate::model::{Known, Run};
 use crate::{OPTIONS, Volume, ZONES, bytes};
 use shimmer::{Core, FileId, Options};
 
-/// Whether bytes and path are what a file may be after a cut.
+/// Whether a file with these bytes and this path is a valid outcome of a power cut.
 fn may_be(known: &Known, read: &[u8], path: &[u8]) -> bool {
     let least = known
         .since
@@ -46,7 +46,7 @@ fn judge(run: &Run, volume: &mut Volume) {
     }
 }
 
-/// Cuts the power now, recovers, judges; then goes on and cuts again.
+/// Cuts the power, recovers and judges; then writes on, and cuts again.
 fn cut(run: &Run, rng: &mut Rng, options: Options) {
     let mut device = run.volume.device.clone();
     let mut core = run.volume.core.clone();
@@ -74,7 +74,7 @@ fn cut(run: &Run, rng: &mut Rng, options: Options) {
 }
 
 #[test]
-fn what_was_synced_is_there_after_any_cut() {
+fn synced_data_survive_a_cut_at_any_command() {
     let zenfs = Options {
         extent: OPTIONS.extent,
         buffers: 2,
@@ -99,9 +99,9 @@ fn what_was_synced_is_there_after_any_cut() {
     }
 }
 
-/// Calls of which each command is followed by a cut, also those that a call waits for.
+/// Cuts the power after each command of a sync, also while a call waits for it.
 #[test]
-fn a_sync_is_whole_at_each_of_its_commands() {
+fn sync_survives_a_cut_at_each_of_its_commands() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     let mut rng = Rng(5);
@@ -141,7 +141,7 @@ fn a_sync_is_whole_at_each_of_its_commands() {
 }
 
 #[test]
-fn everything_that_was_synced_at_once_is_exactly_there() {
+fn sync_of_all_files_restores_exactly_their_contents() {
     for seed in 0..20 {
         let mut run = Run::new(seed, OPTIONS, ZONES);
         let mut rng = Rng(seed);

@@ -1,8 +1,8 @@
-//! Zones in memory that keep the rules of zones, and lose what was not forced.
+//! Zones in memory that enforce the rules of zones, and lose unflushed writes.
 
 use shimmer::{BLOCK, Command, Failure, Limits, Piece, ZoneReport};
 
-/// Chance, from a number.
+/// A seeded generator of random numbers.
 #[derive(Clone)]
 pub(crate) struct Rng(pub(crate) u64);
 
@@ -33,7 +33,7 @@ pub(crate) struct Device {
     zones: Vec<Zone>,
     capacity: usize,
     pub(crate) limits: Limits,
-    /// Zones that fail to be written.
+    /// Zones whose writes fail.
     pub(crate) broken: Vec<u32>,
     pub(crate) resets: u32,
     pub(crate) finishes: u32,
@@ -96,7 +96,7 @@ impl Device {
         Ok(())
     }
 
-    /// No more zones are written to than may be.
+    /// Checks that no limit of open or active zones is exceeded.
     fn check(&self) {
         let open = self.zones.iter().filter(|zone| zone.open).count();
         let active = |zone: &&Zone| (1..self.capacity).contains(&zone.bytes.len());
@@ -137,26 +137,26 @@ impl Device {
         Ok(())
     }
 
-    /// Does a part of a command: the power goes.
+    /// Executes a part of a command, as if the power failed.
     pub(crate) fn run_torn(&mut self, command: &Command, rng: &mut Rng) {
         if let Command::Write { zone, ref data, .. } = *command {
             let some = rng.below(data.len() as u64 + 1) as usize;
             let row = &mut self.zones[zone as usize].bytes;
             row.extend_from_slice(&data[..some]);
-            // The block that was under way counts as written, and is garbage.
+            // The block that was being written counts as written, and is garbage.
             row.resize(row.len().next_multiple_of(BLOCK as usize), 0xdb);
         } else if rng.below(2) == 0 {
             let _ = self.run(command);
         }
     }
 
-    /// Loses some of what was not forced.
+    /// Loses a random part of the unflushed writes of each zone.
     pub(crate) fn cut(&mut self, rng: &mut Rng) {
         for zone in &mut self.zones {
             let loose = (zone.bytes.len() - zone.forced) as u64 / BLOCK;
             let kept = rng.below(loose + 1) * BLOCK;
-            // What was full stays full, with rubbish: a drive does not come back with more
-            // zones that are partly written than it allows.
+            // A full zone stays full, with garbage: a drive does not restart with more active zones
+            // than it allows.
             let full = zone.bytes.len() == self.capacity;
             zone.bytes.truncate(zone.forced + kept as usize);
             if full {

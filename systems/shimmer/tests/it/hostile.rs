@@ -1,4 +1,4 @@
-//! Logs that nobody in their right mind wrote.
+//! Logs with hostile contents.
 
 use crate::device::Rng;
 use crate::model::Run;
@@ -11,13 +11,13 @@ fn open(reports: &[ZoneReport], logs: [&[u8]; 2]) -> Result<Core, OpenError> {
     Core::open(OPTIONS, LIMITS, reports, logs)
 }
 
-/// A block's checksum, made right again.
+/// Recomputes a block's checksum.
 fn seal(block: &mut [u8]) {
     let sum = crc32c::crc32c(&block[4..]);
     block[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// A volume with some history.
+/// A volume with a history of random calls, synced.
 fn used() -> Run {
     let mut run = Run::new(3, OPTIONS, ZONES);
     for _ in 0..120 {
@@ -29,7 +29,7 @@ fn used() -> Run {
 }
 
 #[test]
-fn any_bytes_are_a_log_or_an_error() {
+fn random_bytes_as_a_log_cause_no_panic() {
     let run = used();
     let reports = run.volume.device.reports();
     bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
@@ -38,7 +38,7 @@ fn any_bytes_are_a_log_or_an_error() {
 }
 
 #[test]
-fn a_log_with_changed_records_is_sound_or_an_error() {
+fn log_with_changed_records_is_consistent_or_refused() {
     let run = used();
     let reports = run.volume.device.reports();
     let logs = [0, 1].map(|zone| run.volume.device.bytes(zone).to_vec());
@@ -82,7 +82,7 @@ fn a_hole_in_the_log_is_damage_and_not_its_end() {
 }
 
 #[test]
-fn files_beyond_what_zones_hold_are_damage() {
+fn files_beyond_the_written_zones_are_damage() {
     let run = used();
     let logs = [0, 1].map(|zone| run.volume.device.bytes(zone));
     let mut reports = run.volume.device.reports();
@@ -94,7 +94,7 @@ fn files_beyond_what_zones_hold_are_damage() {
 }
 
 #[test]
-fn reports_without_sense_are_no_trouble() {
+fn nonsensical_reports_cause_no_panic() {
     let mut rng = Rng(1);
     for _ in 0..500 {
         let any = |rng: &mut Rng| match rng.below(4) {
@@ -116,12 +116,12 @@ fn reports_without_sense_are_no_trouble() {
 }
 
 #[test]
-fn two_logs_of_different_volumes_are_not_mixed() {
+fn logs_of_different_volumes_are_refused() {
     let run = used();
     let other = Volume::small();
     let logs = [other.device.bytes(0), run.volume.device.bytes(1)];
     let reports = run.volume.device.reports();
-    // Both are of volume 7: change one.
+    // Both logs are of volume 7: change the number of one.
     let mut first = logs[0].to_vec();
     for block in first.chunks_exact_mut(B) {
         block[32] = 9;

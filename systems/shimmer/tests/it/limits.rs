@@ -6,7 +6,7 @@ use units::NoSpace;
 
 const B: usize = BLOCK as usize;
 
-/// Writes files of `blocks` until one is refused; gives those that fit, and why.
+/// Writes files of `blocks` blocks until one is refused; returns those that fit, and the reason.
 fn fill(volume: &mut Volume, blocks: usize) -> (Vec<FileId>, NoSpace) {
     let mut all = Vec::new();
     loop {
@@ -31,7 +31,7 @@ fn fill(volume: &mut Volume, blocks: usize) -> (Vec<FileId>, NoSpace) {
 }
 
 #[test]
-fn a_full_device_says_who_has_its_zones() {
+fn full_device_reports_the_holders_of_its_zones() {
     for relocate in [true, false] {
         let mut volume = Volume::new(
             Options {
@@ -42,14 +42,14 @@ fn a_full_device_says_who_has_its_zones() {
             8,
         );
         let (all, why) = fill(&mut volume, 3);
-        // Six zones for data, one of them kept to move to.
+        // Six zones are for data; with relocation one of them is reserved.
         let room = (6 - usize::from(relocate)) * BLOCKS;
         assert!(all.len() * 3 + 6 > room, "{} files: {why}", all.len());
         assert_eq!(why.limit, "blocks of zones");
         assert_eq!(why.total, 6 * BLOCKS as u64);
         let held = |stream| why.held_by(&format!("files of stream {stream}, group {stream}"));
         assert!(held(1) + held(2) >= 3 * all.len() as u64, "{why}");
-        // What was acknowledged is there, and room comes back.
+        // Acknowledged data are intact, and removal frees room again.
         for &id in &all {
             assert_eq!(volume.all(id), bytes(id.0, 3 * B));
         }
@@ -67,7 +67,7 @@ fn a_full_device_says_who_has_its_zones() {
 }
 
 #[test]
-fn room_for_what_is_still_in_memory_is_told_from_what_is_no_longer_needed() {
+fn refusal_lists_data_in_memory_apart_from_invalid_blocks() {
     let mut volume = Volume::new(OPTIONS, LIMITS, 8);
     let mut blocks = 0;
     let why = loop {
@@ -84,7 +84,7 @@ fn room_for_what_is_still_in_memory_is_told_from_what_is_no_longer_needed() {
     assert_eq!(files + memory, blocks, "{why}");
 }
 
-/// Removes every second file of each stream, so that no zone is without one.
+/// Removes every second file of each stream, so that every zone keeps live blocks.
 fn thin_out(volume: &mut Volume, all: &[FileId]) -> Vec<FileId> {
     let goes = |n: usize| (n / 2).is_multiple_of(2);
     for n in (0..all.len()).filter(|&n| goes(n)) {
@@ -97,7 +97,7 @@ fn thin_out(volume: &mut Volume, all: &[FileId]) -> Vec<FileId> {
 }
 
 #[test]
-fn holes_are_closed_by_moving_what_is_left() {
+fn relocation_frees_zones_with_holes() {
     let mut volume = Volume::new(OPTIONS, LIMITS, 8);
     let (all, _) = fill(&mut volume, 2);
     let left = thin_out(&mut volume, &all);
@@ -152,7 +152,7 @@ fn more_streams_than_open_zones_take_turns() {
     }
 }
 
-/// How a group's files come to zones: the zone of each.
+/// Writes one file for each group; returns the zone of each.
 fn zones_of(options: Options, groups: &[u32]) -> Vec<usize> {
     let mut volume = Volume::new(options, Limits { open: 3, active: 4 }, 18);
     let place = |(n, &group): (usize, &u32)| {
@@ -170,8 +170,8 @@ fn zones_of(options: Options, groups: &[u32]) -> Vec<usize> {
 }
 
 #[test]
-fn zenfs_fits_lifetimes_where_streams_would_take_a_zone() {
-    // Two zones for data may be active: the third lifetime goes where data last longer.
+fn zenfs_policy_shares_the_zone_of_a_longer_lifetime() {
+    // Two zones for data may be active: the third lifetime goes to the zone of longer-lived data.
     assert_eq!(
         zones_of(
             Options {
@@ -187,10 +187,10 @@ fn zenfs_fits_lifetimes_where_streams_would_take_a_zone() {
 }
 
 #[test]
-fn what_is_under_way_is_counted_once() {
+fn blocks_being_written_are_counted_once() {
     let mut volume = Volume::new(OPTIONS, LIMITS, 8);
     let id = volume.create("/a", 1);
-    // Five of six zones, written while commands wait as long as they may.
+    // The data fill five of six zones, while commands wait as long as they may.
     let all = bytes(1, 5 * BLOCKS * B);
     volume.append(id, &all).unwrap();
     volume.sync(id).unwrap();

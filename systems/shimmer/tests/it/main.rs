@@ -1,4 +1,4 @@
-//! The core over zones of memory.
+//! Tests of the core over zones in memory.
 
 mod cuts;
 mod device;
@@ -11,7 +11,7 @@ use device::{Device, Rng};
 use shimmer::{Core, FileId, Limits, Options, Part, Placement, Policy, Refusal};
 use units::Bytes;
 
-/// Extents of four blocks over zones of ten: no zone holds a whole number of them.
+/// Extents of four blocks in zones of ten, which hold no whole number of them.
 const OPTIONS: Options = Options {
     extent: Bytes(16 << 10),
     buffers: 3,
@@ -24,12 +24,12 @@ const LIMITS: Limits = Limits { open: 4, active: 6 };
 const ZONES: usize = 90;
 const BLOCKS: usize = 10;
 
-/// A core and its zones.
+/// A core and its zones in memory.
 #[derive(Clone)]
 struct Volume {
     core: Core,
     device: Device,
-    /// Commands that are given out and not done.
+    /// Commands that were taken from the core and not executed.
     held: Vec<(shimmer::Ticket, shimmer::Command)>,
 }
 
@@ -51,7 +51,7 @@ impl Volume {
         Self::new(OPTIONS, LIMITS, ZONES)
     }
 
-    /// What there is after the core is gone.
+    /// Reopens the volume from the zones alone.
     fn reopened(device: Device, options: Options) -> Self {
         let logs = [device.bytes(0), device.bytes(1)];
         let core = Core::open(options, device.limits, &device.reports(), logs).unwrap();
@@ -63,7 +63,7 @@ impl Volume {
         }
     }
 
-    /// Does one command, if there is one.
+    /// Executes the oldest command; returns `false` if there is none.
     fn step(&mut self) -> bool {
         self.held
             .extend(std::iter::from_fn(|| self.core.next_command()));
@@ -77,7 +77,7 @@ impl Volume {
         true
     }
 
-    /// Does one command of those that could be done, whichever.
+    /// Executes a random one of the pending commands.
     fn step_any(&mut self, rng: &mut Rng) -> bool {
         self.held
             .extend(std::iter::from_fn(|| self.core.next_command()));
@@ -116,7 +116,7 @@ impl Volume {
         self.core.create(path.as_bytes(), placement).unwrap()
     }
 
-    /// Writes all of `data`, doing commands where that is asked for.
+    /// Writes all of `data`, executing commands where the core requires it.
     fn write(&mut self, id: FileId, offset: u64, data: &[u8]) -> Result<(), Refusal> {
         let mut done = 0;
         while done < data.len() {
@@ -158,7 +158,7 @@ impl Volume {
     }
 }
 
-/// Bytes that tell where they are from.
+/// Pseudo-random bytes, determined by the seed.
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng(seed);
     (0..len).map(|_| rng.below(256) as u8).collect()

@@ -1,21 +1,21 @@
-//! Random calls beside a map from paths to bytes, which is all that a program sees.
+//! Random calls, compared with a map from paths to bytes as a model.
 
 use crate::device::Rng;
 use crate::{LIMITS, OPTIONS, Volume, ZONES, bytes};
 use shimmer::{BLOCK, FileId, Options, Part, Piece, Placement, Refusal};
 use std::collections::BTreeMap;
 
-/// What a program knows of a file, and what it was since it was last durable.
+/// Expected state of a file, and its possible states after a power cut.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) bytes: Vec<u8>,
-    /// Contents and paths since the last sync that was acknowledged, that one first.
+    /// Contents and paths since the last acknowledged sync, starting with the synced ones.
     pub(crate) since: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub(crate) synced: bool,
     pub(crate) opens: u32,
 }
 
-/// Volume and model.
+/// A volume and its model.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) volume: Volume,
@@ -23,13 +23,13 @@ pub(crate) struct Run {
     pub(crate) paths: BTreeMap<Vec<u8>, FileId>,
     pub(crate) rng: Rng,
     full: u32,
-    /// Where files were when somebody looked who reads the zones by himself from then on,
-    /// and what had changed by then: see [`Run::changes`].
+    /// Maps of files for direct reads of zones, each with the count of changes when it was made;
+    /// see [`Run::changes`].
     maps: BTreeMap<FileId, Map>,
     changes: u32,
 }
 
-/// Where the first bytes of a file are.
+/// Location of the first bytes of a file, as a direct reader has it.
 #[derive(Clone)]
 struct Map {
     changes: u32,
@@ -61,7 +61,7 @@ impl Run {
         open.get(which).map(|(id, _)| **id)
     }
 
-    /// Notes what a file has become.
+    /// Adds the present state of a file to its possible states after a power cut.
     fn changed(&mut self, id: FileId) {
         let path = self.volume.core.path(id).map(<[u8]>::to_vec);
         if let Some(known) = self.known.get_mut(&id) {
@@ -69,7 +69,7 @@ impl Run {
         }
     }
 
-    /// One call; false if there was nothing to do it with.
+    /// Makes one random call.
     pub(crate) fn call(&mut self) {
         match self.rng.below(24) {
             0..3 => self.create(),
@@ -89,7 +89,7 @@ impl Run {
         }
     }
 
-    /// What makes maps of files old: a zone is emptied, a file is cut, or written over.
+    /// Number of events that make maps stale: zone resets, truncations and overwrites.
     fn changes(&self) -> u32 {
         self.changes + self.volume.device.resets
     }
@@ -114,7 +114,7 @@ impl Run {
         }
     }
 
-    /// Files are in zones as their maps say, unless these are old.
+    /// Checks that zones hold the bytes of files according to maps that are not stale.
     fn read_by_maps(&mut self) {
         let (now, known) = (self.changes(), &self.known);
         self.maps
@@ -161,7 +161,7 @@ impl Run {
         let data = bytes(self.rng.next(), len);
         let at = self.known[&id].bytes.len();
         let outcome = self.volume.write(id, at as u64, &data);
-        // A write that met the end of the room was done in part.
+        // A write that ran out of room was done in part.
         let size = self.volume.core.status(id).unwrap().size as usize;
         let done = size - at;
         self.known
@@ -306,7 +306,7 @@ impl Run {
         }
     }
 
-    /// Some commands, in any order.
+    /// Executes a few commands in random order.
     pub(crate) fn commands(&mut self) {
         for _ in 0..self.rng.below(4) {
             self.volume.step_any(&mut self.rng);
@@ -331,7 +331,7 @@ impl Run {
 }
 
 #[test]
-fn a_program_sees_a_map_from_paths_to_bytes() {
+fn random_calls_agree_with_a_map_from_paths_to_bytes() {
     let zenfs = Options {
         extent: OPTIONS.extent,
         buffers: 2,

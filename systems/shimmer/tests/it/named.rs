@@ -1,4 +1,4 @@
-//! Single rules, each by the shortest story that shows it.
+//! Single rules, each shown by a minimal scenario.
 
 use crate::device::Device;
 use crate::{BLOCKS, LIMITS, OPTIONS, Volume, ZONES, bytes};
@@ -20,7 +20,7 @@ fn a_synced_tail_is_written_again_with_what_follows_it() {
         let allocated = volume.core.status(id).unwrap().allocated;
         assert_eq!(allocated, BLOCK, "after {n}");
     }
-    // A block of data and one of the log for each, and a snapshot where the log was full.
+    // Each sync writes a block of data and one of the log, and a snapshot where the log is full.
     let written = (volume.device.written - before) / BLOCK;
     assert!((6..=7).contains(&written), "{written}");
     assert_eq!(volume.all(id), data);
@@ -29,7 +29,7 @@ fn a_synced_tail_is_written_again_with_what_follows_it() {
 }
 
 #[test]
-fn a_sync_without_news_writes_nothing() {
+fn sync_without_changes_writes_nothing() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     volume.append(id, &bytes(2, 5000)).unwrap();
@@ -79,7 +79,7 @@ fn streams_fill_zones_of_their_own() {
 }
 
 #[test]
-fn a_zone_is_reset_once_the_log_says_that_its_files_are_gone() {
+fn zone_is_reset_once_the_removal_of_its_files_is_durable() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     volume.append(id, &bytes(4, BLOCKS * B)).unwrap();
@@ -96,7 +96,7 @@ fn a_zone_is_reset_once_the_log_says_that_its_files_are_gone() {
 }
 
 #[test]
-fn a_file_that_is_unlinked_is_there_until_it_is_closed() {
+fn unlinked_file_exists_until_its_last_close() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     let data = bytes(5, 3 * B + 7);
@@ -132,11 +132,11 @@ fn a_zone_that_is_read_is_not_reset() {
 }
 
 #[test]
-fn what_a_zone_cannot_hold_is_refused() {
+fn write_to_the_past_and_hole_are_refused() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     volume.append(id, &bytes(7, 100)).unwrap();
-    // In the buffer still: this is done.
+    // The range is still in the buffer, so the write succeeds.
     volume.write(id, 10, b"buffered").unwrap();
     assert_eq!(volume.read(id, 10, 8), b"buffered");
     assert_eq!(
@@ -153,7 +153,7 @@ fn what_a_zone_cannot_hold_is_refused() {
         volume.core.truncate(id, 1 << 20),
         Err(Refusal::Demote(Demote::Hole))
     );
-    // The last block is in the buffer, and can change.
+    // The last block is in the buffer, and can be changed.
     volume.write(id, B as u64 + 3, b"tail").unwrap();
     volume.sync(id).unwrap();
     let mut again = Volume::reopened(volume.device, OPTIONS);
@@ -161,7 +161,7 @@ fn what_a_zone_cannot_hold_is_refused() {
 }
 
 #[test]
-fn renaming_replaces_and_moves_folders() {
+fn rename_replaces_files_and_moves_folders() {
     let mut volume = Volume::small();
     let [a, b] = ["/d/a", "/d/b"].map(|path| volume.create(path, 1));
     volume.append(a, b"a").unwrap();
@@ -178,7 +178,7 @@ fn renaming_replaces_and_moves_folders() {
 }
 
 #[test]
-fn a_file_that_is_opened_again_goes_on_at_its_end() {
+fn reopened_file_continues_in_its_last_block() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     let data = bytes(9, B + 9);
@@ -200,7 +200,7 @@ fn a_file_that_is_opened_again_goes_on_at_its_end() {
 }
 
 #[test]
-fn a_zone_that_fails_is_left_and_the_data_go_elsewhere() {
+fn data_of_a_failed_zone_go_to_another_one() {
     let mut volume = Volume::small();
     volume.device.broken = vec![2, 3];
     let id = volume.create("/a", 1);
@@ -212,7 +212,7 @@ fn a_zone_that_fails_is_left_and_the_data_go_elsewhere() {
 }
 
 #[test]
-fn a_zone_of_the_log_that_fails_is_survived_once() {
+fn first_failure_of_a_log_zone_is_survived() {
     let mut volume = Volume::small();
     let id = volume.create("/a", 1);
     volume.append(id, b"first").unwrap();
@@ -225,7 +225,7 @@ fn a_zone_of_the_log_that_fails_is_survived_once() {
         rest.push(b'x');
         Ok(())
     });
-    // The other zone takes what it can; then there is nowhere to go, which is said.
+    // The other zone of the log is used until it is full; then syncs fail.
     assert_eq!(outcome, Err(Refusal::Failed(shimmer::Failure)));
     assert!(rest.len() > 6);
     volume.device.broken.clear();
@@ -234,7 +234,7 @@ fn a_zone_of_the_log_that_fails_is_survived_once() {
 }
 
 #[test]
-fn what_cannot_be_a_volume_is_refused() {
+fn invalid_volume_or_options_are_refused() {
     let device = Device::new(ZONES, BLOCKS, LIMITS);
     let reports = device.reports();
     let open = |options, limits, zones: usize| {
