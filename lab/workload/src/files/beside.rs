@@ -1,14 +1,13 @@
-//! Several workloads of files beside each other, as programs on one machine share a drive.
+//! Several workloads of files side by side, as programs on one machine share a drive.
 //!
-//! Each member has the whole of what it would have alone: its tree lies in a directory of
-//! its own, called as the member is, and its threads, processes and open files have numbers
-//! of their own. So what a member asks for is what it would ask for alone, but for when,
-//! unless its calls depend on how long others take.
+//! Each member keeps everything that it has alone: its tree lies in a directory named after the
+//! member, and its threads, processes and open files get numbers of their own. Its calls are those
+//! that it makes alone, at other times, unless they depend on how long other members' calls take.
 //!
 //! Invariants:
-//! - A thread, a process, an open file or a path belongs to one member, and two of one
-//!   member differ as they did before.
-//! - Threads are numbered in the order in which they are met, those of earlier members
+//! - A thread, a process, an open file or a path belongs to one member, and two of one member stay
+//!   distinct.
+//! - Threads are numbered in the order in which members report them, those of earlier members
 //!   first, and keep their numbers.
 
 use super::fileset::DIR_MODE;
@@ -20,20 +19,21 @@ use sim::Seed;
 use std::path::Path;
 use units::Ns;
 
-/// What stands between the members of a text.
+/// Separator of the members in a text.
 pub const BETWEEN: &str = " & ";
 
-/// A member of a text: what it is called, if that is said, and its workload.
+/// One member of a text: its name, if it is given, and its workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// `db` of `db=ycsb-a:records=1000`.
+    /// Name that the text gives, such as `db` in `db=ycsb-a:records=1000`.
     pub name: Option<&'a str>,
-    /// The workload.
+    /// Text of the workload, with parameters.
     pub text: &'a str,
 }
 
-/// The members of `text`: of `db=ycsb-a & varmail:threads=4` two. None if it is one
-/// workload without a name, as a text that names a file always is.
+/// Splits `text` into its members: `db=ycsb-a & varmail:threads=4` has two. `None` if the text is
+/// one workload without a name; a text that begins with a path to a file counts as one unless
+/// [`BETWEEN`] stands in its parameters.
 #[must_use]
 pub fn parts(text: &str) -> Option<Vec<Part<'_>>> {
     if existing(text).is_some_and(|(_, params)| !params.contains(BETWEEN)) {
@@ -59,16 +59,17 @@ fn part(text: &str) -> Part<'_> {
     }
 }
 
-/// Names are names of directories, and are told beside names of calls.
+/// Whether `text` can be a member's name: it names a directory and stands before the names of calls
+/// in reports.
 fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !text.is_empty() && text.chars().all(fits)
 }
 
-/// A member: its name, and its workload.
+/// Name and workload of a member.
 pub(super) type Described = (String, FileWorkload);
 
-/// Reads the members of `text`, which are `parts`.
+/// Parses the workloads of `parts`, which `text` was split into; names must differ.
 pub(super) fn parse(text: &str, parts: &[Part<'_>]) -> Result<Vec<Described>, WorkloadError> {
     let refused = |problem: String| WorkloadError::Files {
         workload: text.to_owned(),
@@ -92,7 +93,7 @@ pub(super) fn parse(text: &str, parts: &[Part<'_>]) -> Result<Vec<Described>, Wo
     Ok(members)
 }
 
-/// What a member is called that has no name: as its preset is, or its file.
+/// Default name of a member: that of its preset, or the stem of its file's name.
 fn usual(text: &str) -> String {
     let path = existing(text).map(|(path, _)| Path::new(path));
     let stem = path.and_then(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
@@ -100,31 +101,32 @@ fn usual(text: &str) -> String {
     whole.replace(|c: char| !is_name(c.encode_utf8(&mut [0; 4])), "-")
 }
 
-/// A member at work.
+/// State of one member.
 struct Member {
     source: Box<dyn Source>,
-    /// Where its tree is.
+    /// Directory that holds the member's tree.
     folder: Name,
-    /// For each of its names the path that it stands for, once it was met as one.
+    /// Path among all members for each of the member's names, filled when the name is first used as
+    /// a path.
     paths: Vec<Option<Name>>,
-    /// The threads that it has been seen to have, by their numbers among all.
+    /// Number among all members of each of the member's threads.
     threads: Vec<ThreadId>,
 }
 
-/// Members at work beside each other.
+/// Source of the calls of all members.
 pub(super) struct Beside {
     names: Names,
     setup: Setup,
     called: Vec<String>,
     members: Vec<Member>,
-    /// Whose each thread is, and its number there.
+    /// Member of each thread, and the thread's number there.
     threads: Vec<(usize, ThreadId)>,
-    /// The member that was asked last.
+    /// Member whose `next` was called last.
     asked: usize,
 }
 
 impl Beside {
-    /// Opens `members`, each as with the same seed alone.
+    /// Opens `members`, each with the seed that it would have alone.
     pub(super) fn open(members: &[Described], seed: Seed) -> Result<Self, WorkloadError> {
         let mut beside = Self {
             names: Names::default(),
@@ -141,7 +143,7 @@ impl Beside {
         Ok(beside)
     }
 
-    /// Takes in a member and the tree that it needs.
+    /// Adds a member and moves its tree into its directory.
     fn add(&mut self, name: &str, source: Box<dyn Source>) {
         let mut member = Member {
             source,
@@ -173,7 +175,7 @@ impl Beside {
         self.members.push(member);
     }
 
-    /// Numbers the threads that have been met since.
+    /// Numbers the threads that members have reported since the last call.
     fn meet(&mut self) {
         for (at, member) in self.members.iter_mut().enumerate() {
             while (member.threads.len() as u32) < member.source.threads() {
@@ -184,7 +186,8 @@ impl Beside {
         }
     }
 
-    /// `call` of the member at `at`, as one among all.
+    /// Translates `call` of the member `at`: paths into its directory, descriptors into numbers of
+    /// its own.
     fn moved(&mut self, at: usize, call: &Call) -> Call {
         let all = self.members.len();
         let (member, names) = (&mut self.members[at], &mut self.names);
@@ -199,15 +202,15 @@ impl Beside {
     }
 }
 
-/// The number among `all` members of what the one at `at` gives the number `own`. Past the
-/// last number there is but one, which is more than any file system or system has.
+/// Number among `all` members of the number `own` of the member `at`. Numbers past 2^32 saturate,
+/// which is more than any file system or system has.
 fn number(at: usize, all: usize, own: u32) -> u32 {
     let number = u64::from(own) * all as u64 + at as u64;
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl Member {
-    /// The path that `name` is to it, as a path among all.
+    /// Path among all members of the member's path `name`.
     fn path(&mut self, name: Name, names: &mut Names) -> Name {
         let at = name.0 as usize;
         if let Some(Some(known)) = self.paths.get(at) {
@@ -224,7 +227,7 @@ impl Member {
         path
     }
 
-    /// A string that is no path, such as what a symbolic link says.
+    /// Interns a string that is no path, such as the target of a symbolic link, unchanged.
     fn string(&self, name: Name, names: &mut Names) -> Name {
         names.intern(self.source.names().bytes(name))
     }

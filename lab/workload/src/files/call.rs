@@ -1,7 +1,6 @@
-//! The calls.
+//! File calls.
 //!
-//! Offsets and lengths are bytes. What a call answers is no part of it: see
-//! [`super::Event`].
+//! Offsets and lengths are in bytes. The result of a call is no part of it: see [`super::Event`].
 
 use super::field::{Field, FieldSink, FieldSource};
 use super::{
@@ -9,7 +8,7 @@ use super::{
     RenameHow, Target, XattrHow,
 };
 
-/// Declares the calls: number in formats, name in texts, fields.
+/// Declares the kinds of calls: number in binary formats, name in text formats, fields.
 macro_rules! calls {
     ($($(#[$doc:meta])* $number:literal $word:literal $call:ident {
         $($(#[$f_doc:meta])* $field:ident: $type:ty,)*
@@ -21,22 +20,22 @@ macro_rules! calls {
         }
 
         impl Call {
-            /// The number and the name of every kind of call.
+            /// Number and name of every kind of call.
             pub const KINDS: &'static [(u8, &'static str)] = &[$(($number, $word)),*];
 
-            /// The number of its kind. A number keeps its meaning for ever.
+            /// Number of the kind in binary formats. A number never changes its meaning.
             #[must_use]
             pub const fn number(&self) -> u8 {
                 match self { $(Self::$call { .. } => $number,)* }
             }
 
-            /// The name of its kind.
+            /// Name of the kind in text formats and reports.
             #[must_use]
             pub const fn name(&self) -> &'static str {
                 match self { $(Self::$call { .. } => $word,)* }
             }
 
-            /// Hands its fields to `sink`.
+            /// Hands the fields to `sink`, in the order of declaration.
             pub fn put(&self, sink: &mut impl FieldSink) {
                 match *self {
                     $(Self::$call { $($field),* } => {
@@ -46,11 +45,10 @@ macro_rules! calls {
                 }
             }
 
-            /// Takes the call of kind `number` from `source`; `None` if there
-            /// is no such kind.
+            /// Takes the call of kind `number` from `source`; `None` if there is no such kind.
             ///
             /// # Errors
-            /// What the source finds wrong.
+            /// The first error of the source.
             pub fn take<S: FieldSource>(number: u8, source: &mut S) -> Result<Option<Self>, S::Error> {
                 let _ = &source;
                 Ok(Some(match number {
@@ -65,345 +63,344 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Opens the file at `path` in the free slot `fd`. A call that failed took
-    /// no slot.
+    /// Opens the file at `path` in the free slot `fd`. A call that fails takes no slot.
     1 "open" Open {
-        /// The slot it takes.
+        /// Slot of the open file.
         fd: Fd,
-        /// Which file; with `TMPFILE`, in which directory.
+        /// Path of the file; with `TMPFILE`, of the directory.
         path: Name,
-        /// How.
+        /// Access mode and other open flags.
         flags: OpenFlags,
-        /// The permissions of a new file, before the mask of the process.
+        /// Permissions of a new file, before the umask of the process.
         mode: Mode,
     }
     /// Closes the last descriptor of an open file.
     2 "close" Close {
-        /// The slot it frees.
+        /// Slot that becomes free.
         fd: Fd,
     }
     /// Reads from the offset of the open file, and moves it.
     3 "read" Read {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// How much was asked for.
+        /// Bytes requested.
         len: u64,
     }
     /// Writes at the offset of the open file, or at the end of a file that is
     /// open with `APPEND`, and moves the offset behind it.
     4 "write" Write {
-        /// To which file.
+        /// Open file.
         fd: Fd,
-        /// How much.
+        /// Bytes to write.
         len: u64,
     }
-    /// Reads from an offset; the one of the open file stays. Recorded reads
-    /// are of this kind: their offset is known.
+    /// Reads from an offset; the offset of the open file stays. Recorded reads are of this kind,
+    /// since their offset is known.
     5 "pread" Pread {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much was asked for.
+        /// Bytes requested.
         len: u64,
     }
-    /// Writes at an offset; the one of the open file stays. Recorded writes
-    /// are of this kind unless the file is open with `APPEND`.
+    /// Writes at an offset; the offset of the open file stays. Recorded writes are of this kind
+    /// unless the file is open with `APPEND`.
     6 "pwrite" Pwrite {
-        /// To which file.
+        /// Open file.
         fd: Fd,
-        /// Where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much.
+        /// Bytes to write.
         len: u64,
     }
     /// Finds data at or after an offset (`SEEK_DATA`).
     7 "seek-data" SeekData {
-        /// In which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset at which the search begins.
         at: u64,
     }
     /// Finds a hole at or after an offset (`SEEK_HOLE`).
     8 "seek-hole" SeekHole {
-        /// In which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset at which the search begins.
         at: u64,
     }
     /// Makes a file durable.
     9 "fsync" Fsync {
-        /// Which.
+        /// Open file.
         fd: Fd,
     }
-    /// Makes a file's data durable, and what is needed to read them.
+    /// Makes the data of a file durable, and the metadata needed to read it.
     10 "fdatasync" Fdatasync {
-        /// Which.
+        /// Open file.
         fd: Fd,
     }
     /// Writes back a range without its metadata.
     11 "sync-range" SyncRange {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much; 0 means to the end.
+        /// Bytes of the range; 0 for all to the end of the file.
         len: u64,
-        /// What to wait for.
+        /// Write-back that the call starts or waits for.
         how: RangeSync,
     }
     /// Makes the whole file system of an open file durable.
     12 "syncfs" SyncFs {
-        /// Any file on it.
+        /// Any open file of the file system.
         fd: Fd,
     }
     /// Makes every file system durable.
     13 "sync" Sync {}
     /// Sets the size of a file.
     14 "truncate" Truncate {
-        /// Which.
+        /// File to cut or extend.
         of: Target,
-        /// Its new size.
+        /// New size in bytes.
         len: u64,
     }
     /// Allocates, punches or moves a range.
     15 "fallocate" Fallocate {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// What is done.
+        /// Operation on the range.
         how: Allocation,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much.
+        /// Bytes of the range.
         len: u64,
     }
     /// Gives a file another name.
     16 "rename" Rename {
-        /// The old name.
+        /// Old path of the file.
         from: Name,
-        /// The new one.
+        /// New path of the file.
         to: Name,
-        /// What happens to what has it.
+        /// Treatment of a file that has the new name.
         how: RenameHow,
     }
     /// Removes a name.
     17 "unlink" Unlink {
-        /// Which.
+        /// Path to remove.
         path: Name,
     }
     /// Removes an empty directory.
     18 "rmdir" Rmdir {
-        /// Which.
+        /// Path of the directory.
         path: Name,
     }
     /// Makes a directory.
     19 "mkdir" Mkdir {
-        /// Where.
+        /// Path of the new directory.
         path: Name,
-        /// Its permissions, before the mask of the process.
+        /// Permissions, before the umask of the process.
         mode: Mode,
     }
     /// Makes a file, pipe, socket or device.
     20 "mknod" Mknod {
-        /// Where.
+        /// Path of the new node.
         path: Name,
-        /// What.
+        /// Kind of the node.
         kind: NodeKind,
-        /// Its permissions, before the mask of the process.
+        /// Permissions, before the umask of the process.
         mode: Mode,
     }
     /// Gives a file a second name.
     21 "link" Link {
-        /// The file; an open one stands for `linkat` on a descriptor, which
-        /// names a file that was made without a name.
+        /// The file; an open one stands for `linkat` on a descriptor, which gives a name to a file
+        /// opened with `TMPFILE`.
         of: Target,
-        /// The new name.
+        /// New path of the file.
         to: Name,
     }
     /// Makes a symbolic link.
     22 "symlink" Symlink {
-        /// What it says, as it is.
+        /// Target of the link, verbatim.
         target: Name,
-        /// Where.
+        /// Path of the link.
         path: Name,
     }
     /// Reads a symbolic link.
     23 "readlink" Readlink {
-        /// Which.
+        /// Path of the link.
         path: Name,
     }
-    /// Asks for the attributes of a file.
+    /// Reads the attributes of a file.
     24 "stat" Stat {
-        /// Which.
+        /// File to examine.
         of: Target,
     }
-    /// Asks whether a file may be used.
+    /// Checks the permission to use a file.
     25 "access" Access {
-        /// Which.
+        /// File to check.
         of: Target,
-        /// For what: reading 4, writing 2, executing 1, being there 0.
+        /// Permission to check: read 4, write 2, execute 1, existence 0.
         mode: Mode,
     }
-    /// Asks how full a file system is.
+    /// Reads the totals of a file system: size and free space.
     26 "statfs" StatFs {
-        /// Any file on it.
+        /// Any file of the file system.
         of: Target,
     }
     /// Reads the next entries of a directory.
     27 "readdir" Readdir {
-        /// Which.
+        /// Open directory.
         fd: Fd,
-        /// How many at most.
+        /// Upper bound on the entries returned.
         entries: u64,
     }
     /// Goes back to the first entry of a directory.
     28 "rewinddir" Rewinddir {
-        /// Which.
+        /// Open directory.
         fd: Fd,
     }
-    /// Changes permissions.
+    /// Changes the permissions of a file.
     29 "chmod" Chmod {
-        /// Of which file.
+        /// File to change.
         of: Target,
-        /// To what.
+        /// New permissions.
         mode: Mode,
     }
-    /// Changes the owner.
+    /// Changes the owner or the group of a file.
     30 "chown" Chown {
-        /// Of which file.
+        /// File to change.
         of: Target,
-        /// The user; 2^32 - 1 leaves it.
+        /// New user; 2^32 - 1 keeps the user.
         uid: u32,
-        /// The group; 2^32 - 1 leaves it.
+        /// New group; 2^32 - 1 keeps the group.
         gid: u32,
     }
     /// Changes the times of access and modification.
     31 "utimens" Utimens {
-        /// Of which file.
+        /// File to change.
         of: Target,
     }
     /// Reads an extended attribute.
     32 "getxattr" GetXattr {
-        /// Of which file.
+        /// File to examine.
         of: Target,
-        /// Its name.
+        /// Name of the attribute.
         name: Name,
-        /// For how many bytes there is room.
+        /// Bytes of the buffer for the value.
         len: u64,
     }
     /// Sets an extended attribute.
     33 "setxattr" SetXattr {
-        /// Of which file.
+        /// File to change.
         of: Target,
-        /// Its name.
+        /// Name of the attribute.
         name: Name,
         /// Bytes of the value.
         len: u64,
-        /// What is expected.
+        /// Whether the attribute must exist or must not.
         how: XattrHow,
     }
-    /// Lists the extended attributes.
+    /// Lists the names of a file's extended attributes.
     34 "listxattr" ListXattr {
-        /// Of which file.
+        /// File to examine.
         of: Target,
-        /// For how many bytes there is room.
+        /// Bytes of the buffer for the names.
         len: u64,
     }
     /// Removes an extended attribute.
     35 "removexattr" RemoveXattr {
-        /// Of which file.
+        /// File to change.
         of: Target,
-        /// Its name.
+        /// Name of the attribute.
         name: Name,
     }
     /// Locks an open file as a whole.
     36 "flock" Flock {
-        /// Which.
+        /// Open file.
         fd: Fd,
-        /// What is done.
+        /// Lock to take, or release.
         lock: Lock,
-        /// Whether to wait for it.
+        /// Whether the call waits for the lock.
         wait: bool,
     }
     /// Locks a range for a process, or for the open file.
     37 "lock" RecordLock {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// What is done.
+        /// Lock to take, or release.
         lock: Lock,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much; 0 means to the end.
+        /// Bytes of the range; 0 for all to the end of the file.
         len: u64,
-        /// Whether to wait for it.
+        /// Whether the call waits for the lock.
         wait: bool,
     }
-    /// Says what will be done with a range.
+    /// Announces the access pattern of a range (`posix_fadvise`, `madvise`).
     38 "advise" Advise {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// What.
+        /// Access pattern to expect.
         advice: Advice,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much; 0 means to the end.
+        /// Bytes of the range; 0 for all to the end of the file.
         len: u64,
     }
-    /// Says how long the data of a file will live.
+    /// Sets the expected lifetime of a file's data (write-life hint).
     39 "hint" Hint {
-        /// Which.
+        /// Open file.
         fd: Fd,
-        /// How long.
+        /// Expected lifetime.
         life: Hint,
     }
     /// Reads a range through a mapping.
     40 "load" Load {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much.
+        /// Bytes to read.
         len: u64,
     }
     /// Writes a range through a shared mapping.
     41 "store" Store {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much.
+        /// Bytes to write.
         len: u64,
     }
-    /// Writes back what was stored in a range.
+    /// Writes back the stores to a range of a mapping.
     42 "msync" Msync {
-        /// Of which file.
+        /// Open file.
         fd: Fd,
-        /// From where.
+        /// Offset of the first byte.
         at: u64,
-        /// How much.
+        /// Bytes of the range.
         len: u64,
-        /// What to wait for.
+        /// Whether the call waits for the write-back.
         how: MsyncHow,
     }
     /// Copies a range between files inside the file system.
     43 "copy-range" CopyRange {
-        /// From which file.
+        /// Open source file.
         from: Fd,
-        /// From where.
+        /// Offset of the first byte in the source.
         from_at: u64,
-        /// To which.
+        /// Open destination file.
         to: Fd,
-        /// Where.
+        /// Offset of the first byte in the destination.
         to_at: u64,
-        /// How much was asked for.
+        /// Bytes requested.
         len: u64,
     }
 }
 
 impl Call {
-    /// This call with its open files and strings exchanged; `None` if one of
-    /// them has no other. `name` is told the key of the field, which is `path`,
-    /// `from` or `to` for paths.
+    /// This call with its open files and names replaced by those that `fd` and `name` return;
+    /// `None` if either returns `None`. `name` gets the key of the field, which is `path`, `from`
+    /// or `to` for paths.
     pub fn map(
         &self,
         fd: impl FnMut(Fd) -> Option<Fd>,
@@ -425,7 +422,7 @@ impl Call {
     }
 }
 
-/// Takes fields as numbers, exchanging open files and names.
+/// Sink that keeps fields as numbers, with open files and names replaced.
 struct Exchange<F, N> {
     fd: F,
     name: N,
@@ -470,7 +467,7 @@ where
     }
 }
 
-/// Gives back the numbers that fields were taken as, in their order.
+/// Source that returns the numbers kept by [`Exchange`], in order.
 struct Given {
     values: std::array::IntoIter<u64, 8>,
 }
@@ -520,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn open_files_and_names_are_exchanged() {
+    fn map_replaces_open_files_and_names() {
         let call = Call::Link {
             of: Target::Path(Name(3)),
             to: Name(4),
@@ -549,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_know_their_numbers() {
+    fn call_returns_the_number_and_name_of_its_kind() {
         let sync = Call::Sync {};
         assert_eq!((sync.number(), sync.name()), (13, "sync"));
         assert!(Call::KINDS.contains(&(13, "sync")));

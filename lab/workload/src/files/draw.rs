@@ -1,42 +1,41 @@
-//! Numbers that a workload draws: sizes of files and of requests, widths and
-//! depths of directories.
+//! Random amounts of a workload: sizes of files and of requests, widths and depths of directories.
 //!
-//! Invariant: integers throughout, so that a draw is the same on every machine.
+//! Invariant: all arithmetic is on integers, so that a draw is equal on every machine.
 //!
-//! A gamma distribution whose shape is a multiple of a half is a sum: each whole
-//! is an exponential, and a half is an exponential times an arcsine-distributed
-//! share, which the ratio of squares of a point in the unit disc has.
+//! A gamma distribution whose shape is a multiple of a half is a sum: each whole of the shape adds
+//! an exponential, and a half adds an exponential times a share with an arcsine distribution, drawn
+//! from the ratio of squares of a point in the unit disc.
 
 use sim::Rng;
 use sim::fixed::exponential;
 
-/// Largest number of bytes that a description may name: 8 EiB less one.
+/// Upper bound on the bytes that a description may name: 8 EiB less one.
 const MOST: u64 = i64::MAX as u64;
 
-/// A number, the same each time or drawn.
+/// An amount, fixed or drawn from a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// This number.
+    /// Always this number.
     Fixed(u64),
     /// From a gamma distribution.
     Gamma {
-        /// Its mean.
+        /// Mean of the draws.
         mean: u64,
-        /// Its shape in halves, at least 1: filebench's 1.5 is 3.
+        /// Shape in halves, at least 1: filebench's shape 1.5 is 3.
         halves: u32,
-        /// Added to each draw; part of the mean.
+        /// Least value, which is added to each draw and counts towards the mean.
         least: u64,
     },
-    /// Each of these with the same probability.
+    /// Each number of a range with equal probability.
     Uniform {
-        /// Least.
+        /// Smallest number.
         least: u64,
-        /// Most.
+        /// Largest number.
         most: u64,
     },
     /// From an exponential distribution.
     Exponential {
-        /// Its mean.
+        /// Mean of the draws.
         mean: u64,
     },
 }
@@ -52,7 +51,7 @@ impl Amount {
         }
     }
 
-    /// One number.
+    /// Draws one number.
     pub fn draw(self, rng: &mut Rng) -> u64 {
         match self {
             Self::Fixed(number) => number,
@@ -72,7 +71,7 @@ impl Amount {
         }
     }
 
-    /// Its mean, rounded down.
+    /// Mean of the draws, rounded down.
     #[must_use]
     pub const fn mean(self) -> u64 {
         match self {
@@ -99,7 +98,7 @@ pub(super) fn gamma(rng: &mut Rng, mean: u64, halves: u32) -> u64 {
     u64::try_from(sum >> 20).unwrap_or(u64::MAX)
 }
 
-/// A share with 32 bits after the point from the arcsine distribution.
+/// Draws a share from the arcsine distribution, with 32 bits after the point.
 fn arcsine(rng: &mut Rng) -> u128 {
     const ONE: u64 = 1 << 31;
     loop {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_stay_in_their_range() {
+    fn uniform_exponential_and_bounded_draws_stay_in_range() {
         let mut rng = Seed(5).stream("draw");
         let uniform = Amount::Uniform { least: 3, most: 5 };
         let mut seen = [0; 6];

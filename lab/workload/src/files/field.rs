@@ -1,55 +1,55 @@
-//! The parts that calls are made of, for whoever writes or reads all of them.
+//! Fields of calls, for code that reads or writes every kind of call.
 //!
-//! A call is declared once, in `call.rs`; a format of traces says how a number,
-//! a name or a word looks and gets every call from that.
+//! Calls are declared once, in `call.rs`; a trace format implements the representation of a number,
+//! a name and a word, and so reads or writes every call.
 
 use super::{Fd, Name};
 
 /// Takes the fields of a call, in the order of its declaration.
 pub trait FieldSink {
-    /// An open file.
+    /// Takes an open file.
     fn fd(&mut self, key: &'static str, fd: Fd);
-    /// A string.
+    /// Takes a path or another string.
     fn name(&mut self, key: &'static str, name: Name);
-    /// A number.
+    /// Takes a number.
     fn number(&mut self, key: &'static str, number: u64);
-    /// A mode: a number that people read in octal.
+    /// Takes a mode, a number that text formats write in octal.
     fn octal(&mut self, key: &'static str, number: u64) {
         self.number(key, number);
     }
-    /// One of `words`.
+    /// Takes the index of one of `words`.
     fn word(&mut self, key: &'static str, index: usize, words: &'static [&'static str]);
-    /// Any of `words`, the lowest bit being the first.
+    /// Takes a set of `words`; the lowest bit stands for the first word.
     fn bits(&mut self, key: &'static str, bits: u32, words: &'static [&'static str]);
 }
 
 /// Gives the fields of a call, in the order of its declaration.
 pub trait FieldSource {
-    /// What is wrong with the input.
+    /// Error of reading a field.
     type Error;
-    /// An open file.
+    /// Reads an open file.
     ///
     /// # Errors
-    /// If there is none, as for all that follow.
+    /// If the input holds no such field; so for all methods below.
     fn fd(&mut self, key: &'static str) -> Result<Fd, Self::Error>;
-    /// A string.
+    /// Reads a path or another string.
     ///
     /// # Errors
     /// See [`FieldSource::fd`].
     fn name(&mut self, key: &'static str) -> Result<Name, Self::Error>;
-    /// A number of at most `max`.
+    /// Reads a number of at most `max`.
     ///
     /// # Errors
     /// See [`FieldSource::fd`].
     fn number(&mut self, key: &'static str, max: u64) -> Result<u64, Self::Error>;
-    /// A mode of at most `max`.
+    /// Reads a mode of at most `max`.
     ///
     /// # Errors
     /// See [`FieldSource::fd`].
     fn octal(&mut self, key: &'static str, max: u64) -> Result<u64, Self::Error> {
         self.number(key, max)
     }
-    /// The index of one of `words`.
+    /// Reads the index of one of `words`.
     ///
     /// # Errors
     /// See [`FieldSource::fd`].
@@ -58,7 +58,7 @@ pub trait FieldSource {
         key: &'static str,
         words: &'static [&'static str],
     ) -> Result<usize, Self::Error>;
-    /// Any of `words`; no other bit is set.
+    /// Reads a set of `words`; no other bit is set.
     ///
     /// # Errors
     /// See [`FieldSource::fd`].
@@ -69,7 +69,7 @@ pub trait FieldSource {
     ) -> Result<u32, Self::Error>;
 }
 
-/// A type of fields.
+/// Type of a field of a call.
 pub trait Field: Sized {
     /// Hands the value to `sink`.
     fn put(self, key: &'static str, sink: &mut impl FieldSink);
@@ -77,7 +77,7 @@ pub trait Field: Sized {
     /// Takes a value from `source`.
     ///
     /// # Errors
-    /// What the source finds wrong.
+    /// The error of the source.
     fn take<S: FieldSource>(key: &'static str, source: &mut S) -> Result<Self, S::Error>;
 }
 

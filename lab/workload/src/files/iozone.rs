@@ -1,11 +1,10 @@
 //! One file, written from its start to its end and then written over, as IOZone does it.
 //!
-//! Each write is durable before the next one (`O_SYNC`), or all of them at the end, or
-//! none. Records that are written over at random are a permutation of those of the file,
-//! so that each is written once a pass, as by IOZone. The writing of the file and what
-//! follows are told apart as operations `write` and `rewrite`. Where all is made durable at
-//! the end, `rewrite-all` is one more: from the first `rewrite` until all of them are
-//! durable, as IOZone times it with `-e`.
+//! Writes are durable one by one (`O_SYNC`), all together at the end, or never. Random rewrites are
+//! a permutation of the file's records, so that each record is written once a pass, as in IOZone.
+//! Operations of the kinds `write` and `rewrite` tell the making of the file from the rewrites. If
+//! all writes are made durable at the end, `rewrite-all` is one more operation: from the first
+//! `rewrite` until all of them are durable, as IOZone times it with `-e`.
 //!
 //! Invariant: a pass covers the whole file, each byte of it once.
 
@@ -18,38 +17,38 @@ use crate::generate::Shuffle;
 use sim::{Rng, Seed};
 use units::Ns;
 
-/// When what was written is made durable.
+/// Time at which writes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durable {
-    /// Each write before the next one.
+    /// Each write before the next one (`O_SYNC`).
     Each,
-    /// Once all of the file is written, and once all of it is written over.
+    /// At the end of making the file, and at the end of all rewrites.
     End,
-    /// Never.
+    /// Never: no sync is made.
     No,
 }
 
-/// What can be said of it.
+/// Parameters of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IoZone {
-    /// Bytes of the file, of a write that makes it, and of one that writes it over.
+    /// Bytes of the file, of a write that makes it, and of a rewrite.
     pub(super) size: u64,
     pub(super) make: u64,
     pub(super) record: u64,
     pub(super) random: bool,
     pub(super) durable: Durable,
-    /// Bytes that are written over in all.
+    /// Bytes rewritten in total.
     pub(super) total: u64,
 }
 
-/// What is done next.
+/// Next step of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Open,
-    /// So many bytes of the file are written.
+    /// Bytes of the file written so far.
     Make(u64),
     Made,
-    /// So many bytes are written over.
+    /// Bytes rewritten so far.
     Rewrite(u64),
     Rewritten,
     Close,
@@ -62,14 +61,14 @@ struct Running {
     setup: Setup,
     path: Name,
     step: Step,
-    /// The order of the pass that is under way.
+    /// Order of the present pass, if rewrites are random.
     order: Option<Shuffle>,
     rng: Rng,
-    /// The kind of the write or force that is under way, and when it began.
+    /// Kind of the write or sync in progress, and its beginning.
     begun: Option<(&'static str, Ns)>,
-    /// When the first write over the file began.
+    /// Beginning of the first rewrite.
     rewriting: Option<Ns>,
-    /// Its bytes.
+    /// Bytes of the write in progress.
     len: u64,
     finished: Option<(&'static str, Ns)>,
     failure: Option<String>,
@@ -100,14 +99,14 @@ impl IoZone {
         })
     }
 
-    /// Records of a pass, of which the last one may be shorter.
+    /// Number of records of a pass; the last one may be shorter.
     const fn records(&self) -> u64 {
         self.size.div_ceil(self.record)
     }
 }
 
 impl Running {
-    /// The record that is written over when so many bytes have been.
+    /// Offset and length of the next rewrite after `done` bytes.
     fn place(&mut self, done: u64) -> (u64, u64) {
         let (record, records) = (self.iozone.record, self.iozone.records());
         let turn = done / record;
@@ -120,7 +119,7 @@ impl Running {
         (at, record.min(self.iozone.size - at))
     }
 
-    /// What is done now and what once that has ended well; none where nothing is called.
+    /// Next call, and the step after it succeeds; `None` if the step makes no call.
     fn call(&mut self, now: Ns) -> Option<(Call, Step)> {
         let fd = Fd(0);
         let IoZone {
@@ -162,7 +161,7 @@ impl Running {
                 self.rewriting.get_or_insert(now);
                 let (at, len) = self.place(done);
                 self.len = len;
-                // The last record of a pass counts as a whole, so that the next one begins.
+                // The last record of a pass counts as a whole one, so that the next pass begins.
                 let next = done + self.iozone.record;
                 (Call::Pwrite { fd, at, len }, Step::Rewrite(next))
             }
@@ -247,7 +246,7 @@ mod tests {
         total: 2 * 13 * 8_192,
     };
 
-    /// All calls, each of which does what it is asked, and the operations that end.
+    /// Runs `iozone` with calls that all succeed; returns the calls and the ended operations.
     fn calls(iozone: IoZone) -> (Vec<Call>, Vec<(&'static str, Ns)>) {
         let mut source = iozone.open(Seed(1));
         let (mut calls, mut operations) = (Vec::new(), Vec::new());
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_and_written_over_once_a_pass() {
+    fn file_is_made_and_each_record_rewritten_once_a_pass() {
         let (calls, operations) = calls(BASE);
         let all = writes(&calls);
         let made = [
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_forced_one_by_one_or_all_at_the_end_or_never() {
+    fn writes_are_synced_each_at_the_end_or_never() {
         for durable in [Durable::Each, Durable::End, Durable::No] {
             let random = false;
             let (calls, operations) = calls(IoZone {
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_cut_short_ends_it() {
+    fn short_write_ends_the_run_with_a_failure() {
         let mut source = BASE.open(Seed(1));
         for done in [0, 29_999] {
             assert_ne!(source.next(ThreadId(0), Ns(0)), Turn::Done);

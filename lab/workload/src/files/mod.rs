@@ -1,22 +1,19 @@
-//! Workloads in the language of files: what a program asks of a file system.
+//! Workloads of file calls: the calls that programs make to a file system.
 //!
-//! Generators and recorded traces speak it alike: a [`Call`] is one POSIX call
-//! with its data left out, a [`Step`] says which thread makes it and after how
-//! much thinking, an [`Event`] adds what a recording saw of it, and a [`Setup`]
-//! is the tree that must be there before the first call.
+//! Generators and recorded traces use the same types: a [`Call`] is one POSIX call without its
+//! data, a [`Step`] adds its thread and the think time before it, an [`Event`] adds its recorded
+//! time and result, and a [`Setup`] is the tree that must exist before the first call.
 //!
 //! Invariants:
-//! - A call is a small value without pointers. Paths and other strings are
-//!   [`Name`]s, numbers in the [`Names`] that belong to the workload, so making
-//!   or copying a call allocates nothing.
-//! - Paths are relative to the root of the workload: no slash at either end, no
-//!   empty component, no `.` and no `..`; the root itself is the empty path.
-//!   The target of a symbolic link is the only string that is kept as it was.
-//! - An [`Fd`] is an open file, not a number of some process. Descriptors that
-//!   `dup`, `fork` or `exec` made share their open file and its offset, so they
-//!   share the slot, and nobody needs to copy descriptors to replay a trace. A
-//!   slot is taken by [`Call::Open`], freed by [`Call::Close`], which stands
-//!   for the last close, and may be taken again then.
+//! - A call is a small value without pointers. Paths and other strings are [`Name`]s, numbers in
+//!   the [`Names`] of the workload, so making or copying a call allocates nothing.
+//! - Paths are relative to the root of the workload: no slash at either end, no empty component, no
+//!   `.` and no `..`; the root itself is the empty path. The target of a symbolic link is the only
+//!   string that is kept verbatim.
+//! - An [`Fd`] is an open file, not a number of some process. Descriptors made by `dup`, `fork` or
+//!   `exec` share their open file and its offset, so they share the slot, and a replay need not
+//!   copy descriptors. A slot is taken by [`Call::Open`] and freed by [`Call::Close`], which stands
+//!   for the last close; then it may be taken again.
 
 mod anything;
 pub mod beside;

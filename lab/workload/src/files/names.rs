@@ -1,4 +1,4 @@
-//! Paths and other strings as numbers.
+//! Interned paths and other strings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ impl Name {
     pub const ROOT: Self = Self(0);
 }
 
-/// Every string of a workload, each once. Equal names are equal strings, so
-/// comparing numbers is enough to find calls that meet at one path.
+/// Every string of a workload, each once. Equal names are equal strings, so comparing numbers is
+/// enough to find calls that share a path.
 ///
 /// Strings are bytes, as paths are.
 #[derive(Clone, Debug)]
@@ -61,13 +61,13 @@ impl Names {
         self.strings.get(name.0 as usize).map_or(b"", |s| s)
     }
 
-    /// How many there are, the empty one included.
+    /// Number of strings, the empty one included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.strings.len()
     }
 
-    /// Never: the empty string is always there.
+    /// Always `false`: the empty string is always interned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.strings.is_empty()

@@ -1,42 +1,41 @@
-//! The workloads that come with filebench, with the counts of the `ByteFS` paper.
+//! filebench's own workloads, scaled like those of the `ByteFS` paper.
 //!
-//! Sequences of operations, sizes and shares are those of filebench's scripts
-//! of the same names (version 1.5); counts of files and threads are those of
-//! Table 5 of the paper, files a hundredth of them, so that a run takes seconds.
+//! Sequences of operations, sizes and shares are those of filebench's scripts of the same names
+//! (version 1.5). Numbers of threads are those of Table 5 of the paper, numbers of files a
+//! hundredth, so that a run takes seconds.
 
 //= filebench 1.5
 use super::flow::{FlowOp, Mode, OpKind, Program, ThreadSpec};
 use super::{Access, Amount, FilesetSpec};
 use units::Ns;
 
-/// One directory for all files: filebench's mean width of the mail and proxy
-/// servers, far above any number of files.
+/// Mean directory width of filebench's mail and proxy servers, far above any number of files: all
+/// files lie in one directory.
 const WIDE: u64 = 1_000_000;
 
-/// Bytes of one request when a file is read or written as a whole.
+/// Bytes of one request of a whole-file operation.
 const WHOLE: u64 = 1 << 20;
 
-/// What can be said of a personality.
+/// Parameters of a personality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) files: u32,
     pub(super) threads: u32,
-    /// Threads that write a database's pages back.
+    /// Threads that write back a database's pages.
     pub(super) writers: u32,
     /// Mean size of a file.
     pub(super) size: u64,
     /// Mean width of a directory; 0 for that of the script.
     pub(super) dirwidth: u64,
-    /// Bytes of a small request: below which an append stays, or of a database's
-    /// page.
+    /// Bytes of a small request: the bound on the length of an append, or a database's page.
     pub(super) iosize: u64,
-    /// Whether each file or directory is made durable at once.
+    /// Writes between two syncs; 0 for none. For `create`: 1 to sync each file before it is closed.
     pub(super) fsync: u64,
     pub(super) ops: u64,
     pub(super) until: Option<Ns>,
 }
 
-/// Operations on one set, for short lists.
+/// Builder of a list of operations.
 struct Ops {
     ops: Vec<FlowOp>,
 }
@@ -175,15 +174,15 @@ pub(super) fn webserver(s: &Settings) -> Program {
     s.program(vec![set, log], vec![ops.threads(s.threads)], Mode::Timeout)
 }
 
-/// Turns of the loop in which a shadow process computes, and a writer.
+/// Turns of the loop in which a shadow process and a writer of pages compute.
 const SHADOW_HOG: u64 = 200_000;
 const WRITER_HOG: u64 = 10_000;
-/// Bytes of a log write, and of the log.
+/// Bytes of a write to the log, and of the log.
 const LOG_WRITE: u64 = 256 << 10;
 const LOG_SIZE: u64 = 10 << 20;
 
-/// A database: many processes read pages and compute; each read lets the writers
-/// write a little, in batches, and the log.
+/// A database: many processes read pages and compute; every read posts tokens to the writers of
+/// pages and of the log, which write in batches.
 pub(super) fn oltp(s: &Settings) -> Program {
     let threads = |processes, ops| ThreadSpec {
         processes,
@@ -248,7 +247,7 @@ fn tokens(kind: OpKind, name: &str, value: u64, highwater: u64) -> FlowOp {
     }
 }
 
-/// Gives `target` a token, waiting until it has room for one.
+/// A post of one token to `target` that waits until the target has room.
 fn post(target: &str) -> FlowOp {
     FlowOp {
         value: Amount::Fixed(1),
@@ -258,9 +257,9 @@ fn post(target: &str) -> FlowOp {
     }
 }
 
-/// Mean width of a directory in the scripts that only make or delete. Those end
-/// all threads with the first that finds nothing to do; here each goes on until
-/// it finds nothing, so that all is done.
+/// Mean directory width of the scripts that only create or delete. Those scripts end all threads
+/// with the first thread that finds nothing to do; here each thread goes on until it finds nothing,
+/// so that all files are done.
 const MICRO_WIDTH: u64 = 100;
 
 /// Makes files until all are there.
@@ -303,23 +302,22 @@ fn directories(s: &Settings, kind: OpKind, prealloc: u64) -> Program {
     s.program(vec![set], vec![ops.threads(s.threads)], Mode::AllDone)
 }
 
-/// How files are accessed.
+/// Kind of the accesses of [`accesses`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calls {
-    /// Writes, reads, or appends.
+    /// Kind of the calls that are no reads by `read`: writes, reads or appends.
     pub(super) kind: OpKind,
-    /// Of a hundred calls, so many are reads whatever the kind.
+    /// Hundredths of the calls that are reads, whatever the kind.
     pub(super) read: u64,
-    /// Anywhere, or in order.
+    /// Whether calls go to random places, instead of in order.
     pub(super) random: bool,
-    /// Past the page cache.
+    /// Whether the files are opened past the page cache.
     pub(super) direct: bool,
 }
 
-/// Reads of files of which each thread has its own, or writes to them: at random or in
-/// order over what is there, or at the end of what is not. `sizes` take turns, each for
-/// `fsync` writes and a sync, or for one call, or for as few reads and writes as have the
-/// shares that they are to have.
+/// Threads with one file each that read or write it: at random or in order over existing data, or
+/// at the end of an empty file. The `sizes` take turns: each for `fsync` writes and a sync, or for
+/// one call, or for the fewest reads and writes that have the wanted shares.
 pub(super) fn accesses(s: &Settings, access: Calls, sizes: &[u64]) -> Program {
     let Calls { kind, read, .. } = access;
     let step = gcd(read, 100 - read.min(100)).max(1);
@@ -364,7 +362,7 @@ pub(super) fn accesses(s: &Settings, access: Calls, sizes: &[u64]) -> Program {
     s.program(vec![set], vec![threads], Mode::Timeout)
 }
 
-/// The largest number that divides both.
+/// Greatest common divisor.
 const fn gcd(a: u64, b: u64) -> u64 {
     match b {
         0 => a,

@@ -1,11 +1,10 @@
-//! A recording as what concerns the placement of its files.
+//! A recording as events that concern the placement of its files.
 //!
-//! Invariants: events are in the order of the recording; a file has one number while it has
-//! a name or is open, and no other file has it before it is gone; calls that failed did
-//! nothing, but for a hint, which says what was meant whether or not the kernel took it.
+//! Invariants: events are in the order of the recording; a file has one key while it has a name or
+//! is open, and no other file gets that key; failed calls have no effect, except that a failed hint
+//! counts, since it still states the program's intent.
 //!
-//! Paths are relative to the root of the recording. Symbolic links are taken for files of
-//! their own.
+//! Paths are relative to the root of the recording. Symbolic links count as files of their own.
 
 use super::trace::LoadedFiles;
 use super::{Allocation, Call, EntryKind, Event, Fd, Name, OpenFlags, RenameHow, Target};
@@ -14,7 +13,7 @@ use parakeet::flags::Flags;
 use std::collections::BTreeMap;
 use units::Ns;
 
-/// A file of the recording.
+/// State of a file of the recording.
 #[derive(Clone, Copy, Default)]
 struct File {
     names: u32,
@@ -22,18 +21,18 @@ struct File {
     size: u64,
 }
 
-/// The recording, as far as it has been followed.
+/// Interpreter of the recording, up to the present event.
 struct Follower<'a> {
     loaded: &'a LoadedFiles,
     files: BTreeMap<FileKey, File>,
     names: BTreeMap<Vec<u8>, FileKey>,
-    /// For each slot its file, and where its offset is.
+    /// File of each open slot; the number beside it is unused and always 0.
     open: BTreeMap<Fd, (FileKey, u64)>,
     next: u64,
     out: Vec<Placed<'a>>,
 }
 
-/// What `loaded` did to its files.
+/// Events of the files of `loaded`, for placement rules.
 #[must_use]
 pub fn placed(loaded: &LoadedFiles) -> Vec<Placed<'_>> {
     let mut follower = Follower {
@@ -111,7 +110,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Notes what was done, at the end of the call.
+    /// Adds `call` on `file`, at the time at which the recorded call ended.
     fn tell(&mut self, event: &Event, file: FileKey, call: Done<'a>) {
         let at = self
             .out
@@ -136,7 +135,7 @@ impl<'a> Follower<'a> {
         self.files.entry(key).or_default()
     }
 
-    /// A new file without a name.
+    /// Adds a new file without a name.
     fn unnamed(&mut self) -> FileKey {
         self.next += 1;
         let key = FileKey(self.next);
@@ -172,7 +171,7 @@ impl<'a> Follower<'a> {
         let file = match known {
             _ if flags.has(OpenFlags::TMPFILE) => self.unnamed(),
             Some(file) => file,
-            // A directory that is read is opened as a file is; it is never written.
+            // Opening a directory to read it looks like opening a file; it is never written.
             None => self.make(path),
         };
         let size = self.file(file).size;
@@ -203,7 +202,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Says that a file is gone if it has no name and nobody has it open.
+    /// Removes a file, and reports it gone, if it has no name and no open slot.
     fn bury(&mut self, event: &Event, file: FileKey) {
         let File { names, opens, .. } = *self.file(file);
         if names == 0 && opens == 0 {
@@ -221,7 +220,8 @@ impl<'a> Follower<'a> {
         self.tell(event, key, Done::Write { offset, len });
     }
 
-    /// A write at the offset of the slot. Recorded ones append; see [`Call::Write`].
+    /// Handles a write at the slot's offset. Recorded writes of this kind append; see
+    /// [`Call::Write`].
     fn append(&mut self, event: &Event, fd: Fd, len: u64) {
         if let Some(&(key, _)) = self.open.get(&fd) {
             let end = self.file(key).size;
@@ -264,7 +264,7 @@ impl<'a> Follower<'a> {
                 self.names.insert(from.to_vec(), other);
                 self.tell(event, other, Done::Rename { to: from });
             }
-            // The new name is a name of the file that has the old one too.
+            // Both names belong to the same file, which keeps both.
             Some(other) if other == file => {
                 self.names.insert(from.to_vec(), file);
             }
@@ -279,7 +279,8 @@ impl<'a> Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// What is in a directory has new paths; nobody is told, since no call was made on it.
+    /// Renames the paths inside a directory; no event is reported, since no call was made on those
+    /// files.
     fn move_folder(&mut self, from: &[u8], to: &[u8]) {
         let begin = [from, b"/"].concat();
         let inside = |(path, file): (&Vec<u8>, &FileKey)| (path.clone(), *file);
@@ -296,8 +297,8 @@ impl Follower<'_> {
     }
 }
 
-/// The flags with the numbers of Linux. What a recording does not keep (`O_CLOEXEC`,
-/// `O_NONBLOCK`) is not set.
+/// `flags` with the numbers of Linux. Flags that a recording does not keep (`O_CLOEXEC`,
+/// `O_NONBLOCK`) are not set.
 fn raw(flags: OpenFlags) -> Flags {
     let access = match (flags.has(OpenFlags::READ), flags.has(OpenFlags::WRITE)) {
         (true, true) => Flags::READ_WRITE,

@@ -1,8 +1,8 @@
-//! The table of workloads of files that have a name.
+//! Table of the presets of files and their parameters.
 //!
-//! Counts of files, threads, records and operations are a hundredth of those in
-//! Table 5 of the `ByteFS` paper, threads as they are; sizes of files and
-//! requests are those of the paper and of filebench's scripts.
+//! Numbers of files, records and operations are a hundredth of those in Table 5 of the `ByteFS`
+//! paper, numbers of threads are equal; sizes of files and requests are those of the paper and of
+//! filebench's scripts.
 
 //= bytefs 5.1
 use super::cachebench;
@@ -52,10 +52,10 @@ const DIRWIDTH: Param = param(
     "mean entries of a directory, at least 2; 0 for that of filebench's script",
 );
 
-/// Of filebench's personalities.
+/// Parameters of filebench's personalities.
 const COMMON: [Param; 7] = [FILES, THREADS, SIZE_16K, APPEND, DIRWIDTH, OPS, TIME];
 
-/// Of those that only make or delete; they end when all is done.
+/// Parameters of the presets that only create or delete files; a run ends when all is done.
 const MICRO: [Param; 5] = [
     param("files", "10000", Unit::Files, "how many"),
     THREADS,
@@ -73,7 +73,7 @@ const ALL_THERE: Param = param("files", "10000", Unit::Files, "files");
 const SIZE_4K: Param = param("size", "4k", Unit::Length, "size of a file");
 const YES_NO: Unit = Unit::Choice(&["no", "yes"]);
 
-/// Of reads and writes of files.
+/// Parameters of reads and writes of files.
 const SIZES: Param = param(
     "bs",
     "4k",
@@ -94,7 +94,7 @@ const EACH: Param = param(
 );
 const DIRECT: Param = param("direct", "no", YES_NO, "past the page cache");
 
-/// The same for what is asked of any place, as of a drive.
+/// Parameter `direct` of random reads and writes, whose default is yes, as on a drive.
 const PAST_CACHE: Param = param("direct", "yes", YES_NO, "past the page cache");
 const SYNC: Param = param(
     "fsync",
@@ -103,16 +103,16 @@ const SYNC: Param = param(
     "a sync after this many writes; 0 for never",
 );
 
-/// Of reads of any place of files.
+/// Parameters of random reads of files.
 const ANY_READS: [Param; 7] = [SIZES, PART, EACH, PAST_CACHE, OPS, TIME, DIRWIDTH];
 
-/// Of writes to any place of files.
+/// Parameters of random writes to files.
 const ANY_WRITES: [Param; 8] = [SIZES, PART, EACH, SYNC, PAST_CACHE, OPS, TIME, DIRWIDTH];
 
-/// Of writes to files.
+/// Parameters of writes to files.
 const WRITES: [Param; 8] = [SIZES, PART, EACH, SYNC, DIRECT, OPS, TIME, DIRWIDTH];
 
-/// Of calls of every kind.
+/// Parameters of calls of every kind.
 const ANYTHING: [Param; 6] = [
     param("files", "24", Unit::Files, "names of files"),
     param(
@@ -137,7 +137,7 @@ const ANYTHING: [Param; 6] = [
     TIME,
 ];
 
-/// Of files that are written in order.
+/// Parameters of files that are written in order.
 const STREAMS: [Param; 5] = [
     param("files", "4", Unit::Threads, "files, and threads"),
     param("size", "64m", Unit::Length, "bytes of a file"),
@@ -151,7 +151,7 @@ const STREAMS: [Param; 5] = [
     ),
 ];
 
-/// Of a file that is written over.
+/// Parameters of one file that is rewritten.
 const IOZONE: [Param; 6] = [
     param("size", "64m", Unit::Length, "bytes of the file"),
     param("make", "1m", Unit::Length, "bytes of a write that makes it"),
@@ -176,8 +176,8 @@ const IOZONE: [Param; 6] = [
     ),
 ];
 
-/// Of TPC-C. Warehouses, their size, pool and log are smaller than they would be, for a run
-/// of seconds; the rest is as MySQL 5.7 has it.
+/// Parameters of TPC-C. The warehouses, their scale, the pool and the log are smaller than in
+/// practice, for a run of seconds; the rest are the defaults of MySQL 5.7.
 const TPCC: [Param; 12] = [
     param("warehouses", "1", Unit::Threads, "warehouses, at most 256"),
     param(
@@ -228,7 +228,7 @@ const TPCC: [Param; 12] = [
     TIME,
 ];
 
-/// Of `db_bench`.
+/// Parameters of `db_bench`.
 const DB_BENCH: [Param; 13] = [
     param(
         "benchmarks",
@@ -255,7 +255,7 @@ const DB_BENCH: [Param; 13] = [
     YCSB[16],
 ];
 
-/// Of YCSB's workloads.
+/// Parameters of YCSB's workloads.
 const YCSB: [Param; 17] = [
     param(
         "engine",
@@ -331,8 +331,7 @@ const YCSB: [Param; 17] = [
     ),
 ];
 
-/// Everything in the language of files that has a name, in the order in which it
-/// is listed.
+/// Every preset of files, in the order in which lists show them.
 pub static FILE_PRESETS: [Preset; 26] = [
     of_files(
         "varmail",
@@ -503,7 +502,7 @@ const fn ycsb(name: &'static str, help: &'static str) -> Preset {
     of_files(name, help, &[], &YCSB)
 }
 
-/// What can follow the path of a filebench script.
+/// Parameters that may follow the path of a filebench script.
 pub static SCRIPT: Preset = of_files(
     "SCRIPT.f",
     "a path to a filebench script",
@@ -519,7 +518,7 @@ pub static SCRIPT: Preset = of_files(
     ],
 );
 
-/// What can follow the path of a trace of file calls.
+/// Parameters that may follow the path of a trace of file calls.
 pub static CALLS: Preset = of_files(
     "CALLS.flt",
     "a path to a trace of file calls, as flashloom record makes them",

@@ -1,44 +1,44 @@
-//! What must be there before the first call.
+//! Tree of files that exists before the first call.
 
 use super::{Mode, Name, NodeKind};
 
-/// The tree before the first call: each parent before its children. Its root
-/// is there without an entry.
+/// Tree of files before the first call, each parent before its children. The root exists without an
+/// entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// The entries, in the order in which they can be made.
+    /// Entries, in an order in which they can be made.
     pub entries: Vec<Entry>,
 }
 
 /// One file or directory of a [`Setup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where.
+    /// Path of the entry.
     pub path: Name,
-    /// What.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// Its permissions.
+    /// Permissions of the entry.
     pub mode: Mode,
 }
 
-/// What an [`Entry`] is.
+/// Kind of an [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A directory.
+    /// A directory, made empty.
     Directory,
     /// A regular file of this many bytes, all of them written.
     File {
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// A symbolic link.
+    /// A symbolic link to `target`.
     Symlink {
-        /// What it says, as it says it.
+        /// Target of the link, verbatim.
         target: Name,
     },
-    /// A second name of the file at `to`, which an earlier entry made.
+    /// A hard link to the file at `to`, which an earlier entry made.
     Link {
-        /// The first name.
+        /// Existing path of the file.
         to: Name,
     },
     /// A pipe, socket or device, which has a name and no contents.

@@ -1,42 +1,41 @@
-//! Where calls come from, one thread at a time.
+//! Sources of calls, asked for one call of one thread at a time.
 //!
-//! What a generator does next depends on what the others have done meanwhile:
-//! which files there are, who has one open, what has been compacted. So a
-//! source is asked for one call of one thread at the virtual time at which the
-//! thread is ready, and is told what the call answered.
+//! A generator's next call depends on the effects of other calls meanwhile: the files that exist,
+//! the files that are open, the tables that were compacted. So the driver requests one call of one
+//! thread at the virtual time at which that thread is ready, and hands back the result.
 //!
 //! Invariants:
-//! - Between [`Source::next`], which gives a call, and [`Source::ended`] the
-//!   thread asks for nothing else.
-//! - A thread that parks is given by [`Source::wake`] once it should ask again.
-//! - The calls are a function of the description, the seed and the order in
-//!   which threads ask, so on one file system they are the same each time.
+//! - Between [`Source::next`] that returns a call and [`Source::ended`] the driver makes no other
+//!   request for the thread.
+//! - A thread that parks is returned by [`Source::wake`] once it can continue.
+//! - The calls are a function of the description, the seed and the order of the requests, so they
+//!   are equal in each run on one file system.
 
 use super::{Call, Errno, Names, Setup, ThreadId};
 use units::Ns;
 
-/// What a thread does next.
+/// Next action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It thinks, then makes a call.
+    /// Think, then make a call.
     Call {
-        /// How long it thinks.
+        /// Think time before the call.
         think: Ns,
-        /// What it asks for.
+        /// Call to make.
         call: Call,
-        /// What a recording says that the call answers; none if nobody knows.
+        /// Recorded result of the call; `None` if there is no recording.
         expect: Option<Result<u64, Errno>>,
     },
-    /// It does something else for a while, then asks again.
+    /// Pause for this long, then request the next turn.
     Pause(Ns),
-    /// It waits until [`Source::wake`] gives it.
+    /// Wait until [`Source::wake`] returns the thread.
     Park,
-    /// It has nothing more to do.
+    /// End: the thread makes no more calls.
     Done,
 }
 
 impl Turn {
-    /// A call at once, of which nobody knows the answer.
+    /// A call without think time and without a recorded result.
     #[must_use]
     pub const fn now(call: Call) -> Self {
         Self::Call {
@@ -47,56 +46,57 @@ impl Turn {
     }
 }
 
-/// A generator or a recording, as the driver sees it. It can be sent to another
-/// thread, since playing it as system calls takes several.
+/// Generator or recording, as the driver sees it. It is `Send`, since playing its calls as system
+/// calls takes several threads.
 pub trait Source: Send {
-    /// The strings of its calls. A recording may add some as it is read.
+    /// Strings of the calls. A recording may add some while it is read.
     fn names(&self) -> &Names;
 
-    /// What must be there before the first call.
+    /// Tree that must exist before the first call.
     fn setup(&self) -> &Setup;
 
-    /// Threads that have been met so far, numbered from 0.
+    /// Number of threads met so far; they are numbered from 0.
     fn threads(&self) -> u32;
 
-    /// The process of `thread`: threads of one process share its locks.
+    /// Process of `thread`: threads of one process share record locks.
     fn process(&self, thread: ThreadId) -> u32 {
         thread.0
     }
 
-    /// What `thread`, which is ready at `now`, does next.
+    /// Next turn of `thread`, which is ready at `now`.
     fn next(&mut self, thread: ThreadId, now: Ns) -> Turn;
 
-    /// The call of `thread` answered `result`: bytes for what moves bytes,
-    /// entries for a read of a directory, an offset for a seek, else 0.
+    /// Hands back the `result` of `thread`'s call: bytes moved, entries of a directory read, an
+    /// offset for a seek, else 0.
     fn ended(&mut self, thread: ThreadId, result: Result<u64, Errno>);
 
-    /// A parked thread that should ask again, each once.
+    /// A parked thread that can continue, returned once.
     fn wake(&mut self) -> Option<ThreadId>;
 
-    /// The workloads beside each other that it is made of, by name; none if it is one.
+    /// Names of the workloads side by side that the source consists of; empty for a single
+    /// workload.
     fn members(&self) -> &[String] {
         &[]
     }
 
-    /// Which of [`Source::members`] `thread` is of; 0 if there are none.
+    /// Index into [`Source::members`] of the workload of `thread`; 0 if there are none.
     fn member(&self, _: ThreadId) -> usize {
         0
     }
 
-    /// An operation that [`Source::next`] has found to have ended, each once: its kind, and
-    /// how long it took. Only of what makes several calls for one, as a storage engine.
-    /// It is one of the member whose thread was asked last.
+    /// An operation that ended in the last [`Source::next`], returned once: its kind and its
+    /// duration. Only sources whose operations make several calls, such as storage engines, return
+    /// any. It belongs to the member whose thread's turn was last.
     fn finished(&mut self) -> Option<(&'static str, Ns)> {
         None
     }
 
-    /// What was not taken over as it stands, in sentences.
+    /// Deviations of the calls from the description or the recording, one sentence each.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Why it came to an early end, in a sentence, if it did.
+    /// Reason of an early end, as a sentence, if there was one.
     fn failure(&self) -> Option<String> {
         None
     }
@@ -152,14 +152,14 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// Threads that wait for something, and those that no longer do.
+/// Parked, woken and finished threads of a source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parking {
-    /// What each thread does, by its number.
+    /// State of each thread, by its number.
     state: Vec<State>,
     /// Threads that are neither parked nor done.
     active: u32,
-    /// Woken, not yet given to the driver.
+    /// Threads woken and not yet returned to the driver.
     woken: Vec<ThreadId>,
 }
 
@@ -180,13 +180,13 @@ impl Parking {
         }
     }
 
-    /// Adds a thread, which is active.
+    /// Adds an active thread.
     pub(super) fn add(&mut self) {
         self.state.push(State::Active);
         self.active += 1;
     }
 
-    /// `thread` asks for its next turn.
+    /// Marks `thread` active, since the driver requests its turn.
     pub(super) fn asks(&mut self, thread: ThreadId) {
         self.set(thread, State::Active);
     }
@@ -209,19 +209,19 @@ impl Parking {
         }
     }
 
-    /// Wakes all that are parked.
+    /// Wakes all parked threads.
     pub(super) fn wake_all(&mut self) {
         for thread in 0..self.state.len() as u32 {
             self.wake(ThreadId(thread));
         }
     }
 
-    /// Whether no thread will ever do anything again by itself.
+    /// Whether no thread is active, so that none can wake another.
     pub(super) const fn is_still(&self) -> bool {
         self.active == 0
     }
 
-    /// For [`Source::wake`].
+    /// Takes a woken thread, for [`Source::wake`].
     pub(super) fn next_woken(&mut self) -> Option<ThreadId> {
         self.woken.pop()
     }

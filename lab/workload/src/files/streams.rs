@@ -1,9 +1,9 @@
-//! Files by name, each written from its start to its size by a thread of its own.
+//! Named files, each written from its start to its size by a thread of its own.
 //!
-//! Names are those that zones have as files, `seq/0` and so on, so the same calls are made
-//! on a file system whose files are there whatever anybody does.
+//! Names are those of zone files, `seq/0` and so on, so the same calls can be made on a file system
+//! whose files always exist.
 //!
-//! Invariant: a thread writes to its file alone, and in order.
+//! Invariant: a thread writes to its own file only, and in order.
 
 use super::fileset::{DIR_MODE, FILE_MODE};
 use super::names::{Name, Names};
@@ -12,7 +12,7 @@ use super::source::{Source, Turn};
 use super::{Call, Errno, Fd, Hint, OpenFlags, ThreadId};
 use units::Ns;
 
-/// What can be said of it.
+/// Parameters of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Streams {
     pub(super) files: u32,
@@ -23,15 +23,15 @@ pub(super) struct Streams {
     pub(super) life: Hint,
 }
 
-/// What a thread does next.
+/// Next step of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 enum Step {
     #[default]
     Open,
     Hint,
-    /// So many bytes are written, and more are to be.
+    /// Continue after this many bytes.
     Write(u64),
-    /// The same while a call writes some.
+    /// A write in progress after this many bytes.
     Writing(u64),
     End,
 }

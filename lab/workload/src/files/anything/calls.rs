@@ -1,4 +1,4 @@
-//! Which call comes next.
+//! Random choice of the next call.
 
 use super::super::{
     Advice, Allocation, Call, Fd, Hint, Mode, MsyncHow, Name, NodeKind, OpenFlags, RangeSync,
@@ -7,10 +7,10 @@ use super::super::{
 use super::{Caller, Held, SLOTS};
 use sim::Rng;
 
-/// What direct requests are multiples of, and pages.
+/// Units of direct requests and of pages, in bytes.
 const SECTOR: u64 = 512;
 const PAGE: u64 = 4_096;
-/// Bytes of a write, of which each is as likely.
+/// Bytes of a write or read, each equally likely.
 const LENGTHS: [u64; 7] = [8, 100, 512, 4_096, 6_000, 20_480, 65_536];
 
 fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -18,7 +18,7 @@ fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 }
 
 impl Caller {
-    /// What `thread` does next.
+    /// Draws the next call of `thread`: an open, a call on a name, or a call on an open slot.
     pub(super) fn draw(&mut self, thread: ThreadId) -> Call {
         let worker = &self.workers[thread.0 as usize];
         let slots = (0..SLOTS as usize).map(|index| (index, worker.slots[index]));
@@ -51,7 +51,7 @@ impl Caller {
         self.dirs[at as usize]
     }
 
-    /// A file, or now and then a directory.
+    /// Name of a file, or in one of eight cases of a directory.
     fn any(&mut self, thread: ThreadId) -> Name {
         match self.rng(thread).below(8) {
             0 => self.dir(thread),
@@ -59,7 +59,7 @@ impl Caller {
         }
     }
 
-    /// Opens something in a slot that is free.
+    /// Opens a file or a directory in the free slot `index`.
     fn draw_open(&mut self, thread: ThreadId, index: usize) -> Call {
         let both = OpenFlags::READ.and(OpenFlags::WRITE);
         let rng = self.rng(thread);
@@ -99,7 +99,7 @@ impl Caller {
         (flags, Held::File(flags))
     }
 
-    /// A call on names.
+    /// Draws a call on names.
     fn draw_name(&mut self, thread: ThreadId) -> Call {
         let kind = self.rng(thread).below(32);
         let path = self.file(thread);
@@ -150,7 +150,7 @@ impl Caller {
         }
     }
 
-    /// A call on attributes.
+    /// Draws a call on attributes or extended attributes.
     fn draw_attribute(&mut self, thread: ThreadId) -> Call {
         let of = Target::Link(self.any(thread));
         let attributes = self.attributes;
@@ -158,7 +158,7 @@ impl Caller {
         let name = one(rng, &attributes);
         let mode = Mode(one(rng, &[0o600, 0o640, 0o644, 0o755]));
         match rng.below(10) {
-            // Values that fit into an inode, and such that need a block.
+            // Values that fit into an inode, and values that need a block.
             0..4 => Call::SetXattr {
                 of,
                 name,
@@ -177,7 +177,7 @@ impl Caller {
         }
     }
 
-    /// Where a call on a range begins: at pages and sectors, and beside them.
+    /// Draws a start within the size limit: at a page, at a sector, or beside one.
     fn offset(&mut self, thread: ThreadId) -> u64 {
         let size = self.anything.size;
         let rng = self.rng(thread);
@@ -185,7 +185,7 @@ impl Caller {
         rng.below(size.div_ceil(PAGE)) * PAGE + within
     }
 
-    /// Where and how much, as the file in the slot takes it.
+    /// Draws a start and a length, in whole sectors if `flags` ask for direct requests.
     fn span(&mut self, thread: ThreadId, flags: OpenFlags) -> (u64, u64) {
         let at = self.offset(thread);
         let len = one(self.rng(thread), &LENGTHS);
@@ -195,7 +195,7 @@ impl Caller {
         (at - at % SECTOR, len.next_multiple_of(SECTOR))
     }
 
-    /// A call on what is open.
+    /// Draws a call on the open slot `index`.
     fn draw_on(&mut self, thread: ThreadId, index: usize, held: Held) -> Call {
         let fd = Self::slot(thread, index);
         let kind = self.rng(thread).below(64);
@@ -253,7 +253,7 @@ impl Caller {
         }
     }
 
-    /// What programs do now and then with a file.
+    /// Draws one of the calls that programs make rarely on an open file.
     fn draw_rarely(&mut self, thread: ThreadId, fd: Fd, (at, len): (u64, u64)) -> Call {
         let to = Self::slot(thread, self.rng(thread).below(u64::from(SLOTS)) as usize);
         match self.rng(thread).below(9) {

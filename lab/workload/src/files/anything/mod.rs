@@ -1,16 +1,15 @@
-//! Calls of every kind, drawn at random, on few names, so that they meet.
+//! Calls of every kind, drawn at random on a few names, so that they conflict.
 //!
-//! What a program of sense would do is no concern here: files are opened in every
-//! way, written around the cache and through mappings, cut, punched, linked,
-//! exchanged and removed while they are open, and forced in every way there is.
-//! Many calls are refused, which is part of it. With `room` the space is taken
-//! first, and again whenever a while has passed, as files that are cut and removed
-//! give some back: so it runs out again and again.
+//! The calls need not make sense: files are opened in every way, written around the cache and
+//! through mappings, cut, punched, linked, exchanged and removed while they are open, and synced in
+//! every way. Many calls are refused, on purpose. With `room` a ballast file takes all space but
+//! that first, and again every few calls, since files that are cut and removed give some back: so
+//! the file system runs out of space again and again.
 //!
 //! Invariants:
-//! - A thread uses the slots that it opened and no others; which of them are open
-//!   it knows from the answers.
-//! - What a thread draws depends on the seed, its number and its answers alone.
+//! - A thread uses only the slots that it opened; results of its calls tell which of them are open.
+//! - The calls that a thread draws depend on the seed, its number and the results of its calls
+//!   alone.
 
 mod calls;
 
@@ -22,45 +21,45 @@ use sim::{Rng, Seed};
 use std::mem;
 use units::Ns;
 
-/// Slots of a thread.
+/// Slots of each thread.
 const SLOTS: u32 = 6;
-/// Names in a directory, besides those of directories.
+/// Names of files for each directory.
 const PER_DIR: u32 = 6;
-/// The first piece of space that is taken: larger ones than what is free are
-/// refused and halved.
+/// Bytes of the ballast's first allocation: an allocation larger than the free space is refused,
+/// and half of it is tried.
 const BALLAST: u64 = 1 << 30;
-/// Calls after which the space that came free is taken again, and the first piece.
+/// Calls between two refills of the ballast, and the bytes of a refill's first allocation.
 const REFILL: u64 = 16;
 const REFILL_PIECE: u64 = 1 << 20;
-/// Thinking before a call: up to 32 µs; and now and then 4 ms, in which caches
-/// and journals write of their own accord. A choice of ours.
+/// Think time before a call, at most 32 µs; in one of 64 cases 4 ms instead, in which caches and
+/// journals write back on their own. Our own choice.
 const THINK: u64 = 32_000;
 const REST: Ns = Ns::ms(4);
-/// How long threads wait before they ask again whether the space is taken.
+/// Pause of the other threads between two checks whether the ballast is full.
 const PATIENCE: Ns = Ns::us(100);
 
-/// What can be said of it.
+/// Parameters of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anything {
-    /// Names of files.
+    /// Number of file names.
     pub(super) files: u32,
     pub(super) threads: u32,
-    /// Bytes at which no write begins any more.
+    /// Offsets below which writes begin.
     pub(super) size: u64,
-    /// Bytes that are left free whenever the space is taken; 0 leaves all.
+    /// Bytes that the ballast leaves free; 0 for no ballast.
     pub(super) room: u64,
     pub(super) ops: u64,
     pub(super) until: Option<Ns>,
 }
 
-/// What a slot holds.
+/// Content of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Held {
     #[default]
     Nothing,
-    /// A directory.
+    /// An open directory.
     Directory,
-    /// A file, opened so.
+    /// A file, with the flags that it was opened with.
     File(OpenFlags),
 }
 
@@ -68,41 +67,41 @@ enum Held {
 struct Worker {
     rng: Rng,
     slots: [Held; SLOTS as usize],
-    /// The slot that the call under way takes, and what it will hold.
+    /// Slot that the open call in progress takes, and its content if the call succeeds.
     opening: Option<(usize, Held)>,
 }
 
-/// How the space is being taken.
+/// State of the ballast file that takes the free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ballast {
-    /// All the space there is stays free.
+    /// No ballast: `room` is 0.
     Unwanted,
     Opening,
     Taking {
         at: u64,
         piece: u64,
     },
-    /// Taken up to here, for some calls.
+    /// Allocated up to `at`; the next refill comes after `calls` more calls.
     Taken {
         at: u64,
         calls: u64,
     },
 }
 
-/// The source.
+/// Source of the calls.
 pub(super) struct Caller {
     names: Names,
     setup: Setup,
     anything: Anything,
-    /// Directories, the root first.
+    /// Names of directories, the root first.
     dirs: Vec<Name>,
     files: Vec<Name>,
-    /// What symbolic links say.
+    /// Targets of symbolic links.
     targets: Vec<Name>,
     attributes: [Name; 3],
     ballast_path: Name,
     ballast: Ballast,
-    /// Whether the first thread's call under way takes space.
+    /// Whether the first thread's call in progress belongs to the ballast.
     taking: bool,
     workers: Vec<Worker>,
     left: u64,
@@ -146,8 +145,7 @@ impl Caller {
         caller
     }
 
-    /// Names directories, one in the other or beside, and files in all of them;
-    /// half of the files are there at first.
+    /// Names nested directories and files in all of them; half of the files exist from the start.
     fn lay_out(&mut self, rng: &mut Rng) {
         let dirs = self.anything.files.div_ceil(PER_DIR);
         for number in 0..dirs {
@@ -165,7 +163,7 @@ impl Caller {
                 self.put(path, EntryKind::File { size }, 0o644);
             }
         }
-        // One that fits into an inode, and one that does not.
+        // A target that fits into an inode, and one that does not.
         let short = self.names.intern(b"f0");
         let long = self.names.intern(&[b'l'; 200]);
         self.targets = vec![short, long];
@@ -185,12 +183,13 @@ impl Caller {
         self.setup.entries.push(Entry { path, kind, mode });
     }
 
-    /// The slot `index` of `thread`; the one behind them all is the ballast's.
+    /// Descriptor of slot `index` of `thread`; descriptor 0 is the ballast's.
     const fn slot(thread: ThreadId, index: usize) -> Fd {
         Fd(1 + thread.0 * SLOTS + index as u32)
     }
 
-    /// The next call by which the first thread takes the space, while it does.
+    /// Next call of the ballast, made by the first thread; `None` if the ballast is full or
+    /// unwanted.
     fn take_space(&self) -> Option<Call> {
         match self.ballast {
             Ballast::Taking { at, piece } => Some(Call::Fallocate {
@@ -209,7 +208,7 @@ impl Caller {
         }
     }
 
-    /// One call more was made in what was left free.
+    /// Counts one call towards the next refill of the ballast.
     fn count_down(&mut self) {
         self.ballast = match self.ballast {
             Ballast::Taken { at, calls: 0 } => {
@@ -224,8 +223,8 @@ impl Caller {
         };
     }
 
-    /// Takes in what came of it: what was refused is halved, until less than the
-    /// room that shall stay is asked for.
+    /// Updates the ballast with the result of its call: a refused allocation is halved until it is
+    /// no larger than the room to leave free.
     fn space_taken(&mut self, result: Result<u64, Errno>) {
         self.ballast = match (self.ballast, result) {
             (Ballast::Opening, Ok(_)) => Ballast::Taking {

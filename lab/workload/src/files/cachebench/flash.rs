@@ -1,7 +1,8 @@
-//! What is to be done on flash, and who waits for it (Navy's `Driver` and its scheduler).
+//! Flash engines with their queues of jobs, and the pending jobs of each item (Navy's `Driver` and
+//! its scheduler).
 //!
-//! Invariants: jobs of one item are done in the order in which they came; an item has pending
-//! jobs from when the first is queued until the last has ended.
+//! Invariants: jobs of one item are done in the order in which they were queued; an item is pending
+//! from the first queued job until the last one has ended.
 
 //= cachelib 3
 use super::items::Size;
@@ -9,7 +10,7 @@ use super::large::Large;
 use super::small::Small;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a job does with its item.
+/// Change that a job makes to its item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Writes this version.
@@ -17,27 +18,27 @@ pub(super) enum What {
     Remove,
 }
 
-/// A job.
+/// One change of an item on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) key: u32,
     pub(super) what: What,
-    /// Bytes that it holds in memory.
+    /// Bytes of memory that the job holds.
     bytes: u64,
 }
 
-/// Both engines and what they are to do.
+/// Both engines and their queues of jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Flash {
     pub(super) small: Small,
     pub(super) large: Large,
-    /// Most bytes of a key and its value that are small, with what is before a value.
+    /// Upper bound on the bytes of a small item: key, value and header of the value.
     small_max: u64,
     for_small: VecDeque<Job>,
     for_large: VecDeque<Job>,
-    /// Jobs of each item that has any.
+    /// Number of pending jobs of each item that has any.
     pending: BTreeMap<u32, u32>,
-    /// Bytes that jobs hold, and the most of them.
+    /// Bytes that queued jobs hold, and the limit on them.
     bytes: u64,
     most: u64,
 }
@@ -64,12 +65,13 @@ impl Flash {
         self.pending.contains_key(&key)
     }
 
-    /// Whether nothing is queued.
+    /// Whether both queues are empty.
     pub(super) fn is_idle(&self) -> bool {
         self.for_small.is_empty() && self.for_large.is_empty()
     }
 
-    /// Queues a job, unless it would write and too much waits to be written.
+    /// Queues a job. Returns `false`, and drops the job, if it is a put and the queued bytes would
+    /// exceed the limit.
     pub(super) fn queue(&mut self, key: u32, size: Size, what: What) -> bool {
         let bytes = match what {
             What::Put(_) => size.on_flash(),
@@ -88,7 +90,7 @@ impl Flash {
         true
     }
 
-    /// A job has ended.
+    /// Takes an ended job off the pending ones and releases its bytes.
     pub(super) fn ended(&mut self, job: Job) {
         self.bytes -= job.bytes;
         if let Some(jobs) = self.pending.get_mut(&job.key) {
@@ -99,8 +101,8 @@ impl Flash {
         }
     }
 
-    /// Does the jobs of large items that need no input or output of their own, until one has
-    /// to wait for a region. Whether any was done.
+    /// Does the jobs of large items, which need no call of their own, until one has to wait for a
+    /// region. Returns whether any job was done.
     pub(super) fn append(&mut self, sizes: &[Size]) -> bool {
         let mut any = false;
         while let Some(&job) = self.for_large.front() {
@@ -117,7 +119,7 @@ impl Flash {
         any
     }
 
-    /// The first job of a small item whose bucket nobody has, with its bucket taken.
+    /// Takes the first job of a small item whose bucket is free, and locks that bucket for writing.
     pub(super) fn take_small(&mut self) -> Option<(Job, u32)> {
         let small = &self.small;
         let free = |job: &Job| small.is_free(small.bucket_of(job.key));

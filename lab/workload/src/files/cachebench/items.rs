@@ -1,7 +1,7 @@
-//! How large items are.
+//! Sizes of items.
 //!
-//! Invariant: an item has one size, whenever it is set. `cachebench` too draws the sizes of
-//! all items before it begins (`WorkloadGenerator`).
+//! Invariant: an item has one size, whenever it is set. `cachebench` draws the sizes of all items
+//! before it begins too (`WorkloadGenerator`).
 
 //= cachelib 5
 use sim::Rng;
@@ -10,15 +10,14 @@ use sim::Rng;
 /// the table, references, flags, times), rounded up to a multiple of 8.
 //= cachelib 1
 const IN_MEMORY: u64 = 32;
-/// Bytes that a value has before it where it is on flash: of `NvmItem`, which is packed, 18 for
-/// its pool, flags, two times and how many blobs it is of, and 8 for how long its only one is
-/// (`BlobInfo`).
+/// Bytes of the header before a value on flash: of the packed `NvmItem`, 18 for pool, flags, two
+/// times and the number of blobs, and 8 for the length of its only blob (`BlobInfo`).
 //= cachelib 1
 const ON_FLASH: u64 = 26;
 /// Bytes of the descriptor of an entry in a region: two lengths, two checksums, a hash.
 //= cachelib 3
 const DESCRIPTOR: u64 = 24;
-/// What entries of a region are multiples of (`kMinAllocAlignSize`).
+/// Alignment of the entries of a region, in bytes (`kMinAllocAlignSize`).
 //= cachelib 3
 const ALIGNMENT: u64 = 512;
 
@@ -30,8 +29,8 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Ranges between neighbours of `bounds`; none unless these ascend and each range has a
-    /// weight.
+    /// Ranges between neighbours of `bounds`; `None` unless the bounds ascend, stay below 2^31 and
+    /// each range has a weight.
     pub(super) fn new(bounds: &[u64], weights: &[u64]) -> Option<Self> {
         let ascend = bounds.windows(2).all(|two| two[0] < two[1]);
         // Sizes of keys and values have 32 bits in CacheLib.
@@ -55,7 +54,7 @@ impl Ranges {
     }
 }
 
-/// Bytes of the key and of the value of an item.
+/// Bytes of an item's key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     key: u32,
@@ -74,18 +73,18 @@ impl Size {
         u64::from(self.key) + u64::from(self.value) + IN_MEMORY
     }
 
-    /// What is handed to flash: a key, and a value with what is before it.
+    /// Bytes handed to flash: key, value and the header of the value.
     pub(super) fn on_flash(self) -> u64 {
         u64::from(self.key) + u64::from(self.value) + ON_FLASH
     }
 
-    /// Bytes of its entry in a region.
+    /// Bytes of the item's entry in a region.
     pub(super) fn in_region(self) -> u64 {
         (self.on_flash() + DESCRIPTOR).next_multiple_of(ALIGNMENT)
     }
 }
 
-/// An item that is as long as any.
+/// Upper bound on the size of an item.
 pub(super) struct Longest(Size);
 
 impl Longest {

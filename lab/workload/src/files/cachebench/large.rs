@@ -1,69 +1,70 @@
 //! Large items in regions of a file that are filled in order (`BlockCache` of Navy).
 //!
-//! A region is filled in a buffer of memory, then written as a whole and tracked. A few are
-//! kept clean: one is reclaimed, which reads it and forgets its items, for each that is taken.
+//! A region is filled in a memory buffer, then written as a whole and tracked. A few regions are
+//! kept clean: each region that is taken queues the reclaim of another, which reads it and evicts
+//! its items.
 //!
 //! Invariants: a region is in one state; the index only has entries of regions that hold them;
-//! regions that are clean or become so are at most one more than are kept clean.
+//! clean regions and pending reclaims together are at most one more than the clean regions to keep.
 
 //= cachelib 3
 use std::collections::{BTreeMap, VecDeque};
 
-/// Buffers in memory, for so many regions that are kept clean: twice as many
-/// (`setCleanRegions` of `BlockCacheConfig`).
+/// Number of memory buffers if `clean` regions are kept clean: twice as many (`setCleanRegions` of
+/// `BlockCacheConfig`).
 pub(super) const fn buffers(clean: u64) -> u64 {
     clean.saturating_mul(2)
 }
 
-/// Most regions, as all of them are kept in memory, filled or not; a choice of ours. The
-/// longest flash has half as many of 2 MiB.
+/// Upper bound on the regions, as each takes memory even while empty; our own choice. The longest
+/// flash has half as many regions of 2 MiB.
 pub(super) const REGIONS_MAX: u64 = 1 << 20;
 
-/// Where an item is.
+/// Position of an item on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) region: u32,
-    /// From the begin of the region.
+    /// Offset from the beginning of the region.
     pub(super) at: u64,
     pub(super) bytes: u64,
     pub(super) version: u32,
 }
 
-/// What is to be done with a region.
+/// Work for the cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Flush(u32),
-    /// The one that is the first to be reused.
+    /// Reclaim the region at the front of the reuse order.
     Reclaim,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Region {
-    /// Bytes and items that are in it.
+    /// Bytes used, and keys of the items put in, in order.
     used: u64,
     items: Vec<u32>,
-    /// Whether a buffer has what is in it.
+    /// Whether a memory buffer holds the region's contents.
     buffered: bool,
     readers: u32,
 }
 
-/// All regions.
+/// State of all regions, and the index of their items.
 #[derive(Clone, Debug)]
 pub(super) struct Large {
     index: BTreeMap<u32, Place>,
     regions: Vec<Region>,
-    /// Bytes of a region.
+    /// Bytes of one region.
     pub(super) region: u64,
     lru: bool,
-    /// Regions that can be reclaimed, the next one first.
+    /// Regions that can be reclaimed, the next victim at the front.
     order: VecDeque<u32>,
     clean: Vec<u32>,
     clean_min: usize,
-    /// Reclaims that were asked for and have not ended.
+    /// Reclaims queued and not ended.
     reclaims: usize,
-    /// Buffers that are free.
+    /// Free memory buffers.
     buffers: u64,
-    /// The region that is filled.
+    /// Region that items are appended to.
     active: Option<u32>,
     tasks: VecDeque<Task>,
 }
@@ -93,12 +94,12 @@ impl Large {
         self.index.remove(&key);
     }
 
-    /// Whether a region is read from memory.
+    /// Whether reads of `region` are served from its memory buffer.
     pub(super) fn is_buffered(&self, region: u32) -> bool {
         self.regions[region as usize].buffered
     }
 
-    /// Begins to read a region from its file.
+    /// Counts a reader of `region`, which keeps the region from reuse.
     pub(super) fn begin_read(&mut self, region: u32) {
         self.regions[region as usize].readers += 1;
     }
@@ -107,8 +108,8 @@ impl Large {
         self.regions[region as usize].readers -= 1;
     }
 
-    /// An item of it was found: with the policy of the least recent use, it is the last one to
-    /// be reused.
+    /// Moves `region` to the back of the reuse order after a hit, if the policy is least recently
+    /// used.
     pub(super) fn touch(&mut self, region: u32) {
         let at = self.order.iter().position(|one| *one == region);
         if let Some(at) = at.filter(|_| self.lru) {
@@ -117,8 +118,9 @@ impl Large {
         }
     }
 
-    /// Appends an item to the region that is filled, if it or another one has room; else it has
-    /// to wait for what [`Large::task`] gives.
+    /// Appends an item to the active region, or to a clean one if the active region is full.
+    /// Returns `false` if no clean region with a free buffer exists; the caller retries after the
+    /// tasks of [`Large::task`].
     pub(super) fn insert(&mut self, key: u32, version: u32, bytes: u64) -> bool {
         let full = |region: &u32| self.regions[*region as usize].used + bytes > self.region;
         if let Some(region) = self.active.take_if(|region| full(region)) {
@@ -143,7 +145,8 @@ impl Large {
         true
     }
 
-    /// A clean region with a buffer, if both are there; sees to it that others become clean.
+    /// Takes a clean region and a free buffer, if both exist; queues reclaims so that enough
+    /// regions become clean.
     fn take_clean(&mut self) -> Option<u32> {
         let region = self.clean.pop();
         while self.clean.len() + self.reclaims < self.clean_min {
@@ -160,7 +163,7 @@ impl Large {
         Some(region)
     }
 
-    /// What is to be done next, in the order in which it was asked for.
+    /// Takes the next task, in the order of queueing.
     pub(super) fn task(&mut self) -> Option<Task> {
         self.tasks.pop_front()
     }
@@ -169,24 +172,24 @@ impl Large {
         !self.tasks.is_empty()
     }
 
-    /// A region is in its file, and its buffer is free.
+    /// Marks `region` as written: its buffer is free, and it can be reclaimed.
     pub(super) fn flushed(&mut self, region: u32) {
         self.regions[region as usize].buffered = false;
         self.buffers += 1;
         self.order.push_back(region);
     }
 
-    /// The region to reclaim, and its bytes that are in use.
+    /// Takes the region to reclaim off the reuse order, with the bytes in use in it.
     pub(super) fn victim(&mut self) -> Option<(u32, u64)> {
         let region = self.order.pop_front()?;
         Some((region, self.regions[region as usize].used))
     }
 
-    /// Forgets the items of a region that was read for that, and gives them.
+    /// Removes the items of `region` from the index and returns their keys.
     pub(super) fn evict(&mut self, region: u32) -> Vec<u32> {
         let mut items = std::mem::take(&mut self.regions[region as usize].items);
         let index = &mut self.index;
-        // One that was set again is elsewhere, or further behind in the same region.
+        // An item that was set again lies elsewhere, or further behind in the same region.
         items.retain(|key| index.get(key).is_some_and(|entry| entry.region == region));
         items.sort_unstable();
         items.dedup();
@@ -196,7 +199,7 @@ impl Large {
         items
     }
 
-    /// Makes a region clean whose items are forgotten, unless somebody still reads it.
+    /// Makes an evicted region clean; returns `false` while it has readers.
     pub(super) fn release(&mut self, region: u32) -> bool {
         if self.regions[region as usize].readers > 0 {
             return false;
@@ -212,7 +215,7 @@ impl Large {
 mod tests {
     use super::*;
 
-    /// Does all that is to be done; regions that were written.
+    /// Does all tasks; returns the regions that were written.
     fn work(large: &mut Large) -> Vec<u32> {
         let mut flushed = Vec::new();
         while let Some(task) = large.task() {
@@ -231,7 +234,7 @@ mod tests {
         flushed
     }
 
-    /// Inserts items of 1 KiB; regions that were written.
+    /// Inserts items of 1 KiB; returns the regions that were written.
     fn fill(large: &mut Large, keys: std::ops::Range<u32>) -> Vec<u32> {
         let mut flushed = Vec::new();
         for key in keys {
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_written_in_their_order_and_reused_by_age() {
+    fn full_regions_are_written_in_order_and_reused_by_age() {
         let mut large = Large::new(5, 4_096, 1, false);
         let flushed = fill(&mut large, 0..48);
         assert_eq!(flushed[..10], [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_reused_last() {
+    fn region_read_last_is_reused_last_under_lru() {
         for (lru, kept) in [(true, true), (false, false)] {
             let mut large = Large::new(6, 4_096, 1, lru);
             fill(&mut large, 0..17);
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_neither_region_nor_buffer_waits() {
+    fn insert_without_clean_region_or_buffer_is_refused() {
         let mut large = Large::new(5, 1_024, 1, false);
         assert!(!large.insert(0, 0, 1_024), "none is clean at first");
         work(&mut large);
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_is_read_is_not_reused() {
+    fn region_with_a_reader_is_not_reused() {
         let mut large = Large::new(5, 1_024, 1, false);
         fill(&mut large, 0..5);
         large.begin_read(0);

@@ -1,25 +1,25 @@
-//! Items in DRAM, the one that was used least recently at the end.
+//! Items in DRAM, in the order of their last use.
 //!
-//! Invariant: the items together have no more bytes than there are, once [`Memory::evict`]
-//! gives none.
+//! Invariant: once [`Memory::evict`] returns `None`, the items together have at most as many bytes
+//! as the memory.
 
 //= cachelib 1
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    /// When it was used last, in uses.
+    /// Number of the item's last use.
     used: u64,
     bytes: u64,
-    /// Whether flash has the same.
+    /// Whether flash holds the item's version.
     clean: bool,
 }
 
-/// All of them.
+/// Items in memory, by key and by last use.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     items: BTreeMap<u32, Item>,
-    /// By when they were used last.
+    /// Keys by the number of their last use, the oldest first.
     order: BTreeMap<u64, u32>,
     uses: u64,
     bytes: u64,
@@ -37,7 +37,7 @@ impl Memory {
         }
     }
 
-    /// Uses an item, if it is here.
+    /// Marks an item as used last; returns `false` if it is not in memory.
     pub(super) fn touch(&mut self, key: u32) -> bool {
         let Some(item) = self.items.get_mut(&key) else {
             return false;
@@ -53,7 +53,7 @@ impl Memory {
         self.items.contains_key(&key)
     }
 
-    /// Puts an item here that is not, as the one that was used last.
+    /// Inserts an item, which must not be in memory, as the one used last.
     pub(super) fn insert(&mut self, key: u32, bytes: u64, clean: bool) {
         self.uses += 1;
         let used = self.uses;
@@ -62,7 +62,7 @@ impl Memory {
         self.bytes += bytes;
     }
 
-    /// Takes an item away; whether it was clean, if it was here.
+    /// Removes an item; returns whether it was clean, or `None` if it was not in memory.
     pub(super) fn remove(&mut self, key: u32) -> Option<bool> {
         let item = self.items.remove(&key)?;
         self.order.remove(&item.used);
@@ -70,15 +70,15 @@ impl Memory {
         Some(item.clean)
     }
 
-    /// Flash no longer has what it had of an item.
+    /// Marks an item dirty, since flash dropped its version.
     pub(super) fn soil(&mut self, key: u32) {
         if let Some(item) = self.items.get_mut(&key) {
             item.clean = false;
         }
     }
 
-    /// Takes away the item that was used least recently, and whether it was clean, while there
-    /// are too many bytes.
+    /// Evicts the item used least recently while the items exceed the memory; returns its key and
+    /// whether it was clean.
     pub(super) fn evict(&mut self) -> Option<(u32, bool)> {
         if self.bytes <= self.most {
             return None;

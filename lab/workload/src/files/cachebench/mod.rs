@@ -1,27 +1,26 @@
 //! A cache in memory and in two files, as `cachebench` of CacheLib drives it.
 //!
-//! A model of what CacheLib and Navy, its cache on flash, ask of a file system, and no more:
-//! items are numbers, and what a bucket or a region holds is known without being stored.
-//! [`memory`] has items in DRAM, [`small`] the buckets of Navy's `BigHash`, [`large`] the
-//! regions of its `BlockCache`; [`items`] says how large an item is, and [`engine`] runs the
-//! clients, the threads that write and the one that has regions cleaned.
+//! The model makes the calls that CacheLib and Navy, its flash cache, make to a file system, and no
+//! more: items are numbers, and the contents of a bucket or a region are tracked without being
+//! stored. [`memory`] holds items in DRAM, [`small`] the buckets of Navy's `BigHash`, [`large`] the
+//! regions of its `BlockCache`; [`items`] draws the sizes of items; [`engine`] runs the clients,
+//! the writers and the thread that reclaims regions.
 //!
 //! Invariants:
-//! - What a get finds is what was set last, or nothing.
-//! - What is done on flash with one item is done in the order in which it was asked for.
+//! - A get finds the version that was set last, or nothing.
+//! - Jobs on flash for one item are done in the order in which they were queued.
 //! - A bucket never holds more than its bytes; a region is written once, as a whole, before
 //!   anything of it is read from its file.
-//! - A region is not used again while somebody reads it.
+//! - A region is not reused while a get reads it.
 //!
-//! What is simpler than in CacheLib: memory has no slabs, items are not chained and never
-//! expire, nothing that a region loses is inserted again, two gets of one item read it twice,
-//! gets are read by who asks and not by threads of Navy, and checksums cost nothing. Each
-//! engine has a file of its own, where CacheLib would have one behind the other in one. Each
-//! item is looked for in the engine of its size alone, where Navy asks `BigHash` first. An item
-//! in memory moves up at every get, where `cachebench` has that once in 60 s at most
-//! (`lruRefreshSec`). Blocks are of 4 KiB, for drives that have such, where `cachebench` has
-//! 512 bytes: a read of an entry has up to 3.5 KiB more at either end. Jobs that remove hold no
-//! bytes, so that any number of them may wait.
+//! Simpler than in CacheLib: memory has no slabs, items are not chained and never expire, items of
+//! a reclaimed region are not inserted again, two gets of one item read it twice, gets are read by
+//! the client and not by threads of Navy, and checksums cost nothing. Each engine has a file of its
+//! own, where CacheLib puts one behind the other in one file. An item is looked up in the engine of
+//! its size alone, where Navy asks `BigHash` first. An item in memory moves up at every get, where
+//! `cachebench` moves it at most once in 60 s (`lruRefreshSec`). Blocks have 4 KiB, for drives with
+//! such blocks, where `cachebench` has 512 bytes: a read of an entry has up to 3.5 KiB more at
+//! either end. Removal jobs hold no bytes, so any number of them may be queued.
 
 mod engine;
 mod flash;
@@ -40,50 +39,50 @@ pub(super) use params::PARAMS;
 use sim::Seed;
 use units::Ns;
 
-/// Blocks in which files are read and written past the page cache. `cachebench` has 512 bytes
-/// (`navyBlockSize`); 4 KiB, which Navy has by itself (`blockSize` of `NavyConfig`), are a
-/// choice of ours, for drives of blocks of 4 KiB.
+/// Block size of files opened past the page cache. `cachebench` uses 512 bytes (`navyBlockSize`); 4
+/// KiB, Navy's own default (`blockSize` of `NavyConfig`), is our choice, for drives with blocks of
+/// 4 KiB.
 //= cachelib 4
 const BLOCK: u64 = 4_096;
 
-/// What can be said of it.
+/// Parameters of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CacheBench {
-    /// Items that are asked for.
+    /// Number of items.
     pub(super) keys: u64,
     pub(super) theta: Theta,
-    /// Sizes of keys and of values: where ranges of them begin and end, and how likely each is.
+    /// Bounds of the ranges of key and value sizes, and the weight of each range.
     pub(super) key_sizes: Vec<u64>,
     pub(super) key_weights: Vec<u64>,
     pub(super) value_sizes: Vec<u64>,
     pub(super) value_weights: Vec<u64>,
-    /// Hundredths of operations that get and that set; the rest deletes.
+    /// Hundredths of operations that get and that set; the rest delete.
     pub(super) gets: u64,
     pub(super) sets: u64,
-    /// Whether an item that a get misses is set.
+    /// Whether a get that misses sets its item.
     pub(super) lookaside: bool,
-    /// Bytes in memory, and of both files together.
+    /// Bytes of the cache in memory, and of both files together.
     pub(super) memory: u64,
     pub(super) flash: u64,
-    /// Hundredths of the bytes on flash that small items have.
+    /// Hundredths of the bytes on flash for the buckets of small items.
     pub(super) small: u64,
-    /// Most bytes of a key and its value that are small.
+    /// Upper bound on the bytes of a small item's key and value.
     pub(super) small_max: u64,
-    /// Bytes of a region, and how many are kept clean.
+    /// Bytes of a region, and the number of regions to keep clean.
     pub(super) region: u64,
     pub(super) clean: u64,
-    /// Whether the region that was read least recently is reused first, and not the oldest.
+    /// Whether the region read least recently is reused first, instead of the oldest.
     pub(super) lru: bool,
-    /// Hundredths of items that leave memory that are written to flash.
+    /// Hundredths of the items evicted from memory that are admitted to flash.
     pub(super) admit: u64,
-    /// Most bytes that wait to be written.
+    /// Upper bound on the bytes queued for flash.
     pub(super) parcels: u64,
-    /// Whether the files are allocated as a whole at first.
+    /// Whether the files are allocated as a whole before the first operation.
     pub(super) allocate: bool,
-    /// Clients, and threads that write.
+    /// Number of clients, and of threads that write small items.
     pub(super) threads: u32,
     pub(super) writers: u32,
-    /// Operations in all.
+    /// Total of operations.
     pub(super) ops: u64,
     pub(super) until: Option<Ns>,
 }
@@ -145,12 +144,12 @@ impl CacheBench {
         Ok(())
     }
 
-    /// Buckets of the file of small items.
+    /// Number of buckets in the file of small items.
     const fn buckets(&self) -> u64 {
         self.flash / 100 * self.small / small::BUCKET
     }
 
-    /// Bytes of the file of large items: whole regions.
+    /// Bytes of the file of large items, in whole regions.
     const fn large_bytes(&self) -> u64 {
         let rest = self.flash - self.buckets() * small::BUCKET;
         rest / self.region * self.region

@@ -1,12 +1,12 @@
-//! What can be said of it, with what is taken if nothing is.
+//! Parameters of `cachebench` and their defaults.
 //!
 //! Memory, flash, items, sizes and clients are those of a configuration that comes with
-//! `cachebench` (`feature_stress/navy/default.json`). Of ten operations there five get, three
-//! set and two chain an item to another, which none does here: three gets for two sets are a
-//! choice of ours, rounded from that. The rest is what `cachebench` takes where nothing is said
-//! (`CacheConfig`). Sizes of all but items, and how many there are of these and of
-//! operations, are an eighth, for a run of seconds. Items are as popular there as a normal
-//! distribution has it; Zipf's law and its exponent are a choice of ours.
+//! `cachebench` (`feature_stress/navy/default.json`). Of ten operations there five get, three set
+//! and two chain an item to another, which this model does not do: three gets for two sets are our
+//! choice, rounded from that. The rest are `cachebench`'s own defaults (`CacheConfig`). All sizes
+//! but those of items, and the numbers of items and operations, are an eighth of the originals, for
+//! a run of seconds. `cachebench` draws items from a normal distribution; Zipf's law and its
+//! exponent are our choice.
 
 //= cachelib 5
 use crate::describe::table::{Param, param};
@@ -14,7 +14,7 @@ use crate::describe::unit::Unit;
 
 const YES_NO: Unit = Unit::Choice(&["no", "yes"]);
 
-/// All of them.
+/// Every parameter of `cachebench`.
 pub(in crate::files) const PARAMS: [Param; 22] = [
     param("keys", "12500", Unit::Files, "items that are asked for"),
     param(

@@ -1,22 +1,21 @@
 //! Small items in buckets of a file, by the hash of their key (`BigHash` of Navy).
 //!
-//! Invariants: the entries of a bucket fit it, the oldest first, and are of items whose hash
-//! is the bucket's, each once; who changes a bucket has it alone; a bucket without entries
-//! takes no memory.
+//! Invariants: the entries of a bucket fit it, the oldest first, and are of items whose hash is the
+//! bucket's, each once; a bucket has either readers or one writer; a bucket without entries takes
+//! no memory.
 
 //= cachelib 2
 use std::collections::BTreeMap;
 
 /// Bytes of a bucket (`bucketSize`).
 pub(super) const BUCKET: u64 = 4_096;
-/// Bytes of its header: checksum, generation, capacity, entries, end.
+/// Bytes of a bucket's header: checksum, generation, capacity, entries, end.
 const HEADER: u64 = 24;
 /// Bytes of an entry besides key and value: its length, two lengths, the hash.
 const ENTRY: u64 = 20;
-/// Most bytes of an item that may be called small: so that one fits.
+/// Upper bound on the bytes of a small item, so that one item fits a bucket.
 pub(super) const ITEM_MAX: u64 = BUCKET - HEADER - ENTRY;
-/// Hashes of the Bloom filter of a bucket, and bits that each has: 8 bytes in all
-/// (`bucketBfSize`).
+/// Hashes of a bucket's Bloom filter, and bits for each hash: 8 bytes in all (`bucketBfSize`).
 const HASHES: u64 = 4;
 const BITS: u64 = 16;
 
@@ -27,18 +26,18 @@ struct Entry {
     bytes: u64,
 }
 
-/// Who has a bucket.
+/// Lock state of a bucket; free buckets have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Readers(u32),
     Writer,
 }
 
-/// All buckets.
+/// State of all buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Small {
     count: u64,
-    /// Those with entries.
+    /// Entries of the buckets that have any.
     buckets: BTreeMap<u32, Vec<Entry>>,
     held: BTreeMap<u32, Held>,
 }
@@ -61,21 +60,21 @@ impl Small {
         bucket.map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the filter of its bucket lets an item through. A filter is made anew whenever
-    /// something left its bucket, so that it always is that of what is in there.
+    /// Whether the Bloom filter of the item's bucket contains it. The filter is computed from the
+    /// bucket's present entries, as Navy rebuilds it whenever an entry leaves.
     pub(super) fn could_exist(&self, key: u32) -> bool {
         let filter = self.of(key).iter().fold(0, |all, one| all | bits(one.key));
         filter & bits(key) == bits(key)
     }
 
-    /// What its bucket has of an item.
+    /// Version of an item in its bucket, if it is there.
     pub(super) fn find(&self, key: u32) -> Option<u32> {
         let entry = self.of(key).iter().find(|entry| entry.key == key)?;
         Some(entry.version)
     }
 
-    /// Puts an item of `bytes` at the end of its bucket, in place of what was there of it. The
-    /// items that had to leave for it, the oldest first.
+    /// Puts an item of `bytes` at the end of its bucket, replacing its older entry. Returns the
+    /// keys of the entries evicted to make room, the oldest first.
     pub(super) fn insert(&mut self, key: u32, version: u32, bytes: u64) -> Vec<u32> {
         self.remove(key);
         let bucket = self.buckets.entry(self.bucket_of(key)).or_default();
@@ -102,7 +101,7 @@ impl Small {
         }
     }
 
-    /// Takes a bucket to read it, unless somebody writes it.
+    /// Adds a reader to `bucket`; returns `false` if it has a writer.
     pub(super) fn try_read(&mut self, bucket: u32) -> bool {
         match self.held.entry(bucket).or_insert(Held::Readers(0)) {
             Held::Readers(readers) => *readers += 1,
@@ -120,12 +119,12 @@ impl Small {
         }
     }
 
-    /// Whether nobody has a bucket.
+    /// Whether `bucket` has neither readers nor a writer.
     pub(super) fn is_free(&self, bucket: u32) -> bool {
         !self.held.contains_key(&bucket)
     }
 
-    /// Takes a bucket that nobody has to change it.
+    /// Locks a free bucket for writing.
     pub(super) fn begin_write(&mut self, bucket: u32) {
         let before = self.held.insert(bucket, Held::Writer);
         debug_assert_eq!(before, None, "nobody has the bucket");
@@ -140,14 +139,14 @@ fn used(bucket: &[Entry]) -> u64 {
     bucket.iter().map(|entry| entry.bytes).sum()
 }
 
-/// The bits of an item in the filter of its bucket, one for each hash.
+/// Bits of an item in the Bloom filter of its bucket, one for each hash.
 fn bits(key: u32) -> u64 {
     (0..HASHES).fold(0, |all, one| {
         all | 1 << (one * BITS + hash(key, one + 1) % BITS)
     })
 }
 
-/// One of several hashes of an item. No bit has a pattern of the key.
+/// Hash number `which` of an item; its bits show no pattern of the key.
 const fn hash(key: u32, which: u64) -> u64 {
     let x = (key as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     sim::mix(x.wrapping_add(which.wrapping_mul(0xd1b5_4a32_d192_ed03)))
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_a_bucket_has_it_alone() {
+    fn bucket_writer_excludes_readers() {
         let mut small = Small::new(2);
         assert!(small.try_read(1) && small.try_read(1) && !small.is_free(1));
         small.end_read(1);
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_let_few_through() {
+    fn filters_reject_most_missing_items() {
         let mut small = Small::new(1_000);
         for key in 0..4_000 {
             small.insert(key, 0, 300);

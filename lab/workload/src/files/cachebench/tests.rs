@@ -1,4 +1,4 @@
-//! Runs of the cache, watched from the calls that it makes and from what its gets find.
+//! Runs of the cache, checked by the calls that it makes and the results of its gets.
 
 use super::CacheBench;
 use super::engine::Engine;
@@ -39,7 +39,7 @@ fn bench() -> CacheBench {
     }
 }
 
-/// What a thread does when it is next looked at.
+/// Action of a thread when the test driver selects it.
 enum Then {
     Asks,
     Ends(u64),
@@ -52,7 +52,7 @@ struct Run {
     kinds: BTreeMap<&'static str, u64>,
 }
 
-/// Runs it, with calls that take as long as chance has it.
+/// Runs `bench` with calls that take random times.
 fn run(bench: &CacheBench, seed: u64) -> Run {
     let mut run = Run {
         engine: bench.engine(Seed(seed)).unwrap(),
@@ -93,7 +93,7 @@ fn run(bench: &CacheBench, seed: u64) -> Run {
 }
 
 #[test]
-fn a_get_finds_what_was_set_last_or_nothing() {
+fn get_finds_the_last_set_version_or_nothing() {
     for seed in 0..4 {
         let mut bench = bench();
         bench.admit = 100 - 20 * seed;
@@ -111,7 +111,7 @@ fn a_get_finds_what_was_set_last_or_nothing() {
 }
 
 #[test]
-fn operations_and_ways_to_find_add_up() {
+fn counts_of_operations_and_get_results_add_up() {
     let run = run(&bench(), 1);
     let of = |kind: &str| run.kinds.get(kind).copied().unwrap_or(0);
     let gets = of("get-memory") + of("get-flash") + of("get-miss");
@@ -163,7 +163,7 @@ fn a_long_region_is_written_in_parts() {
 }
 
 #[test]
-fn what_is_read_and_written_is_blocks_of_the_files() {
+fn reads_and_writes_are_aligned_blocks_within_the_files() {
     let bench = bench();
     let run = run(&bench, 2);
     let mut fetched = BTreeSet::new();
@@ -188,7 +188,7 @@ fn what_is_read_and_written_is_blocks_of_the_files() {
 }
 
 #[test]
-fn nothing_goes_to_flash_that_is_not_admitted() {
+fn items_that_are_not_admitted_never_reach_flash() {
     let mut bench = bench();
     bench.admit = 0;
     let run = run(&bench, 1);
@@ -205,7 +205,7 @@ fn one_seed_makes_one_run() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn inconsistent_parameters_are_refused() {
     let refused = |change: &dyn Fn(&mut CacheBench), part: &str| {
         let mut bench = bench();
         change(&mut bench);

@@ -1,9 +1,8 @@
-//! Sets of files and directories that the threads of a generator share, as
-//! filebench keeps them.
+//! Sets of files and directories that the threads of a generator share, as in filebench.
 //!
-//! Invariants: a set has a fixed number of names, each of which exists or does
-//! not; what a thread has picked and not given back is busy, and nobody else
-//! gets it; a file that somebody has open is not deleted. Paths are made once.
+//! Invariants: a set has a fixed number of names, each of which exists or does not; a member that
+//! one thread has picked is busy, and no other thread gets it until it is given back; an open file
+//! is not deleted. Paths are interned once.
 
 mod pool;
 mod set;
@@ -15,49 +14,47 @@ pub(super) use set::IndexSet;
 use super::{Amount, Entry, EntryKind, Mode, Name, Names};
 use sim::Rng;
 
-/// Permissions of files that are made.
+/// Permissions of new files.
 pub(super) const FILE_MODE: Mode = Mode(0o666);
-/// Permissions of directories that are made.
+/// Permissions of new directories.
 pub(super) const DIR_MODE: Mode = Mode(0o755);
 
-/// What a set is to be like.
+/// Description of a set of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesetSpec {
-    /// Its name, which is that of its directory.
+    /// Name of the set and of its directory.
     pub name: String,
-    /// Size of each file.
+    /// Distribution of the file sizes.
     pub size: Amount,
-    /// How many files.
+    /// Number of file names.
     pub entries: u32,
-    /// How many directories that hold nothing, for `makedir` and `removedir`.
+    /// Number of empty directories, for `makedir` and `removedir`.
     pub leafdirs: u32,
     /// Mean number of entries of a directory, at least 2.
     pub dirwidth: u64,
-    /// Shape of the distributions of width and depth in halves; 0 takes the
-    /// mean each time.
+    /// Shape of the distributions of width and depth, in halves; 0 for the mean each time.
     pub dirgamma: u32,
-    /// Percentage of files and empty directories that are there from the start.
+    /// Percentage of files and empty directories that exist from the start.
     pub prealloc: u64,
-    /// How files are opened.
+    /// Access mode with which the files are opened.
     pub access: Access,
 }
 
-/// How the files of a set are opened.
+/// Access mode of the files of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// For reading and writing.
+    /// Reading and writing.
     #[default]
     Both,
-    /// For reading.
+    /// Reading only.
     ReadOnly,
-    /// For writing.
+    /// Writing only.
     WriteOnly,
 }
 
 impl FilesetSpec {
-    /// A set of `entries` files of `size`, all else as filebench has it: a gamma
-    /// distribution of shape 1.5 for widths and depths, nothing there from the
-    /// start.
+    /// A set of `entries` files of `size` with filebench's defaults: widths and depths from a gamma
+    /// distribution of shape 1.5, no file from the start.
     #[must_use]
     pub fn new(name: &str, entries: u32, size: Amount) -> Self {
         Self {
@@ -77,11 +74,11 @@ impl FilesetSpec {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
     pub(super) path: Name,
-    /// The size that it is given when it is written as a whole.
+    /// Size to which the file is written as a whole.
     pub(super) size: u64,
-    /// The size that it has.
+    /// Present size.
     pub(super) len: u64,
-    /// How many descriptors are open on it.
+    /// Number of open descriptors.
     pub(super) open: u32,
 }
 
@@ -90,18 +87,18 @@ pub(super) struct File {
 pub(super) struct Fileset {
     pub(super) access: Access,
     pub(super) files: Vec<File>,
-    /// Which files exist.
+    /// Files that exist, are missing or are busy.
     pub(super) pool: Pool,
-    /// Directories, for those who list them.
+    /// Directories for `listdir`, which takes them in turn.
     pub(super) dirs: Vec<Name>,
     pub(super) dir_rotor: usize,
     pub(super) leafdirs: Vec<Name>,
-    /// Which empty directories exist.
+    /// Empty directories that exist, are missing or are busy.
     pub(super) leaf_pool: Pool,
 }
 
 impl Fileset {
-    /// Makes the names of `spec` and adds what is there from the start to `setup`.
+    /// Interns the names of `spec` and adds the members that exist from the start to `setup`.
     pub(super) fn populate(
         spec: &FilesetSpec,
         names: &mut Names,
@@ -127,9 +124,8 @@ impl Fileset {
         set
     }
 
-    /// Makes `percent` of what can be, each with that probability. Files are
-    /// made in a random order, so that neighbours in the tree are not neighbours
-    /// on the medium.
+    /// Creates each file and empty directory with a probability of `percent`. Files are created in
+    /// random order, so that neighbours in the tree are not neighbours on the medium.
     fn allocate(&mut self, percent: u64, setup: &mut Vec<Entry>, rng: &mut Rng) {
         let mut order: Vec<u32> = (0..self.files.len() as u32).collect();
         for i in (1..order.len()).rev() {

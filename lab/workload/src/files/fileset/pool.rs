@@ -1,18 +1,18 @@
-//! Which members of a set exist, and who may have one.
+//! Pool of the members of a set: existing, missing and busy.
 //!
 //! Invariant: a member is idle in one of the two sets, or busy with one thread.
 
 use super::IndexSet;
 use std::collections::BTreeMap;
 
-/// What a pick found.
+/// Result of a pick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::files) enum Picked {
-    /// This one, which is busy now.
+    /// This member, which is busy now.
     One(u32),
-    /// All of that kind are busy.
+    /// All members of the wanted kind are busy.
     Busy,
-    /// There is none of that kind.
+    /// The set has no member of the wanted kind.
     None,
 }
 
@@ -21,18 +21,19 @@ pub(in crate::files) enum Picked {
 pub(in crate::files) struct Pool {
     present: IndexSet,
     missing: IndexSet,
-    /// How many are busy that exist, and that do not.
+    /// Numbers of busy members that existed when they were picked, and that did not.
     busy_present: u32,
     busy_missing: u32,
-    /// Where the search for one that exists goes on, by who searches.
+    /// Index at which the next search for an existing member begins, for each searcher with a rotor
+    /// of its own.
     present_rotors: BTreeMap<u32, u32>,
-    /// That of most who search.
+    /// The same index for all other searchers.
     present_rotor: u32,
     missing_rotor: u32,
 }
 
 impl Pool {
-    /// None of them exists.
+    /// A pool of `n` members, none of which exists.
     pub(super) fn new(n: u32) -> Self {
         let mut missing = IndexSet::new(n);
         (0..n).for_each(|index| missing.insert(index));
@@ -47,14 +48,14 @@ impl Pool {
         }
     }
 
-    /// Says that `index`, which is idle, exists.
+    /// Marks the idle member `index` as existing.
     pub(super) fn exists(&mut self, index: u32) {
         self.missing.remove(index);
         self.present.insert(index);
     }
 
-    /// Picks the next one that exists. Searchers that name themselves go their
-    /// own round; the others share one.
+    /// Picks the next existing member. A searcher with a number has a rotor of its own; all others
+    /// share one.
     pub(in crate::files) fn pick_present(&mut self, searcher: Option<u32>) -> Picked {
         let rotor = match searcher {
             Some(searcher) => self.present_rotors.entry(searcher).or_default(),
@@ -79,7 +80,7 @@ impl Pool {
         idle
     }
 
-    /// Picks the next one that does not exist.
+    /// Picks the next missing member.
     pub(in crate::files) fn pick_missing(&mut self) -> Picked {
         let Some(index) = self.missing.next(self.missing_rotor) else {
             return none(self.busy_missing);
@@ -90,8 +91,8 @@ impl Pool {
         Picked::One(index)
     }
 
-    /// Gives back `index`, which existed when it was picked, or not (`before`),
-    /// and does so now or not.
+    /// Gives back `index`: `before` tells whether it existed when it was picked, `now` whether it
+    /// exists.
     pub(in crate::files) fn give_back(&mut self, index: u32, before: bool, now: bool) {
         match before {
             true => self.busy_present -= 1,
@@ -103,7 +104,7 @@ impl Pool {
         }
     }
 
-    /// How many exist, busy or not.
+    /// Number of existing members, busy or not.
     #[cfg(test)]
     pub(in crate::files) fn count(&self) -> u32 {
         self.present.len() + self.busy_present
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn picks_go_round_and_skip_what_is_busy() {
+    fn picks_take_turns_and_skip_busy_members() {
         let mut pool = Pool::new(3);
         assert_eq!(pool.pick_present(None), Picked::None);
         (0..3).for_each(|i| pool.exists(i));

@@ -1,4 +1,4 @@
-//! A set of small numbers that finds the next one at once.
+//! Set of small numbers with a fast search for the next member.
 //!
 //! Invariant: a bit of an upper level is set exactly if the word below it is
 //! not zero, so each level costs one step of a search, whatever is in the set.
@@ -6,8 +6,7 @@
 /// A subset of 0..n.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::files) struct IndexSet {
-    /// The members, then which of their words are not zero, and so on up to one
-    /// word.
+    /// Bits of the members, then bits of their nonzero words, and so on up to one word.
     levels: Vec<Vec<u64>>,
 }
 
@@ -55,7 +54,7 @@ impl IndexSet {
         }
     }
 
-    /// The first member from `start` on, or else the first of all.
+    /// Smallest member from `start` on, or else the smallest of all.
     pub(in crate::files) fn next(&self, start: u32) -> Option<u32> {
         self.from(start).or_else(|| self.from(0))
     }
@@ -73,7 +72,7 @@ impl IndexSet {
         None
     }
 
-    /// The first member below bit `at` of the level `height`.
+    /// Smallest member below bit `at` of the level `height`.
     fn descend(&self, height: usize, mut at: usize) -> u32 {
         for level in self.levels[..height].iter().rev() {
             at = at * 64 + level[at].trailing_zeros() as usize;
@@ -88,7 +87,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn it_agrees_with_a_tree() {
+    fn index_set_agrees_with_btree_set() {
         for n in [1, 63, 64, 65, 5_000, 300_000] {
             let (mut set, mut tree) = (IndexSet::new(n), BTreeSet::new());
             let mut rng = sim::Seed(u64::from(n)).stream("set");

@@ -1,9 +1,8 @@
-//! The tree of a set: how wide and how deep its directories are.
+//! Directory tree of a set: widths and depths of its directories.
 //!
-//! A directory draws a depth; if it lies at that depth or deeper it holds files
-//! and else directories, as many as it draws for its width. The mean depth is
-//! the logarithm of the number of files to the base of the mean width. The root
-//! is as wide as it takes until all files have a place.
+//! A directory draws a depth; at that depth or deeper it holds files, above it directories, as many
+//! as it draws for its width. The mean depth is the logarithm of the number of files to the base of
+//! the mean width. The root gets as many directories as all files need.
 
 use super::{File, FilesetSpec};
 use crate::files::draw::gamma;
@@ -17,15 +16,15 @@ const DEEPEST: u64 = 64;
 /// Bits after the point of depths and widths.
 const POINT: u32 = 16;
 
-/// All names of a set.
+/// Names of a set, in the order of creation.
 pub(super) struct Tree {
-    /// Each after the one that it is in.
+    /// Directories, each after its parent.
     pub(super) dirs: Vec<Name>,
     pub(super) files: Vec<File>,
     pub(super) leafdirs: Vec<Name>,
 }
 
-/// Where the tree grows.
+/// State of growing a tree.
 struct Grower<'a> {
     spec: &'a FilesetSpec,
     names: &'a mut Names,
@@ -68,7 +67,7 @@ impl Grower<'_> {
         }
     }
 
-    /// The directory at the current path and all below it.
+    /// Makes the directory at the current path and everything below it.
     fn dir(&mut self, depth: u64) {
         self.enter_dir();
         let drawn = (self.drawn(self.mean_depth) >> POINT).clamp(1, DEEPEST);
@@ -144,7 +143,7 @@ mod tests {
         (tree, names)
     }
 
-    /// Mean of slashes in the paths of files, and mean of files in a directory.
+    /// Mean depth of the files in slashes, and mean number of files in a directory.
     fn shape(spec: &FilesetSpec) -> (f64, f64) {
         let mut names = Names::default();
         let tree = Tree::grow(spec, &mut names, &mut Seed(1).stream("t"));

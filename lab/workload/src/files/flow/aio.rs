@@ -1,27 +1,27 @@
-//! Writes that a thread does not wait for, and those who make them.
+//! Asynchronous writes, and the helper threads that make them.
 
 use super::HELPERS;
 use crate::files::{Fd, ThreadId};
 use std::collections::VecDeque;
 
-/// A write that waits for a helper.
+/// Write that waits for a helper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// Who asked.
+    /// Worker that issued the write.
     pub(super) owner: usize,
     pub(super) fd: Fd,
     pub(super) at: u64,
     pub(super) len: u64,
 }
 
-/// The writes of one process, and its helpers.
+/// Queue of one process's asynchronous writes, and its helpers.
 #[derive(Clone, Debug)]
 pub(super) struct AioQueue {
     pub(super) process: u32,
     jobs: VecDeque<Job>,
-    /// What each helper is at.
+    /// Write in progress of each helper.
     busy: [Option<Job>; HELPERS as usize],
-    /// The number of its first helper among all threads.
+    /// Thread number of the first helper.
     pub(super) first: u32,
 }
 
@@ -39,7 +39,7 @@ impl AioQueue {
         self.jobs.push_back(job);
     }
 
-    /// The first job for `helper` whose descriptor no other helper is at.
+    /// Takes the first job for `helper` whose descriptor no other helper writes to.
     pub(super) fn take(&mut self, helper: ThreadId) -> Option<Job> {
         let taken = |fd: Fd| self.busy.iter().flatten().any(|job| job.fd == fd);
         let at = self.jobs.iter().position(|job| !taken(job.fd))?;
@@ -48,12 +48,12 @@ impl AioQueue {
         Some(job)
     }
 
-    /// `helper` has made its write.
+    /// Ends the write of `helper` and returns its job.
     pub(super) fn ended(&mut self, helper: ThreadId) -> Option<Job> {
         self.busy[(helper.0 - self.first) as usize].take()
     }
 
-    /// The helpers, by number.
+    /// Thread numbers of the helpers.
     pub(super) fn helpers(&self) -> impl Iterator<Item = ThreadId> + use<> {
         (self.first..self.first + HELPERS).map(ThreadId)
     }

@@ -1,16 +1,15 @@
-//! Operations that wait for others, or for time.
+//! Operations that wait for other operations, or for time.
 //!
-//! A gate has tokens, which those who post give and its owner takes, and room,
-//! which posting takes and its owner gives before it waits. So posts are ahead
-//! of their owner by the high-water mark and what it waits for at most, as with
-//! the pair of semaphores that filebench uses.
+//! A gate has tokens, which posters give and its owner takes, and room, which posters take and its
+//! owner gives before it waits. So posters are ahead of the owner by at most the high-water mark
+//! plus the tokens that it waits for, as with filebench's pair of semaphores.
 
 use super::run::{Flow, Want};
 use super::thread::Step;
 use units::Ns;
 
 impl Flow {
-    /// Makes room for those who post, then waits for its tokens.
+    /// Gives room to posters, then takes the tokens or waits for them.
     pub(super) fn take_tokens(&mut self, index: usize) -> Want {
         let gate = self.workers[index].first_gate + self.workers[index].op;
         let value = self.op(index).value.mean();
@@ -69,7 +68,7 @@ impl Flow {
         Want::Done
     }
 
-    /// Waits for the next event; they come evenly from the start.
+    /// Waits for the next event of the generator; events are evenly spaced from the start.
     pub(super) fn event(&mut self) -> Want {
         if self.program.rate == 0 {
             return Want::Done;

@@ -1,4 +1,4 @@
-//! What the answer to a call changes.
+//! Effects of the results of calls on workers and sets.
 
 use super::OpKind;
 use super::run::Flow;
@@ -6,8 +6,7 @@ use super::thread::{Flight, OpenFile, Step};
 use crate::files::Errno;
 
 impl Flow {
-    /// Takes in the answer to the call of worker `index`. A call that failed
-    /// changes nothing.
+    /// Applies `result` to the call in progress of worker `index`. A failed call changes nothing.
     pub(super) fn land(&mut self, index: usize, result: Result<u64, Errno>) {
         let flight = std::mem::take(&mut self.workers[index].flight);
         let fine = result.is_ok();
@@ -79,7 +78,7 @@ impl Flow {
         self.finish_op(index, 0);
     }
 
-    /// The same for calls that move bytes and entries.
+    /// Applies the result of a call that moves bytes or directory entries.
     fn moved(&mut self, index: usize, flight: Flight, count: u64) {
         match flight {
             Flight::ReadWhole { at } if count > 0 => {

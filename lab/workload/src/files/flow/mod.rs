@@ -1,19 +1,17 @@
-//! Workloads as filebench describes them: sets of files, and threads that go
-//! through a list of operations again and again.
+//! Workloads in filebench's terms: sets of files, and threads that repeat a list of operations.
 //!
-//! The built-in personalities and `.f` scripts become the same [`Program`], and
-//! [`Flow`] turns it into calls. What each operation does follows filebench
-//! 1.5: which file it picks, what it draws, when it waits.
+//! The built-in personalities and `.f` scripts both become a [`Program`], and [`Flow`] turns it
+//! into calls. Operations follow filebench 1.5 in the files that they pick, the amounts that they
+//! draw and the conditions that they wait for.
 //!
-//! Where this differs, on purpose:
-//! - An append is one write at the end of the file as the generator knows it, so
-//!   that two threads that append to one file do not write over each other.
+//! Deliberate differences:
+//! - An append is one write at the end of the file as the generator knows it, so that two threads
+//!   that append to one file do not overwrite each other.
 //! - A file written as a whole gets the size that was drawn for it.
-//! - A thread that finds all files of the kind it wants busy waits for one; so
-//!   does one that finds none, unless the run ends with the first or the last
-//!   such thread.
-//! - Asynchronous writes are made by helper threads, which is how the C library
-//!   does it: at most [`HELPERS`] a process, one at a time for a descriptor.
+//! - A thread waits if all files of the wanted kind are busy, and also if there are none, unless
+//!   the run ends with the first or the last such thread.
+//! - Asynchronous writes are made by helper threads, as in the C library: at most [`HELPERS`] a
+//!   process, one at a time for a descriptor.
 //! - A loop of `hog` takes a nanosecond a turn and no core.
 
 mod aio;
@@ -29,41 +27,39 @@ pub use run::Flow;
 use super::{Amount, FilesetSpec};
 use units::Ns;
 
-/// Descriptors of a thread, as filebench has them; number 0 is the one of
-/// operations that name none.
+/// Descriptors of a thread in filebench; number 0 serves operations without an `fd`.
 pub(super) const DESCRIPTORS: u32 = 129;
 
 /// Helper threads of a process that writes asynchronously: the default of the
 /// GNU C library (`aio_init`, member `aio_threads`).
 pub const HELPERS: u32 = 20;
 
-/// Most threads of a program, which bounds memory.
+/// Upper bound on the threads of a program, which bounds memory.
 pub const MOST_THREADS: u32 = 16_384;
 
 /// A workload in filebench's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The files.
+    /// Sets of files, in the order of definition.
     pub filesets: Vec<FilesetSpec>,
-    /// Who uses them.
+    /// Groups of threads.
     pub threads: Vec<ThreadSpec>,
-    /// When the run ends if a thread finds no file.
+    /// Behaviour of a thread that finds no file.
     pub mode: Mode,
-    /// Calls after which no more are made.
+    /// Upper bound on the calls of a run.
     pub ops: u64,
-    /// Virtual time after which no more calls are made.
+    /// Virtual time after which no more calls are made; `None` for no end by time.
     pub until: Option<Ns>,
-    /// Events a second that `eventlimit` waits for, of all threads together; 0
-    /// for no limit.
+    /// Events a second that `eventlimit` waits for, of all threads together; 0 for no limit.
     pub rate: u64,
-    /// What was accepted but changes nothing here, in sentences.
+    /// Settings that were accepted but change nothing, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What happens when a thread finds no file of the kind that it wants.
+/// Behaviour of a thread that finds no file of the wanted kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It waits for one.
+    /// The thread waits for such a file.
     #[default]
     Timeout,
     /// The run ends.
@@ -72,52 +68,52 @@ pub enum Mode {
     AllDone,
 }
 
-/// Threads that are alike.
+/// Group of threads with equal operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadSpec {
-    /// Processes that have such threads.
+    /// Processes with such threads.
     pub processes: u32,
-    /// How many each of them has.
+    /// Threads of each process.
     pub instances: u32,
-    /// What each does, again and again.
+    /// Operations of a thread, repeated in this order.
     pub ops: Vec<FlowOp>,
 }
 
 /// An operation with its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowOp {
-    /// What it does.
+    /// Kind of the operation.
     pub kind: OpKind,
-    /// Its name, for those who name it as their target.
+    /// Name, by which other operations target it.
     pub name: String,
-    /// The set of files, by its place in [`Program::filesets`].
+    /// Index of the set of files in [`Program::filesets`].
     pub fileset: Option<usize>,
-    /// Which descriptor of the thread; 0 for the common one.
+    /// Descriptor of the thread; 0 for the common one.
     pub fd: u32,
-    /// Which descriptor's file a whole write takes its size from; 0 for its own.
+    /// Descriptor whose file gives a whole write its size; 0 for the written file.
     pub srcfd: u32,
-    /// Each time another descriptor.
+    /// Whether each run of the operation takes another descriptor.
     pub opennext: bool,
-    /// Bytes of one request; 0 takes the whole file at once.
+    /// Bytes of one request; 0 for the whole file at once.
     pub iosize: Amount,
-    /// At a random place.
+    /// Whether requests go to random places.
     pub random: bool,
-    /// Written through (`O_SYNC`).
+    /// Whether the file is opened with `O_SYNC`.
     pub dsync: bool,
-    /// Past the page cache.
+    /// Whether the file is opened past the page cache.
     pub direct: bool,
-    /// Bytes from the start of the file that are used; 0 for all. Requests in
-    /// order begin again there.
+    /// Bytes from the start of the file that are used; 0 for all. Sequential requests begin again
+    /// there.
     pub workingset: u64,
-    /// How many times it is done before the next one.
+    /// Runs of the operation before the next one.
     pub iters: Amount,
     /// Turns of a hog, seconds of a delay, tokens, or a limit.
     pub value: Amount,
-    /// Tokens that may be ahead of those who take them.
+    /// Tokens that posters may be ahead of the operation.
     pub highwater: u64,
-    /// Whether posting waits for those who take.
+    /// Whether a post waits until its targets have room.
     pub blocking: bool,
-    /// The name of the operation that it acts on.
+    /// Name of the operation to post to, to wake or to count.
     pub target: Option<String>,
 }
 
@@ -149,17 +145,17 @@ impl FlowOp {
 /// Declares the kinds of operations with their words in scripts.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $word:literal,)*) => {
-        /// What an operation does.
+        /// Kind of an operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum OpKind {
             $($(#[$doc])* $kind,)*
         }
 
         impl OpKind {
-            /// All kinds.
+            /// Every kind, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
-            /// Its word in a script.
+            /// Word of the kind in scripts.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$kind => $word,)* }
@@ -171,13 +167,13 @@ macro_rules! kinds {
 kinds! {
     /// Opens a file that exists.
     OpenFile "openfile",
-    /// Makes a file that does not exist, and keeps it open.
+    /// Creates a file that does not exist, and keeps it open.
     CreateFile "createfile",
     /// Closes a descriptor.
     CloseFile "closefile",
-    /// Deletes a file that exists and that nobody has open.
+    /// Deletes a file that exists and that no thread has open.
     DeleteFile "deletefile",
-    /// Asks for the attributes of a file.
+    /// Reads the attributes of a file.
     StatFile "statfile",
     /// Reads a file from its start until there is no more.
     ReadWholeFile "readwholefile",
@@ -185,61 +181,60 @@ kinds! {
     WriteWholeFile "writewholefile",
     /// Writes at the end of a file.
     AppendFile "appendfile",
-    /// Writes at the end of a file, each length below `iosize` as likely as any
-    /// other.
+    /// Writes at the end of a file; each length below `iosize` is equally likely.
     AppendFileRand "appendfilerand",
-    /// Reads once.
+    /// Reads once, at most `iosize` bytes.
     Read "read",
-    /// Writes once.
+    /// Writes `iosize` bytes once.
     Write "write",
     /// Makes a file durable.
     Fsync "fsync",
     /// Makes all files of a set durable that the thread has open.
     FsyncSet "fsyncset",
-    /// Makes an empty directory.
+    /// Makes an empty directory of the set.
     MakeDir "makedir",
-    /// Removes an empty directory.
+    /// Removes an empty directory of the set.
     RemoveDir "removedir",
-    /// Lists a directory.
+    /// Lists the next directory of the set.
     ListDir "listdir",
-    /// Writes without waiting.
+    /// Queues a write for a helper, without waiting.
     AioWrite "aiowrite",
-    /// Waits for half of what was written without waiting.
+    /// Waits for half of the thread's asynchronous writes in flight.
     AioWait "aiowait",
-    /// Computes.
+    /// Computes for `value` turns of a loop.
     Hog "hog",
     /// Sleeps for seconds.
     Delay "delay",
-    /// Takes tokens, waiting for them.
+    /// Takes tokens, and waits for them.
     SemBlock "semblock",
     /// Gives tokens to every instance of its target.
     SemPost "sempost",
-    /// Waits to be woken.
+    /// Waits for a wakeup.
     Block "block",
     /// Wakes every instance of its target.
     Wakeup "wakeup",
-    /// Waits for an event of the generator of events.
+    /// Waits for the next event of the event generator.
     EventLimit "eventlimit",
-    /// Limits operations a second, of which there is no limit here.
+    /// Limit of operations a second; ignored.
     OpsLimit "opslimit",
-    /// Limits requests a second, of which there is no limit here.
+    /// Limit of requests a second; ignored.
     IopsLimit "iopslimit",
-    /// Limits bytes a second, of which there is no limit here.
+    /// Limit of bytes a second; ignored.
     BwLimit "bwlimit",
-    /// Ends the thread after so many operations.
+    /// Ends the thread after `value` operations.
     FinishOnCount "finishoncount",
-    /// Ends the thread after so many bytes.
+    /// Ends the thread after `value` bytes.
     FinishOnBytes "finishonbytes",
 }
 
 impl OpKind {
-    /// The kind that scripts call `word`.
+    /// Kind with the script word `word`.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.word() == word)
     }
 
-    /// Whether it needs a set of files, unless a descriptor is open.
+    /// Whether the operation needs a set of files; others may use an open descriptor instead.
     #[must_use]
     pub const fn needs_files(self) -> bool {
         matches!(
@@ -253,7 +248,7 @@ impl OpKind {
         )
     }
 
-    /// Whether it needs a request size above 0.
+    /// Whether the operation needs a request size above 0.
     #[must_use]
     pub const fn needs_iosize(self) -> bool {
         matches!(
@@ -262,7 +257,7 @@ impl OpKind {
         )
     }
 
-    /// Whether it does something about another operation.
+    /// Whether the operation needs a target.
     #[must_use]
     pub const fn needs_target(self) -> bool {
         matches!(self, Self::SemPost | Self::Wakeup)

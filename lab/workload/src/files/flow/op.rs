@@ -1,4 +1,4 @@
-//! What each operation asks for.
+//! Operations: the calls that they make and the conditions that they wait for.
 
 use super::aio::Job;
 use super::run::{Flow, Want};
@@ -8,12 +8,12 @@ use crate::files::fileset::{Access, DIR_MODE, FILE_MODE, Picked};
 use crate::files::{Call, Fd, OpenFlags, Target};
 use units::Ns;
 
-/// Entries that one read of a directory asks for: what fits the 32 KiB buffer of
-/// the C library with names of eight characters, 32 bytes each.
+/// Entries of one directory read: as many as fit the C library's buffer of 32 KiB with names of
+/// eight characters, 32 bytes each.
 const LISTED: u64 = 1_024;
 
 impl Flow {
-    /// What the operation that worker `index` is at wants next.
+    /// Advances the operation of worker `index` and returns its next action.
     pub(super) fn want(&mut self, index: usize) -> Want {
         if self.workers[index].left.is_none() {
             let iters = self.op(index).iters;
@@ -60,7 +60,7 @@ impl Flow {
         value.draw(&mut self.workers[index].rng)
     }
 
-    /// The descriptor of the operation, the same until it is done.
+    /// Descriptor of the operation, which stays until the operation ends.
     fn fd(&mut self, index: usize) -> u32 {
         let (fd, next) = (self.op(index).fd, self.op(index).opennext);
         let worker = &mut self.workers[index];
@@ -152,8 +152,8 @@ impl Flow {
         }
     }
 
-    /// Deletes the file that the descriptor was opened on, or picks one. A file
-    /// that another descriptor is open on stays.
+    /// Deletes the file of the descriptor, or picks one. A file with another open descriptor is
+    /// kept.
     fn delete(&mut self, index: usize) -> Want {
         let fd = self.fd(index);
         let own = self.workers[index].fds[fd as usize].filter(|_| fd > 0);
@@ -258,7 +258,7 @@ impl Flow {
         Want::Call(call, Flight::Dir { set, dir, makes })
     }
 
-    /// Opens the next directory, reads it to its end, closes it.
+    /// Opens the next directory, reads it to its end and closes it.
     fn list(&mut self, index: usize) -> Want {
         let worker = &self.workers[index];
         let fd = worker.slot(worker.fds.len() as u32);
@@ -292,7 +292,7 @@ impl Flow {
         Want::Call(call, Flight::ListOpen)
     }
 
-    /// Opens a file if the descriptor has none, then does `then` with it.
+    /// Opens a file if the descriptor is free, then runs `then` on it.
     fn with_file(
         &mut self,
         index: usize,
@@ -305,7 +305,7 @@ impl Flow {
         }
     }
 
-    /// Bytes of the file that are used.
+    /// Bytes of the file that requests use.
     fn workingset(&self, index: usize, open: OpenFile) -> u64 {
         match self.op(index).workingset {
             0 => self.sets[open.set].files[open.file as usize].size,
@@ -318,7 +318,7 @@ impl Flow {
         iosize.draw(&mut self.workers[index].rng)
     }
 
-    /// Bytes of one request of a whole file.
+    /// Bytes of one request of a whole-file operation.
     fn chunk(&mut self, index: usize, open: OpenFile) -> u64 {
         match self.iosize(index) {
             0 => self.workingset(index, open).max(1),
@@ -378,8 +378,8 @@ impl Flow {
         *len = end.max(*len);
     }
 
-    /// Where a request of `len` bytes goes: any multiple of its length, or where
-    /// the one before ended.
+    /// Offset of a request of `len` bytes: a random multiple of its length, or the end of the
+    /// request before.
     fn place(&mut self, index: usize, open: OpenFile, len: u64) -> Result<u64, Want> {
         if !self.op(index).random {
             let used = self.op(index).workingset;

@@ -1,8 +1,8 @@
-//! The calls of a program.
+//! Interpreter of a program: the state of its threads and their calls.
 //!
-//! Invariants: a call is made without allocation; all that is random comes from
-//! a stream of the thread's own, so that what one thread draws does not depend
-//! on how many others there are; sizes of files depend on the set alone.
+//! Invariants: a call is made without allocation; each thread draws from a random stream of its
+//! own, so that its draws do not depend on the number of threads; sizes of files depend on the set
+//! alone.
 
 use super::aio::AioQueue;
 use super::thread::{Flight, Step, Worker};
@@ -13,60 +13,59 @@ use crate::files::{Call, Errno, Names, Setup, Source, ThreadId, Turn};
 use sim::Seed;
 use units::Ns;
 
-/// Operations that a thread may pass without a turn before it waits for
-/// something to change.
+/// Operations that a thread may complete without a turn before it waits for a change.
 const MOST_IDLE: u32 = 1_000;
 
-/// What an operation wants next.
+/// Next action of an operation.
 pub(super) enum Want {
-    /// This call.
+    /// Make this call.
     Call(Call, Flight),
-    /// Nothing more: the operation is done.
+    /// End the operation.
     Done,
-    /// To be done after a pause.
+    /// End the operation after a pause.
     Pause(Ns),
-    /// To be asked again when something changes in this set.
+    /// Wait for a change in this set, then retry.
     Set(usize),
-    /// To be asked again when this gate opens, for whom it has room or tokens.
+    /// Wait until this gate opens, then retry.
     Gate(usize),
-    /// To be asked again when a write has ended.
+    /// Wait until an asynchronous write has ended, then retry.
     Reap,
-    /// A file of a kind that there is none of.
+    /// No file of the wanted kind exists in this set.
     Nothing(usize),
-    /// The thread to end.
+    /// End the thread, or the run.
     Finish,
-    /// The run to end, for this reason.
+    /// End the run with this failure.
     Fail(String),
 }
 
-/// Tokens between operations.
+/// Semaphore of one operation of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     /// Tokens to take.
     pub(super) tokens: u64,
-    /// Tokens that may still be given by those who wait for room.
+    /// Tokens that blocking posts may still add.
     pub(super) room: u64,
-    /// Who waits.
+    /// Threads that wait for tokens or room.
     waiting: Vec<ThreadId>,
 }
 
-/// A program at work.
+/// A program in execution.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub(super) program: Program,
     names: Names,
     setup: Setup,
     pub(super) sets: Vec<Fileset>,
-    /// Who waits for a change in each set.
+    /// Threads that wait for a change in each set.
     set_waiters: Vec<Vec<ThreadId>>,
     pub(super) workers: Vec<Worker>,
     pub(super) queues: Vec<AioQueue>,
     pub(super) gates: Vec<Gate>,
-    /// Gates that each operation of each kind of thread acts on.
+    /// Gates that each operation acts on, by group of threads and operation.
     pub(super) targets: Vec<Vec<Vec<usize>>>,
-    /// Operations and bytes done, by kind of thread and operation.
+    /// Runs and bytes of each operation, by group of threads and operation.
     pub(super) done: Vec<Vec<(u64, u64)>>,
-    /// The same of all.
+    /// Total of runs and bytes of all operations.
     pub(super) all_done: (u64, u64),
     parking: Parking,
     calls: u64,
@@ -78,10 +77,10 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Makes `program` ready. What is random in it follows `seed`.
+    /// Prepares `program`; its random choices follow `seed`.
     ///
     /// # Errors
-    /// If it has too many threads, none, or names a target that it does not have.
+    /// If the program has no thread or too many, or if an operation's target does not exist.
     pub fn new(program: Program, seed: Seed) -> Result<Self, String> {
         let mut names = Names::default();
         let mut setup = Setup::default();
@@ -120,7 +119,7 @@ impl Flow {
         Ok(flow)
     }
 
-    /// Makes the threads, process by process, then their helpers.
+    /// Creates the threads, process by process, then numbers their helpers.
     fn hire(&mut self, seed: Seed) -> Result<(), String> {
         let stride = self.stride();
         let mut process = 0;
@@ -169,7 +168,7 @@ impl Flow {
         }
     }
 
-    /// Descriptors of a thread, and one for directories.
+    /// Descriptor numbers of a thread: those of its operations, and one for listing directories.
     fn stride(&self) -> u32 {
         let ops = self.program.threads.iter().flat_map(|t| &t.ops);
         let most = ops.map(|op| match op.opennext {
@@ -179,7 +178,7 @@ impl Flow {
         most.max().unwrap_or(1) + 1
     }
 
-    /// Finds the gates that operations act on.
+    /// Resolves the targets of operations to gates.
     fn aim(&mut self) -> Result<(), String> {
         for thread in &self.program.threads {
             let mut targets = Vec::new();
@@ -209,7 +208,7 @@ impl Flow {
         gates
     }
 
-    /// The operation that worker `index` is at.
+    /// Present operation of worker `index`.
     pub(super) fn op(&self, index: usize) -> &FlowOp {
         let worker = &self.workers[index];
         &self.program.threads[worker.spec].ops[worker.op]
@@ -267,8 +266,8 @@ impl Flow {
         }
     }
 
-    /// Whether worker `index` has passed so many operations without a turn that
-    /// it should wait for others. It then hears of changes in every set.
+    /// Whether worker `index` has completed so many operations without a turn that it should wait.
+    /// It then waits for a change in any set.
     fn tires(&mut self, index: usize) -> bool {
         let idle = &mut self.workers[index].idle;
         *idle += 1;
@@ -290,7 +289,7 @@ impl Flow {
         }
     }
 
-    /// Parks `thread`; if nobody is left to wake it, the run is over.
+    /// Parks `thread`; ends the run if no active thread is left.
     fn rest(&mut self, thread: ThreadId) -> Turn {
         let turn = self.parking.park(thread);
         if self.parking.is_still() {
@@ -306,8 +305,8 @@ impl Flow {
         self.parking.done(thread)
     }
 
-    /// Counts the operation that worker `index` is at as done, and goes on to
-    /// the next one unless it is done several times.
+    /// Counts one run of the present operation of worker `index`, and advances to the next
+    /// operation after the last run.
     pub(super) fn finish_op(&mut self, index: usize, bytes: u64) {
         let worker = &mut self.workers[index];
         let ops = &self.program.threads[worker.spec].ops;
@@ -323,21 +322,21 @@ impl Flow {
         }
     }
 
-    /// Says that something changed in `set`.
+    /// Wakes the threads that wait for a change in `set`.
     pub(super) fn changed(&mut self, set: usize) {
         while let Some(thread) = self.set_waiters[set].pop() {
             self.parking.wake(thread);
         }
     }
 
-    /// Says that `gate` has other tokens or other room.
+    /// Wakes the threads that wait for tokens or room of `gate`.
     pub(super) fn open_gate(&mut self, gate: usize) {
         while let Some(thread) = self.gates[gate].waiting.pop() {
             self.parking.wake(thread);
         }
     }
 
-    /// Wakes a worker that reaps its writes.
+    /// Wakes a worker that waits for its asynchronous writes.
     pub(super) fn wake_worker(&mut self, index: usize) {
         self.parking.wake(ThreadId(index as u32));
     }

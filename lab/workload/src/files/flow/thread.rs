@@ -1,45 +1,45 @@
-//! What one thread of a program is in the middle of.
+//! State of one thread of a program.
 
 use crate::files::Fd;
 use sim::Rng;
 
-/// A file that a thread has open.
+/// File that a thread has open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenFile {
     pub(super) set: usize,
     pub(super) file: u32,
-    /// Where a request goes on that names no place.
+    /// Offset at which the next sequential request begins.
     pub(super) at: u64,
-    /// Whether it has been deleted since.
+    /// Whether the thread has deleted the file meanwhile.
     pub(super) deleted: bool,
 }
 
-/// How far an operation is.
+/// Progress within an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It has not begun, or its file has just been opened.
+    /// Not begun, or its file has just been opened.
     #[default]
     Start,
-    /// It goes on at this offset of the whole file.
+    /// Continues at this offset of the whole file.
     Whole { at: u64 },
-    /// It goes on with this descriptor of those that it syncs.
+    /// Continues with the open files of the set from this descriptor on.
     Sync { fd: u32 },
-    /// It has a directory open, of which there may be more.
+    /// Has a directory open; `more` tells whether entries may be left.
     Listing { more: bool },
-    /// It goes on with this target.
+    /// Continues with this target.
     Posting { target: usize },
-    /// It waits for tokens.
+    /// Waits for tokens.
     Taking,
-    /// It waits until so many writes of the thread have ended.
+    /// Waits until this many of the thread's asynchronous writes have ended.
     Reaping { ended: u64 },
 }
 
-/// The call that a thread waits for.
+/// Call in progress of a thread, with what its result changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Flight {
     #[default]
     None,
-    /// Opens a file of a set in a descriptor; it was there before or not.
+    /// Opens a file of a set in a descriptor; `existed` tells whether the file was there before.
     Open {
         fd: u32,
         set: usize,
@@ -49,38 +49,38 @@ pub(super) enum Flight {
     Close {
         fd: u32,
     },
-    /// Deletes a file, which may be open in a descriptor of the thread's own.
+    /// Deletes a file; `own` is the thread's descriptor that has it open.
     Delete {
         set: usize,
         file: u32,
         own: Option<u32>,
     },
-    /// Looks at a file that it has picked.
+    /// Reads the attributes of a picked file.
     Stat {
         set: usize,
         file: u32,
     },
-    /// Makes or removes an empty directory.
+    /// Makes or removes an empty directory of a set.
     Dir {
         set: usize,
         dir: u32,
         makes: bool,
     },
-    /// Part of a file that is read as a whole.
+    /// Reads a part of a whole file.
     ReadWhole {
         at: u64,
     },
-    /// Part of a file that is written as a whole, and how much is left then.
+    /// Writes a part of a whole file; `left` bytes remain after it.
     WriteWhole {
         at: u64,
         left: u64,
     },
-    /// One read of a descriptor, whose offset it moves or not.
+    /// Reads once; `moves` tells whether the descriptor's offset advances.
     Read {
         fd: u32,
         moves: bool,
     },
-    /// One write.
+    /// Writes once.
     Write {
         bytes: u64,
     },
@@ -89,40 +89,40 @@ pub(super) enum Flight {
     },
     ListOpen,
     ListRead,
-    /// Whatever needs no more than to have ended.
+    /// A call that only has to end.
     Plain,
 }
 
-/// A thread.
+/// State of one worker thread.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
-    /// Which of the program's threads it is like.
+    /// Index of its group in the program.
     pub(super) spec: usize,
     pub(super) process: u32,
-    /// The number of its first descriptor among all.
+    /// First descriptor number of the thread.
     pub(super) first_fd: u32,
-    /// The first of its gates, one an operation.
+    /// First gate of the thread; there is one for each operation.
     pub(super) first_gate: usize,
-    /// The operation that it is at.
+    /// Index of the present operation.
     pub(super) op: usize,
-    /// How many more times it does it; none if it has not been drawn.
+    /// Runs of the present operation left; `None` before the number is drawn.
     pub(super) left: Option<u64>,
     pub(super) step: Step,
     pub(super) flight: Flight,
     pub(super) fds: Vec<Option<OpenFile>>,
-    /// The descriptor before, of operations that take another one each time.
+    /// Descriptor taken last by operations with `opennext`.
     pub(super) rotor: u32,
-    /// The descriptor of the operation that it is at, once chosen.
+    /// Descriptor of the present operation, once chosen.
     pub(super) chosen: Option<u32>,
     pub(super) rng: Rng,
-    /// Writes that it did not wait for: begun and ended.
+    /// Asynchronous writes begun and ended.
     pub(super) aio: (u64, u64),
-    /// Operations since its last turn that asked for nothing.
+    /// Operations completed without a turn since the last turn.
     pub(super) idle: u32,
 }
 
 impl Worker {
-    /// The slot of its descriptor `fd`.
+    /// Number of the thread's descriptor `fd` among all threads.
     pub(super) const fn slot(&self, fd: u32) -> Fd {
         Fd(self.first_fd + fd)
     }

@@ -1,17 +1,16 @@
-//! What a call touches: names, open files, locks, contents.
+//! Keys of what a call touches: names, open files, locks, contents.
 //!
-//! Names and files are known by a hash of their path. Two that share one are
-//! taken for the same, which makes a call wait without need and nothing worse.
-//! A file with several names counts as several.
+//! Names and files are identified by a hash of their path. A collision makes a call wait without
+//! need and has no other effect. A file with several names counts as several files.
 
 use crate::files::{Call, Event, Fd, Name, Names, OpenFlags, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that calls can conflict about.
+/// Identity of something that calls can conflict about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key(u64);
 
-/// The kinds of keys, in their lowest bits.
+/// Kinds of keys, in the lowest two bits.
 const NAME: u64 = 0;
 const SLOT: u64 = 1;
 const LOCK: u64 = 2;
@@ -26,13 +25,13 @@ impl Key {
         Self(hash << 2 | kind)
     }
 
-    /// Whether it is about contents.
+    /// Whether the key stands for the contents of a file.
     pub(super) const fn is_data(self) -> bool {
         self.0 & 3 == DATA
     }
 }
 
-/// How something is touched.
+/// Kind of an access to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Uses,
@@ -41,7 +40,7 @@ pub(super) enum Access {
 
 use Access::{Changes, Uses};
 
-/// What one call touches.
+/// Keys that one call touches, each with its access.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched(Vec<(Key, Access)>);
 
@@ -50,7 +49,7 @@ impl Touched {
         self.0.iter().copied()
     }
 
-    /// Adds a key once, changed if it is changed at all.
+    /// Adds a key; a key that is there already becomes changed if `access` changes it.
     fn add(&mut self, key: Key, access: Access) {
         match self.0.iter_mut().find(|(k, _)| *k == key) {
             Some((_, before)) if access == Changes => *before = Changes,
@@ -60,16 +59,16 @@ impl Touched {
     }
 }
 
-/// What is known of open files.
+/// State of the open files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
-    /// The hash of the path that each was opened by.
+    /// Hash of the path that each slot was opened by.
     files: BTreeMap<Fd, u64>,
-    /// Those that were locked.
+    /// Slots through which a lock was requested.
     locked: BTreeSet<Fd>,
 }
 
-/// Makes the keys of one call.
+/// Collector of the keys of one call.
 struct Toucher<'a> {
     names: &'a Names,
     slots: &'a mut Slots,
@@ -77,7 +76,7 @@ struct Toucher<'a> {
     touched: &'a mut Touched,
 }
 
-/// Adds to `touched` what the call of `event` touches.
+/// Adds the keys of `event`'s call to `touched`.
 pub(super) fn touch(
     event: &Event,
     names: &Names,
@@ -140,7 +139,7 @@ impl Toucher<'_> {
         }
     }
 
-    /// Calls about one open file and nothing else.
+    /// Handles the calls that concern one open file only.
     fn on_open(&mut self, call: &Call) {
         match *call {
             Call::Read { fd, .. } => {
@@ -187,7 +186,7 @@ impl Toucher<'_> {
         self.slot(fd, Changes);
         let hash = self.slots.files.remove(&fd);
         if self.slots.locked.remove(&fd) {
-            // Its locks go with it.
+            // Closing releases the locks of the open file.
             hash.iter()
                 .for_each(|&hash| self.touched.add(Key::of_hash(hash, LOCK), Changes));
         }
@@ -228,7 +227,7 @@ impl Toucher<'_> {
         }
     }
 
-    /// Touches a name, and uses what it lies in; gives its hash.
+    /// Touches `name` with `access` and uses its parent directories; returns the hash of the path.
     fn name(&mut self, name: Name, access: Access) -> u64 {
         let mut hash = START;
         for &byte in self.names.bytes(name) {
@@ -242,6 +241,6 @@ impl Toucher<'_> {
     }
 }
 
-/// FNV-1a over the bytes of a path.
+/// Parameters of FNV-1a, the hash of a path.
 const START: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;

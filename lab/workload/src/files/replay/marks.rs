@@ -1,26 +1,24 @@
-//! Who used what last.
+//! Marks: the unfinished calls that touch each key.
 //!
-//! Invariant: a mark names calls that have not ended, and only those that a
-//! later one may have to wait for itself: what the last change waits for is
-//! behind it.
+//! Invariant: a mark names only unfinished calls that a later call may have to wait for directly;
+//! calls that the last change waits for are left out, as the change ends after them.
 
 use super::keys::{Access, Key};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The calls that touch one thing.
+/// Unfinished calls that touch one key.
 #[derive(Clone, Debug, Default)]
 struct Mark {
     changes: BTreeSet<u32>,
     uses: BTreeSet<u32>,
 }
 
-/// All things that are touched by calls that have not ended.
+/// Marks of all keys that unfinished calls touch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks(BTreeMap<Key, Mark>);
 
 impl Marks {
-    /// Adds `id`, and gives the calls that it conflicts with. A change takes
-    /// their place.
+    /// Adds `id` and returns the calls that it conflicts with. A change replaces them in the mark.
     pub(super) fn enter(&mut self, key: Key, access: Access, id: u32) -> Vec<u32> {
         let mark = self.0.entry(key).or_default();
         match access {
@@ -37,7 +35,7 @@ impl Marks {
         }
     }
 
-    /// Keeps `id`, whose place a change took without waiting for it.
+    /// Puts `id` back into the mark, because the change that replaced it does not wait for it.
     pub(super) fn stay(&mut self, key: Key, id: u32, access: Access) {
         let mark = self.0.entry(key).or_default();
         let list = match access {
@@ -47,7 +45,7 @@ impl Marks {
         list.insert(id);
     }
 
-    /// `id` has ended.
+    /// Removes `id`, which has ended, from the mark of `key`.
     pub(super) fn leave(&mut self, key: Key, id: u32) {
         let Some(mark) = self.0.get_mut(&key) else {
             return;
@@ -70,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_take_the_place_of_what_they_wait_for() {
+    fn change_replaces_the_calls_that_it_waits_for() {
         let (mut marks, key) = (Marks::default(), Key::slot(1));
         assert!(marks.enter(key, Access::Uses, 1).is_empty());
         assert!(marks.enter(key, Access::Uses, 2).is_empty());

@@ -1,26 +1,24 @@
-//! A recording, made again on another file system.
+//! Replay of a recording of file calls on another file system.
 //!
-//! Each thread makes its calls in their order, with the recorded pauses between
-//! them or with none. What one thread did may rest on what another one had done
-//! before, so a call waits for calls of other threads that began earlier and
-//! conflict with it:
+//! Each thread makes its calls in their order, with the recorded pauses or with none. A call of one
+//! thread may depend on the effects of another thread's call, so a call waits for calls of other
+//! threads that began earlier and conflict with it:
 //!
-//! - about a name: one makes, moves or removes it, or what it lies in, and the
-//!   other uses it in any way;
-//! - about an open file: one opens or closes it or moves its offset;
-//! - about locks of a file: any two;
-//! - about the contents of a file, if that is asked for: one writes. Calls that
+//! - about a name: one call makes, moves or removes it or a directory above it, and the other uses
+//!   it in any way;
+//! - about an open file: one call opens or closes it or moves its offset;
+//! - about locks of a file: any two calls;
+//! - about the contents of a file, if [`Options::order_data`] is set: one call writes. Calls that
 //!   overlapped in the recording were not ordered there and are not here.
 //!
-//! A call that failed is made as well. If it overlapped what it conflicts with,
-//! it came first, for it saw nothing of it.
+//! A call that failed is made as well. If it overlapped a conflicting call, it does not wait for
+//! that call, since its failure shows that it saw nothing of it.
 //!
-//! A lock that was waited for is taken, without waiting, in the order in which
-//! it was granted.
+//! A lock request that waited is replayed without waiting, at its place in the order of the grants.
 //!
 //! Invariants:
-//! - A call waits for earlier ones only, so the earliest one that has not ended
-//!   can always be made: nothing deadlocks.
+//! - A call waits only for earlier ones, so the earliest unfinished call can always be made: no
+//!   deadlock.
 //! - At most [`WINDOW`] calls are in memory.
 
 mod keys;
@@ -34,25 +32,25 @@ use marks::Marks;
 use std::collections::{BTreeMap, VecDeque};
 use units::Ns;
 
-/// Most calls that have been read and not ended.
+/// Upper bound on the calls that have been read and have not ended.
 pub const WINDOW: usize = 1 << 16;
 
-/// A recording, event by event.
+/// Source of recorded events, read one by one.
 pub trait Recording: Send {
-    /// The strings of the events read so far, and of the setup.
+    /// Strings of the setup and of the events read so far.
     fn names(&self) -> &Names;
 
-    /// What must be there before the first call.
+    /// Tree that must exist before the first call.
     fn setup(&self) -> &Setup;
 
-    /// The process of `thread`.
+    /// Process of `thread`; threads of one process share locks.
     fn process(&self, thread: ThreadId) -> u32;
 
-    /// The next event, in an order in which the calls could have been made; a
-    /// sentence if the recording cannot be read further.
+    /// Reads the next event, in an order in which the calls could have been made. The error is a
+    /// sentence that tells why the recording cannot be read further.
     fn read(&mut self) -> Option<Result<Event, String>>;
 
-    /// What the recording lacks, in sentences.
+    /// Gaps of the recording, one sentence each.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -84,16 +82,16 @@ impl Recording for FileTrace {
     }
 }
 
-/// A recording in memory.
+/// Recording that is held in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// The strings.
+    /// Strings of the setup and of the events.
     pub names: Names,
-    /// What must be there.
+    /// Tree that must exist before the first call.
     pub setup: Setup,
-    /// The process of each thread; its own where that is missing.
+    /// Process of each thread; a thread without an entry is a process of its own.
     pub processes: Vec<u32>,
-    /// The events.
+    /// Events that are still to be read.
     pub events: VecDeque<Event>,
 }
 
@@ -116,21 +114,21 @@ impl Recording for Recorded {
     }
 }
 
-/// How a recording is made again.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether threads pause as they did.
+    /// Whether threads pause as they did in the recording.
     pub think: bool,
-    /// Whether calls about the contents of one file keep their order.
+    /// Whether conflicting calls on the contents of one file keep their order.
     pub order_data: bool,
-    /// Whether files are told how long what is written to them will live.
+    /// Whether write-life hints are replayed.
     pub hints: bool,
-    /// How many calls are made, of the first ones; none for all.
+    /// Number of calls to replay, from the beginning; `None` for all.
     pub ops: Option<u64>,
 }
 
 impl Default for Options {
-    /// With pauses, contents in order, with hints, to the end.
+    /// Pauses, order of contents and hints as recorded, to the end of the recording.
     fn default() -> Self {
         Self {
             think: true,
@@ -141,31 +139,31 @@ impl Default for Options {
     }
 }
 
-/// A call that has been read and not ended.
+/// Call that has been read and has not ended.
 #[derive(Clone, Debug)]
 struct Item {
     event: Event,
-    /// How many it waits for.
+    /// Number of calls that it waits for.
     waits: u32,
-    /// Who waits for it.
+    /// Calls that wait for it.
     dependents: Vec<u32>,
     touched: Touched,
 }
 
-/// A thread.
+/// State of one thread.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    /// Its calls that have been read, in order.
+    /// Unfinished calls of the thread, in order.
     items: VecDeque<u32>,
-    /// Whether the first of them has been given to the driver.
+    /// Whether the driver is making the first of them.
     under_way: bool,
-    /// Whether its step before has just ended.
+    /// Whether a call has ended since the thread's last turn.
     fresh: bool,
-    /// When that was; none before the first.
+    /// Time at which its last call ended; `None` before the first.
     ended: Option<Ns>,
 }
 
-/// A recording at work.
+/// Replay in progress.
 pub struct Replay<R> {
     recording: R,
     options: Options,
@@ -175,22 +173,22 @@ pub struct Replay<R> {
     lines: Vec<Line>,
     marks: Marks,
     slots: keys::Slots,
-    /// The event after those that have been taken in.
+    /// Event that has been read and not yet taken in.
     peeked: Option<Event>,
-    /// Locks that were waited for, by when they were granted.
+    /// Lock requests that waited, by the time of their grant.
     granted: BTreeMap<(Ns, u64), Event>,
     grants: u64,
-    /// Calls that may still be read.
+    /// Events that may still be read.
     left: u64,
     exhausted: bool,
     parking: Parking,
-    /// Threads without a call, because the window is full.
+    /// Threads without a call because the window is full.
     starved: Vec<ThreadId>,
     failure: Option<String>,
 }
 
 impl<R: Recording> Replay<R> {
-    /// Makes `recording` ready to be made again.
+    /// Prepares the replay of `recording`.
     pub fn new(recording: R, options: Options) -> Self {
         let mut replay = Self {
             recording,
@@ -210,12 +208,12 @@ impl<R: Recording> Replay<R> {
             starved: Vec::new(),
             failure: None,
         };
-        // Some thread has to be there to go on reading.
+        // A first event is taken in, so that a thread exists that reads further.
         replay.take_in();
         replay
     }
 
-    /// The next event in the order in which it is made again.
+    /// Next event in the order of the replay: lock requests that waited come at their grant.
     fn pull(&mut self) -> Option<Event> {
         loop {
             if self.peeked.is_none() {
@@ -252,7 +250,7 @@ impl<R: Recording> Replay<R> {
         }
     }
 
-    /// Reads one event and finds what it waits for; `false` if there is none.
+    /// Reads one event and links it to the calls that it waits for; returns `false` at the end.
     fn take_in(&mut self) -> bool {
         let Some(event) = self.pull() else {
             if !std::mem::replace(&mut self.exhausted, true) {
@@ -310,7 +308,7 @@ impl<R: Recording> Replay<R> {
         self.items[id as usize].as_mut().expect("it has not ended")
     }
 
-    /// Lets `id` wait for what conflicts with it at `key`.
+    /// Makes `id` wait for the unfinished calls that conflict with it at `key`.
     fn depend(&mut self, id: u32, key: keys::Key, access: Access) {
         let mut before = self.marks.enter(key, access, id);
         before.retain(|&earlier| earlier != id);
@@ -333,7 +331,7 @@ impl<R: Recording> Replay<R> {
         found.map_or(Access::Uses, |(_, access)| access)
     }
 
-    /// The next call of `thread`, if it waits for nothing.
+    /// Next call of `thread`, if it waits for no other call.
     fn ready(&mut self, thread: ThreadId, now: Ns) -> Turn {
         let line = &mut self.lines[thread.0 as usize];
         let Some(&id) = line.items.front() else {
@@ -364,7 +362,7 @@ impl<R: Recording> Replay<R> {
         }
     }
 
-    /// Lets those go on that waited for `id`.
+    /// Removes the ended call `id` and wakes the threads that waited for it.
     fn finish(&mut self, id: u32) {
         let item = self.items[id as usize].take().expect("it ends once");
         self.free.push(id);
@@ -392,7 +390,7 @@ fn is_hint(event: &Event) -> bool {
     matches!(event.step.call, Call::Hint { .. })
 }
 
-/// Makes a call for a lock one that does not wait; whether it waited and got it.
+/// Clears the wait flag of a lock request; returns whether the recorded call waited and succeeded.
 fn waited_for_lock(event: &mut Event) -> bool {
     match &mut event.step.call {
         Call::Flock { wait, .. } | Call::RecordLock { wait, .. } => {

@@ -1,37 +1,37 @@
-//! How many pages the cleaner writes in a second, and which.
+//! Choice of the pages that the cleaner writes: number per second, and which.
 //!
-//! The rates of the seconds before are not averaged into it, which `InnoDB` does.
+//! `InnoDB` averages in the rates of earlier seconds; this model does not.
 
 use super::pool::Pool;
 use super::redo::Redo;
 use super::schema::PageId;
 use std::collections::BTreeSet;
 
-/// Most pages of a batch, as the doublewrite buffer has room for.
+/// Upper bound on the pages of a batch: the room of the doublewrite buffer.
 //= innodb 3
 pub(super) const BATCH: usize = 120;
-/// Hundredths of the log at which flushing by age begins
-/// (`innodb_adaptive_flushing_lwm`), and of the pool that may be dirty
+/// Hundredths of the log's capacity at which flushing by age begins
+/// (`innodb_adaptive_flushing_lwm`), and hundredths of the pool that may be dirty
 /// (`innodb_max_dirty_pages_pct`).
 //= mysql 14.15
 const AGE_MIN: u64 = 10;
 const DIRTY_MAX: usize = 75;
-/// Least of the most pages of a second (`innodb_io_capacity_max`), which is else twice
-/// what was given.
+/// Lower bound of the most pages written in a second (`innodb_io_capacity_max`), which is otherwise
+/// twice the `io` parameter.
 //= mysql 14.15
 const IO_MAX: u64 = 2_000;
-/// Pages at the end of the list that are kept clean (`innodb_lru_scan_depth`), but at most
-/// one in eight, a choice of ours for small pools.
+/// Pages at the tail of the LRU list that are kept clean (`innodb_lru_scan_depth`), at most one in
+/// eight of the pool; that share is our own choice, for small pools.
 //= mysql 14.15
 const TAIL: usize = 1_024;
 const TAIL_SHARE: usize = 8;
-/// Pages of an area within which neighbours are written together
-/// (`innodb_flush_neighbors`), or a sixteenth of the pool.
+/// Pages of an area within which dirty neighbours are written together (`innodb_flush_neighbors`);
+/// at most a sixteenth of the pool.
 //= mysql 14.15
 const AREA: usize = 64;
 
-/// The pages of the next second, by the dirty part of the pool and the age of the oldest
-/// page.
+/// Pages to write in the next second, by the dirty share of the pool and the age of the oldest
+/// dirty page.
 //= innodb 2
 pub(super) fn quota(pool: &Pool, redo: &Redo, io: u64) -> u64 {
     let by_dirt = if pool.dirty_percent() >= DIRTY_MAX {
@@ -44,19 +44,19 @@ pub(super) fn quota(pool: &Pool, redo: &Redo, io: u64) -> u64 {
     let by_age = if age < redo.limits.capacity * AGE_MIN / 100 {
         0
     } else {
-        // Of the age in hundredths of what is allowed, the power 3/2 over 7.5.
+        // The age in hundredths of the flush limit, to the power 3/2, over 7.5.
         let factor = age * 100 / redo.limits.flush;
         (most / io) * factor.pow(3).isqrt() * 2 / 15
     };
     (io * by_age.max(by_dirt) / 100).min(most)
 }
 
-/// How many pages at the end of the list are kept clean.
+/// Number of pages at the tail of the LRU list that are kept clean.
 pub(super) fn depth(pool: &Pool) -> usize {
     TAIL.min(pool.capacity() / TAIL_SHARE)
 }
 
-/// Up to `most` of `pages`, each with the neighbours that changed too, in their order.
+/// Up to `most` of `pages`, in their order, each with its dirty neighbours.
 pub(super) fn batch(
     pool: &Pool,
     pages: impl Iterator<Item = PageId>,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_written_along_within_their_area() {
+    fn dirty_neighbours_within_the_area_join_the_batch() {
         let pool = dirty(&[70, 71, 63, 64, 66, 69, 10, 128]);
         let chosen = batch(&pool, pool.by_age(), 1);
         assert!(chosen.iter().map(|page| page.no).eq([69, 70, 71]));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_flushed_the_older_the_oldest_page_is() {
+    fn quota_grows_with_the_age_of_the_oldest_page() {
         let mut redo = Redo::new(4 << 20);
         let mut pool = dirty(&[1]);
         assert_eq!(quota(&pool, &redo, 200), 0);

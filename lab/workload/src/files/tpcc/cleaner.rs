@@ -1,12 +1,11 @@
-//! The cleaner, which writes pages that changed and makes checkpoints, and the threads that
-//! write for it.
+//! The page cleaner, which writes dirty pages and makes checkpoints, and its writer threads.
 //!
-//! Invariant: a batch goes through its phases in order: its log is durable, copies are in
-//! the doublewrite buffer and durable, pages are in their places, these are durable. A
-//! checkpoint is made between batches.
+//! Invariant: a batch goes through its phases in order: its log is durable, copies are in the
+//! doublewrite buffer and durable, pages are in their places, these are durable. A checkpoint is
+//! made between batches.
 //!
-//! It looks at the state each second, when a connection does anything then, and whenever it
-//! is needed.
+//! The cleaner examines the state once a second, at the next turn of any connection, and whenever
+//! it is woken.
 
 use super::Commit;
 use super::choose;
@@ -19,12 +18,12 @@ use crate::files::{Call, ThreadId, Turn};
 use std::collections::{BTreeSet, VecDeque};
 use units::Ns;
 
-/// The first pages of the two parts of the doublewrite buffer, and pages of each.
+/// First pages of the two parts of the doublewrite buffer, and pages of each part.
 //= mysql 14.6
 const DOUBLEWRITE: [u32; 2] = [64, 128];
 const PART: usize = 64;
-/// How often the cleaner looks at the state, and how many times until a checkpoint is made
-/// anyway.
+/// Interval at which the cleaner examines the state, and intervals after which it makes a
+/// checkpoint anyway.
 //= innodb 2
 const TICK: Ns = Ns(1_000_000_000);
 const CHECKPOINT_TICKS: u32 = 7;
@@ -33,42 +32,42 @@ const CHECKPOINT_TICKS: u32 = 7;
 enum Phase {
     #[default]
     Idle,
-    /// Waits for the log, up to there, then does the rest of its batch.
+    /// Waits for the log up to this position, then continues with its batch.
     Log(u64),
-    /// Waits for the log, up to there, and writes the checkpoint.
+    /// Waits for the log up to this position, then writes the checkpoint.
     Checkpoint(u64),
-    /// Hands out the pages of the batch; waits for those who write them.
+    /// Hands out the pages of the batch, then waits for the writers.
     Hands,
     Waits,
-    /// All is in its place, durably.
+    /// All pages of the batch are durable in their places.
     Placed,
-    /// Waits for the log to be written each second.
+    /// Makes the log durable up to this position, once a second.
     Second(u64),
 }
 
-/// What it is at.
+/// State of the cleaner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cleaner {
     pub(super) job: Work,
     phase: Phase,
     batch: BTreeSet<PageId>,
-    /// Pages that are to be written, and how many are not in their places.
+    /// Pages of the batch left to write, and pages not yet in their places.
     queue: VecDeque<PageId>,
     outstanding: usize,
-    /// What each of the others writes.
+    /// Page that each writer is writing.
     writes: [Option<PageId>; WRITERS as usize],
-    /// Pages that are written in this second.
+    /// Pages left to write in this second.
     quota: u64,
-    /// Whether the end of the list of pages is to be cleaned.
+    /// Whether the tail of the LRU list is to be cleaned.
     pub(super) tail: bool,
-    /// Whether the log is to be made durable, as each second.
+    /// Whether the log is due to be made durable in this second.
     second: bool,
     tick_at: Ns,
     ticks: u32,
 }
 
 impl InnoDb {
-    /// Looks at the state, each second.
+    /// Updates the cleaner's quotas, once a second.
     pub(super) fn tick(&mut self) {
         if self.now < self.cleaner.tick_at {
             return;
@@ -114,7 +113,7 @@ impl InnoDb {
         }
     }
 
-    /// What is to be done next, if anything.
+    /// Chooses the next phase; returns `false` if there is nothing to do.
     fn decide(&mut self) -> bool {
         if !self.ready {
             return false;
@@ -144,15 +143,15 @@ impl InnoDb {
         makes
     }
 
-    /// The pages of the next batch: those that others wait for, those of this second, those
-    /// at the end of the list.
+    /// Chooses the pages of the next batch: pages that stall changes, then those of this second's
+    /// quota, then those at the tail of the LRU list.
     fn choose(&mut self) -> BTreeSet<PageId> {
         let pool = &self.pool;
         if self.redo.is_too_old(pool.oldest()) {
             return choose::batch(pool, pool.by_age(), choose::BATCH);
         }
         if self.must_stall() {
-            // A checkpoint is all that is missing.
+            // Only a checkpoint is missing.
             return BTreeSet::new();
         }
         if self.cleaner.quota > 0 {
@@ -176,7 +175,7 @@ impl InnoDb {
         BTreeSet::new()
     }
 
-    /// Goes on with `then` once the log is durable up to `to`; whether it does not wait.
+    /// Runs `then` once the log is durable up to `to`; returns `false` if the cleaner has to wait.
     fn after_log(&mut self, to: u64, then: impl FnOnce(&mut Self)) -> bool {
         let thread = self.cleaner_thread();
         match self.redo.stream.want(thread, to, false) {
@@ -187,7 +186,7 @@ impl InnoDb {
         true
     }
 
-    /// Copies the batch to the doublewrite buffer, if there is one.
+    /// Queues the copy of the batch to the doublewrite buffer, if it is enabled.
     //= mysql 14.6
     fn copy(&mut self) {
         self.cleaner.phase = Phase::Hands;
@@ -218,7 +217,7 @@ impl InnoDb {
         true
     }
 
-    /// Makes the files of the batch durable.
+    /// Queues the syncs of the batch's files.
     fn force(&mut self) -> bool {
         let spaces: BTreeSet<u8> = self.cleaner.batch.iter().map(|page| page.space).collect();
         for space in spaces {
@@ -236,7 +235,7 @@ impl InnoDb {
         true
     }
 
-    /// Says that what is before `to` is durable where it belongs.
+    /// Queues the write of a checkpoint: all changes before `to` are durable in their pages.
     //= mysql 14.12
     fn checkpoint(&mut self, to: u64) {
         let (fd, at) = (LOGS[0], self.redo.checkpoint_place());
@@ -247,7 +246,7 @@ impl InnoDb {
         self.cleaner.phase = Phase::Idle;
     }
 
-    /// One of those who write for the cleaner.
+    /// Turn of one of the writer threads.
     pub(super) fn writer_turn(&mut self, thread: ThreadId, writer: usize) -> Turn {
         if let Some(page) = self.cleaner.writes[writer].take() {
             self.pool.written(page);

@@ -1,7 +1,7 @@
-//! A connection: transaction after transaction, step by step.
+//! A connection, which runs one transaction after the other, step by step.
 //!
-//! Invariants: a step is made once its locks are held and files and log have room for it;
-//! its pages are touched in order, each once it is in memory and at rest.
+//! Invariants: a step is made once its locks are held and files and log have room for it; its pages
+//! are touched in order, each once it is in memory and no read or write of it is in progress.
 
 use super::Commit;
 use super::engine::{BINLOG, Effect, InnoDb, Work};
@@ -16,30 +16,31 @@ use crate::files::{Call, Fd, ThreadId, Turn};
 use std::collections::VecDeque;
 use units::Ns;
 
-/// The first of the pages of the doublewrite buffer that are for single pages.
+/// First doublewrite page for writes of single pages.
 //= innodb 3
 const SLOTS: u32 = 184;
 
-/// What a connection is at.
+/// State of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
-    /// The transaction, and when it began.
+    /// Transaction in progress, and its beginning.
     begun: Option<(Kind, Ns)>,
     steps: VecDeque<Step>,
     pub(super) touches: VecDeque<Touch>,
     job: Work,
     locks: Vec<Lock>,
-    /// A page that it writes to have its frame, and where the log has to be durable to.
+    /// Dirty page that the connection writes to free its frame, and the log position that must be
+    /// durable before.
     evicts: Option<(PageId, u64)>,
-    /// A file that it makes larger.
+    /// File that the connection extends.
     pub(super) grows: Option<u8>,
-    /// Where the log of its transaction ends, if it has changed anything; and where its
-    /// binary log does.
+    /// End of the transaction's records in the log, if it has changed anything (`u64::MAX` until
+    /// its commit); then the end of its events in the binary log.
     pub(super) end: Option<u64>,
     logged: Option<u64>,
 }
 
-/// How it goes on.
+/// Outcome of a step.
 enum Go {
     On,
     Wait,
@@ -88,7 +89,7 @@ impl InnoDb {
         }
     }
 
-    /// Ends the transaction that was under way, and begins another one.
+    /// Ends the transaction in progress and begins another one.
     fn begin(&mut self, index: usize) -> Go {
         if let Some((kind, since)) = self.clients[index].begun.take() {
             self.finished.push((kind.name(), self.now.since(since)));
@@ -135,7 +136,7 @@ impl InnoDb {
             }
             other => self.make(thread, other),
         };
-        // What could not be done yet is tried again.
+        // A step that had to wait, or queued calls, is tried again.
         let again = matches!(go, Go::Wait) || !self.clients[index].job.is_empty();
         if again {
             self.clients[index].steps.push_front(step);
@@ -143,7 +144,7 @@ impl InnoDb {
         go
     }
 
-    /// Makes a step that touches pages, if there is room for what it changes.
+    /// Makes a step that touches pages, once files and log have room for its changes.
     fn make(&mut self, thread: ThreadId, step: &Step) -> Go {
         let index = thread.0 as usize;
         if let Some(space) = self.store.needs_room(step) {
@@ -161,7 +162,7 @@ impl InnoDb {
         let (touches, then) = self.store.step(index, step);
         let client = &mut self.clients[index];
         if touches.iter().any(|touch| touch.redo > 0) {
-            // Known once all of it is written.
+            // The end is known once all records are written.
             client.end = Some(u64::MAX);
         }
         client.touches.extend(touches);
@@ -175,7 +176,7 @@ impl InnoDb {
         }
     }
 
-    /// Makes a file larger, or waits for who does. What is new is written as zeros.
+    /// Extends a file, or waits for the connection that does. New pages are written as zeros.
     //= mysql 14.12
     fn grow(&mut self, thread: ThreadId, space: u8) -> Go {
         let file = &mut self.store.spaces[usize::from(space)];
@@ -217,8 +218,8 @@ impl InnoDb {
         Go::Wait
     }
 
-    /// Gives `page` a frame, and reads it unless nothing was written to it yet. The frame
-    /// may have to be another's, which is written first if it changed.
+    /// Gives `page` a frame and reads it, unless nothing has been written to it yet. A dirty victim
+    /// is written before its frame is reused.
     fn fetch(&mut self, thread: ThreadId, page: PageId) -> Go {
         if !self.pool.has_room() {
             match self.pool.victim() {
@@ -251,7 +252,8 @@ impl InnoDb {
         Go::On
     }
 
-    /// Writes one page: after its log, and after a copy of it.
+    /// Writes one dirty page: first its log, then its copy in the doublewrite buffer, then the
+    /// page.
     //= innodb 3
     fn evict(&mut self, thread: ThreadId, page: PageId, to: u64) -> Go {
         let index = thread.0 as usize;
@@ -284,7 +286,7 @@ impl InnoDb {
         Go::On
     }
 
-    /// Waits until the log of the transaction is as durable as was asked for.
+    /// Waits until the transaction's log is as durable as the commit mode demands.
     fn harden(&mut self, thread: ThreadId) -> Go {
         let index = thread.0 as usize;
         let all = self.redo.stream.end;
@@ -306,7 +308,7 @@ impl InnoDb {
         }
     }
 
-    /// Waits until the transaction is in the binary log, durably (`sync_binlog=1`).
+    /// Waits until the transaction is durable in the binary log (`sync_binlog=1`).
     //= mysql 16.4
     fn log(&mut self, thread: ThreadId) -> Go {
         let index = thread.0 as usize;
@@ -337,7 +339,7 @@ impl InnoDb {
     }
 }
 
-/// The descriptor of a file of pages.
+/// Descriptor of the file of pages `space`.
 pub(super) const fn fd_of(space: u8) -> Fd {
     Fd(space as u32)
 }

@@ -1,7 +1,6 @@
-//! The threads of a server: connections, the cleaner of pages, and those that write for it.
+//! Threads of the server: connections, the page cleaner and its writers.
 //!
-//! Invariant: a thread that waits is in one list of those who do, and is woken when that is
-//! emptied.
+//! Invariant: a waiting thread is in one of the wait lists, and is woken when that list is emptied.
 
 use super::cleaner::Cleaner;
 use super::client::Client;
@@ -24,20 +23,19 @@ use units::Ns;
 /// Threads that write pages for the cleaner (`innodb_write_io_threads`).
 //= mysql 14.15
 pub(super) const WRITERS: u32 = 4;
-/// Descriptors of the log and of the binary log, after those of files of pages.
+/// Descriptors of the two log files and of the binary log, after those of the files of pages.
 pub(super) const LOGS: [Fd; 2] = [Fd(10), Fd(11)];
 pub(super) const BINLOG: Fd = Fd(12);
 
-/// What changes when a step has been done.
+/// Change of state after the calls of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
     Ready,
     Loaded(PageId),
-    /// The log is in its files up to there, and is durable or not.
+    /// The log is written up to this position; whether it is durable as well.
     Logged(u64, bool),
     Binlogged(u64),
-    /// A page that a connection wrote is in its place; its part of the doublewrite buffer
-    /// is free.
+    /// A page written by a connection is durable in its place; its doublewrite slot is free.
     Placed(PageId, usize),
     Grown(u8, u32),
     Checkpointed(u64),
@@ -45,7 +43,7 @@ pub(super) enum Effect {
 
 pub(super) type Work = Job<Effect>;
 
-/// The server.
+/// State of the server.
 pub(super) struct InnoDb {
     names: Names,
     setup: Setup,
@@ -59,20 +57,20 @@ pub(super) struct InnoDb {
     pub(super) rngs: Vec<Rng>,
     pub(super) cleaner: Cleaner,
     pub(super) parking: Parking,
-    /// Who waits for a page, for a file to grow, for any frame, for room in the log.
+    /// Threads that wait for a page, for a file to grow, for any frame, and for room in the log.
     pub(super) for_page: BTreeMap<PageId, Vec<ThreadId>>,
     pub(super) for_growth: Vec<ThreadId>,
     pub(super) for_frame: Vec<ThreadId>,
     pub(super) for_log: Vec<ThreadId>,
-    /// Whether each part of the doublewrite buffer for single pages is in use.
+    /// Whether each doublewrite slot for single pages is in use.
     pub(super) slots: [bool; 8],
     pub(super) now: Ns,
     pub(super) ready: bool,
-    /// Transactions that are still to be begun.
+    /// Transactions that may still begin.
     pub(super) left: u64,
     gone: u32,
     pub(super) finished: Vec<(&'static str, Ns)>,
-    /// What the call of each thread is to move.
+    /// Bytes that the call in progress of each thread must move.
     expected: Vec<u64>,
     failure: Option<String>,
 }
@@ -112,7 +110,7 @@ impl InnoDb {
         engine
     }
 
-    /// Lists the files, which the cleaner opens first.
+    /// Lists the files in the setup, and queues their opens for the cleaner.
     fn lay_out(&mut self) {
         for path in ["mysql", "mysql/tpcc"] {
             self.entry(path, EntryKind::Directory);
@@ -127,7 +125,7 @@ impl InnoDb {
             let path = format!("mysql/tpcc/{}.ibd", table.name());
             (path, u32::from(table.space()), pages)
         }));
-        // Only files of pages go past the page cache.
+        // Only files of pages are opened past the page cache.
         //= mysql 14.15
         let logs = [0, 1].map(|file| (format!("mysql/ib_logfile{file}"), LOGS[file].0, both));
         files.extend(logs);
@@ -166,18 +164,18 @@ impl InnoDb {
         ThreadId(self.tpcc.threads)
     }
 
-    /// Whether nothing is left to be done: connections have ended, or a call failed.
+    /// Whether the run is over: all connections have ended, or a call failed.
     pub(super) const fn is_over(&self) -> bool {
         self.gone == self.tpcc.threads || self.failure.is_some()
     }
 
-    /// Whether no transaction is begun any more.
+    /// Whether no further transaction may begin.
     pub(super) fn is_closed(&self) -> bool {
         let late = self.tpcc.until.is_some_and(|until| self.now >= until);
         late || self.left == 0
     }
 
-    /// A connection has come to its end. With the last one all others may end.
+    /// Ends a connection. After the last one the other threads may end.
     pub(super) fn leave(&mut self, thread: ThreadId) -> Turn {
         self.gone += 1;
         if self.is_over() {
@@ -191,9 +189,9 @@ impl InnoDb {
         self.wake_list(|engine| std::mem::take(&mut engine.for_frame));
     }
 
-    /// Wakes those that `list` gives, in their order.
+    /// Wakes the threads that `list` returns, in their order.
     pub(super) fn wake_list(&mut self, list: impl Fn(&mut Self) -> Vec<ThreadId>) {
-        // The last one that is woken is given first.
+        // `Parking` returns the thread woken last first.
         let threads = list(self);
         threads.into_iter().rev().for_each(|t| self.parking.wake(t));
     }
@@ -240,7 +238,7 @@ impl InnoDb {
         }
     }
 
-    /// Whether changes wait for pages to be written and for a checkpoint.
+    /// Whether changes must wait for pages to be written and for a checkpoint.
     pub(super) fn must_stall(&self) -> bool {
         self.redo.is_nearly_full(self.pool.oldest())
     }
@@ -251,7 +249,7 @@ impl InnoDb {
         }
     }
 
-    /// The calls that bring the log to its files, durable if `durable`.
+    /// Calls that write the log to its files, and sync them if `durable`.
     pub(super) fn log_job(&mut self, durable: bool) -> Work {
         let mut job = Work::default();
         let to = self.redo.stream.end;
@@ -261,7 +259,7 @@ impl InnoDb {
             job.call(Call::Pwrite { fd, at, len });
         }
         if durable {
-            // What was written but not made durable may be in the other file.
+            // The other file may hold log that was written and not made durable.
             let all = self.redo.stream.written != self.redo.stream.durable;
             for (file, &fd) in LOGS.iter().enumerate() {
                 if all || pieces.iter().any(|piece| piece.0 == file) {
@@ -273,7 +271,7 @@ impl InnoDb {
         job
     }
 
-    /// Whether each commit makes the log durable.
+    /// Whether each commit makes its log durable.
     pub(super) fn commits_durably(&self) -> bool {
         self.tpcc.commit == Commit::Durable
     }

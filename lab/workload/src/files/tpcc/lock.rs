@@ -1,13 +1,13 @@
-//! Locks of rows: one owner each, and those who wait in their order.
+//! Row locks: each has one owner and a queue of waiters.
 //!
-//! Nobody waits in a circle: a transaction takes locks in the order of [`Lock`], those of a
-//! delivery by district, and a delivery takes none that one waits for who holds what it
-//! takes later.
+//! Deadlocks are impossible: a transaction takes locks in the order of [`Lock`], a delivery takes
+//! them by district, and no lock that a delivery takes is waited for by the owner of a lock that
+//! the delivery takes later.
 
 use crate::files::ThreadId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A row that is changed, or the next order that is delivered in a district.
+/// Lock on a row that is changed, or on the next delivery of a district.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lock {
     Warehouse(u32),
@@ -25,12 +25,13 @@ struct Held {
     waiting: VecDeque<ThreadId>,
 }
 
-/// All locks that somebody has.
+/// Locks that have an owner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Locks(BTreeMap<Lock, Held>);
 
 impl Locks {
-    /// Whether `thread` has `lock` now. If not it gets it later, and has to ask again.
+    /// Takes `lock` for `thread` if it is free, else queues the thread. Returns whether the thread
+    /// owns it; a queued thread must call again when woken.
     pub(super) fn take(&mut self, lock: Lock, thread: ThreadId) -> bool {
         let held = self.0.entry(lock).or_insert_with(|| Held {
             owner: thread,
@@ -43,7 +44,7 @@ impl Locks {
         mine
     }
 
-    /// Takes `lock` from its owner; who has it next.
+    /// Passes `lock` from its owner to the next waiter, which is returned.
     pub(super) fn release(&mut self, lock: Lock) -> Option<ThreadId> {
         let held = self.0.get_mut(&lock)?;
         match held.waiting.pop_front() {

@@ -1,23 +1,23 @@
-//! TPC-C over a model of the I/O that `InnoDB` makes, as `tpcc-mysql` runs it.
+//! TPC-C over a model of `InnoDB`'s I/O, as `tpcc-mysql` runs it.
 //!
-//! The engine is a model of what MySQL 5.7 asks of a file system, and no more: rows are
-//! numbers, and what a page holds is known without being stored. [`schema`] and [`tree`]
-//! say which page a row is on, [`store`] what a statement touches, [`script`] which
-//! statements a transaction makes; [`pool`] holds pages in memory, [`redo`] the log;
-//! [`engine`] and [`client`] run the connections, [`cleaner`] the threads behind them.
+//! The model makes the calls that MySQL 5.7 makes to a file system, and no more: rows are numbers,
+//! and the contents of a page are tracked without being stored. [`schema`] and [`tree`] map rows to
+//! pages, [`store`] lists the pages that a statement touches, [`script`] the statements of a
+//! transaction; [`pool`] holds pages in memory, [`redo`] the log; [`engine`] and [`client`] run the
+//! connections, [`cleaner`] the threads behind them.
 //!
 //! Invariants:
-//! - No page goes to its place before the log of its changes is durable, nor, with the
+//! - No page is written to its place before the log of its changes is durable, nor, with the
 //!   doublewrite buffer, before a copy of it is.
-//! - The log never holds more than its files do; what is behind the checkpoint is durable
-//!   where it belongs.
-//! - A transaction ends once its log is as durable as was asked for.
-//! - A row that was changed is locked until its transaction ends or is rolled back.
+//! - The log never holds more than its files do; all changes before the checkpoint are durable in
+//!   their pages.
+//! - A transaction ends once its log is as durable as the commit mode demands.
+//! - A changed row is locked until its transaction ends or is rolled back.
 //!
-//! What is simpler than in `InnoDB`: pages are not read ahead, secondary indexes are changed
-//! in place and not by a change buffer, inner pages are not split, rows that were deleted
-//! are removed with their deletion, and undo pages are purged without being read. Indexes
-//! that only foreign keys need are left out. The pool is empty at first.
+//! Simpler than in `InnoDB`: pages are not read ahead, secondary indexes are changed in place and
+//! not by a change buffer, inner pages are not split, deleted rows are removed at once, and undo
+//! pages are purged without being read. Indexes that only foreign keys need are left out. The pool
+//! is empty at the start.
 
 mod choose;
 mod cleaner;
@@ -39,45 +39,45 @@ use super::Source;
 use sim::Seed;
 use units::Ns;
 
-/// Most warehouses: what two levels of inner pages can hold.
+/// Upper bound on the warehouses: as many as two levels of inner pages can hold.
 const WAREHOUSES_MAX: u32 = 256;
-/// Least bytes of the pool and of a file of the log.
+/// Lower bounds of the bytes of the pool and of a log file.
 //= mysql 14.15
 const CACHE_MIN: u64 = 5 << 20;
 const LOG_MIN: u64 = 4 << 20;
 
-/// What can be said of it.
+/// Parameters of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tpcc {
     pub(super) warehouses: u32,
     /// Hundredths of the specification's cardinalities.
     pub(super) scale: u64,
-    /// Connections.
+    /// Number of connections.
     pub(super) threads: u32,
-    /// Bytes of the buffer pool, and of each of the two files of the log.
+    /// Bytes of the buffer pool, and of each of the two log files.
     pub(super) cache: u64,
     pub(super) log: u64,
     pub(super) doublewrite: bool,
-    /// Whether the files of tables are opened past the page cache.
+    /// Whether the files of pages are opened past the page cache.
     pub(super) direct: bool,
     pub(super) commit: Commit,
     pub(super) binlog: bool,
-    /// Pages that the cleaner writes in a second when it has to.
+    /// Pages that the cleaner writes in a second when the pool is too dirty (`innodb_io_capacity`).
     pub(super) io: u64,
-    /// Transactions.
+    /// Number of transactions.
     pub(super) ops: u64,
     pub(super) until: Option<Ns>,
 }
 
-/// What a commit waits for (`innodb_flush_log_at_trx_commit`).
+/// Condition that a commit waits for (`innodb_flush_log_at_trx_commit`).
 //= mysql 14.15
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
-    /// Nothing: the log is written and made durable each second.
+    /// Nothing: the log is written and synced once a second.
     Later,
-    /// Its log is durable.
+    /// The transaction's log is durable.
     Durable,
-    /// Its log is written.
+    /// The transaction's log is written to its file.
     Written,
 }
 

@@ -1,12 +1,12 @@
-//! Pages in memory, in the order of their use, and those that changed, by age.
+//! Buffer pool: pages in memory by last use, and dirty pages by age.
 //!
-//! A page that was read goes to the head of the old part of the list, and to that of the
-//! young part when it is used again a second later. A pool of few pages has no old part.
+//! A page that is read goes to the head of the old part of the LRU list, and to the head of the
+//! young part when it is used again a second later. A pool with few pages has no old part.
 //!
 //! Invariants:
-//! - A page has a frame once, and is in one of the two parts.
+//! - A page has at most one frame, which is in one of the two parts.
 //! - The old part has three eighths of the pages, within a tolerance.
-//! - A page is dirty from its first change since it was written until it is written.
+//! - A page is dirty from its first change after a write until its next write ends.
 
 //= mysql 14.5
 //= innodb 1
@@ -14,59 +14,59 @@ use super::schema::{PAGE, PageId};
 use std::collections::{BTreeMap, BTreeSet};
 use units::Ns;
 
-/// Pages below which there is one part only.
+/// Number of pages below which the list has one part only.
 //= innodb 1
 const SPLIT_MIN: usize = 512;
-/// By how many pages the old part may be larger or smaller than it should.
+/// Pages by which the old part may be larger or smaller than three eighths.
 //= innodb 1
 const TOLERANCE: usize = 20;
-/// How long a page stays old after its first use (`innodb_old_blocks_time`).
+/// Time for which a page stays old after its first use (`innodb_old_blocks_time`).
 //= mysql 14.15
 const OLD_FOR: Ns = Ns(1_000_000_000);
-/// Pages at the end of the list among which one that is clean is looked for.
+/// Pages at the tail that are searched first for a clean victim.
 //= innodb 1
 const SCAN: usize = 100;
 
-/// What is done with a page besides.
+/// Read or write in progress on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Io {
     #[default]
     None,
-    /// Nobody can use it.
+    /// A read is in progress: the page cannot be used.
     Reading,
-    /// Nobody can change it.
+    /// A write is in progress: the page cannot be changed.
     Writing,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// Its place in the list: larger is used later.
+    /// Position in the list: a larger stamp is a later use.
     stamp: i64,
     old: bool,
     first_used: Ns,
     io: Io,
-    /// Where the log had come to before the first change since it was written.
+    /// Log position before the first change since the last write; `None` if the page is clean.
     oldest: Option<u64>,
-    /// Where the log of its last change ends.
+    /// End of the log of its last change.
     newest: u64,
 }
 
-/// A page that can make room.
+/// Page whose frame can be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
     Clean(PageId),
-    /// After it is written.
+    /// Reusable after the page is written.
     Dirty(PageId),
 }
 
-/// The buffer pool.
+/// State of the buffer pool.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     capacity: usize,
     frames: BTreeMap<PageId, Frame>,
     young: BTreeMap<i64, PageId>,
     old: BTreeMap<i64, PageId>,
-    /// The largest stamp, and the smallest.
+    /// Largest and smallest stamp.
     top: i64,
     low: i64,
     dirty: BTreeSet<(u64, PageId)>,
@@ -93,12 +93,12 @@ impl Pool {
         self.frames.len() < self.capacity
     }
 
-    /// What is done with `page`, if it has a frame.
+    /// Read or write in progress on `page`; `None` if it has no frame.
     pub(super) fn io(&self, page: PageId) -> Option<Io> {
         self.frames.get(&page).map(|frame| frame.io)
     }
 
-    /// Gives `page` a frame.
+    /// Gives `page` a free frame.
     pub(super) fn insert(&mut self, page: PageId, io: Io, now: Ns) {
         assert!(self.has_room(), "a frame is free");
         self.top += 1;
@@ -118,7 +118,7 @@ impl Pool {
         self.balance();
     }
 
-    /// Takes the frame of `page`, which is clean and at rest.
+    /// Removes `page`, which must be clean and at rest.
     pub(super) fn remove(&mut self, page: PageId) {
         let frame = self.frames.remove(&page).expect("it has a frame");
         assert!(frame.oldest.is_none() && frame.io == Io::None, "{page:?}");
@@ -126,7 +126,8 @@ impl Pool {
         self.balance();
     }
 
-    /// `page` is used.
+    /// Moves `page` to the head of the young part, unless it is old and was first used less than a
+    /// second ago.
     pub(super) fn touch(&mut self, page: PageId, now: Ns) {
         let frame = self.frames.get_mut(&page).expect("it has a frame");
         if frame.old && now.since(frame.first_used) < OLD_FOR {
@@ -140,7 +141,7 @@ impl Pool {
         self.balance();
     }
 
-    /// `page` is changed, which the log says from `start` to `end`.
+    /// Marks `page` dirty; the log of the change spans `start` to `end`.
     pub(super) fn change(&mut self, page: PageId, start: u64, end: u64) {
         let frame = self.frames.get_mut(&page).expect("it has a frame");
         assert_eq!(frame.io, Io::None, "{page:?} is at rest");
@@ -151,18 +152,18 @@ impl Pool {
         }
     }
 
-    /// A read of `page` has ended.
+    /// Ends the read of `page`.
     pub(super) fn loaded(&mut self, page: PageId) {
         self.set_io(page, Io::Reading, Io::None);
     }
 
-    /// `page` is about to be written: where the log has to be durable to.
+    /// Begins a write of `page`; returns the log position that must be durable before.
     pub(super) fn begin_write(&mut self, page: PageId) -> u64 {
         self.set_io(page, Io::None, Io::Writing);
         self.frames[&page].newest
     }
 
-    /// `page` has been written.
+    /// Ends the write of `page`, which is clean now.
     pub(super) fn written(&mut self, page: PageId) {
         self.set_io(page, Io::Writing, Io::None);
         let frame = self.frames.get_mut(&page).expect("it has a frame");
@@ -179,8 +180,8 @@ impl Pool {
         frame.io = to;
     }
 
-    /// What may make room: a clean page among the last ones, else any clean one, else a
-    /// dirty one. None if all are busy.
+    /// Page to evict: a clean page among the last ones, else any clean one, else a dirty one;
+    /// `None` if all pages are busy.
     pub(super) fn victim(&self) -> Option<Victim> {
         let clean = |page: &&PageId| {
             let frame = &self.frames[*page];
@@ -197,35 +198,35 @@ impl Pool {
         any.or_else(|| self.oldest_first().find(at_rest).map(|p| Victim::Dirty(*p)))
     }
 
-    /// Pages from the one that was used longest ago.
+    /// Pages by last use, the one used longest ago first.
     fn oldest_first(&self) -> impl Iterator<Item = &PageId> {
         self.old.values().chain(self.young.values())
     }
 
-    /// Whether `page` changed and can be written.
+    /// Whether `page` is dirty and at rest.
     pub(super) fn can_write(&self, page: PageId) -> bool {
         let frame = self.frames.get(&page);
         frame.is_some_and(|frame| frame.oldest.is_some() && frame.io == Io::None)
     }
 
-    /// Pages that can be written, the first one to change first.
+    /// Pages that can be written, by the age of their first change, the oldest first.
     pub(super) fn by_age(&self) -> impl Iterator<Item = PageId> {
         let pages = self.dirty.iter().map(|(_, page)| *page);
         pages.filter(|page| self.can_write(*page))
     }
 
-    /// Those among the last `depth` of the list.
+    /// Pages that can be written among the last `depth` of the list.
     pub(super) fn at_tail(&self, depth: usize) -> impl Iterator<Item = PageId> {
         let pages = self.oldest_first().take(depth).copied();
         pages.filter(|page| self.can_write(*page))
     }
 
-    /// Where the log had come to before the oldest change that is not written.
+    /// Log position before the oldest change that is not written; `None` if no page is dirty.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.dirty.first().map(|(oldest, _)| *oldest)
     }
 
-    /// How many pages changed, in hundredths of all there are.
+    /// Dirty pages in hundredths of the pool's capacity.
     pub(super) fn dirty_percent(&self) -> usize {
         self.dirty.len() * 100 / self.capacity
     }
@@ -237,7 +238,7 @@ impl Pool {
         }
     }
 
-    /// Moves the border of the two parts where it should be.
+    /// Moves pages between the two parts until the old part has its share.
     fn balance(&mut self) {
         let all = self.frames.len();
         if self.old.is_empty() && all < SPLIT_MIN {
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_does_not_push_out_what_is_used_again() {
+    fn scan_does_not_evict_pages_that_are_used_again() {
         let mut pool = Pool::new(1_024 * PAGE);
         let fill = |pool: &mut Pool, no: u32, now: Ns| {
             if !pool.has_room() {
@@ -310,7 +311,7 @@ mod tests {
             pool.check();
         };
         (0..1_024).for_each(|no| fill(&mut pool, no, Ns(0)));
-        // Used again too early, and a second later.
+        // Two pages used again: one too early, one a second later.
         (1_500..1_502).for_each(|no| fill(&mut pool, no, Ns(0)));
         let second = Ns(1_000_000_000);
         pool.touch(page(1_500), Ns(5));
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_pool_drops_what_was_used_longest_ago() {
+    fn small_pool_evicts_the_page_used_longest_ago() {
         let mut pool = Pool::new(3 * PAGE);
         (0..3).for_each(|no| pool.insert(page(no), Io::None, Ns(0)));
         pool.touch(page(0), Ns(1));

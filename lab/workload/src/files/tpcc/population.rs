@@ -1,7 +1,7 @@
-//! Who orders what: the numbers that the specification has drawn, and the orders there are.
+//! Random numbers of the specification, and the customers and orders of each district.
 //!
-//! Invariant: orders of a district are numbered without a gap, and at most the last one is
-//! of a transaction that has not ended.
+//! Invariant: orders of a district are numbered without a gap, and only the last one may belong to
+//! an unfinished transaction.
 
 //= tpcc 2.1
 //= tpcc 4.3
@@ -10,19 +10,19 @@ use crate::generate::Shuffle;
 use sim::{Rng, Seed};
 use std::collections::VecDeque;
 
-/// Orders whose items a Stock-Level transaction looks at.
+/// Orders whose items a Stock-Level transaction examines.
 //= tpcc 2.8
 const RECENT: usize = 20;
-/// Lines of an order.
+/// Least and most lines of an order.
 //= tpcc 2.4
 const LINES_MIN: u64 = 5;
 const LINES_MAX: u64 = 15;
 
-/// A draw that prefers some numbers, below `n`, by the specification's NURand.
+/// Non-uniform draw of numbers below `n`, by the specification's NURand.
 //= tpcc 2.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Uneven {
-    /// All ones, in binary.
+    /// Constant A of NURand: all ones in binary.
     a: u64,
     c: u64,
     first: u64,
@@ -30,22 +30,22 @@ pub(super) struct Uneven {
 }
 
 impl Uneven {
-    /// Of numbers from `first` on, of which the specification has `of`. With fewer `a` is
-    /// smaller in proportion, so that the draw is as uneven; a choice of ours.
+    /// A draw of `n` numbers of which the specification has `of`, from `first` on. With fewer
+    /// numbers, `a` shrinks in proportion, so that the draw is equally skewed; our own choice.
     fn new(a: u64, first: u64, n: u64, of: u64, rng: &mut Rng) -> Self {
         let a = ((a + 1) * n).div_ceil(of).next_power_of_two() - 1;
         let c = rng.below(a + 1);
         Self { a, c, first, n }
     }
 
-    /// A number, from 0.
+    /// Draws a number below `n`.
     pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
         let either = rng.below(self.a + 1) | (self.first + rng.below(self.n));
         ((either + self.c) % self.n) as u32
     }
 }
 
-/// All that is drawn unevenly.
+/// Non-uniform draws of the specification.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draws {
     pub(super) name: Uneven,
@@ -63,8 +63,8 @@ impl Draws {
         }
     }
 
-    /// The draw of names as it is once the tables are full: its constant is another one,
-    /// by 65 to 119 but 96 and 112, in proportion.
+    /// Changes the constant of the draw of names for the run: it differs from that of the load by
+    /// 65 to 119, except 96 and 112, in proportion.
     //= tpcc 2.1
     fn run(&mut self, rng: &mut Rng) {
         let mut delta = 65 + rng.below(53);
@@ -74,12 +74,12 @@ impl Draws {
     }
 }
 
-/// How many lines an order has.
+/// Draws the number of lines of an order.
 pub(super) fn lines(rng: &mut Rng) -> u32 {
     (LINES_MIN + rng.below(LINES_MAX - LINES_MIN + 1)) as u32
 }
 
-/// An order: whose, and the first of its lines among those of its district.
+/// Order of a customer, with its first line among those of its district.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) customer: u32,
@@ -87,18 +87,18 @@ pub(super) struct Order {
     pub(super) lines: u32,
 }
 
-/// The customers of a district by name, and its orders.
+/// Customers of a district by name, and its orders.
 #[derive(Clone, Debug)]
 pub(super) struct District {
-    /// Customers in the order of their names.
+    /// Customers, sorted by name.
     by_name: Vec<u32>,
-    /// Where each name begins there, and the end.
+    /// Index into `by_name` of each name's first customer, and the end.
     names: Vec<u32>,
     pub(super) orders: Vec<Order>,
-    /// How many of the orders are of transactions that have ended, and are delivered.
+    /// Number of orders of finished transactions, and number of delivered orders.
     pub(super) committed: u32,
     pub(super) delivered: u32,
-    /// Items of the last orders.
+    /// Items of the last [`RECENT`] orders, one list an order.
     recent: VecDeque<Vec<u32>>,
 }
 
@@ -106,7 +106,7 @@ impl District {
     fn new(of: &Cardinality, draws: &Draws, rng: &mut Rng) -> Self {
         let mut names = vec![Vec::new(); of.names as usize];
         for customer in 0..of.customers {
-            // The first ones have each name once.
+            // The first customers have each name once.
             let name = match customer < of.names {
                 true => customer,
                 false => draws.name.draw(rng),
@@ -117,7 +117,7 @@ impl District {
         for customers in &names {
             starts.push(starts[starts.len() - 1] + customers.len() as u32);
         }
-        // Each customer has ordered once, in any order.
+        // Each customer has ordered once, in random order.
         let shuffle = Shuffle::new(of.customers.into(), rng);
         let mut orders = Vec::new();
         let mut first_line = 0;
@@ -147,19 +147,19 @@ impl District {
         }
     }
 
-    /// Where customers of a name are among those by name, and how many.
+    /// Index of the first customer called `name` in name order, and their number.
     pub(super) fn named(&self, name: u32) -> (u32, u32) {
         let (first, end) = (self.names[name as usize], self.names[name as usize + 1]);
         (first, end - first)
     }
 
-    /// The customers of a name.
+    /// Customers called `name`.
     pub(super) fn customers(&self, name: u32) -> &[u32] {
         let (first, count) = self.named(name);
         &self.by_name[first as usize..(first + count) as usize]
     }
 
-    /// The last order of a transaction that has ended, with these items.
+    /// Commits the last order, which has these items.
     pub(super) fn commit(&mut self, items: Vec<u32>) {
         self.committed += 1;
         if self.recent.len() == RECENT {
@@ -168,7 +168,7 @@ impl District {
         self.recent.push_back(items);
     }
 
-    /// The last orders, the first of them by its number, and their items, each once.
+    /// Number of the first of the last orders, and their distinct items, sorted.
     pub(super) fn stock_level(&self) -> (u32, Vec<u32>) {
         let mut items: Vec<u32> = self.recent.iter().flatten().copied().collect();
         items.sort_unstable();
@@ -177,7 +177,7 @@ impl District {
     }
 }
 
-/// All districts, and the draws of a run.
+/// Districts, and the draws of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Population {
     pub(super) of: Cardinality,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn some_numbers_come_more_often_and_all_come() {
+    fn uneven_draw_is_skewed_and_reaches_every_number() {
         let mut rng = Seed(1).stream("test");
         let uneven = Uneven::new(255, 0, 1_000, 1_000, &mut rng);
         let mut seen = vec![0_u32; 1_000];

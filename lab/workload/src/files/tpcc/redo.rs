@@ -1,56 +1,55 @@
-//! The log: two files in a circle, in blocks; and who waits for it.
+//! Redo log: two files in a circle, in blocks, with group commit.
 //!
 //! Invariants:
-//! - Writes go on where the last one ended, with the block that it began.
-//! - One at a time writes, for all who wait; it takes with it what the others wrote until
-//!   then.
-//! - From the checkpoint to the end the log has no more bytes than the files have room for.
+//! - A write begins with the block that the last write left incomplete.
+//! - One thread writes for all that wait; its write includes everything logged until then.
+//! - From the checkpoint to the end the log never exceeds the room in the files.
 
 //= mysql 14.6
 //= innodb 4
 use super::schema::PAGE;
 use crate::files::ThreadId;
 
-/// Bytes of a block, and of its header and its checksum.
+/// Bytes of a block, of its header and of its checksum.
 //= innodb 4
 pub(super) const BLOCK: u64 = 512;
 const BLOCK_HEAD: u64 = 12;
 const BLOCK_TAIL: u64 = 4;
-/// Bytes at the start of each file that are no log; in those of the first file are two
-/// blocks in which checkpoints take turns.
+/// Bytes at the start of each file that hold no log. In the first file they include the two blocks
+/// that checkpoints alternate between.
 //= innodb 4
 const HEADER: u64 = 4 * BLOCK;
 pub(super) const CHECKPOINTS: [u64; 2] = [BLOCK, 3 * BLOCK];
-/// What is written of a part of a file that is begun, so that nothing has to be read first
+/// Unit to which writes of the log are extended, so that no block has to be read first
 /// (`innodb_log_write_ahead_size`).
 //= mysql 14.15
 const AHEAD: u64 = 8_192;
-/// Bytes that a step of a transaction writes at most.
+/// Upper bound on the log of one step of a transaction, in bytes.
 const STEP_MAX: u64 = 16_384;
 
-/// How far the log may go beyond what is durable in its place.
+/// Limits on the log beyond the changes that are durable in their pages.
 //= innodb 4
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Bytes of both files.
     pub(super) room: u64,
-    /// What adaptive flushing counts with: most bytes, and the age of a page at which it
-    /// flushes all it can.
+    /// Capacity that adaptive flushing calculates with, and the age of a page at which it flushes
+    /// as much as it can.
     pub(super) capacity: u64,
     pub(super) flush: u64,
-    /// The age of a page at which changes wait for it.
+    /// Age of the oldest dirty page at which changes wait.
     pub(super) flush_now: u64,
-    /// The age of the checkpoint at which one is made, and at which changes wait for it.
+    /// Age of the checkpoint at which the next one is made, and at which changes wait.
     pub(super) checkpoint: u64,
     pub(super) checkpoint_now: u64,
 }
 
 impl Limits {
-    /// Of two files of `file` bytes.
+    /// Limits for two files of `file` bytes.
     pub(super) const fn new(file: u64) -> Self {
         let room = 2 * (file / PAGE * PAGE - HEADER);
         let capacity = room - room / 10;
-        // Room for ten threads, and some more.
+        // Room for the records of ten threads, and a reserve.
         let free = 10 * 4 * PAGE + 8 * PAGE;
         let margin = capacity - free;
         let margin = margin - margin / 10;
@@ -64,25 +63,26 @@ impl Limits {
         }
     }
 
-    /// Whether so many threads can each end a step after the last moment.
+    /// Whether the files have room for one more step of each of `threads` after changes begin to
+    /// wait.
     pub(super) const fn allow(&self, threads: u32) -> bool {
         self.checkpoint_now + threads as u64 * STEP_MAX < self.room
     }
 }
 
-/// What one who wants a log durable has to do.
+/// Action of a thread that needs the log written or durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Nothing,
-    /// Make it so, for all who wait; it is told of by [`Stream::ended`].
+    /// Write for all waiters; [`Stream::ended`] must follow.
     Lead,
     Wait,
 }
 
-/// A file that is written in order, by one at a time for all who wait.
+/// Log that one thread at a time writes for all waiters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
-    /// Where it ends in memory, in its file, and on what lasts.
+    /// End of the log in memory, in its file, and on durable media.
     pub(super) end: u64,
     pub(super) written: u64,
     pub(super) durable: u64,
@@ -91,7 +91,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// `thread` wants it to be durable up to `to`, or with `written` only that it is written.
+    /// Requests that the log is durable up to `to`, or with `written` only in its file.
     pub(super) fn want(&mut self, thread: ThreadId, to: u64, written: bool) -> Turn {
         let is = if written { self.written } else { self.durable };
         if is >= to {
@@ -104,7 +104,8 @@ impl Stream {
         Turn::Lead
     }
 
-    /// It is written up to `to`, and is durable if `durable`. Those who wait are to ask again.
+    /// Ends a write up to `to`, synced if `durable`. Returns the waiters, which have to call
+    /// [`Stream::want`] again.
     pub(super) fn ended(&mut self, to: u64, durable: bool) -> Vec<ThreadId> {
         self.written = to;
         if durable {
@@ -115,7 +116,7 @@ impl Stream {
     }
 }
 
-/// A write to the log: file, place and length.
+/// Write to the log: file, offset and length.
 pub(super) type Piece = (usize, u64, u64);
 
 /// The redo log.
@@ -123,15 +124,16 @@ pub(super) type Piece = (usize, u64, u64);
 pub(super) struct Redo {
     pub(super) stream: Stream,
     pub(super) limits: Limits,
-    /// What is before it is durable where it belongs; how often that was said.
+    /// Log position of the last checkpoint: all changes before it are durable in their pages; then
+    /// the number of checkpoints.
     pub(super) checkpoint: u64,
     pub(super) checkpoints: u64,
-    /// Up to where the files have been written ahead.
+    /// Log position up to which the files have been written ahead.
     ahead: u64,
 }
 
 impl Redo {
-    /// Two files of `file` bytes, which are empty.
+    /// A log of two empty files of `file` bytes.
     pub(super) fn new(file: u64) -> Self {
         let start = BLOCK_HEAD;
         Self {
@@ -148,17 +150,17 @@ impl Redo {
         }
     }
 
-    /// Bytes of a file that are log.
+    /// Bytes of log in one file.
     const fn part(&self) -> u64 {
         self.limits.room / 2
     }
 
-    /// Bytes of a file.
+    /// Bytes of one file, with its header.
     pub(super) const fn file(&self) -> u64 {
         self.part() + HEADER
     }
 
-    /// Adds a record of so many bytes: where it begins and ends.
+    /// Appends a record of `bytes`; returns its start and end.
     pub(super) fn append(&mut self, bytes: u64) -> (u64, u64) {
         let start = self.stream.end;
         let mut left = bytes;
@@ -179,12 +181,12 @@ impl Redo {
         (start, self.stream.end)
     }
 
-    /// The writes that bring the files to the end of the log.
+    /// Writes that bring the files up to the end of the log.
     pub(super) fn pieces(&mut self) -> Vec<Piece> {
         let mut at = self.stream.written / BLOCK * BLOCK;
         let mut end = self.stream.end.next_multiple_of(BLOCK);
         let mut pieces = Vec::new();
-        // What was begun ahead of the end is not written ahead again.
+        // A unit that has been written ahead is not extended again.
         let ahead = self.ahead_of(end);
         if end > self.ahead {
             (self.ahead, end) = (ahead, ahead);
@@ -198,7 +200,7 @@ impl Redo {
         pieces
     }
 
-    /// The end of the part of a file that is written ahead, which `end` is in.
+    /// End of the write-ahead unit that contains the block before `end`.
     const fn ahead_of(&self, end: u64) -> u64 {
         let (_, place) = self.place(end - BLOCK);
         let next = (place / AHEAD + 1) * AHEAD;
@@ -207,25 +209,25 @@ impl Redo {
         end - BLOCK + (next - place)
     }
 
-    /// The file that `at` is in, and the place there.
+    /// File and offset of the log position `at`.
     const fn place(&self, at: u64) -> (usize, u64) {
         let around = at % self.limits.room;
         let file = (around / self.part()) as usize;
         (file, HEADER + around % self.part())
     }
 
-    /// The place of the block of the next checkpoint in the first file.
+    /// Offset in the first file of the next checkpoint's block.
     pub(super) const fn checkpoint_place(&self) -> u64 {
         CHECKPOINTS[(self.checkpoints % 2) as usize]
     }
 
-    /// Whether changes have to wait, the oldest page that is not written being of `oldest`.
+    /// Whether changes must wait; `oldest` is the log position of the oldest dirty page.
     pub(super) fn is_nearly_full(&self, oldest: Option<u64>) -> bool {
         let age = self.stream.end - self.checkpoint;
         age > self.limits.checkpoint_now || self.is_too_old(oldest)
     }
 
-    /// Whether they have to wait for that page.
+    /// Whether changes must wait for the oldest dirty page to be written.
     pub(super) fn is_too_old(&self, oldest: Option<u64>) -> bool {
         oldest.is_some_and(|oldest| self.stream.end - oldest > self.limits.flush_now)
     }
@@ -236,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_have_headers_and_a_write_begins_with_the_last_one() {
+    fn write_begins_with_the_last_incomplete_block() {
         let mut redo = Redo::new(4 << 20);
         assert_eq!(redo.append(100), (12, 112));
         assert_eq!(redo.pieces(), [(0, 2_048, 8_192 - 2_048)], "written ahead");
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_are_a_circle() {
+    fn log_wraps_around_its_two_files() {
         let mut redo = Redo::new(4 << 20);
         let part = (4 << 20) - 2_048;
         let mut around = 0;
@@ -273,13 +275,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "overruns")]
-    fn more_than_the_files_hold_is_refused() {
+    fn append_beyond_the_files_panics() {
         let mut redo = Redo::new(4 << 20);
         (0..9_000).for_each(|_| _ = redo.append(1_000));
     }
 
     #[test]
-    fn one_writes_for_all_who_wait() {
+    fn one_thread_writes_for_all_waiters() {
         let mut stream = Stream {
             end: 30,
             ..Stream::default()

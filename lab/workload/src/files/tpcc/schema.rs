@@ -1,46 +1,47 @@
-//! Tables, the bytes of their rows, and the files that they lie in.
+//! Tables, the bytes of their rows, and their files.
 //!
-//! A row has the bytes of the specification's table, and what `InnoDB` adds to it.
+//! A row has the bytes of the specification's table, plus those that `InnoDB` adds.
 
 use units::Ns;
 
 /// Bytes of a page.
 //= mysql 14.12
 pub(super) const PAGE: u64 = 16_384;
-/// Bytes of a page that rows fill when they come in order: a sixteenth stays free.
+/// Bytes of a page that rows inserted in order fill: a sixteenth stays free.
 //= mysql 14.6
 const FILLED: u64 = PAGE * 15 / 16;
-/// What a row of a table has besides: a header, the number of its transaction, the place
-/// of its undo record; and what an entry of an index has.
+/// Bytes that `InnoDB` adds to a row (header, transaction number, pointer to the undo record) and
+/// to an entry of an index.
 //= mysql 14.11
 const ROW_EXTRA: u64 = 5 + 6 + 7;
 const ENTRY_EXTRA: u64 = 5;
-/// A table without a primary key has a number of six bytes for it.
+/// Bytes of the hidden row number of a table without a primary key.
 //= mysql 14.11
 const ROW_ID: u64 = 6;
-/// Pages that are found by one inner page: of keys of up to ten bytes and a page's number
-/// behind a header.
+/// Pages below one inner page, whose entries hold a header, a key of up to ten bytes and a page
+/// number.
 //= mysql 14.11
 pub(super) const FAN_OUT: u32 = (FILLED / (5 + 10 + 4)) as u32;
-/// Pages by which files grow, of 1 MiB; four of them once a file has 32.
+/// Pages by which files grow (1 MiB), the extents from which they grow by several at once, and how
+/// many.
 //= mysql 14.12
 pub(super) const EXTENT: u32 = 64;
 pub(super) const EXTENTS_LARGE: u32 = 32;
 pub(super) const EXTENTS_AT_ONCE: u32 = 4;
-/// The same of the system tablespace (`innodb_autoextend_increment`, 64 MiB), and its size
-/// at first (12 MiB).
+/// Pages by which the system tablespace grows (`innodb_autoextend_increment`, 64 MiB), and its
+/// first size (12 MiB).
 //= mysql 14.15
 pub(super) const SYSTEM_GROWS: u32 = 64 * EXTENT;
 pub(super) const SYSTEM_FIRST: u32 = 12 * EXTENT;
-/// Processor time of a statement besides its calls; a choice of ours, of the order of what
-/// a prepared statement on one row takes a client and a server on one machine.
+/// Processor time of a statement besides its calls: our own choice, of the order of a prepared
+/// statement on one row with client and server on one machine.
 pub(super) const STATEMENT: Ns = Ns(20_000);
 
 /// Districts of a warehouse.
 //= tpcc 1.2
 pub(super) const DISTRICTS: u32 = 10;
 
-/// A table. Its number is that of its file, of which 0 is the system's.
+/// Table of the schema. Its number is that of its file; number 0 is the system tablespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Warehouse = 1,
@@ -54,7 +55,7 @@ pub(super) enum Table {
     Item,
 }
 
-/// The file that undo pages and the doublewrite buffer are in.
+/// File that holds undo pages and the doublewrite buffer.
 pub(super) const SYSTEM: u8 = 0;
 
 impl Table {
@@ -70,7 +71,7 @@ impl Table {
         Self::Item,
     ];
 
-    /// Its name, as `tpcc-mysql` has it.
+    /// Name of the table in `tpcc-mysql`.
     //= tpcc-mysql 1
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -90,7 +91,7 @@ impl Table {
         self as u8
     }
 
-    /// Bytes of a row of the specification.
+    /// Bytes of a row by the specification.
     //= tpcc 1.2
     const fn specified(self) -> u64 {
         match self {
@@ -106,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Bytes of a row where it is stored.
+    /// Bytes of a stored row.
     pub(super) const fn row(self) -> u64 {
         let id = match self {
             Self::History => ROW_ID,
@@ -125,15 +126,15 @@ impl Table {
 /// some ten bytes each behind their lengths, number.
 //= tpcc-mysql 1
 const NAME_ENTRY: u64 = ENTRY_EXTRA + 2 + 1 + 2 * (1 + 10) + 4;
-/// The same of orders by customer: warehouse, district, customer, number.
+/// Bytes of an entry of the index of orders by customer: warehouse, district, customer, number.
 //= tpcc-mysql 1
 pub(super) const ORDER_ENTRY: u64 = ENTRY_EXTRA + 2 + 1 + 4 + 4;
 pub(super) const NAMES_PER_LEAF: u32 = (FILLED / NAME_ENTRY) as u32;
 pub(super) const ORDERS_PER_LEAF: u32 = (FILLED / ORDER_ENTRY) as u32;
-/// The same of a leaf without any room.
+/// Entries of that index in a leaf without free room.
 pub(super) const ORDERS_FULL: usize = (PAGE / ORDER_ENTRY) as usize;
 
-/// A page: its file, and its number there.
+/// Page: its file and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PageId {
     pub(super) space: u8,
@@ -146,18 +147,18 @@ impl PageId {
     }
 }
 
-/// How many rows there are, by the scale of a run.
+/// Numbers of rows, by the scale of a run.
 //= tpcc 1.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cardinality {
     pub(super) warehouses: u32,
-    /// Items, of which each warehouse has a stock.
+    /// Number of items; each warehouse has a stock of every item.
     pub(super) items: u32,
-    /// Customers of a district, who have ordered once each, and paid once.
+    /// Customers of a district, each with one order and one payment at the start.
     pub(super) customers: u32,
-    /// Last names; each is some customer's.
+    /// Number of last names; each belongs to some customer.
     pub(super) names: u32,
-    /// Orders of a district that are not delivered.
+    /// Undelivered orders of a district at the start.
     pub(super) open: u32,
 }
 
@@ -178,21 +179,21 @@ impl Cardinality {
     }
 }
 
-/// A file of pages, of which the first ones are in use.
+/// File of pages and its allocator.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
-    /// Pages of the file, and the first one that was never used.
+    /// Pages of the file, and the first page that was never used.
     pub(super) pages: u32,
     next: u32,
-    /// Pages that are no longer used.
+    /// Pages that were given back.
     free: Vec<u32>,
-    /// Whether somebody makes it larger.
+    /// Whether a connection is extending the file.
     pub(super) grows: bool,
     grows_by: u32,
 }
 
 impl Space {
-    /// A file of a table, of which `used` pages are used.
+    /// A table's file with `used` pages in use.
     pub(super) fn of_table(used: u32) -> Self {
         Self {
             pages: used.div_ceil(EXTENT) * EXTENT,
@@ -203,7 +204,7 @@ impl Space {
         }
     }
 
-    /// The system's, likewise.
+    /// The system tablespace with `used` pages in use.
     pub(super) fn of_system(used: u32) -> Self {
         let pages = SYSTEM_FIRST.max(used.div_ceil(EXTENT) * EXTENT);
         Self {
@@ -213,12 +214,12 @@ impl Space {
         }
     }
 
-    /// Pages that can be used before it has to grow.
+    /// Pages that can be taken before the file has to grow.
     pub(super) const fn room(&self) -> u32 {
         self.pages - self.next + self.free.len() as u32
     }
 
-    /// Pages by which it grows next.
+    /// Pages by which the file grows next.
     pub(super) const fn growth(&self) -> u32 {
         if self.grows_by == EXTENT && self.pages >= EXTENTS_LARGE * EXTENT {
             return EXTENTS_AT_ONCE * EXTENT;
@@ -226,7 +227,7 @@ impl Space {
         self.grows_by
     }
 
-    /// A page that nobody uses.
+    /// Takes a free page.
     pub(super) fn take(&mut self) -> u32 {
         assert!(self.room() > 0, "room is made before it is used");
         self.free.pop().unwrap_or_else(|| {

@@ -1,6 +1,6 @@
-//! The five transactions: which rows their statements read and change.
+//! The five transactions: the rows that their statements read and change.
 //!
-//! Invariant: locks are asked for in the order of [`Lock`].
+//! Invariant: locks are taken in the order of [`Lock`].
 
 //= tpcc 2.4
 //= tpcc 2.5
@@ -12,7 +12,7 @@ use super::population::{Population, lines};
 use super::schema::DISTRICTS;
 use sim::Rng;
 
-/// A transaction.
+/// Kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     NewOrder,
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// One of them, by the shares of the specification.
+    /// Draws a kind, by the shares of the specification.
     //= tpcc 5.2
     pub(super) fn draw(rng: &mut Rng) -> Self {
         match rng.below(100) {
@@ -46,60 +46,60 @@ impl Kind {
     }
 }
 
-/// Rows that a statement looks for. Districts have numbers of their own over all
-/// warehouses.
+/// Rows that a statement looks up. Districts are numbered across all warehouses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Row {
     Warehouse(u32),
     District(u32),
     /// District and customer.
     Customer(u32, u32),
-    /// The index of customers: district and name.
+    /// Entries of the index of customers by name: district and name.
     Name(u32, u32),
     Item(u32),
     /// Warehouse and item.
     Stock(u32, u32),
-    /// District and order; all lines of it; its entry in the index of its customer; it as
-    /// one that is not delivered.
+    /// District and order: the order, all its lines, its entry in the index by customer, and its
+    /// entry among the undelivered ones.
     Order(u32, u32),
     Lines(u32, u32),
     OrderOf(u32, u32),
     NewOrder(u32, u32),
 }
 
-/// What a transaction does next.
+/// Next action of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Lock(Lock),
     Read(Row),
-    /// Changes so many bytes of each row.
+    /// Changes this many bytes of each row.
     Update(Row, u64),
-    /// Inserts an order of a customer of a district with so many lines; and lists it as
-    /// one that is not delivered.
+    /// Inserts an order (district, customer, number of lines), then its entry among the undelivered
+    /// ones.
     InsertOrder(u32, u32, u32),
     InsertOpen(u32),
     /// Inserts the next line of the last order of a district.
     InsertLine(u32),
     InsertHistory,
-    /// Removes the oldest order of a district that is not delivered.
+    /// Removes an order (district, number) from the undelivered ones.
     Remove(u32, u32),
-    /// Does what is known once the lock is held: reads the last order of a customer,
-    /// delivers an order of a district, looks at the stock of what was ordered last there.
+    /// Steps that depend on the state when they run: read the last order of a customer, deliver an
+    /// order of a district, read the stock of the items ordered last in a district.
     LastOrder(u32, u32),
     Deliver(u32),
     Recent(u32),
-    /// The items of the order that is inserted are these; it is there to stay.
+    /// Commits the last order of a district with these items.
     Ordered(u32, Vec<u32>),
-    /// Everything is undone; of an order of this district.
+    /// Rolls back the new order of this district.
     RollBack(u32),
-    /// Its log is written; then waits for it, and for the binary log; gives locks back.
+    /// Writes the end of the transaction to the log; waits for the log; waits for the binary log;
+    /// releases the locks.
     End,
     Harden,
     Log,
     Release,
 }
 
-/// Bytes of what updates change, from the types of the columns.
+/// Bytes that updates change, from the types of the columns.
 //= tpcc 1.3
 const WAREHOUSE_YTD: u64 = 6;
 const DISTRICT_NEXT: u64 = 4;
@@ -109,11 +109,11 @@ const BALANCE: u64 = 6 + 6 + 2;
 const CARRIER: u64 = 1;
 const DELIVERED: u64 = 8;
 const BALANCE_DELIVERED: u64 = 6 + 2;
-/// Bytes of notes about a customer with bad credit, of whom there is one in ten.
+/// Bytes of notes about a customer with bad credit, which one in ten has.
 //= tpcc 2.5
 const CUSTOMER_DATA: u64 = 500;
 
-/// Who asks: draws, and what there is.
+/// Terminal that requests transactions: its random numbers, and the tables' population.
 pub(super) struct Terminal<'a> {
     pub(super) rng: &'a mut Rng,
     pub(super) population: &'a Population,
@@ -121,7 +121,7 @@ pub(super) struct Terminal<'a> {
 }
 
 impl Terminal<'_> {
-    /// The steps of a transaction.
+    /// Steps of a transaction of this kind, with random inputs.
     pub(super) fn script(&mut self, kind: Kind) -> Vec<Step> {
         let warehouse = self.below(self.population.of.warehouses);
         let district = warehouse * DISTRICTS + self.below(DISTRICTS);
@@ -143,7 +143,7 @@ impl Terminal<'_> {
             }
         }
         steps.push(Step::End);
-        // Without a binary log locks are given back before the log is durable.
+        // Without a binary log, locks are released before the log is durable.
         //= innodb 4
         steps.extend(match self.binlog {
             true => [Step::Harden, Step::Log, Step::Release].to_vec(),
@@ -156,7 +156,7 @@ impl Terminal<'_> {
         self.rng.below(bound.into()) as u32
     }
 
-    /// Another warehouse, if there is one.
+    /// A different warehouse, if there is one.
     fn other(&mut self, warehouse: u32) -> u32 {
         match self.population.of.warehouses {
             1 => warehouse,
@@ -179,7 +179,7 @@ impl Terminal<'_> {
             };
             (supply, item)
         });
-        // In the order of their rows, so that nobody waits in a circle.
+        // Sorted by row, so that transactions cannot deadlock.
         //= tpcc-mysql 2
         let mut ordered: Vec<(u32, u32)> = ordered.collect();
         ordered.sort_unstable();
@@ -202,7 +202,7 @@ impl Terminal<'_> {
             ]);
         }
         if fails {
-            // An item that there is not: it is looked for behind the last one.
+            // The item does not exist: its lookup ends behind the last item.
             steps.push(Step::Read(Row::Item(self.population.of.items - 1)));
             steps.push(Step::RollBack(district));
         } else {
@@ -211,14 +211,15 @@ impl Terminal<'_> {
         }
     }
 
-    /// A customer, by name three times in five.
+    /// Draws a customer, three times in five by name. Adds the reads of that lookup; with `all`,
+    /// also those of every customer of the name.
     //= tpcc 2.5
     fn customer(&mut self, district: u32, all: bool, steps: &mut Vec<Step>) -> u32 {
         if !self.rng.chance(60, 100) {
             return self.population.draws.customer.draw(self.rng);
         }
         let name = self.population.draws.name.draw(self.rng);
-        // They are counted, then looked at.
+        // Customers of the name are counted, then read.
         let named = Step::Read(Row::Name(district, name));
         steps.extend([named.clone(), named]);
         let customers = self.population.districts[district as usize].customers(name);
@@ -242,7 +243,7 @@ impl Terminal<'_> {
             Step::Update(Row::District(district), DISTRICT_YTD),
             Step::Read(Row::District(district)),
         ]);
-        // What is asked for by name is in the index.
+        // The lookup by name reads the index only.
         //= tpcc-mysql 2
         let customer = self.customer(home, false, steps);
         let row = Row::Customer(home, customer);
@@ -267,7 +268,7 @@ impl Terminal<'_> {
     }
 }
 
-/// What a delivery does in a district, if an order is there to be delivered.
+/// Steps of a delivery in a district; none if no committed order is undelivered.
 pub(super) fn deliver(population: &Population, district: u32) -> Vec<Step> {
     let of = &population.districts[district as usize];
     if of.delivered == of.committed {
@@ -287,7 +288,7 @@ pub(super) fn deliver(population: &Population, district: u32) -> Vec<Step> {
     ]
 }
 
-/// What is read of the last orders of a district: their lines, and the stock of each item.
+/// Reads of the last orders of a district: their lines, and the stock of each item.
 pub(super) fn recent(population: &Population, district: u32) -> Vec<Step> {
     let of = &population.districts[district as usize];
     let (first, items) = of.stock_level();
@@ -298,7 +299,7 @@ pub(super) fn recent(population: &Population, district: u32) -> Vec<Step> {
     lines.chain(stock).map(Step::Read).collect()
 }
 
-/// What is read of the last order of a customer, who has one of this number.
+/// Reads of a customer's last order, which is number `order`.
 pub(super) fn last_order(district: u32, order: u32) -> Vec<Step> {
     vec![
         Step::Read(Row::OrderOf(district, order)),
@@ -313,7 +314,7 @@ mod tests {
     use super::*;
     use sim::Seed;
 
-    /// Scripts of `kind`, a thousand of them.
+    /// A thousand scripts of `kind`.
     fn scripts(kind: Kind, population: &Population) -> Vec<Vec<Step>> {
         let mut rng = Seed(3).stream("scripts");
         let mut terminal = Terminal {
@@ -330,7 +331,7 @@ mod tests {
 
     //= tpcc 2.4
     #[test]
-    fn a_new_order_reads_and_changes_what_the_specification_says() {
+    fn new_order_follows_the_specification() {
         let population = Population::new(Cardinality::new(4, 10), Seed(1));
         let (mut undone, mut lines, mut remote) = (0, 0, 0);
         for steps in scripts(Kind::NewOrder, &population) {
@@ -378,7 +379,7 @@ mod tests {
     //= tpcc 2.5
     //= tpcc 2.6
     #[test]
-    fn payments_and_questions_are_of_one_customer() {
+    fn payment_and_order_status_concern_one_customer() {
         let population = Population::new(Cardinality::new(4, 10), Seed(1));
         let (mut named, mut remote, mut asked) = (0, 0, 0);
         for steps in scripts(Kind::Payment, &population) {
@@ -429,7 +430,7 @@ mod tests {
     //= tpcc 2.7
     //= tpcc 2.8
     #[test]
-    fn deliveries_take_the_oldest_order_and_stock_is_looked_at_for_the_last_twenty() {
+    fn delivery_takes_the_oldest_order_and_stock_level_reads_the_last_twenty() {
         let mut population = Population::new(Cardinality::new(1, 10), Seed(1));
         for steps in scripts(Kind::Delivery, &population) {
             let of = |step: &Step| matches!(step, Step::Deliver(_));

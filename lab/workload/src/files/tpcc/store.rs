@@ -1,8 +1,6 @@
-//! What a statement touches: pages that are looked at, pages that are changed, and how much
-//! is written to the log about each.
+//! Pages that a statement touches: pages read, pages changed, and the bytes of log of each change.
 //!
-//! Invariant: pages are only taken from files that have room for them; see
-//! [`Store::needs_room`].
+//! Invariant: pages are only taken from files that have room for them; see [`Store::needs_room`].
 
 use super::population::{Order, Population};
 use super::schema::{
@@ -15,31 +13,31 @@ use super::undo::{Undo, Which};
 use sim::Seed;
 use std::collections::BTreeSet;
 
-/// Bytes of a record of the log besides what changed: its kind, the page, the place in it.
-/// Choices of ours, as the other ones here, of the order of what `InnoDB` writes.
+/// Bytes of a log record besides the changed bytes: kind, page, position in the page. This and the
+/// numbers below are our own choice, of the order of `InnoDB`'s.
 const RECORD: u64 = 16;
-/// Bytes of an undo record besides the old values: the row's key and place, its transaction.
+/// Bytes of an undo record besides the old values: the row's key and position, the transaction.
 const UNDO: u64 = 24;
-/// Bytes about the end of a transaction, on each page that knows of it; about the taking of
-/// a page into use; about a leaf on the page above it.
+/// Bytes of log about the end of a transaction, on each page that records it; about taking a page
+/// into use; about a leaf, on the page above it.
 const END: u64 = 60;
 const TAKEN: u64 = 30;
 const POINTER: u64 = RECORD + 14;
-/// Bytes of the binary log about a transaction, and about a statement besides its rows.
+/// Bytes of the binary log for a transaction, and for a statement besides its rows.
 //= mysql 16.4
 const EVENTS: u64 = 200;
 const EVENT: u64 = 80;
-/// Pages that a step takes at most from a file.
+/// Upper bound on the pages that a step takes from a file.
 const ROOM: u32 = 4;
 
-/// A page that is looked at or, with bytes for the log, changed.
+/// Page that is read or, with a nonzero number of log bytes, changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Touch {
     pub(super) page: PageId,
     pub(super) redo: u64,
 }
 
-/// What the transaction of a connection has done.
+/// Effects of the transaction in progress of a connection.
 #[derive(Clone, Debug, Default)]
 struct Done {
     /// Leaves that it changed, in order.
@@ -47,13 +45,13 @@ struct Done {
     events: u64,
 }
 
-/// All files, what lies where, and who ordered what.
+/// Files, trees and population of the database.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     pub(super) population: Population,
-    /// Files by number.
+    /// Files, by number.
     pub(super) spaces: Vec<Space>,
-    /// Pages in use that nothing has been written to.
+    /// Pages in use that have never been written, so they need not be read.
     pub(super) fresh: BTreeSet<PageId>,
     undo: Undo,
     done: Vec<Done>,
@@ -70,14 +68,14 @@ pub(super) struct Store {
     orders_of: Scattered,
 }
 
-/// A tree of a table of its own, and what the table uses of its file.
+/// A tree alone in its table's file, and the pages used there.
 fn ranked(table: Table, rows: u32) -> (Ranked, u32) {
     let mut layout = Layout::new(table.space());
     let tree = Ranked::new(&mut layout, rows, table.rows_per_leaf());
     (tree, layout.used())
 }
 
-/// Likewise, of rows that come at edges.
+/// A tree of rows that come and go at edges, and the layout of its file.
 fn edges(table: Table, groups: &[(u32, u32)]) -> (Edges, Layout) {
     let mut layout = Layout::new(table.space());
     let tree = Edges::new(&mut layout, groups, table.rows_per_leaf());
@@ -141,7 +139,7 @@ impl Store {
         }
     }
 
-    /// A file that has to grow before `step` can be made.
+    /// File that must grow before `step` can be made.
     pub(super) fn needs_room(&self, step: &Step) -> Option<u8> {
         let table = match step {
             Step::Update(..) | Step::Remove(..) => None,
@@ -156,7 +154,7 @@ impl Store {
         spaces.into_iter().find(full)
     }
 
-    /// A file has grown by so many pages.
+    /// Adds `pages` new pages to a file; returns the touch of its header page.
     pub(super) fn grown(&mut self, space: u8, pages: u32) -> Touch {
         let file = &mut self.spaces[usize::from(space)];
         file.pages += pages;
@@ -165,7 +163,7 @@ impl Store {
         Touch { page, redo: TAKEN }
     }
 
-    /// The pages of a row, or of all rows that are meant; the last one is a leaf.
+    /// Pages on the way to a row, or to all rows meant; the last one is a leaf.
     pub(super) fn way(&self, row: Row) -> Vec<PageId> {
         let of = &self.population.of;
         let order = |district: u32, order: u32| {
@@ -199,8 +197,8 @@ impl Store {
         }
     }
 
-    /// Makes `step` of a connection: what it touches, in order, and steps that follow from
-    /// what it found.
+    /// Makes `step` of a connection. Returns the pages that it touches, in order, and steps that
+    /// follow from the rows found.
     pub(super) fn step(&mut self, connection: usize, step: &Step) -> (Vec<Touch>, Vec<Step>) {
         let mut out = Vec::new();
         let mut then = Vec::new();
@@ -237,7 +235,7 @@ impl Store {
         (out, then)
     }
 
-    /// Bytes of the binary log about the transaction of `connection`, once; 0 if it changed
+    /// Takes the bytes of the binary log for the transaction of `connection`; 0 if it changed
     /// nothing.
     pub(super) fn take_events(&mut self, connection: usize) -> u64 {
         match std::mem::take(&mut self.done[connection].events) {
@@ -270,12 +268,12 @@ impl Store {
         for leaf in leaves {
             self.note(connection, Which::Changes, UNDO + bytes, out);
             self.change(connection, leaf, RECORD + bytes, out);
-            // Rows as they were, and as they are.
+            // The event holds the rows before and after the change.
             self.done[connection].events += 2 * image.row();
         }
     }
 
-    /// Inserts a row at the edge of its group.
+    /// Inserts a row at the end of its group.
     fn insert(&mut self, connection: usize, table: Table, group: u32, out: &mut Vec<Touch>) {
         let tree = match table {
             Table::History => &mut self.history,
@@ -316,7 +314,7 @@ impl Store {
         look(&before, out);
         if let Some(page) = taken {
             let above = self.orders_of.parents.above(district);
-            // Half of the entries move.
+            // Half of the entries move to the new leaf.
             let (moved, leaf) = (PAGE / 2, before[before.len() - 1]);
             self.take(page, above, out);
             out.push(Touch { page, redo: moved });
@@ -342,7 +340,7 @@ impl Store {
         self.population.districts[district as usize].delivered += 1;
     }
 
-    /// The order that is being inserted was not to be.
+    /// Undoes the last order of `district`, which is being inserted.
     fn roll_back(&mut self, connection: usize, district: u32, out: &mut Vec<Touch>) {
         let orders = &mut self.population.districts[district as usize].orders;
         let order = orders.pop().expect("the order that is rolled back");
@@ -359,7 +357,7 @@ impl Store {
         self.done[connection].events = 0;
     }
 
-    /// The end of a transaction is on the pages that list it.
+    /// Logs the end of a transaction on its segment page and its last undo page.
     fn end(&mut self, connection: usize, out: &mut Vec<Touch>) {
         self.done[connection].changed.clear();
         if !self.undo.has_begun(connection) {
@@ -371,13 +369,13 @@ impl Store {
         self.undo.end(connection, &mut self.spaces[0]);
     }
 
-    /// A leaf is changed.
+    /// Records a change to a leaf.
     fn change(&mut self, connection: usize, page: PageId, redo: u64, out: &mut Vec<Touch>) {
         self.done[connection].changed.push(page);
         out.push(Touch { page, redo });
     }
 
-    /// An undo record is written.
+    /// Records an undo record.
     fn note(&mut self, connection: usize, which: Which, bytes: u64, out: &mut Vec<Touch>) {
         let space = &mut self.spaces[usize::from(SYSTEM)];
         let (page, taken) = self.undo.write(connection, which, bytes, space);
@@ -388,13 +386,13 @@ impl Store {
         out.push(Touch { page, redo });
     }
 
-    /// A page is taken into use, and is told to the one above it.
+    /// Takes `page` into use and records its pointer on the page `above`.
     fn take(&mut self, page: PageId, above: PageId, out: &mut Vec<Touch>) {
         self.fresh.insert(page);
         self.take_or_give(page.space, above, out);
     }
 
-    /// The pages that list a file's pages, and the one above, change.
+    /// Records the changes to the pages that list a file's pages, and to the page `above`.
     fn take_or_give(&self, space: u8, above: PageId, out: &mut Vec<Touch>) {
         let lists = [0, 2].map(|no| PageId { space, no });
         out.extend(lists.map(|page| Touch { page, redo: TAKEN }));
@@ -405,7 +403,7 @@ impl Store {
     }
 }
 
-/// All orders by their customers, in order.
+/// Keys of all orders by customer, sorted.
 fn order_keys(population: &Population) -> Vec<OrderKey> {
     let mut keys = Vec::new();
     for (district, of) in population.districts.iter().enumerate() {
@@ -422,7 +420,7 @@ fn look(way: &[PageId], out: &mut Vec<Touch>) {
 
 #[cfg(test)]
 impl Store {
-    /// Every page is used once, and every order is in each tree that it belongs to.
+    /// Asserts that no page is used twice and that every order is in each of its trees.
     pub(super) fn check(&self) {
         let edges = [&self.history, &self.open, &self.orders, &self.lines];
         let mut leaves: Vec<PageId> = edges.iter().flat_map(|tree| tree.check()).collect();

@@ -1,4 +1,4 @@
-//! Runs of the server, watched from the calls that it makes.
+//! Runs of the server, checked by the calls that it makes.
 
 use super::client::fd_of;
 use super::engine::{InnoDb, LOGS};
@@ -25,17 +25,17 @@ const SMALL: Tpcc = Tpcc {
     until: None,
 };
 
-/// A call that was made: to be durable by it, as it began.
+/// Call in progress, with the writes that it makes durable if it is a sync.
 #[derive(Clone, Debug)]
 struct Made {
     thread: ThreadId,
     call: Call,
-    /// What it makes durable: the log in that file up to there, copies up to this one, pages
-    /// of that file.
+    /// Coverage of a sync, fixed when it began: log up to this position, copies up to this number,
+    /// pages of that file.
     covers: (u64, u64, BTreeSet<PageId>),
 }
 
-/// A part of the log that is being written, or is in its file.
+/// Part of the log that is being written, or is written and not durable.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: u64,
@@ -43,25 +43,27 @@ struct Piece {
     written: bool,
 }
 
-/// What is known from the calls alone, unless it says that it asks the server.
+/// Model of the durable state, derived from the calls; `begins` also reads the server where it says
+/// so.
 #[derive(Default)]
 struct Watch {
     sizes: BTreeMap<Fd, u64>,
-    /// Pieces of the log that are not durable, by file, in its own numbers; where it has
-    /// been written to.
+    /// Parts of the log that are not durable, by file, in log positions; then the position up to
+    /// which the log has been written.
     pieces: [Vec<Piece>; 2],
     reached: u64,
-    /// Who last wrote to the end of a file of the log, and where the log ended then.
+    /// Thread that last wrote to the end of a log file, and the end of the log at that time.
     at_edge: Option<(ThreadId, u64)>,
-    /// Pages copied, not yet durable, in order; durable, not yet in their places.
+    /// Copies in the doublewrite buffer that are not durable, by number; then copies that are
+    /// durable and not yet used.
     copied: BTreeMap<u64, u64>,
     last_copy: u64,
     copies: u64,
-    /// Pages in their places, not yet durable there.
+    /// Pages in their places that are not durable there.
     placed: BTreeSet<PageId>,
-    /// Of these, the ones of a batch.
+    /// Those pages of `placed` that belong to a batch.
     of_batch: BTreeSet<PageId>,
-    /// What may be the next checkpoint, as the server said when it was written.
+    /// Upper bound of the checkpoint being written, from the server's state.
     checkpoint: Option<u64>,
     checkpoints: u64,
     batches: u64,
@@ -81,13 +83,13 @@ impl Watch {
         watch
     }
 
-    /// Up to where the log is durable.
+    /// Log position up to which the log is durable.
     fn durable(&self) -> u64 {
         let first = self.pieces.iter().flatten().map(|piece| piece.from).min();
         first.unwrap_or(self.reached)
     }
 
-    /// A call begins.
+    /// Handles the beginning of a call: checks its rules, and notes its coverage if it is a sync.
     fn begins(&mut self, server: &InnoDb, thread: ThreadId, call: Call) -> Made {
         let mut covers = (0, 0, BTreeSet::new());
         match call {
@@ -157,7 +159,7 @@ impl Watch {
         let from = last + (around + room - last % room) % room;
         assert!(from <= self.reached, "no gap: {from} {}", self.reached);
         assert!(from + len <= server.redo.checkpoint + room, "overrun");
-        // The second of two writes has what was there when the first one began.
+        // The second of two writes holds the log up to the end at the beginning of the first.
         let end = match self.at_edge.take() {
             Some((before, end)) if before == thread && at == 4 * BLOCK => end,
             _ => server.redo.stream.end,
@@ -174,7 +176,7 @@ impl Watch {
         }
     }
 
-    /// A page goes to its place.
+    /// Checks the rules for writing a page to its place.
     fn page_begins(&mut self, server: &InnoDb, page: PageId) {
         let newest = server.pool.newest(page);
         let durable = self.durable();
@@ -188,7 +190,7 @@ impl Watch {
         }
     }
 
-    /// A call has ended.
+    /// Handles the end of a call.
     fn ends(&mut self, server: &InnoDb, made: &Made) {
         match made.call {
             Call::Pwrite { fd, at, .. } if LOGS.contains(&fd) && at >= 4 * BLOCK => {
@@ -231,7 +233,7 @@ impl Watch {
         }
     }
 
-    /// The server has taken in what a call answered.
+    /// Checks a checkpoint after the server has handled a result.
     fn looks(&mut self, server: &InnoDb) {
         if server.redo.checkpoints > self.checkpoints {
             self.checkpoints += 1;
@@ -242,7 +244,7 @@ impl Watch {
     }
 }
 
-/// What a run did.
+/// Result of a run.
 struct Ran {
     server: InnoDb,
     watch: Watch,
@@ -251,8 +253,8 @@ struct Ran {
     time: Ns,
 }
 
-/// Runs it, each call taking 20 to 400 µs, or 5 ms if it makes something durable. The call
-/// of this number fails, or moves less than it should.
+/// Runs `tpcc`, with calls of 20 to 400 µs, or 0.1 to 5 ms for syncs. Call number `fails.0` gets
+/// the result `fails.1`, an error or a short count.
 fn run_failing(tpcc: Tpcc, seed: u64, fails: Option<(usize, Result<u64, Errno>)>) -> Ran {
     tpcc.check().unwrap();
     let mut server = InnoDb::new(&tpcc, Seed(seed));
@@ -342,7 +344,7 @@ fn count(ran: &Ran, matches: impl Fn(&Call) -> bool) -> usize {
 }
 
 #[test]
-fn a_run_keeps_its_rules_and_goes_around_its_log() {
+fn run_keeps_its_rules_while_the_log_wraps() {
     let ran = run(Tpcc {
         ops: 12_000,
         ..SMALL
@@ -371,7 +373,7 @@ fn a_run_keeps_its_rules_and_goes_around_its_log() {
             ran.finished
         );
     }
-    // Each payment has its row of history; new orders have theirs, but one in a hundred.
+    // Each payment has added a row of history; each new order an order, except one in a hundred.
     let of = ran.server.store.population.of;
     let customers = of.districts() * of.customers;
     assert_eq!(
@@ -388,7 +390,7 @@ fn a_run_keeps_its_rules_and_goes_around_its_log() {
 }
 
 #[test]
-fn every_way_to_run_it_keeps_the_rules() {
+fn every_configuration_keeps_the_rules() {
     for doublewrite in [false, true] {
         for commit in [Commit::Later, Commit::Durable, Commit::Written] {
             for binlog in [false, true] {
@@ -416,14 +418,14 @@ fn every_way_to_run_it_keeps_the_rules() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_calls() {
+fn equal_seeds_make_equal_calls() {
     let text = |seed| format!("{:?}", run_failing(SMALL, seed, None).made);
     assert_eq!(text(1), text(1));
     assert_ne!(text(1), text(2));
 }
 
 #[test]
-fn commits_that_come_together_share_a_force() {
+fn concurrent_commits_share_a_sync() {
     let forces = |commit, threads| {
         let ran = run(Tpcc {
             commit,
@@ -448,7 +450,7 @@ fn commits_that_come_together_share_a_force() {
 
 #[test]
 fn changes_wait_while_the_log_is_nearly_full() {
-    // Far more is logged in a second than the files hold, and all pages stay in memory.
+    // The log of a second exceeds the files, and all pages stay in memory.
     let ran = run(Tpcc {
         commit: Commit::Written,
         threads: 32,
@@ -464,7 +466,7 @@ fn changes_wait_while_the_log_is_nearly_full() {
 }
 
 #[test]
-fn a_pool_that_holds_all_reads_each_page_once() {
+fn pool_that_holds_all_pages_reads_each_once() {
     let ran = run(Tpcc {
         cache: 256 << 20,
         ..SMALL
@@ -483,7 +485,7 @@ fn a_pool_that_holds_all_reads_each_page_once() {
 }
 
 #[test]
-fn a_call_that_fails_ends_the_run_and_is_told() {
+fn failed_call_ends_the_run_with_a_failure() {
     for at in [0, 5, 20, 100, 333, 1_001] {
         let told = |result| {
             let ran = run_failing(SMALL, 1, Some((at, result)));
@@ -500,7 +502,7 @@ fn a_call_that_fails_ends_the_run_and_is_told() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn inconsistent_parameters_are_refused() {
     for wrong in [
         Tpcc { scale: 0, ..SMALL },
         Tpcc {

@@ -1,17 +1,17 @@
-//! B-trees: on which page a row is.
+//! B-trees: the page of each row.
 //!
-//! Three kinds, by how they grow: not at all, at the right edge of each district, or
-//! anywhere. A district's rows begin on a page of their own where they grow at its edge.
+//! Three kinds, by their growth: none, at the right edge of each group, or anywhere. A group that
+//! grows at its edge begins on a page of its own.
 //!
-//! Invariant: pages of a tree are its own until they are given back.
+//! Invariant: a page belongs to one tree until it is given back.
 
 use super::schema::{FAN_OUT, PageId, Space};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The root of a table's tree, after the pages that describe the file.
+/// Page number of the first tree's root, behind the pages that describe the file.
 const ROOT: u32 = 3;
 
-/// Hands out the pages of a file that is being laid out.
+/// Allocator of consecutive pages while a file is laid out.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     space: u8,
@@ -23,7 +23,7 @@ impl Layout {
         Self { space, next: ROOT }
     }
 
-    /// So many pages in a row: the first one.
+    /// Takes `pages` consecutive pages; returns the first.
     fn take(&mut self, pages: u32) -> u32 {
         let first = self.next;
         self.next += pages;
@@ -35,12 +35,12 @@ impl Layout {
     }
 }
 
-/// What is above the leaves. Leaves come in groups that never part.
+/// Inner pages above the leaves. All leaves of a group have the same parent.
 #[derive(Clone, Debug)]
 pub(super) struct Parents {
     space: u8,
     root: u32,
-    /// The first inner page, if the root does not hold all.
+    /// First inner page, if the root is not the only parent.
     inner: Option<u32>,
     groups_per_inner: u32,
 }
@@ -65,7 +65,7 @@ impl Parents {
         }
     }
 
-    /// The page right above the leaves of `group`.
+    /// Parent of the leaves of `group`.
     pub(super) fn above(&self, group: u32) -> PageId {
         let inner = self
             .inner
@@ -73,7 +73,7 @@ impl Parents {
         self.page(inner.unwrap_or(self.root))
     }
 
-    /// The way down to the leaf `leaf` of `group`.
+    /// Pages from the root to the leaf `leaf` of `group`.
     pub(super) fn way(&self, group: u32, leaf: u32) -> Vec<PageId> {
         let mut way = vec![self.page(self.root)];
         for page in [self.above(group), self.page(leaf)] {
@@ -85,7 +85,7 @@ impl Parents {
     }
 }
 
-/// Rows by rank, of which there are always as many.
+/// Rows by rank; their number is fixed.
 #[derive(Clone, Debug)]
 pub(super) struct Ranked {
     parents: Parents,
@@ -97,7 +97,7 @@ impl Ranked {
     pub(super) fn new(layout: &mut Layout, rows: u32, per_leaf: u32) -> Self {
         let leaves = rows.div_ceil(per_leaf);
         let parents = Parents::new(layout, leaves, 1);
-        // What fits on the root needs no other page.
+        // Rows that fit into one page lie in the root.
         let first = if leaves == 1 {
             parents.root
         } else {
@@ -115,7 +115,7 @@ impl Ranked {
         self.parents.way(leaf, self.first + leaf)
     }
 
-    /// The leaves of `count` rows from `rank` on, after the way to the first of them.
+    /// Way to the row `rank`, then the further leaves of `count` rows.
     pub(super) fn range(&self, rank: u32, count: u32) -> Vec<PageId> {
         let mut way = self.way(rank);
         let (first, last) = (rank / self.per_leaf, (rank + count - 1) / self.per_leaf);
@@ -124,7 +124,7 @@ impl Ranked {
     }
 }
 
-/// Rows that are added at the end of their group, and taken from its start.
+/// Rows that are added at the end of their group and removed from its start.
 #[derive(Clone, Debug)]
 pub(super) struct Edges {
     pub(super) parents: Parents,
@@ -135,13 +135,13 @@ pub(super) struct Edges {
 #[derive(Clone, Debug)]
 struct Edge {
     pages: VecDeque<u32>,
-    /// The first row of the first page, and one past the last row.
+    /// First row of the first page, and one past the last row.
     first: u32,
     end: u32,
 }
 
 impl Edges {
-    /// Groups of rows, each by the number of its first row and one past its last.
+    /// A tree of groups, each given by the number of its first row and one past its last.
     pub(super) fn new(layout: &mut Layout, groups: &[(u32, u32)], per_leaf: u32) -> Self {
         let leaves = |(first, end): &(u32, u32)| (end - first).div_ceil(per_leaf);
         let most = groups.iter().map(leaves).max().unwrap_or(1);
@@ -168,20 +168,20 @@ impl Edges {
         self.groups[group as usize].end
     }
 
-    /// The leaf of the row `row` of `group`.
+    /// Leaf of `row` in `group`.
     pub(super) fn leaf(&self, group: u32, row: u32) -> PageId {
         let edge = &self.groups[group as usize];
         let index = (row - edge.first) / self.per_leaf;
         self.parents.page(edge.pages[index as usize])
     }
 
-    /// The way to the row `row` of `group`.
+    /// Way to `row` in `group`.
     pub(super) fn way(&self, group: u32, row: u32) -> Vec<PageId> {
         self.parents.way(group, self.leaf(group, row).no)
     }
 
-    /// The leaves of `count` rows from `row` on, after the way to the first of them. Rows that
-    /// somebody is about to add are not there yet.
+    /// Way to `row`, then the further leaves of `count` rows. Rows past the end, which a
+    /// transaction is still adding, are left out.
     pub(super) fn range(&self, group: u32, row: u32, count: u32) -> Vec<PageId> {
         let last = self.end(group).saturating_sub(1);
         let mut way = self.way(group, row.min(last));
@@ -194,7 +194,7 @@ impl Edges {
         way
     }
 
-    /// Adds a row; the page that had to be added for it, if one had.
+    /// Adds a row; returns the page that was taken for it, if one was.
     pub(super) fn push(&mut self, group: u32, space: &mut Space) -> Option<PageId> {
         let edge = &mut self.groups[group as usize];
         let index = ((edge.end - edge.first) / self.per_leaf) as usize;
@@ -206,13 +206,13 @@ impl Edges {
         })
     }
 
-    /// Takes back the last row. Its page stays for the next one.
+    /// Removes the last row. Its page is kept for the next one.
     pub(super) fn pop(&mut self, group: u32) {
         self.groups[group as usize].end -= 1;
     }
 
-    /// Removes the first row that is left, which is `row`. A page without rows is given
-    /// back.
+    /// Removes the first row left, which is `row`. Returns whether its page had no other row and
+    /// was given back.
     pub(super) fn remove_first(&mut self, group: u32, row: u32, space: &mut Space) -> bool {
         let edge = &mut self.groups[group as usize];
         let last = row + 1 - edge.first == self.per_leaf;
@@ -226,7 +226,7 @@ impl Edges {
 
 #[cfg(test)]
 impl Edges {
-    /// Its leaves, and whether each has a row or is the last one.
+    /// Leaves of the tree, after asserting that each has a row or is the last one.
     pub(super) fn check(&self) -> Vec<PageId> {
         for edge in &self.groups {
             let pages = edge.pages.len() as u32;
@@ -238,16 +238,15 @@ impl Edges {
     }
 }
 
-/// The key of an order by its customer: district, customer, order.
+/// Key of an order by its customer: district, customer, order.
 pub(super) type OrderKey = (u32, u32, u32);
 
-/// Entries that are added anywhere, with their keys. A leaf that is full is split in the
-/// middle.
+/// Entries that are added anywhere, with their keys. A full leaf is split in the middle.
 #[derive(Clone, Debug)]
 pub(super) struct Scattered {
     pub(super) parents: Parents,
     full: usize,
-    /// By the least key that belongs there.
+    /// Leaves by the least key that belongs to each.
     leaves: BTreeMap<OrderKey, Leaf>,
 }
 
@@ -258,7 +257,7 @@ struct Leaf {
 }
 
 impl Scattered {
-    /// The tree of `keys`, which are in order and of so many groups.
+    /// A tree of `keys`, which are sorted and belong to `groups` groups.
     pub(super) fn new(
         layout: &mut Layout,
         keys: &[OrderKey],
@@ -292,12 +291,12 @@ impl Scattered {
         self.leaves.get_mut(&least).expect("it was just found")
     }
 
-    /// The way to where `key` is or would be.
+    /// Way to the leaf where `key` is or would be.
     pub(super) fn way(&self, key: OrderKey) -> Vec<PageId> {
         self.parents.way(key.0, self.leaves[&self.least(key)].no)
     }
 
-    /// Adds `key`; the page that had to be added for it, if one had.
+    /// Adds `key`; returns the page that a split took, if there was one.
     pub(super) fn insert(&mut self, key: OrderKey, space: &mut Space) -> Option<PageId> {
         let full = self.full;
         let leaf = self.leaf(key);
@@ -312,12 +311,12 @@ impl Scattered {
         Some(self.parents.page(no))
     }
 
-    /// Removes `key`. Its page stays.
+    /// Removes `key`. Its page is kept.
     pub(super) fn remove(&mut self, key: OrderKey) {
         self.leaf(key).keys.retain(|other| *other != key);
     }
 
-    /// The last order of a customer.
+    /// Number of a customer's last order.
     pub(super) fn last(&self, district: u32, customer: u32) -> Option<u32> {
         let (first, most) = ((district, customer, 0), (district, customer, u32::MAX));
         let from = self.least(first);
@@ -330,7 +329,7 @@ impl Scattered {
 
 #[cfg(test)]
 impl Scattered {
-    /// Its leaves, whose keys are in order and belong there.
+    /// Leaves of the tree, after asserting that their keys are sorted and belong there.
     pub(super) fn check(&self) -> Vec<PageId> {
         let leaves: Vec<_> = self.leaves.iter().collect();
         for (at, (least, leaf)) in leaves.iter().enumerate() {
@@ -357,7 +356,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn ranks_are_on_leaves_behind_their_parents() {
+    fn ranked_tree_lays_out_leaves_behind_their_parents() {
         let mut layout = Layout::new(1);
         let small = Ranked::new(&mut layout, 5, 10);
         assert_eq!(small.way(4).iter().map(|p| p.no).collect::<Vec<_>>(), [3]);
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_grow_behind_and_shrink_before() {
+    fn edges_grow_at_the_end_and_shrink_at_the_start() {
         let mut layout = Layout::new(1);
         let mut edges = Edges::new(&mut layout, &[(7, 20), (0, 5)], 10);
         let mut space = Space::of_table(layout.used());
@@ -384,7 +383,7 @@ mod tests {
             .collect();
         assert_eq!(taken.iter().filter(|t| **t).count(), 1, "{taken:?}");
         assert!(taken[7], "rows 7 to 26 are on two leaves");
-        // Of rows that are being added some are there.
+        // Rows that are still being added are left out.
         let some = edges.range(0, 25, 30);
         assert_eq!(some.last(), Some(&edges.leaf(0, 27)), "{some:?}");
         assert_eq!(edges.range(0, 40, 3).last(), some.last());
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_where_a_set_has_them() {
+    fn scattered_tree_agrees_with_a_set() {
         let mut rng = Seed(1).stream("tree");
         let mut model: BTreeSet<OrderKey> = (0..300).map(|n| (n / 100, n % 100, 0)).collect();
         let keys: Vec<OrderKey> = model.iter().copied().collect();

@@ -1,9 +1,8 @@
 //! Undo logs: pages of the system tablespace that transactions write to.
 //!
-//! A transaction writes what it inserted and what it changed to two logs. The first is of
-//! no use once it has ended. The second is kept until no transaction is left that began
-//! before that; a page of it is written on by the next transaction of the connection if a
-//! quarter of it is free.
+//! A transaction has two logs, one for inserts and one for changes. The first is dropped when the
+//! transaction ends. The second is kept until no transaction is left that began before that end; if
+//! a quarter of its last page is free, the connection's next transaction continues there.
 //!
 //! Invariant: a page is in one log, or waits to be purged, or is free in its file.
 
@@ -12,28 +11,28 @@
 use super::schema::{PAGE, PageId, SYSTEM, SYSTEM_FIRST, Space};
 use std::collections::VecDeque;
 
-/// Most bytes of a page at which the next transaction writes on.
+/// Upper bound on the used bytes of a page on which the next transaction continues.
 //= innodb 5
 const REUSED: u64 = PAGE * 3 / 4;
-/// Rollback segments that connections share, each with a page of its own.
+/// Number of rollback segments that connections share; each has a page of its own.
 //= mysql 14.15
 const SEGMENTS: u32 = 96;
-/// The first of these pages, behind the doublewrite buffer.
+/// Page of the first rollback segment, behind the doublewrite buffer.
 const SEGMENT_FIRST: u32 = 192;
-/// Bytes of a page that are no records.
+/// Bytes of headers in an undo page.
 const HEADERS: u64 = 100;
 
-/// Which of the two logs.
+/// Choice of one of a transaction's two logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     Inserts,
     Changes,
 }
 
-/// A log that is being written.
+/// Undo log in progress.
 #[derive(Clone, Debug, Default)]
 struct Log {
-    /// Its pages, and the bytes of the last one.
+    /// Pages of the log, and the bytes used in the last one.
     pages: Vec<u32>,
     used: u64,
 }
@@ -42,15 +41,16 @@ struct Log {
 struct Connection {
     inserts: Log,
     changes: Log,
-    /// How many transactions had ended when its own began.
+    /// Number of transactions that had ended when the present one began; `None` before its first
+    /// change.
     began: Option<u64>,
 }
 
-/// The logs of all connections.
+/// Undo logs of all connections.
 #[derive(Clone, Debug)]
 pub(super) struct Undo {
     connections: Vec<Connection>,
-    /// Pages that are no longer written, and how many transactions had ended then.
+    /// Pages that are complete, with the number of transactions that had ended at that time.
     history: VecDeque<(u32, u64)>,
     ended: u64,
 }
@@ -68,14 +68,14 @@ impl Undo {
         }
     }
 
-    /// The file that the pages are in.
+    /// The system tablespace, with the pages of the rollback segments in use.
     pub(super) fn space() -> Space {
         let used = SEGMENT_FIRST + SEGMENTS;
         debug_assert!(used < SYSTEM_FIRST, "there is room for undo pages");
         Space::of_system(used)
     }
 
-    /// The page of the rollback segment of a connection.
+    /// Page of the rollback segment of a connection.
     pub(super) const fn segment(connection: usize) -> PageId {
         page(SEGMENT_FIRST + connection as u32 % SEGMENTS)
     }
@@ -85,7 +85,7 @@ impl Undo {
         self.connections[connection].began.is_some()
     }
 
-    /// Writes a record of so many bytes: the page it is on, and whether that is new.
+    /// Writes a record of `bytes`; returns its page and whether that page was taken for it.
     pub(super) fn write(
         &mut self,
         connection: usize,
@@ -109,14 +109,15 @@ impl Undo {
         (page(log.pages[log.pages.len() - 1]), fresh)
     }
 
-    /// The last page of the changes of `connection`, if it made any.
+    /// Last page of the changes of `connection`, if it has made any.
     pub(super) fn last(&self, connection: usize) -> Option<PageId> {
         let connection = &self.connections[connection];
         connection.began?;
         connection.changes.pages.last().copied().map(page)
     }
 
-    /// The transaction of `connection` has ended.
+    /// Ends the transaction of `connection`, and purges the pages that no transaction needs any
+    /// more.
     pub(super) fn end(&mut self, connection: usize, space: &mut Space) {
         self.ended += 1;
         let Connection {
@@ -140,7 +141,7 @@ impl Undo {
 
 #[cfg(test)]
 impl Undo {
-    /// All pages that are in use.
+    /// Pages in use.
     pub(super) fn pages(&self) -> impl Iterator<Item = PageId> {
         let logs = self
             .connections
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_purged_once_nobody_can_need_them() {
+    fn pages_are_purged_after_the_oldest_transaction_ends() {
         let (mut undo, mut space) = (Undo::new(2), Undo::space());
         let room = space.room();
         // One transaction stays open while another fills pages.
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inserted_is_dropped_at_the_end() {
+    fn insert_pages_are_freed_when_the_transaction_ends() {
         let (mut undo, mut space) = (Undo::new(1), Undo::space());
         let room = space.room();
         let (first, fresh) = undo.write(0, Which::Inserts, PAGE - HEADERS, &mut space);

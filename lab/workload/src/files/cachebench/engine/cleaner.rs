@@ -1,7 +1,7 @@
-//! The thread that opens the files, then writes regions and cleans others.
+//! The thread that opens the files, then writes full regions and reclaims others.
 //!
-//! Invariants: what is asked for is done in that order, one after the other; nobody else does
-//! anything before the files are open.
+//! Invariants: tasks are done one after the other, in the order in which they were queued; no other
+//! thread makes a call before the files are open.
 
 use super::{BUCKET, Engine, LARGE, Phase, SMALL};
 use crate::files::cachebench::BLOCK;
@@ -10,15 +10,15 @@ use crate::files::fileset::{DIR_MODE, FILE_MODE};
 use crate::files::{Advice, Allocation, Call, Entry, EntryKind, OpenFlags, Target, Turn};
 use units::Ns;
 
-/// Most bytes of one write: what is longer is written in parts, one after the other
+/// Upper bound on the bytes of one write: longer writes are split and made one after the other
 /// (`deviceMaxWriteSize` of `cachebench`).
 //= cachelib 4
 const WRITE_MAX: u64 = 1 << 20;
 
 impl Engine {
-    /// Says how the files are opened: past the page cache, and allocated as a whole or, if that
-    /// is not asked for, as long as what is read of them wants. Buckets are read before they
-    /// are written.
+    /// Queues the calls that open both files past the page cache and allocate them as a whole;
+    /// without `allocate` only the file of buckets gets its full length, since buckets are read
+    /// before they are written.
     //= cachelib 4
     pub(super) fn prepare(&mut self) {
         let path = self.names.intern(b"cache");
@@ -101,13 +101,15 @@ impl Engine {
         }
     }
 
-    /// What the next task asks of the file of regions, if there is one and it does.
+    /// Next task's call on the file of regions; `None` without a task, or if the region to reclaim
+    /// is empty.
     fn region_call(&mut self, index: usize) -> Option<Call> {
         let (fd, whole) = (LARGE.0, self.bench.region);
         match self.flash.large.task()? {
             Task::Flush(region) => Some(self.flush(region, 0)),
             Task::Reclaim => {
-                // One is left besides those with a buffer and those that are clean (`check`).
+                // A region besides those with a buffer and the clean ones exists
+                // (`CacheBench::check`).
                 let victim = self.flash.large.victim();
                 let (region, used) = victim.expect("a region that can be reclaimed");
                 self.phases[index] = Phase::Cleans(region);
@@ -118,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Writes the next part of a region.
+    /// Writes the next part of `region`, of which `done` bytes are written.
     fn flush(&mut self, region: u32, done: u64) -> Call {
         let len = WRITE_MAX.min(self.bench.region - done);
         let index = self.cleaner().0 as usize;

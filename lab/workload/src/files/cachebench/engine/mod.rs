@@ -1,8 +1,8 @@
-//! The threads: clients that get, set and delete, those that write small items, and one that
-//! has regions written and cleaned.
+//! Threads of the cache: clients that get, set and delete, writers of small items, and one cleaner
+//! that writes and reclaims regions.
 //!
-//! Invariants: an operation ends before its client begins the next one; a get waits until what
-//! is to be done on flash with its item is done; the others wait for nothing but the memory.
+//! Invariants: an operation ends before its client begins the next one; a get waits for the pending
+//! flash jobs of its item; sets and deletes work in memory and never wait for flash.
 
 mod cleaner;
 
@@ -19,11 +19,11 @@ use sim::{Rng, Seed};
 use std::collections::BTreeSet;
 use units::Ns;
 
-/// Processor time of an operation besides its calls; a choice of ours, of the order of what an
-/// operation in memory takes.
+/// Processor time of an operation besides its calls: our own choice, of the order of an operation
+/// in memory.
 const THINK: Ns = Ns(2_000);
-/// The files of large and of small items. The dissertation on Shimmer gives them these
-/// extensions, and rules for CacheLib know them by their beginnings.
+/// Files of large and of small items, by slot and path. The dissertation on Shimmer gives them
+/// these extensions, and CacheLib rules match their beginnings.
 //= dissertation 7.2
 const LARGE: (Fd, &[u8]) = (Fd(0), b"cache/navy_loc.sst");
 const SMALL: (Fd, &[u8]) = (Fd(1), b"cache/navy_soc.log");
@@ -36,7 +36,7 @@ enum Op {
     Delete(u32),
 }
 
-/// Where a get reads.
+/// Source that a get reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     Bucket(u32),
@@ -48,33 +48,33 @@ enum Phase {
     #[default]
     Idle,
     Begins(Op),
-    /// Reads what a get asked for, which had been set or deleted so often.
+    /// Reads an item for a get: key, source and the version of the item when the get began.
     Reads(u32, From, u32),
-    /// Reads a bucket, then writes it.
+    /// Reads a bucket for a job, to write it next.
     Fetches(Job, u32),
     Writes(Job, u32),
-    /// Has the files opened; so many calls of that were made.
+    /// Opens the files; this many of the calls have been made.
     Opens(usize),
-    /// Writes a region, of which so many bytes are written or about to be.
+    /// Writes a region, of which this many bytes are written or in flight.
     Flushes(u32, u64),
-    /// Reads a region to forget it.
+    /// Reads a region to evict its items.
     Cleans(u32),
-    /// Waits until nobody reads a region that is forgotten.
+    /// Waits for the readers of an evicted region.
     Releases(u32),
 }
 
-/// What a get found, for tests.
+/// Result of a get, for tests.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) key: u32,
-    /// Its version, if any; that which was there when the get began, and when it ended.
+    /// Version found, if any; then the item's version when the get began and when it ended.
     pub(super) found: Option<u32>,
     pub(super) before: u32,
     pub(super) after: u32,
 }
 
-/// All of it.
+/// The cache, and the state of all its threads.
 pub(super) struct Engine {
     bench: CacheBench,
     names: Names,
@@ -82,7 +82,7 @@ pub(super) struct Engine {
     opening: Vec<Call>,
     ready: bool,
     sizes: Vec<Size>,
-    /// How often each item was set or deleted, and whether a set was the last of it.
+    /// Version of each item (sets and deletes so far), and whether the last change was a set.
     versions: Vec<(u32, bool)>,
     memory: Memory,
     pub(super) flash: Flash,
@@ -91,7 +91,7 @@ pub(super) struct Engine {
     phases: Vec<Phase>,
     begun: Vec<Option<Ns>>,
     parking: Parking,
-    /// Clients that wait for what is done on flash, and writers without anything to do.
+    /// Clients that wait for a flash job, and idle writers.
     waiting: Vec<ThreadId>,
     idle: BTreeSet<ThreadId>,
     left: u64,
@@ -199,7 +199,8 @@ impl Engine {
             .extend(begun.map(|begun| (kind, now.since(begun))));
     }
 
-    /// Looks for an item: in memory, else on flash once nothing is to be done there with it.
+    /// Looks an item up in memory, then on flash once the item has no pending flash jobs. Returns
+    /// the turn to take if the get must read or wait, `None` if it has ended.
     //= cachelib 1
     fn get(&mut self, thread: ThreadId, key: u32, now: Ns) -> Option<Turn> {
         let client = thread.0 as usize;
@@ -238,7 +239,7 @@ impl Engine {
         Some(Turn::now(self.entry_read(entry)))
     }
 
-    /// Reads the blocks that an entry is on.
+    /// Reads the blocks that hold `entry`.
     fn entry_read(&self, entry: Place) -> Call {
         let begin = u64::from(entry.region) * self.bench.region + entry.at;
         let at = begin / BLOCK * BLOCK;
@@ -268,13 +269,13 @@ impl Engine {
         }
     }
 
-    /// Flash had an item in this `found` version; it comes to memory unless it was set or
-    /// deleted meanwhile, or another get has brought it.
+    /// Ends a get that found version `found` on flash. The item is inserted into memory unless it
+    /// was set or deleted meanwhile, or another get has inserted it.
     fn hit(&mut self, client: usize, key: u32, found: u32, before: u32, now: Ns) {
         self.tell(key, Some(found), before);
         self.end(client, "get-flash", now);
         if self.versions[key as usize] == (found, true) && !self.memory.has(key) {
-            // Its region may have been forgotten while it was read.
+            // The region may have been evicted while it was read.
             let size = self.size(key);
             let clean = self.flash.is_small(size) || self.flash.large.find(key).is_some();
             self.memory.insert(key, size.in_memory(), clean);
@@ -311,8 +312,8 @@ impl Engine {
         self.make_room(client);
     }
 
-    /// An item is no longer what it was. Flash forgets it, unless memory had one that flash
-    /// has not.
+    /// Counts a set or a delete of an item and removes it from memory. A removal on flash is queued
+    /// unless memory held a version that flash has not.
     //= cachelib 1
     fn change(&mut self, key: u32, is_set: bool) {
         let (version, _) = self.versions[key as usize];
@@ -322,7 +323,8 @@ impl Engine {
         }
     }
 
-    /// Writes to flash what leaves memory and is not there, if it is admitted.
+    /// Evicts items until memory fits its limit, and queues the dirty ones that are admitted for
+    /// flash.
     fn make_room(&mut self, client: usize) {
         while let Some((key, clean)) = self.memory.evict() {
             if !clean && self.rngs[client].chance(self.bench.admit, 100) {
@@ -343,14 +345,14 @@ impl Engine {
         self.parking.park(thread)
     }
 
-    /// Something was done on flash.
+    /// Wakes the clients that wait for a flash job.
     fn wake_clients(&mut self) {
         for thread in self.waiting.drain(..) {
             self.parking.wake(thread);
         }
     }
 
-    /// There may be something to do.
+    /// Wakes one idle writer, as there may be a job.
     fn wake_writer(&mut self) {
         if let Some(thread) = self.idle.pop_first() {
             self.parking.wake(thread);

@@ -1,13 +1,13 @@
-//! Values of variables and attributes, and what they may be.
+//! Values of variables and attributes, and their ranges.
 
 use super::super::{DESCRIPTORS, FlowOp, MOST_THREADS};
 use crate::files::fileset::Access;
 use crate::files::{Amount, FilesetSpec};
 
-/// Most files of a set, which bounds memory.
+/// Upper bound on the files of a set, which bounds memory.
 const MOST_FILES: u64 = 1 << 24;
 
-/// What a variable or an attribute says.
+/// Value of a variable or an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Amount(Amount),
@@ -15,7 +15,7 @@ pub(super) enum Value {
     Text(String),
 }
 
-/// `key=value`, or a key alone, which says that it is so.
+/// Attribute `key=value`; a key alone has the value true.
 #[derive(Clone, Debug)]
 pub(super) struct Attr {
     pub(super) key: String,
@@ -23,7 +23,7 @@ pub(super) struct Attr {
     pub(super) line: usize,
 }
 
-/// What should have stood there.
+/// Expected text of an error.
 type Refused = String;
 
 impl Value {
@@ -51,7 +51,7 @@ impl Value {
         }
     }
 
-    /// Numbers other than 0 say yes.
+    /// A truth value; a number is true unless it is 0.
     pub(super) fn truth(&self) -> Result<bool, Refused> {
         match self {
             Self::Truth(truth) => Ok(*truth),
@@ -69,8 +69,8 @@ impl Value {
     }
 }
 
-/// Sets the attribute `attr` of a set of files. `path`, `reuse` and the like
-/// change nothing here: each run has a tree of its own.
+/// Sets the attribute `attr` of a set of files. `path`, `reuse` and the like are ignored: each run
+/// has a tree of its own.
 pub(super) fn of_fileset(spec: &mut FilesetSpec, attr: &Attr) -> Result<(), Refused> {
     let value = &attr.value;
     match attr.key.as_str() {
@@ -102,7 +102,7 @@ fn path_component(value: &Value) -> Result<String, Refused> {
     }
 }
 
-/// The shape of a gamma distribution, given in thousandths.
+/// Shape of a gamma distribution, given in thousandths, as halves.
 pub(super) fn halves(value: &Value) -> Result<u32, Refused> {
     let thousandths = value.number(0, 100_000)?;
     match thousandths.is_multiple_of(500) {
@@ -118,7 +118,7 @@ fn percent(value: &Value) -> Result<u64, Refused> {
     }
 }
 
-/// What an operation says of its set: a name, which is looked up later.
+/// Sets the attribute `attr` of an operation. Returns the name of its set, which is resolved later.
 pub(super) fn of_op(op: &mut FlowOp, attr: &Attr) -> Result<Option<String>, Refused> {
     let value = &attr.value;
     match attr.key.as_str() {
@@ -152,13 +152,12 @@ pub(super) fn of_op(op: &mut FlowOp, attr: &Attr) -> Result<Option<String>, Refu
     Ok(None)
 }
 
-/// How many processes or threads.
+/// Number of processes or threads.
 pub(super) fn instances(value: &Value) -> Result<u32, Refused> {
     Ok(value.number(1, u64::from(MOST_THREADS))? as u32)
 }
 
-/// The distribution that `parameters` (`mean:16384;gamma:1.5`) of this kind of
-/// `cvar` describe.
+/// Distribution of a `cvar` of type `kind` with `parameters` such as `mean:16384;gamma:1.5`.
 pub(super) fn cvar(kind: &str, parameters: &str) -> Result<Amount, Refused> {
     let kind = kind.strip_prefix("cvar-").unwrap_or(kind);
     let mut known = Vec::new();
@@ -194,7 +193,7 @@ pub(super) fn cvar(kind: &str, parameters: &str) -> Result<Amount, Refused> {
     }
 }
 
-/// A decimal in thousandths.
+/// Parses a decimal with at most three places, in thousandths.
 fn thousandths(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,17 +1,17 @@
-//! The words of a script.
+//! Lexer of scripts.
 
 use super::ScriptError;
 
-/// A piece of a script.
+/// Token of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A keyword, a name, a path.
+    /// Keyword, name or path.
     Word(String),
-    /// A number, its suffix applied.
+    /// Number, with its suffix applied.
     Number(u64),
-    /// What stands between quotation marks.
+    /// Text between quotation marks.
     Text(String),
-    /// A variable, without its sign.
+    /// Variable, without its `$`.
     Var(String),
     /// Punctuation.
     Mark(char),
@@ -20,7 +20,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// As it is quoted in a message.
+    /// Text of the token in a message.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Word(text) | Self::Text(text) => format!("{:?}", cut(text)),
@@ -39,7 +39,7 @@ fn cut(text: &str) -> String {
 /// A token and its line, from 1.
 pub(super) type Placed = (Token, usize);
 
-/// The tokens of `text`; a line ends with [`Token::End`].
+/// Tokens of `text`; each line ends with [`Token::End`].
 pub(super) fn tokens(file: &str, text: &str) -> Result<Vec<Placed>, ScriptError> {
     let mut all = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -77,7 +77,7 @@ fn token(text: &str) -> Result<(Token, &str), String> {
         }
         '0'..='9' => number(text),
         '-' if after.starts_with(|c: char| c.is_ascii_digit()) => {
-            // psrun takes a negative number for how it prints.
+            // A negative number after psrun selects its output format.
             number(after).map(|(_, after)| (Token::Word("-".to_owned()), after))
         }
         '/' | 'a'..='z' | 'A'..='Z' | '-' | '_' => {
@@ -111,7 +111,7 @@ fn number(text: &str) -> Result<(Token, &str), String> {
     Ok((Token::Number(number.ok_or_else(expected)?), after))
 }
 
-/// The longest start of `text` of which all is `wanted`, and the rest.
+/// Longest prefix of `text` whose characters are all `wanted`, and the rest.
 fn split(text: &str, wanted: impl Fn(char) -> bool) -> (&str, &str) {
     let end = text.find(|c| !wanted(c)).unwrap_or(text.len());
     text.split_at(end)

@@ -1,13 +1,12 @@
-//! filebench's `.f` scripts.
+//! Parser of filebench's `.f` scripts.
 //!
-//! Read: `set`, `define fileset`, `define file`, `define process` with its
-//! threads and operations, `define randvar` of the gamma and the uniform kind,
-//! `cvar` of the gamma, uniform and exponential kind, `eventgen`, `run` and
-//! `psrun`. What is about the tool itself (`echo`, `debug`, `enable`, `create`,
-//! `version`) is passed over. All else is refused with its line.
+//! Supported: `set`, `define fileset`, `define file`, `define process` with its threads and
+//! operations, `define randvar` of the gamma and the uniform kind, `cvar` of the gamma, uniform and
+//! exponential kind, `eventgen`, `run` and `psrun`. Commands to the tool itself (`echo`, `debug`,
+//! `enable`, `create`, `version`) are skipped. Everything else is refused with its line.
 //!
-//! Invariants: reading never panics and ends in time linear in the text; what is
-//! accepted can be made a [`super::Flow`] of.
+//! Invariants: parsing never panics and takes time linear in the text; a [`super::Flow`] can be
+//! made of every program that is accepted.
 
 mod attr;
 mod lex;
@@ -17,49 +16,49 @@ use super::Program;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// A script is read up to this size.
+/// Bytes of a script that are read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A script that is refused.
+/// Reason for which a script is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// The system refused to read it.
+    /// The operating system could not open or read the file.
     #[error("{file} cannot be read: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A line is not what it should be.
+    /// A line has unexpected text.
     #[error("{file}:{line}: expected {expected}, found {found}")]
     Line {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// The line, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What should stand there.
+        /// Expected text, as a phrase of the error message.
         expected: String,
-        /// What stands there.
+        /// Text found, as a phrase of the error message.
         found: String,
     },
-    /// It does not hold together as a whole.
+    /// The script as a whole is inconsistent.
     #[error("{file}: {problem}")]
     Whole {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What is wrong.
+        /// Problem, as a sentence.
         problem: String,
     },
 }
 
-/// Whether `path` is a script, by its name.
+/// Whether `path` names a script: it ends in `.f`.
 #[must_use]
 pub fn is_script(path: &str) -> bool {
     path.ends_with(".f")
 }
 
-/// Reads the script at `path`.
+/// Reads and parses the script at `path`.
 ///
 /// # Errors
 /// One sentence that names the file, the line and the expectation.
@@ -73,7 +72,7 @@ pub fn read(path: &str) -> Result<Program, ScriptError> {
     parse(path, &String::from_utf8_lossy(&bytes))
 }
 
-/// Reads `text`, called `file` in errors.
+/// Parses `text`; `file` is its name in errors.
 ///
 /// # Errors
 /// See [`read`].

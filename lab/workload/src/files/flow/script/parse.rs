@@ -1,4 +1,4 @@
-//! The sentences of a script.
+//! Parser of the statements of a script.
 
 use super::super::{FlowOp, MOST_THREADS, Mode, OpKind, Program, ThreadSpec};
 use super::ScriptError;
@@ -9,23 +9,24 @@ use std::collections::BTreeMap;
 use units::Ns;
 use units::did_you_mean;
 
-/// How long a run takes that does not say so: a minute, filebench's own default.
+/// Duration of a run without one in the script: a minute, filebench's own default.
 const RUN: Ns = Ns::secs(60);
 
-/// Longest run that may be asked for: a year.
+/// Upper bound on the duration of a run, in seconds: a year.
 const LONGEST: u64 = 365 * 86_400;
 
 const COMMANDS: &str =
     "set, define, eventgen, run, psrun, echo, debug, enable, create, version or quit";
 
-/// Where reading is.
+/// State of the parser.
 pub(super) struct Parser<'a> {
     file: &'a str,
     tokens: Vec<Placed>,
     at: usize,
     variables: BTreeMap<String, Value>,
     program: Program,
-    /// Sets that operations name, to be looked up: thread, operation, name, line.
+    /// References of operations to sets, resolved at the end: thread, operation, name of the set,
+    /// line.
     wanted: Vec<(usize, usize, String, usize)>,
 }
 
@@ -61,7 +62,7 @@ impl<'a> Parser<'a> {
         Ok(self.program)
     }
 
-    /// Reads a line or a definition; `false` if it is the last one.
+    /// Parses a line or a definition; returns `false` after `quit`.
     fn sentence(&mut self) -> Result<bool, ScriptError> {
         let word = match self.next() {
             Token::End => return Ok(true),
@@ -108,7 +109,7 @@ impl<'a> Parser<'a> {
         self.end()
     }
 
-    /// A value, or two numbers with a sign between them.
+    /// Parses a value, or a product or sum of two numbers.
     fn expression(&mut self) -> Result<Value, ScriptError> {
         let left = self.value()?;
         let sign = match self.peek() {
@@ -152,7 +153,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `cvar(type=cvar-gamma,parameters=mean:16384;gamma:1.5)`.
+    /// Parses the rest of `cvar(type=cvar-gamma,parameters=mean:16384;gamma:1.5)`.
     fn cvar(&mut self) -> Result<Value, ScriptError> {
         self.mark('(')?;
         let (mut kind, mut parameters) = (String::new(), String::new());
@@ -201,7 +202,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One file is a set of one, in a directory of its own.
+    /// Parses a set of files; `define file` is a set of one file, in a directory of its own.
     fn fileset(&mut self, single: bool) -> Result<(), ScriptError> {
         let line = self.line();
         let mut spec = FilesetSpec::new("", u32::from(single), Amount::Fixed(1024));
@@ -227,7 +228,7 @@ impl<'a> Parser<'a> {
         let (mut name, mut kind) = (String::new(), "gamma".to_owned());
         let (mut mean, mut least, mut shape) = (0, 0, 3);
         let most = i64::MAX as u64;
-        // The name is a variable that this very line defines.
+        // The name is a variable that this line defines.
         let attrs = self.attributes_naming(&mut name)?;
         for attr in attrs {
             let read = match attr.key.as_str() {
@@ -368,12 +369,12 @@ impl<'a> Parser<'a> {
         self.end()
     }
 
-    /// `key=value,key,key=value`; a line may end after a comma.
+    /// Parses attributes `key=value,key,key=value`; a line may end after a comma.
     fn attributes(&mut self) -> Result<Vec<Attr>, ScriptError> {
         self.attributes_naming(&mut String::new())
     }
 
-    /// The same; the name of a variable that is given as `name` goes there.
+    /// Parses attributes; an unset variable given as the value of `name` is stored in `name`.
     fn attributes_naming(&mut self, name: &mut String) -> Result<Vec<Attr>, ScriptError> {
         let mut attrs = Vec::new();
         while let Token::Word(_) = self.peek() {
@@ -418,13 +419,13 @@ impl<'a> Parser<'a> {
         while self.next() != Token::End {}
     }
 
-    /// The brace that opens a body.
+    /// Parses the brace that opens a body.
     fn open(&mut self) -> Result<(), ScriptError> {
         self.skip_ends();
         self.mark('{')
     }
 
-    /// The next token of a body, which the end of the file does not close.
+    /// Takes the next token of a body; the end of the file within a body is an error.
     fn in_body(&mut self) -> Result<Token, ScriptError> {
         match self.at < self.tokens.len() {
             true => Ok(self.next()),
@@ -456,14 +457,14 @@ impl<'a> Parser<'a> {
         self.tokens.get(self.at).map_or(&Token::End, |t| &t.0)
     }
 
-    /// The next token; past the last one lines end for ever.
+    /// Takes the next token; [`Token::End`] past the last one.
     fn next(&mut self) -> Token {
         let token = self.peek().clone();
         self.at += 1;
         token
     }
 
-    /// The line of the token that was read last.
+    /// Line of the token taken last.
     fn line(&self) -> usize {
         let at = self
             .at
@@ -490,7 +491,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Finds the sets that operations name.
+    /// Resolves the names of sets to their indices.
     fn resolve(&mut self) -> Result<(), ScriptError> {
         for (thread, op, name, line) in std::mem::take(&mut self.wanted) {
             let sets = &self.program.filesets;
