@@ -58,14 +58,14 @@ pub(crate) struct Mount {
     pub(super) run: Run,
 }
 
-/// Mount options, parsed.
+/// The parsed list of mount options.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
     /// Options of all file systems.
     pub(super) all: MountOptions,
-    /// Options of zonefs.
+    /// Options that only zonefs takes.
     zones: ::zonefs::Options,
-    /// The first option that only zonefs takes.
+    /// The first of these options in the list.
     alone: Option<String>,
 }
 

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once_with_all_whose_it_is() {
+    fn reason_is_listed_once_with_all_its_stacks() {
         let left = |stack: &str, reason: &str| LeftOut {
             stack: stack.to_owned(),
             reason: reason.to_owned(),

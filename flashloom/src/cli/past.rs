@@ -290,7 +290,7 @@ struct Line<'a> {
 /// The document of `history`.
 #[derive(Serialize)]
 struct Lines<'a> {
-    /// Runs of stacks.
+    /// Runs of stacks, newest first.
     runs: Vec<Line<'a>>,
     /// Runs of memory: `stack` is the design, `ops_per_s` counts instructions.
     memory_runs: Vec<Line<'a>>,

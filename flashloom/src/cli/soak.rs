@@ -1,9 +1,8 @@
-//! `soak`: power cuts of random stacks, until told to stop.
+//! `soak`: power cuts of random stacks, until stopped.
 //!
-//! Invariant: what is tried is a function of the seed and of the number of the case; how
-//! many threads try them changes nothing but the time. Told to stop, it keeps the cuts of the
-//! cases that are under way, and what they have found; those cases are tried again from the
-//! number on that it names.
+//! Invariant: a case is a function of the seed and its number; the number of threads changes only
+//! the time. When stopped, the command keeps the cuts of unfinished cases with their findings, and
+//! names the number from which those cases can be tried again.
 
 use super::crash::{Crash, Failed};
 use super::failure::Failure;
@@ -26,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Cases between two looks at whether there were enough cuts.
+/// Number of cases between two checks of the number of cuts.
 const BATCH: u64 = 16;
 
 /// Cut the power of random stacks under random workloads, until told to stop
@@ -60,23 +59,23 @@ pub(crate) struct Soak {
     shown: Shown,
 }
 
-/// A case as a command line.
+/// A case as a command line, for the parser.
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     crash: Crash,
 }
 
-/// What became of a case.
+/// The result of a case.
 enum Tried {
     Explored(Exploration, Vec<Failed>),
-    /// It is not done, and may not have begun.
+    /// Stopped before its end, and maybe before its start.
     Stopped(Exploration, Vec<Failed>),
-    /// It cannot be run, with the reason.
+    /// The case cannot be run, for this reason.
     Refused(String),
 }
 
-/// Who looks at the cases, and may stop them.
+/// Progress of the cases, and the flag that stops them.
 struct Watch<'a> {
     bar: Cases,
     stop: &'a AtomicBool,
@@ -101,7 +100,7 @@ impl Watch<'_> {
 struct Covered {
     seed: u64,
     from: u64,
-    /// The number of the first case that is not done.
+    /// Number of the first unfinished case.
     next: u64,
     cases: u64,
     points: u64,
@@ -109,24 +108,24 @@ struct Covered {
     outside: u64,
     lost: u64,
     corrupt: u64,
-    /// Power cuts by what their case had.
+    /// Number of power cuts by the features of their case.
     features: BTreeMap<String, u64>,
-    /// Power cuts by what they met.
+    /// Number of power cuts by the state that they hit.
     met: BTreeMap<&'static str, u64>,
-    /// Cases that could not be run, by the reason.
+    /// Number of cases that could not be run, by reason.
     refused: BTreeMap<String, u64>,
     failures: Vec<Shrunk>,
 }
 
-/// A case that failed.
+/// A failed case, shrunk.
 #[derive(Serialize)]
 struct Shrunk {
     case: u64,
-    /// The command as it was drawn.
+    /// The command of the case as drawn.
     drawn: String,
-    /// The smallest one that fails as well.
+    /// The smallest command that fails as well.
     smallest: String,
-    /// Its first failure.
+    /// First failure of the smallest command.
     fault: String,
     what: String,
     repeat: String,
@@ -138,7 +137,7 @@ impl Soak {
         let told = Arc::clone(&stop);
         let signals = Signals::hold().map_err(|e| Failure::new(format!("signals: {e}")))?;
         let heard = signals.watch(move |signal| {
-            // The second one does not wait for the cuts under way.
+            // The second signal does not wait for the cuts in progress.
             if told.swap(true, Ordering::Relaxed) {
                 std::process::exit(Signals::status(signal).into());
             }
@@ -185,14 +184,14 @@ impl Soak {
         covered
     }
 
-    /// About how many cuts there are if so many are asked for, which is only looked at between
+    /// The number of cuts in whole batches that covers `cuts`, which is only checked between
     /// batches.
     fn whole_batches(&self, cuts: u64) -> u64 {
         let batch = BATCH.saturating_mul(self.points).max(1);
         cuts.div_ceil(batch).saturating_mul(batch)
     }
 
-    /// Counts a case, and makes it small if it failed.
+    /// Counts a case, and shrinks it if it failed.
     fn take(
         &self,
         covered: &mut Covered,
@@ -200,7 +199,7 @@ impl Soak {
         tried: Tried,
         watch: &Watch,
     ) {
-        // After one that is not done there may be some that are.
+        // Cases after an unfinished one may be finished.
         if !matches!(tried, Tried::Stopped(..)) && covered.next == number {
             covered.next += 1;
             covered.cases += 1;
@@ -220,7 +219,7 @@ impl Soak {
         }
     }
 
-    /// The words of `flashloom crash` for a case.
+    /// The arguments of `flashloom crash` for a case.
     fn words(&self, case: &Case) -> Vec<String> {
         let mut words = case.words();
         words.extend(["--points".to_owned(), self.points.to_string()]);
@@ -228,7 +227,7 @@ impl Soak {
         words
     }
 
-    /// What becomes of `case`; `heard` hears of each cut.
+    /// Runs `case`; calls `heard` at each cut.
     fn attempt(&self, case: &Case, watch: &Watch, heard: &dyn Fn()) -> Tried {
         if watch.is_over() {
             return Tried::Stopped(Exploration::default(), Vec::new());
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_after_the_cut_under_way_and_keeps_it() {
+    fn soak_stops_after_the_current_cut_and_keeps_it() {
         let stop = AtomicBool::new(true);
         let bar = Cases::new(None);
         let watch = Watch { bar, stop: &stop };
