@@ -63,7 +63,7 @@ impl<'a> Outcomes<'a> {
 }
 
 /// The stacks left out by reason, each reason once. A reason that all share is due to the workload,
-/// and is told without names.
+/// and is printed without names.
 fn told(left_out: &[LeftOut]) -> String {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for LeftOut { stack, reason } in left_out {

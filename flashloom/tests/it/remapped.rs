@@ -1,5 +1,5 @@
 //! `serve --remap`: a drive with remapped addresses, for the kernel and other clients. Tests print
-//! a note and skip if FUSE, loop devices or fio are missing.
+//! a note and test less if FUSE, loop devices or fio are missing.
 
 use crate::serve::{Served, kill_and_verify};
 use crate::{Bench, Said, number};
