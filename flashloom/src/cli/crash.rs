@@ -1,4 +1,4 @@
-//! `crash`: the power cut at every event, and what recovers from it.
+//! `crash`: power cuts at the events of a run, each followed by a recovery and its check.
 
 use super::experiment::{asked, of_options};
 use super::failure::Failure;

@@ -530,7 +530,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_in_files_if_all_of_it_is() {
+    fn source_is_in_files_only_if_all_its_parts_are() {
         let is_in_a_file = |told: &str| Source(Asked::new(told).unwrap()).is_in_a_file();
         assert!(is_in_a_file("sqlite:think=no") && is_in_a_file("db=sqlite"));
         assert!(is_in_a_file("sqlite & db=rocksdb:think=no"));

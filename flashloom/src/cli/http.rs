@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_asks_has_a_path() {
+    fn only_a_get_request_has_a_path() {
         assert_eq!(path("GET /metrics HTTP/1.1\r\n"), Some("/metrics"));
         for request in ["", "GET", "POST / HTTP/1.1", "\u{1}"] {
             assert_eq!(path(request), None, "{request:?}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_too_much_gets_no_answer_and_the_next_one_does() {
+    fn oversized_request_gets_no_answer_and_the_next_client_does() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         serve("test", listener, |request| {

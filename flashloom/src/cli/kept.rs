@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_not_made_again() {
+    fn stored_run_is_not_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let (first, made) = completed(folder.path());
         assert_eq!(made, [0, 1, 2]);
@@ -277,7 +277,7 @@ mod tests {
     /// A record of one plan is never used for another one, and that of another program only if
     /// requested, and is counted.
     #[test]
-    fn what_determines_a_run_names_its_file() {
+    fn stored_file_name_depends_on_plan_and_program() {
         let folder = tempfile::tempdir().unwrap();
         let kept = |by_others| Kept::new(Some(folder.path()), by_others).unwrap();
         let other = Kept {

@@ -458,7 +458,7 @@ mod tests {
         }
     }
     #[test]
-    fn who_ends_before_it_answers_serves_nothing() {
+    fn server_that_ends_before_its_answer_counts_as_absent() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("d.flash");
         let asked = || ask_if_served(&path, &Ask::Smart).expect("asked");

@@ -44,7 +44,7 @@ macro_rules! metrics {
     };
 }
 
-/// Metrics that never decrease while the process runs, except after a power cut.
+/// Metrics that only grow; those since power-on start again after a power cut.
 const COUNTERS: &[Metric] = metrics! {
     /// Bytes that hosts read over the life of the drive.
     host_read_bytes_total = |stats| stats.life.host_read_bytes as f64;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_something_else_is_told() {
+    fn request_for_another_path_gets_an_http_error() {
         let status = |request: &str| page(request, || Ok(stats())).status;
         assert_eq!(status("GET /metrics HTTP/1.1\r\n"), "200 OK");
         assert_eq!(status("GET /else HTTP/1.1\r\n"), "404 Not Found");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_what_it_added_also_after_a_cut() {
+    fn watch_line_shows_the_last_second_also_after_a_cut() {
         let (before, mut now) = (stats(), stats());
         now.life.host_write_bytes += 3 << 20;
         now.programmed_pages = BTreeMap::from([("gc", 0)]);

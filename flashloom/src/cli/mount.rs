@@ -57,12 +57,12 @@ pub(crate) struct Mount {
     pub(super) run: Run,
 }
 
-/// Mount options, parsed.
+/// The parsed list of mount options.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
     /// Options of all file systems.
     pub(super) all: MountOptions,
-    /// Options of zonefs.
+    /// Options that only zonefs takes.
     zones: ::zonefs::Options,
     /// First option that only zonefs takes, for the error message.
     alone: Option<String>,

@@ -63,7 +63,7 @@ impl<'a> Outcomes<'a> {
 }
 
 /// The stacks left out by reason, each reason once. A reason that all share is due to the workload,
-/// and is told without names.
+/// and is printed without names.
 fn told(left_out: &[LeftOut]) -> String {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for LeftOut { stack, reason } in left_out {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once_with_all_whose_it_is() {
+    fn reason_is_listed_once_with_all_its_stacks() {
         let left = |stack: &str, reason: &str| LeftOut {
             stack: stack.to_owned(),
             reason: reason.to_owned(),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_byte_by_byte_has_no_more_time_than_others() {
+    fn slow_client_is_cut_off_at_the_deadline() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let sender = std::thread::spawn(move || {
             // A limit of each wait alone would never expire.

@@ -1,7 +1,7 @@
-//! Bars for what takes long.
+//! Progress bars for long operations.
 //!
-//! Invariants: one bar is drawn at a time, on standard error, and only where that is a terminal;
-//! none before [`PATIENCE`] is over, and from then on one stands and moves in any case, also
+//! Invariants: one bar is drawn at a time, on standard error, and only if that is a terminal. No
+//! bar appears before [`PATIENCE`] has passed; afterwards one is always visible and moves, even
 //! while nothing can be counted yet.
 
 use super::output::note;
@@ -13,25 +13,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What is done sooner needs no bar.
+/// An operation that takes less needs no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Draws per second.
+/// Redraws of the bar per second.
 const RATE: u8 = 8;
 
-/// The bar that is drawn. Whoever writes beside it holds it meanwhile.
+/// The visible bar. Code that writes to standard error holds the lock meanwhile.
 static STANDING: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 fn standing() -> MutexGuard<'static, Option<ProgressBar>> {
-    // What stands is not worth a second panic.
+    // After a panic the state of the bar is not worth a second panic.
     STANDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether anybody looks, at a terminal that can draw.
+/// Whether standard error is a terminal that can draw bars.
 pub(crate) fn is_seen() -> bool {
     !ProgressDrawTarget::stderr().is_hidden()
 }
 
-/// Lets `say` write to standard error, above the bar if one stands.
+/// Calls `say`, which may write to standard error, with the bar hidden meanwhile.
 pub(crate) fn aside(say: impl FnOnce()) {
     match &*standing() {
         Some(bar) => bar.suspend(say),
@@ -39,7 +39,7 @@ pub(crate) fn aside(say: impl FnOnce()) {
     }
 }
 
-/// Does `work`, with words for who waits for it.
+/// Does `work`, and shows `words` while the user waits for it.
 pub(crate) fn during<T>(words: &str, work: impl FnOnce() -> T) -> T {
     let bar = Bar::new(None, "{spinner} {msg}, {elapsed}", "");
     bar.bar.set_message(words.to_owned());
@@ -48,22 +48,22 @@ pub(crate) fn during<T>(words: &str, work: impl FnOnce() -> T) -> T {
     made
 }
 
-/// A bar that stands when its time has come.
+/// A bar that becomes visible after [`PATIENCE`].
 struct Bar {
     bar: ProgressBar,
-    /// How it looks once anything was counted.
+    /// Template of the bar once anything was counted.
     counting: String,
     is_counting: AtomicBool,
 }
 
 impl Bar {
-    /// Of `length`, if that is known; it looks like `before` until anything is counted.
+    /// A bar of `length`, if known, with the template `before` until anything is counted.
     fn new(length: Option<u64>, before: &str, counting: impl Into<String>) -> Self {
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         bar.set_style(style(before));
         if is_seen() {
             let later = bar.clone();
-            // Without a thread there is no bar, which costs no result.
+            // Without a thread there is no bar, but the result is not affected.
             let _ = thread::Builder::new().spawn(|| stand(later));
         }
         Self {
@@ -73,7 +73,7 @@ impl Bar {
         }
     }
 
-    /// Something is counted: whether it is the first.
+    /// Notes that counting goes on; returns whether this is the first time.
     fn counts(&self) -> bool {
         let is_first = !self.is_counting.swap(true, Ordering::Relaxed);
         if is_first {
@@ -82,13 +82,13 @@ impl Bar {
         is_first
     }
 
-    /// So many more: whether they are the first.
+    /// Adds `more` to the count; returns whether this is the first time.
     fn add(&self, more: u64) -> bool {
         self.bar.inc(more);
         self.counts()
     }
 
-    /// Takes it away.
+    /// Removes the bar from the terminal.
     fn finish(&self) {
         let mut standing = standing();
         self.bar.finish_and_clear();
@@ -96,7 +96,7 @@ impl Bar {
     }
 }
 
-/// Draws `bar` when its time has come, if its work is not done by then.
+/// Shows `bar` after [`PATIENCE`], unless its work is done by then.
 fn stand(bar: ProgressBar) {
     thread::sleep(PATIENCE);
     let mut standing = standing();
@@ -113,14 +113,14 @@ fn style(template: &str) -> ProgressStyle {
     style.with_key("rate", rate).with_key("left", left)
 }
 
-/// What was counted in a second, of all of its time.
+/// Writes the mean count per second.
 fn rate(state: &ProgressState, out: &mut dyn Write) {
     let rate = state.pos() as f64 / state.elapsed().as_secs_f64();
-    // There is nowhere to tell of a bar that cannot be written.
+    // A failure to write a bar cannot be reported anywhere.
     let _ = write!(out, "{}", HumanCount(rate.round() as u64));
 }
 
-/// The time that the rest takes if it goes on as it went.
+/// Writes the time left at the mean rate so far.
 fn left(state: &ProgressState, out: &mut dyn Write) {
     let rest = state.len().unwrap_or_default().saturating_sub(state.pos());
     let left = state.elapsed().as_secs_f64() * rest as f64 / state.pos().max(1) as f64;
@@ -128,16 +128,15 @@ fn left(state: &ProgressState, out: &mut dyn Write) {
     let _ = write!(out, "{:#}", HumanDuration(left));
 }
 
-/// Requests done, over all runs of a command.
+/// Counts requests over all runs of a command.
 pub(crate) struct Meter {
     bar: Bar,
-    /// Requests done by each run that has begun.
+    /// Requests of each run; `None` before it starts.
     done: Mutex<Vec<Option<u64>>>,
 }
 
 impl Meter {
-    /// A meter for `runs` runs, which count `what`, so many of `length` together, if that is
-    /// known.
+    /// A meter for `runs` runs, which count `what`, `length` of them in total if that is known.
     pub(crate) fn new(runs: usize, length: Option<u64>, what: &str) -> Self {
         let counting = match length {
             Some(_) => {
@@ -152,7 +151,7 @@ impl Meter {
         }
     }
 
-    /// Run `index` has begun, and counted `ops`.
+    /// Notes that run `index` has started, and has counted `ops`.
     pub(crate) fn advance(&self, index: usize, ops: u64) {
         let mut done = self.done.lock().expect("no holder of this lock panics");
         done[index] = Some(ops);
@@ -163,20 +162,20 @@ impl Meter {
         if all == 0 {
             return;
         }
-        // One run is as fast as it is without what came before it.
+        // The rate of a single run excludes the preparation before it.
         if self.bar.counts() && done.len() == 1 {
             self.bar.bar.reset_elapsed();
         }
         self.bar.bar.set_position(all);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(&self) {
         self.bar.finish();
     }
 }
 
-/// Which of several runs is the last that has begun.
+/// Names the last of several runs that has started.
 fn whereabouts(done: &[Option<u64>]) -> String {
     let Some(last) = done.iter().rposition(Option::is_some) else {
         return String::new();
@@ -189,18 +188,18 @@ fn whereabouts(done: &[Option<u64>]) -> String {
     format!("; run {} of {}{prepares}", last + 1, done.len())
 }
 
-/// Runs done, of many that take long.
+/// Counts finished runs, of many long ones.
 pub(crate) struct Runs(Bar);
 
 impl Runs {
-    /// For `count` runs: a bar where standard error is a terminal, a line a run elsewhere.
+    /// A counter for `count` runs: a bar if standard error is a terminal, else a line for each run.
     pub(crate) fn new(count: usize) -> Self {
         let before = "{bar:40} {pos} of {len} runs, {elapsed}";
         let counting = "{bar:40} {pos} of {len} runs, {elapsed}, {left} left: {msg}";
         Self(Bar::new(u64::try_from(count).ok(), before, counting))
     }
 
-    /// The run called `name` is done.
+    /// Notes that the run called `name` is done.
     pub(crate) fn done(&self, name: &str) {
         let bar = &self.0.bar;
         bar.set_message(name.to_owned());
@@ -211,22 +210,22 @@ impl Runs {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(&self) {
         self.0.finish();
     }
 }
 
-/// Programs on memory systems, of which nobody knows beforehand how long they are.
+/// Progress of programs on memory systems, whose length is unknown beforehand.
 pub(crate) struct Programs {
     bar: Bar,
-    /// Of how many runs how many are done.
+    /// Number of all runs, and of those done.
     runs: (usize, Mutex<usize>),
 }
 
 impl Programs {
-    /// For `runs` runs: what they have executed where standard error is a terminal, a line a
-    /// run elsewhere, if there are several.
+    /// A counter for `runs` runs: instructions executed if standard error is a terminal, else a
+    /// line for each run, if there are several.
     pub(crate) fn new(runs: usize) -> Self {
         let before = "{spinner} preparing the program, {elapsed}";
         let counting = "{spinner} {human_pos} instructions in {elapsed}, {rate}/s{msg}";
@@ -236,14 +235,14 @@ impl Programs {
         }
     }
 
-    /// So many instructions more.
+    /// Adds `more` executed instructions.
     pub(crate) fn executed(&self, more: u64) {
         if self.bar.add(more) {
             self.bar.bar.reset_elapsed();
         }
     }
 
-    /// A design has run its workload.
+    /// Notes that `design` has run `workload`.
     pub(crate) fn done(&self, design: &str, workload: &str) {
         let (all, done) = &self.runs;
         if *all < 2 {
@@ -258,21 +257,21 @@ impl Programs {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(&self) {
         self.bar.finish();
     }
 }
 
-/// Cases that go on until somebody says stop, or until there were so many cuts.
+/// Progress of cases that continue until the user stops them, or until a number of power cuts.
 pub(crate) struct Cases {
     bar: Bar,
-    /// Cases that were tried, and those of them that failed.
+    /// Number of cases tried, and of those that failed.
     tried: Mutex<(u64, u64)>,
 }
 
 impl Cases {
-    /// Of about `cuts`, if there is an end.
+    /// A counter for about `cuts` power cuts; `None` for no end.
     pub(crate) fn new(cuts: Option<u64>) -> Self {
         let counting = match cuts {
             Some(_) => {
@@ -290,12 +289,12 @@ impl Cases {
         }
     }
 
-    /// The power was cut once more.
+    /// Counts a power cut.
     pub(crate) fn cut(&self) {
         self.bar.add(1);
     }
 
-    /// A case was tried.
+    /// Counts a case, and its failure.
     pub(crate) fn tried(&self, failed: bool) {
         let mut tried = self.tried.lock().expect("no holder of this lock panics");
         tried.0 += 1;
@@ -305,13 +304,13 @@ impl Cases {
         self.bar.bar.set_message(told);
     }
 
-    /// The case of this number has failed.
+    /// Notes that the failed case `number` is being shrunk.
     pub(crate) fn shrinks(&self, number: u64) {
         let told = format!(": case {number} has failed and is made small");
         self.bar.bar.set_message(told);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn finish(&self) {
         self.bar.finish();
     }
@@ -324,7 +323,7 @@ mod tests {
     use std::io;
     use std::sync::Arc;
 
-    /// A terminal of one line.
+    /// A fake terminal of one line.
     #[derive(Clone, Debug, Default)]
     struct Line(Arc<Mutex<String>>);
 
@@ -368,7 +367,7 @@ mod tests {
         }
     }
 
-    /// What `bar` shows after so many seconds.
+    /// The line of `bar` after this many seconds.
     fn shown(bar: &Bar, seconds: u64) -> String {
         let line = Line::default();
         let target = ProgressDrawTarget::term_like(Box::new(line.clone()));
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_prepared_and_then_has_its_share_of_what_is_known() {
+    fn meter_shows_preparation_then_the_share_of_requests() {
         let meter = Meter::new(1, Some(2000), "requests");
         meter.advance(0, 0);
         let said = shown(&meter.bar, 5);
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_runs_it_is_told_which() {
+    fn meter_of_several_runs_names_the_current_one() {
         let meter = Meter::new(6, None, "requests");
         meter.advance(0, 0);
         let said = shown(&meter.bar, 5);

@@ -1,4 +1,4 @@
-//! `compare --all`: every stack that can do it, ranked.
+//! `compare --all`: all stacks that can run a workload, ranked.
 
 use super::compare::usual_past;
 use super::experiment::{Choices, Experiment, Source};
@@ -13,7 +13,7 @@ use ssd::Precondition;
 use stack::{Plan, STACKS, StackName};
 use std::process::ExitCode;
 
-/// Seeds where no number of them is given, of a workload that leaves anything to chance.
+/// Default number of seeds for a workload with any random choices.
 const SEEDS: u64 = 3;
 
 /// How stacks are ranked.
@@ -35,7 +35,7 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(By::NAMES.map(|(name, _)| name))
 }
 
-/// What one of the stacks is to run.
+/// A stack that takes part in a ranking.
 struct Entrant {
     stack: StackName,
     candidate: Candidate,
@@ -94,7 +94,7 @@ impl Ranked {
     }
 }
 
-/// All stacks for files, or all for requests.
+/// All stacks with a file system, or all without.
 fn entrants(files: bool) -> Vec<Entrant> {
     let of_kind = |name: &StackName| (name.host == "raw") != files;
     let entrant = |listed: &stack::Stack| {

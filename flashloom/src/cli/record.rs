@@ -76,7 +76,7 @@ impl Record {
     }
 }
 
-/// What a program does, on its way to a trace.
+/// A recording in progress, from a program to a trace.
 pub(super) struct Recording<'a> {
     out: &'a Path,
     program: &'a Path,
@@ -85,7 +85,7 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Of `words`, into the file `out`.
+    /// A recording of the command `words`, into the file `out`.
     pub(super) fn new(out: &'a Path, words: &'a [OsString]) -> Result<Self, Failure> {
         check_place(out)?;
         let bytes: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
@@ -108,14 +108,14 @@ impl<'a> Recording<'a> {
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub(super) fn run(&self, ends: &Ends, mut command: Command) -> Result<ExitStatus, Failure> {
         self.spool.watch(&mut command);
         let status = ends.run(command);
         status.map_err(|e| Failure::at(self.program, e))
     }
 
-    /// Makes the trace, and says what is in it.
+    /// Writes the trace, and prints its summary.
     pub(super) fn keep(&self) -> Result<(), Failure> {
         let file = beside(self.out)?;
         let outcome = convert(

@@ -1,4 +1,4 @@
-//! What a file system does of its own accord before it is checked.
+//! Recovery of each file system before it is checked.
 
 use extfs::ext4::{self, Options};
 use extfs::pmfs;
@@ -9,8 +9,8 @@ use sim::Sim;
 use stack::Attached;
 use vfs::Body;
 
-/// Replays the journal and finishes what was interrupted, if there is a journal
-/// that wants it. How many transactions were replayed.
+/// Replays the journal of ext4 and completes interrupted operations, if necessary. Returns the
+/// number of replayed transactions.
 pub(super) async fn recover(sim: Sim, port: Attached) -> Result<u64, String> {
     let wanted = ext4::has_to_recover(&port).await;
     if !wanted.map_err(|e| e.to_string())? {
@@ -22,7 +22,7 @@ pub(super) async fn recover(sim: Sim, port: Attached) -> Result<u64, String> {
     Ok(recovery.transactions)
 }
 
-/// Lets the drive recover and finishes what was interrupted.
+/// Lets the drive recover its log, and ByteFS complete interrupted operations. Returns 0.
 pub(super) async fn recover_lines(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = bytefs::mount(&sim, &port, bytefs::Options::default()).await;
     let (body, _) = mounted.map_err(|e| e.to_string())?;
@@ -30,8 +30,8 @@ pub(super) async fn recover_lines(sim: Sim, port: Attached) -> Result<u64, Strin
     Ok(0)
 }
 
-/// Undoes what did not commit and finishes what was interrupted: one journal, whoever
-/// has written it.
+/// Undoes uncommitted transactions of the undo journal, which PMFS and ByteFS-Dual share, and
+/// completes interrupted operations. Returns the number of undone transactions.
 pub(super) async fn undo_lines(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = pmfs::mount(&sim, &port, pmfs::Options::default()).await;
     let (body, undone) = mounted.map_err(|e| e.to_string())?;
@@ -39,7 +39,8 @@ pub(super) async fn undo_lines(sim: Sim, port: Attached) -> Result<u64, String> 
     Ok(undone.transactions)
 }
 
-/// Rolls forward what was forced since the last checkpoint. How many files were.
+/// Rolls forward the files of F2FS that were forced since the last checkpoint; returns their
+/// number.
 pub(super) async fn roll_forward(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = lfs::mount_drive(&sim, &port, lfs::MountOptions::default()).await;
     let (body, recovery) = mounted.map_err(|e| e.to_string())?;
@@ -47,7 +48,8 @@ pub(super) async fn roll_forward(sim: Sim, port: Attached) -> Result<u64, String
     Ok(recovery.files)
 }
 
-/// The same of Persimmon.
+/// Rolls forward the files of Persimmon that were forced since the last checkpoint; returns their
+/// number.
 pub(super) async fn roll_zones_forward(sim: Sim, port: Attached) -> Result<u64, String> {
     let zones = port.zones().ok_or("the drive has no zones")?;
     let mounted = persimmon::mount(&sim, &zones, persimmon::Options::default()).await;
@@ -56,7 +58,7 @@ pub(super) async fn roll_zones_forward(sim: Sim, port: Attached) -> Result<u64, 
     Ok(recovery.files)
 }
 
-/// Undoes what the journals hold and walks the logs.
+/// Undoes incomplete operations by the journals of NOVA, and walks its logs. Returns 0.
 pub(super) async fn recover_logs(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = NovaFs::mount(&sim, port, novafs::MountOptions::default()).await;
     let body = mounted.map_err(|e| e.to_string())?;
@@ -64,7 +66,7 @@ pub(super) async fn recover_logs(sim: Sim, port: Attached) -> Result<u64, String
     Ok(0)
 }
 
-/// Lays what was forced over the last commit. How many files were.
+/// Replays the log trees of Btrfs over the last commit; returns the number of files in them.
 pub(super) async fn replay(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = cowfs::mount(&sim, &port, cowfs::MountOptions::default()).await;
     let (body, recovery) = mounted.map_err(|e| e.to_string())?;
@@ -72,7 +74,7 @@ pub(super) async fn replay(sim: Sim, port: Attached) -> Result<u64, String> {
     Ok(recovery.files)
 }
 
-/// The same of HyFiM.
+/// The same for HyFiM, through its mapping.
 pub(super) async fn replay_exchanges(sim: Sim, port: Attached) -> Result<u64, String> {
     let options = cowfs::MountOptions::default();
     let mounted = cowfs::mount_with(&sim, Intra::new(port), options).await;

@@ -1,4 +1,4 @@
-//! `reproduce`: what a paper claims beside what is measured here.
+//! `reproduce`: the claims of papers beside the values measured here.
 
 use super::Answer;
 use super::experiment::{Experiment, command};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Status where a claim that was measured does not hold.
+/// Exit status if a measured claim does not hold.
 const MISSED: u8 = 1;
 
 /// Run the papers' experiments and judge each claim by the measured value
@@ -70,7 +70,7 @@ pub(crate) struct Reproduce {
     shown: Shown,
 }
 
-/// Where the report of all papers goes.
+/// Default folder of the report on all papers.
 const FOLDER: &str = "reproduction";
 
 /// JSON document of `reproduce --list`.
@@ -95,8 +95,7 @@ fn names() -> impl Iterator<Item = &'static str> {
         .chain([memories::PAPER])
 }
 
-/// [`MISSED`] if one of `claims` that was measured did not hold, else what became of
-/// showing them.
+/// [`MISSED`] if one of the measured `claims` did not hold, else `shown`, the status of the output.
 fn status<'a>(claims: impl IntoIterator<Item = &'a Claim>, shown: ExitCode) -> ExitCode {
     match claims.into_iter().any(|claim| claim.holds == Some(false)) {
         true => ExitCode::from(MISSED),
@@ -104,7 +103,7 @@ fn status<'a>(claims: impl IntoIterator<Item = &'a Claim>, shown: ExitCode) -> E
     }
 }
 
-/// The claims of a paper with the values that an `earlier` report has, and the names of its runs.
+/// The claims of a paper with the values of an `earlier` report, and the names of its runs.
 fn judged(prepared: &Prepared, earlier: &Papers) -> (Reproduction<Document>, Runs) {
     let none = prepared.again(&Judged::default());
     let Some(old) = earlier.papers.iter().find(|old| old.paper == none.paper) else {
@@ -153,8 +152,8 @@ impl Prepared {
         }
     }
 
-    /// Outcomes of all runs, those that are not `found` made on up to `threads` threads and
-    /// `kept`.
+    /// Outcomes of all runs: those that are `found`, and the missing ones, made on up to `threads`
+    /// threads and stored in `kept`.
     fn outcomes(
         &self,
         (wanted, found): (&[Wanted], Found),
@@ -234,7 +233,7 @@ impl Reproduce {
 
     fn all(&self) -> Result<ExitCode, Failure> {
         let folder = self.out.as_deref().unwrap_or(Path::new(FOLDER));
-        // All are read before the first is run: a fault in one should not cost hours.
+        // All plans are read before the first run: a fault in one must not cost hours.
         let prepared = names().map(|name| self.seeds(name));
         let prepared = prepared.collect::<Result<Vec<Vec<Prepared>>, Failure>>()?;
         let values = self.values(Some(folder))?;
@@ -251,7 +250,7 @@ impl Reproduce {
         Ok(status(papers.claims(), output::emit(&text)))
     }
 
-    /// Where the values of claims come from, runs being kept in `folder`.
+    /// The source of the claims' values; runs are stored in `folder`.
     fn values(&self, folder: Option<&Path>) -> Result<Values, Failure> {
         if let Some(folder) = folder {
             std::fs::create_dir_all(folder)?;
@@ -274,7 +273,7 @@ impl Reproduce {
         Ok(Values::Report(Box::new(papers)))
     }
 
-    /// The report of `papers`, whose `values` are these.
+    /// The report of `papers` with these `values`.
     fn report(&self, papers: Vec<(Reproduction<Document>, Runs)>, values: &Values) -> Papers {
         let made = match values {
             Values::Runs(kept, start) => Some(Made {
@@ -298,7 +297,7 @@ impl Reproduce {
         }
     }
 
-    /// Writes the report into `folder`, and says where it is.
+    /// Writes the report into `folder`, and returns a sentence with the paths.
     fn write(&self, folder: &Path, papers: &Papers) -> Answer {
         let file = |end: &str| folder.join(format!("report.{end}"));
         let (document, text, page) = (file("json"), file("md"), file("html"));
@@ -311,13 +310,13 @@ impl Reproduce {
         ))
     }
 
-    /// What is asked for, once for each seed.
+    /// The requested paper or figure, prepared once for each seed.
     fn seeds(&self, what: &str) -> Result<Vec<Prepared>, Failure> {
         let seeds = (self.seed..).take(self.seeds.get());
         seeds.map(|seed| self.prepared(what, seed)).collect()
     }
 
-    /// What is measured of a paper over `seeds` of it, and its runs.
+    /// The claims of a paper over `seeds`, and its runs.
     fn over_seeds(&self, seeds: &[Prepared], values: &Values) -> (Reproduction<Document>, Runs) {
         let all = seeds.iter().map(|prepared| self.measure(prepared, values));
         let (mut papers, runs): (Vec<_>, Vec<Runs>) = all.unzip();
@@ -341,7 +340,7 @@ impl Reproduce {
         Ok(Prepared::Stacks(Box::new(prepared), experiment))
     }
 
-    /// What is measured of a paper, and its runs.
+    /// The claims of a paper for one seed, and its runs.
     fn measure(&self, prepared: &Prepared, values: &Values) -> (Reproduction<Document>, Runs) {
         let kept = match values {
             Values::Runs(kept, _) => kept,

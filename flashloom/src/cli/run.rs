@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The past of a drive that came from a file, in records.
+/// The precondition in the records of runs on a drive file.
 const KEPT: &str = "kept";
 
 /// Run one workload on one stack and print speed, latency, write amplification and wear
@@ -122,7 +122,7 @@ impl Run {
         Ok((experiment, run))
     }
 
-    /// On the drive in a file, which keeps what it has been through.
+    /// Runs on the drive in a file, which keeps its state.
     fn on_file(
         &self,
         path: &Path,

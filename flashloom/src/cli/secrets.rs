@@ -1,9 +1,8 @@
-//! The file of `serve --secrets`: hosts, and what they and the drive prove themselves with.
+//! The file of `serve --secrets`: hosts, and the secrets that authenticate them and the drive.
 //!
-//! A line has the qualified name of a host, its secret and, for a host that wants the drive to
-//! prove itself too, the secret of the drive. Empty lines and those that begin with `#` say
-//! nothing. Secrets are in a file, since whoever looks at the processes of a computer reads
-//! their arguments.
+//! A line has the qualified name of a host, its secret and, for a host that authenticates the drive
+//! too, the secret of the drive. Empty lines and those that begin with `#` are ignored. Secrets are
+//! in a file, since the arguments of a process are visible to all users of a computer.
 
 use super::failure::Failure;
 use super::serve::qualified;
@@ -11,14 +10,14 @@ use nvme::{Secret, Secrets};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The hosts of the file at `path`.
+/// The hosts in the file at `path`, with their secrets.
 pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Secrets>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
     let hosts = parse(&text);
     hosts.map_err(|(line, why)| Failure::new(format!("{}:{line}: {why}", path.display())))
 }
 
-/// The hosts of a text, or the number of a line and what is wrong with it.
+/// The hosts of a text, or the number of a faulty line and the fault.
 fn parse(text: &str) -> Result<BTreeMap<String, Secrets>, (usize, String)> {
     let mut hosts = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_is_named_without_its_secret() {
+    fn malformed_line_is_named_without_its_secret() {
         let wrong = [
             (String::new(), 1),
             ("nqn.a".to_owned(), 1),

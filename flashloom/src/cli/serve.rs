@@ -134,7 +134,7 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Hangs up on everybody.
+    /// Stops all servers, and closes their connections.
     fn close(self) {
         self.target.into_iter().for_each(Target::stop);
         self.slot.into_iter().for_each(nvme::pci::Server::stop);
@@ -143,7 +143,7 @@ impl Listeners {
     }
 }
 
-/// An address, or a port of this computer.
+/// Parses an address, or a port on the local computer.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
@@ -151,7 +151,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     address.map_err(|_| "expected an address such as 127.0.0.1:4420, or a port".to_owned())
 }
 
-/// A name of at most 223 characters.
+/// Parses a qualified name of at most 223 characters.
 pub(crate) fn qualified(text: &str) -> Result<String, String> {
     let fits = text.starts_with("nqn.") && text.len() <= 223;
     let is_plain = text.chars().all(|c| c.is_ascii_graphic());
@@ -172,7 +172,7 @@ impl Serve {
             Some(Layer::Open) => Shown::Remapped,
             Some(Layer::Salvage) => Shown::Salvaged,
         };
-        // What cannot be had is said before the drive is under power.
+        // Invalid options are reported before the drive is powered.
         let allowed = self.allowed()?;
         let tls = self.nbd_tls.as_deref().map(nbd::Tls::read).transpose();
         let tls = tls.map_err(|error| Failure::new(error.to_string()))?;
@@ -206,7 +206,7 @@ impl Serve {
                 ended
             });
             powered.set(None);
-            // Who still uses the drive gets errors from here on.
+            // Clients that still use the drive get errors from here on.
             drive.stop();
             let closed = engine.join()?;
             closed.map_err(|e| Failure::at(&self.path, e))?;
@@ -218,7 +218,7 @@ impl Serve {
         }
     }
 
-    /// Lets those who only look see what the drive does.
+    /// Starts the observers of the drive: metrics, page and terminal.
     fn show(&self, powered: &Powered) -> Result<(), Failure> {
         if let Some(listener) = self.metrics.map(bind).transpose()? {
             metrics::serve(listener, powered.clone())?;
@@ -236,7 +236,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Who may use the drive by NVMe over TCP.
+    /// The hosts that may use the drive by NVMe over TCP.
     fn allowed(&self) -> Result<Allowed, Failure> {
         if let Some(path) = &self.secrets {
             return secrets::read(path).map(Allowed::Proved);
@@ -247,7 +247,7 @@ impl Serve {
         })
     }
 
-    /// The qualified name of the drive.
+    /// Qualified name of the drive.
     fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -256,7 +256,7 @@ impl Serve {
         self.nqn.clone().unwrap_or_else(own)
     }
 
-    /// What the drive is called, and who may use it.
+    /// Names of the drive, and the hosts that may use it.
     fn identity(&self, allowed: Allowed) -> Identity {
         Identity {
             nqn: self.name(),
@@ -266,7 +266,7 @@ impl Serve {
         }
     }
 
-    /// Listens where that was asked for.
+    /// Starts the requested servers.
     fn listen(
         &self,
         listener: Option<TcpListener>,
@@ -287,7 +287,7 @@ impl Serve {
         Ok(listeners)
     }
 
-    /// Listens to virtual machines and to clients of the network block device.
+    /// Starts the servers for virtual machines and for clients of the network block device.
     fn listen_beside(
         &self,
         tls: Option<&nbd::Tls>,
@@ -315,7 +315,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Where clients find the drive.
+    /// Addresses at which clients find the drive.
     fn places(&self, listeners: &Listeners) -> Vec<String> {
         let target = listeners.target.iter();
         let target = target.map(|t| format!("{} at {} (NVMe/TCP)", self.name(), t.address()));
@@ -330,8 +330,8 @@ impl Serve {
         target.chain(virtual_machines).chain(servers).collect()
     }
 
-    /// How the drive is used, and the receiver of cuts. A drive that is shown as a file cannot
-    /// come back: the kernel has it open.
+    /// The use of the drive, with the receiver of power cuts. A drive shown as a file cannot come
+    /// back after one: the kernel has it open.
     fn used(&self, tell: &Sender<Event>) -> Use {
         match self.file {
             None => Use::Clients(tell.clone()),
@@ -339,8 +339,8 @@ impl Serve {
         }
     }
 
-    /// Shows the drive where that was asked for, and waits for the end: none, or who waits
-    /// for the drive to have its power back. `again` waits since the cut before.
+    /// Shows the drive as requested, and waits for the end: `None`, or the sender that reports the
+    /// return of power after a cut. `again` is the sender of the previous cut.
     fn wait(
         &self,
         drive: &Handle<Subsystem<DriveBackend>>,
@@ -374,7 +374,7 @@ impl Serve {
             (_, None) => {}
         }
         match again {
-            // Whoever had the power cut may have left.
+            // The client that requested the power cut may have left.
             Some(again) => drop(again.send(())),
             None => self.run.tell(&self.sentence(size, &places)),
         }
@@ -387,7 +387,7 @@ impl Serve {
         }
     }
 
-    /// What is served, where, and until when.
+    /// A sentence with the drive, its addresses, and the end of service.
     fn sentence(&self, size: u64, places: &[String]) -> String {
         let until = self.file.as_ref().map_or(String::new(), |dir| {
             format!("{} is unmounted or ", dir.display())
@@ -401,20 +401,20 @@ impl Serve {
     }
 }
 
-/// Whether others than this computer can connect to an address.
+/// Whether other computers can connect to an address.
 fn is_open(address: &nbd::Address) -> bool {
     matches!(address, nbd::Address::Tcp(address) if !address.ip().is_loopback())
 }
 
-/// Listens at `address`.
+/// Opens a listener at `address`.
 pub(super) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|e| Failure::new(format!("{address}: {e}")))
 }
 
-/// The serial number of the drive in the file at `path`: the same each time.
+/// The serial number of the drive in the file at `path`: equal each time.
 fn serial(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    // FNV-1a.
+    // FNV-1a hash of the path.
     let hash = whole
         .as_os_str()
         .as_encoded_bytes()
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_name_comes_from_this_computer_alone() {
+    fn only_addresses_beyond_loopback_are_open() {
         let parsed = |text: &str| text.parse::<nbd::Address>().expect("an address");
         for text in ["10809", "unix:n.sock", "127.0.0.2:1", "[::1]:1"] {
             assert!(!is_open(&parsed(text)), "{text}");

@@ -91,7 +91,7 @@ struct Shown {
     dir: PathBuf,
 }
 
-/// A daemon of zones, as a process of this very program.
+/// A daemon of zones, as a process of this program.
 fn keep(zones: &Path) -> Result<Keeper, Failure> {
     let own = std::env::current_exe()?;
     let of = zones.to_owned();
@@ -105,7 +105,7 @@ fn keep(zones: &Path) -> Result<Keeper, Failure> {
     Keeper::new(zones, daemon).map_err(|why| Failure::at(zones, why))
 }
 
-/// A folder of zones by its whole path.
+/// The absolute path of a folder of zones.
 fn folder(zones: &Path) -> Result<PathBuf, Failure> {
     if !zones.join("seq").is_dir() {
         return Err(Failure::at(zones, "it has no folder `seq` of zones"));
@@ -158,7 +158,7 @@ impl Serve {
         };
         match shim::daemon::serve(&self.zones, !self.while_used, ready) {
             Ok(()) => Ok(ExitCode::SUCCESS),
-            // Who has started this reads why, and says it.
+            // The process that started this daemon reads the reason, and reports it.
             Err(why) if self.while_used => {
                 emit(&format!("{why}\n"));
                 Ok(ExitCode::FAILURE)

@@ -1,4 +1,4 @@
-//! `snapshot`: what the Btrfs on a drive holds, kept as it is now.
+//! `snapshot`: snapshots of the Btrfs on a drive in a file.
 
 use super::Answer;
 use super::bench::{AT_REST, Bench};

@@ -1,9 +1,8 @@
-//! `soak`: power cuts of random stacks, until told to stop.
+//! `soak`: power cuts of random stacks, until stopped.
 //!
-//! Invariant: what is tried is a function of the seed and of the number of the case; how
-//! many threads try them changes nothing but the time. Told to stop, it keeps the cuts of the
-//! cases that are under way, and what they have found; those cases are tried again from the
-//! number on that it names.
+//! Invariant: a case is a function of the seed and its number; the number of threads changes only
+//! the time. When stopped, the command keeps the cuts of unfinished cases with their findings, and
+//! names the number from which those cases can be tried again.
 
 use super::crash::{Crash, Failed};
 use super::failure::Failure;
@@ -26,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Cases between two looks at whether there were enough cuts.
+/// Number of cases between two checks of the number of cuts.
 const BATCH: u64 = 16;
 
 /// Cut the power of random stacks under random workloads until interrupted
@@ -137,7 +136,7 @@ impl Soak {
         let told = Arc::clone(&stop);
         let signals = Signals::hold().map_err(|e| Failure::new(format!("signals: {e}")))?;
         let heard = signals.watch(move |signal| {
-            // The second one does not wait for the cuts under way.
+            // The second signal does not wait for the cuts in progress.
             if told.swap(true, Ordering::Relaxed) {
                 std::process::exit(Signals::status(signal).into());
             }
@@ -184,14 +183,14 @@ impl Soak {
         covered
     }
 
-    /// About how many cuts there are if so many are asked for, which is only looked at between
+    /// The number of cuts in whole batches that covers `cuts`, which is only checked between
     /// batches.
     fn whole_batches(&self, cuts: u64) -> u64 {
         let batch = BATCH.saturating_mul(self.points).max(1);
         cuts.div_ceil(batch).saturating_mul(batch)
     }
 
-    /// Counts a case, and makes it small if it failed.
+    /// Counts a case, and shrinks it if it failed.
     fn take(
         &self,
         covered: &mut Covered,
@@ -199,7 +198,7 @@ impl Soak {
         tried: Tried,
         watch: &Watch,
     ) {
-        // After one that is not done there may be some that are.
+        // Cases after an unfinished one may be finished.
         if !matches!(tried, Tried::Stopped(..)) && covered.next == number {
             covered.next += 1;
             covered.cases += 1;
@@ -219,7 +218,7 @@ impl Soak {
         }
     }
 
-    /// The words of `flashloom crash` for a case.
+    /// The arguments of `flashloom crash` for a case.
     fn words(&self, case: &Case) -> Vec<String> {
         let mut words = case.words();
         words.extend(["--points".to_owned(), self.points.to_string()]);
@@ -227,7 +226,7 @@ impl Soak {
         words
     }
 
-    /// What becomes of `case`; `heard` hears of each cut.
+    /// Runs `case`; calls `heard` at each cut.
     fn attempt(&self, case: &Case, watch: &Watch, heard: &dyn Fn()) -> Tried {
         if watch.is_over() {
             return Tried::Stopped(Exploration::default(), Vec::new());
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_after_the_cut_under_way_and_keeps_it() {
+    fn soak_stops_after_the_current_cut_and_keeps_it() {
         let stop = AtomicBool::new(true);
         let bar = Cases::new(None);
         let watch = Watch { bar, stop: &stop };

@@ -1,4 +1,4 @@
-//! Commands for a drive that is served or mounted right now.
+//! Commands for a drive that is being served or mounted.
 
 use super::Answer;
 use super::failure::Failure;
@@ -97,7 +97,7 @@ impl Fault {
     }
 }
 
-/// The first byte, and one past the last.
+/// Parses a range into its first byte, and the one after its last.
 fn range(text: &str) -> Result<(u64, u64), String> {
     let wrong = || "expected an offset and a length, as 1MiB+4KiB".to_owned();
     let (from, len) = text.split_once('+').ok_or_else(wrong)?;
@@ -107,10 +107,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     Ok((from, end.ok_or_else(wrong)?))
 }
 
-/// The answer to `flashloom why` about the drive in the file at `path`.
+/// The answer of `flashloom why` about the served drive in the file at `path`.
 ///
 /// # Errors
-/// If nobody serves it.
+/// If no process serves the drive.
 pub(crate) fn why(path: &Path, shown: Shown) -> Result<String, Failure> {
     let found = live::ask(path, &Ask::Why)?;
     show(shown, "flashloom.drive-why/1", &found)
@@ -120,7 +120,7 @@ fn show(shown: Shown, schema: &str, found: &Value) -> Answer {
     shown.answer(schema, found, |style| text(found, style))
 }
 
-/// A line for each number, those of groups behind the name of the group.
+/// A line for each number; numbers in a group have the group's name before theirs.
 fn text(found: &Value, style: Style) -> String {
     let empty = Map::new();
     let mut lines = Vec::new();
@@ -146,10 +146,10 @@ fn text(found: &Value, style: Style) -> String {
     )
 }
 
-/// The end of a name, and how a number of that unit is written.
+/// A suffix of field names, and the format of numbers with that unit.
 type Unit = (&'static str, fn(f64) -> String);
 
-/// What a field is called and has, with the unit that the end of its name tells behind the number.
+/// The label and the value of a field; the suffix of its name becomes the unit of the number.
 fn line(name: &str, value: &Value) -> (String, String) {
     let number = value.as_f64().unwrap_or_default();
     let units: [Unit; 2] = [("_bytes", human::bytes), ("_ns", human::time)];

@@ -1,4 +1,4 @@
-//! `trace`: looks into traces and converts them.
+//! `trace`: summaries and conversion of traces.
 
 use super::Answer;
 use super::accesses;
@@ -62,12 +62,12 @@ fn format_help() -> String {
 }
 
 impl Input {
-    /// Its file, which for what comes with the program is there as long as this.
+    /// The trace's file; a shipped trace is in a temporary one, which exists as long as the result.
     fn asked(&self) -> Result<Asked, Failure> {
         Ok(Asked::new(&self.path.to_string_lossy())?)
     }
 
-    /// Its calls, if it is a trace of file calls.
+    /// The calls of the trace; `None` unless it is a trace of file calls.
     fn calls(&self) -> Result<Option<FileTrace>, Failure> {
         let asked = self.asked()?;
         if self.format.is_some() || !FileTrace::is_at(&asked.text) {
@@ -76,12 +76,12 @@ impl Input {
         Ok(Some(FileTrace::open(&asked.text)?))
     }
 
-    /// Whether it tells by itself that it holds memory accesses.
+    /// Whether its contents identify it as a trace of memory accesses.
     fn holds_accesses(&self) -> bool {
         self.format.is_none() && accesses::told(&self.path)
     }
 
-    /// Its requests.
+    /// The block requests of the trace.
     fn open(&self) -> Result<Trace, Failure> {
         if self.holds_accesses() {
             let reason = "it holds memory accesses, which flashloom trace info sums up";

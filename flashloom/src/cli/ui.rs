@@ -1,8 +1,8 @@
-//! The page of a drive, live: what it does each second, what its flash is programmed for, and
-//! what each of its lines or zones holds; and that page for a drive that is served.
+//! The live page of a drive: its activity each second, the causes of programs, and the contents of
+//! each line or zone. Also its server for a served drive.
 //!
-//! Invariants: whoever looks can change nothing; the page loads nothing that is not of this
-//! program; one picture is of one instant.
+//! Invariants: viewers cannot change anything; the page loads only parts of this program; each
+//! picture shows one instant.
 
 use super::http::{self, Reply};
 use super::live::{Powered, Stats, stats};
@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("ui/page.html");
 const SCRIPT: &str = include_str!("ui/live.js");
 const STYLE: &str = include_str!("ui/live.css");
 
-/// Lines by state, in the order of their life.
+/// Line states with their names, in the order of a line's life.
 const LINE_STATES: [(LineState, &str); 6] = [
     (LineState::Free, "free"),
     (LineState::Open, "open"),
@@ -25,7 +25,8 @@ const LINE_STATES: [(LineState, &str); 6] = [
     (LineState::Erasing, "erasing"),
     (LineState::Retired, "retired"),
 ];
-/// Zones that are written in order by state; conventional ones come behind.
+/// States of sequential zones with their names; conventional zones have a state of their own after
+/// these.
 const ZONE_STATES: [(ZoneState, &str); 7] = [
     (ZoneState::Empty, "empty"),
     (ZoneState::ImplicitlyOpen, "open"),
@@ -37,25 +38,24 @@ const ZONE_STATES: [(ZoneState, &str); 7] = [
 ];
 const CONVENTIONAL: &str = "conventional";
 
-/// A drive at one instant.
+/// The state of a drive at one instant.
 #[derive(Debug, Serialize)]
 pub(super) struct Picture {
     schema: &'static str,
     stats: Stats,
-    /// What the parts are: `lines`, which are erased as wholes, or `zones`.
+    /// Kind of the parts: `lines`, which are erased as a whole, or `zones`.
     parts: &'static str,
-    /// Names of the states.
+    /// Names of the states, by number.
     states: Vec<&'static str>,
-    /// Of each part: its state by number, how much of it is valid or written in thousandths,
-    /// its erases, its placement handle, and its age, which is how many programs were issued
-    /// since it was closed; -1 for what it has none of.
+    /// For each part: state number, valid or written share in thousandths, erases, placement
+    /// handle, and age in programs since it was closed; -1 where a value does not apply.
     cells: Vec<[i64; 5]>,
 }
 
-/// Serves the page to who connects to `listener`, until the process ends.
+/// Serves the page to each connection to `listener`, until the process ends.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If no thread can be started.
 pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
     let taken = move || {
         let taken = powered.ask(|device| picture(device).map_err(|fault| fault.to_string()));
@@ -85,7 +85,7 @@ fn picture(device: &Device) -> Result<Picture, Fault> {
 }
 
 impl Picture {
-    /// That of `drive`, which does what `stats` say.
+    /// The picture of `drive`, with the activity `stats`.
     pub(super) fn of(drive: &Drive, stats: Stats) -> Self {
         let zones = drive.zones().map(|zones| {
             let all = (0..zones.limits().zones).filter_map(|zone| zones.info(zone));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_and_what_it_loads_are_there_and_nothing_else_is() {
+    fn server_has_the_page_and_its_parts_and_nothing_else() {
         let off = || Err("the drive has no power".to_owned());
         let reply = |path: &str| reply(&format!("GET {path} HTTP/1.1"), &off);
         for path in ["/", "/live.js", "/live.css"] {

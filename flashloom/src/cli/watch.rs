@@ -1,8 +1,8 @@
-//! The page of a run: live while it goes on, with its report afterwards.
+//! The page of a run: live while it runs, and with its report afterwards.
 //!
-//! Invariants: a run does the same with a page and without one: between two of its events
-//! counters are read, and what is shown is made of them here. Who looks at the page gets what
-//! is in memory and waits for no simulation. The moments are the same for the same run.
+//! Invariants: a run is the same with and without a page: counters are read between two of its
+//! events, and pictures are made of them here. A viewer gets a picture from memory, without waiting
+//! for the simulation. The moments are the same for the same run.
 
 use super::failure::Failure;
 use super::http::{self, Reply};
@@ -23,18 +23,18 @@ use std::time::{Duration, Instant};
 
 /// Wall time between two pictures.
 const PACE: Duration = Duration::from_millis(250);
-/// So many moments are kept: every other one goes when there are more.
+/// Most moments that are kept: beyond this every other one is dropped.
 const MOMENTS: usize = 240;
 
-/// What a run has done up to a moment, since its first request.
+/// Counters of a run at one moment, since its first request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Moment {
-    /// Virtual time.
+    /// Virtual time since the start, ns.
     at_ns: u64,
-    /// Requests that were answered, and the sum of their latencies.
+    /// Requests completed, and the sum of their latencies.
     ops: u64,
     latency_sum_ns: f64,
-    /// Bytes between host and drive.
+    /// Bytes read and written between host and drive.
     read_bytes: u64,
     write_bytes: u64,
     /// Bytes programmed, by cause.
@@ -57,7 +57,7 @@ impl Moment {
         }
     }
 
-    /// What came after `first`.
+    /// The counters relative to those of `first`.
     fn since(mut self, first: &Self) -> Self {
         self.read_bytes -= first.read_bytes;
         self.write_bytes -= first.write_bytes;
@@ -68,24 +68,24 @@ impl Moment {
     }
 }
 
-/// Moments of a run, as far apart as it takes for them to be few.
+/// A bounded number of moments of a run, at growing distances.
 #[derive(Default)]
 struct Moments {
     first: Moment,
     kept: Vec<Moment>,
-    /// Looks from one that is kept to the next, and those since the last one.
+    /// Observations skipped between two kept moments, and observations since the last one.
     stride: u32,
     looks: u32,
 }
 
 impl Moments {
-    /// Whether this look is to be kept.
+    /// Whether this observation is to be kept.
     fn is_due(&mut self) -> bool {
         self.looks += 1;
         self.looks > self.stride || self.kept.is_empty()
     }
 
-    /// Keeps `moment`, and gives it as it is kept.
+    /// Keeps `moment`, and returns it relative to the first one.
     fn keep(&mut self, moment: Moment) -> Moment {
         self.looks = 0;
         if self.kept.is_empty() {
@@ -105,18 +105,18 @@ impl Moments {
     }
 }
 
-/// A run, beside the picture of its drive.
+/// A run, shown beside the picture of its drive.
 #[derive(Serialize)]
 struct OfRun<'a> {
     stack: &'a str,
     workload: &'a str,
-    /// Whether its report is there.
+    /// Whether the run is done and has its report.
     done: bool,
     latency_ns: Quantiles,
     moments: Vec<&'a Moment>,
 }
 
-/// Latencies of all that was answered.
+/// Latency quantiles of all completed requests, ns.
 #[derive(Clone, Copy, Serialize)]
 struct Quantiles {
     p50: u64,
@@ -136,7 +136,7 @@ impl Quantiles {
     }
 }
 
-/// A drive and the run on it.
+/// The picture of a drive and of the run on it.
 #[derive(Serialize)]
 struct Picture<'a> {
     #[serde(flatten)]
@@ -144,11 +144,11 @@ struct Picture<'a> {
     run: OfRun<'a>,
 }
 
-/// What who looks is shown.
+/// Documents that viewers get.
 #[derive(Default)]
 struct Shown {
     picture: Option<String>,
-    /// Once the run is done.
+    /// The report, once the run is done.
     report: Option<String>,
 }
 
@@ -158,13 +158,13 @@ pub(crate) struct Page {
     workload: String,
     place: String,
     shown: Arc<Mutex<Shown>>,
-    /// Hears of signals once the run is done.
+    /// Receives signals once the run is done.
     told: Receiver<()>,
     moments: Moments,
     last: Option<Last>,
 }
 
-/// The last picture, before it is a document.
+/// The last picture, before serialization.
 struct Last {
     drawn: Instant,
     drive: ui::Picture,
@@ -173,12 +173,12 @@ struct Last {
 }
 
 impl Page {
-    /// Opens the page of a run of `workload` on `stack` at `address`. Until the run is done a
-    /// signal ends the process with the status that a shell has for it. To be called before
-    /// there is any other thread.
+    /// Opens the page of a run of `workload` on `stack` at `address`. Until the run is done, a
+    /// signal ends the process with its usual exit status. Must be called before any other thread
+    /// starts.
     ///
     /// # Errors
-    /// If nothing can listen there.
+    /// If the address is not available.
     pub(crate) fn open(
         address: SocketAddr,
         stack: &StackName,
@@ -209,10 +209,10 @@ impl Page {
         })
     }
 
-    /// Shows what the run does, if it is time to.
+    /// Updates the picture, if it is due.
     ///
     /// # Errors
-    /// If the drive is one that no run has.
+    /// If the drive's flash has no rated cycles, which the check of a plan rules out.
     pub(crate) fn see(&mut self, sight: &Sight<'_>) -> Result<(), Failure> {
         let is_kept = self.moments.is_due() || sight.is_done();
         let is_new = |last: &Last| last.drawn.elapsed() < PACE;
@@ -234,7 +234,7 @@ impl Page {
         self.show(None)
     }
 
-    /// Makes the last picture the one that is shown, and `report` if the run is done.
+    /// Publishes the last picture, and `report` if the run is done.
     fn show(&self, report: Option<String>) -> Result<(), Failure> {
         let Some(last) = &self.last else {
             return Ok(());
@@ -256,10 +256,10 @@ impl Page {
         Ok(())
     }
 
-    /// The run is done: shows `report` as well, until a signal comes.
+    /// Publishes the `report` of the finished run, and waits for a signal.
     ///
     /// # Errors
-    /// If nobody can tell of signals.
+    /// If the thread that handles signals has ended.
     pub(crate) fn stay(self, report: String) -> Result<(), Failure> {
         self.show(Some(report))?;
         let place = &self.place;
@@ -270,7 +270,7 @@ impl Page {
     }
 }
 
-/// The drive of `sight`, whose bytes are counted from the first request to `now`.
+/// The picture of the drive in `sight`; bytes are counted from the first request to `now`.
 fn picture(sight: &Sight<'_>, now: &Moment) -> Result<ui::Picture, Failure> {
     let drive = sight.device().drive();
     let life = Health::of(drive, drive.smart())?;
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_stay_few_and_as_far_apart_as_they_have_to_be() {
+    fn moments_stay_few_at_equal_distances() {
         let mut moments = Moments::default();
         for look in 0..10_000 {
             if moments.is_due() {

@@ -1,7 +1,7 @@
 //! zonefs on a drive in a file: `mkfs`, `fsck` and `mount`.
 //!
-//! It is not mounted as the other file systems are: it has neither a page cache nor a
-//! tree of names, and its rules are part of what programs use it for.
+//! Its mount differs from that of other file systems: it has neither a page cache nor a tree of
+//! names, and its rules are part of what programs use it for.
 
 use super::bench::Bench;
 use super::failure::Failure;
@@ -18,7 +18,7 @@ use std::str::FromStr;
 use units::{Bytes, Origin};
 use zonefs::{BLOCK, Group, Options, Superblock, ZoneFs};
 
-/// What `mkfs -o` says of the files, in the words of `mkzonefs`.
+/// Options of the files in `mkfs -o`, as in `mkzonefs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Format(Superblock);
 
@@ -51,10 +51,10 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// With what it is called and known by.
+    /// Adds label and identifier to the options.
     ///
     /// # Errors
-    /// If the name is too long.
+    /// If the label has more than 32 bytes.
     pub(super) fn named(self, label: &str, uuid: [u8; 16]) -> Result<Superblock, Failure> {
         if label.len() > 32 {
             return Err(Failure::new("expected a label of at most 32 bytes"));
@@ -100,7 +100,7 @@ fn attach(bench: &Bench) -> Result<ZonedDevice, Failure> {
 
 const NOT_ZONED: &str = "zonefs needs a drive of zones, such as one of the preset zns";
 
-/// Makes a file system on the drive, whose file is `path`.
+/// Makes zonefs on the drive, whose file is `path`.
 pub(super) fn make(bench: &Bench, path: &Path, superblock: Superblock) -> Result<Made, Failure> {
     let port = attach(bench).map_err(|e| Failure::at(path, e))?;
     let sim = bench.kernel.sim();
@@ -122,8 +122,8 @@ pub(super) fn make(bench: &Bench, path: &Path, superblock: Superblock) -> Result
     })
 }
 
-/// What is wrong with the file system behind `device`: there is its superblock, and the
-/// zone of that, which nothing shall be written to.
+/// Checks the file system behind `device`: its superblock, and the zone of that, which must not
+/// accept writes. Returns 0, as nothing is replayed.
 pub(super) async fn check(sim: Sim, device: BlockDevice) -> Result<u64, String> {
     let port = ZonedDevice::new(&device).ok_or(NOT_ZONED)?;
     let mounted = ZoneFs::mount(&sim, port.clone(), Options::default()).await;
@@ -140,7 +140,7 @@ pub(super) async fn check(sim: Sim, device: BlockDevice) -> Result<u64, String> 
     }
 }
 
-/// Mounts what is on the drive of `mount`, until that is over.
+/// Mounts the file system on the drive of `mount`, until it is unmounted.
 pub(super) fn mount(mount: &Mount, options: Options, signals: Signals) -> Result<(), Failure> {
     let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
     let path = mount.path.clone();
@@ -158,7 +158,7 @@ pub(super) fn mount(mount: &Mount, options: Options, signals: Signals) -> Result
         .map_err(Failure::from)
         .and_then(|mounted| mount.wait(mounted));
     drop(live);
-    // Who still uses a file gets errors from here on.
+    // Programs that still use a file get errors from here on.
     zones.stop();
     engine.join()?.map_err(|e| at(&e))?;
     shown
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_look_as_mkzonefs_has_it() {
+    fn format_options_match_mkzonefs() {
         let parsed = |list: &str| list.parse::<Format>().map(|format| format.0);
         let all = parsed("aggr_cnv,uid=1000,gid=7,perm=770").expect("known");
         assert!(all.aggregates);

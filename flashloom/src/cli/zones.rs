@@ -1,7 +1,7 @@
 //! `drive zones`, and the contents of zoned drives.
 //!
-//! Invariant: what is imported into a zone is written from its start in order, up to the
-//! last piece that is not zeros; the rest of it stays unwritten, and reads as zeros.
+//! Invariant: an imported zone is written sequentially from its start, up to the last piece that is
+//! not zeros; the rest stays unwritten, and reads as zeros.
 
 use super::Answer;
 use super::bench::Bench;
@@ -41,7 +41,7 @@ pub(super) struct Facts {
     offline: u32,
     /// Numbers of the zones that use an active-zone resource.
     active_zones: Vec<u32>,
-    /// Bytes before the write pointers, all zones together.
+    /// Bytes before the write pointers, over all zones.
     pub(super) written_bytes: u64,
 }
 
@@ -111,7 +111,7 @@ fn entry(zones: &Zones, zone: &ZoneInfo) -> Entry {
     }
 }
 
-/// The zones of a drive in numbers.
+/// The counts and limits of `zones`.
 pub(super) fn facts(zones: &Zones) -> Facts {
     let (limits, used) = (zones.limits(), zones.in_use());
     Facts {
@@ -133,7 +133,7 @@ pub(super) fn facts(zones: &Zones) -> Facts {
 }
 
 impl Facts {
-    /// Lines of a table of facts.
+    /// Rows for a table of facts.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let limit = |n: u32| match n {
             0 => "any number of".to_owned(),
@@ -172,7 +172,7 @@ impl Facts {
     }
 }
 
-/// Zones in a row.
+/// A range of zone numbers.
 fn numbers(first: u32, last: u32) -> String {
     match first == last {
         true => first.to_string(),
@@ -181,7 +181,7 @@ fn numbers(first: u32, last: u32) -> String {
 }
 
 impl Entry {
-    /// Whether nothing but the number tells it from `other`.
+    /// Whether the entries differ in nothing that a line shows but the number.
     fn is_like(&self, other: &Self) -> bool {
         let told = |entry: &Self| (entry.state, entry.written_bytes, entry.erases);
         told(self) == told(other) && self.capacity_bytes == other.capacity_bytes
@@ -189,7 +189,7 @@ impl Entry {
 }
 
 impl Found {
-    /// A line for each zone, and one for those in a row that are alike.
+    /// A line for each run of consecutive zones that are alike.
     fn text(&self) -> String {
         let mut text = String::new();
         for (name, value) in self.facts.lines() {
@@ -212,7 +212,7 @@ impl Found {
     }
 }
 
-/// Resets everything, then writes zones from their starts to their last data.
+/// Resets all zones, then writes each from its start to its last data.
 pub(super) fn import(
     bench: &Bench,
     zones: &Zones,

@@ -1,4 +1,4 @@
-//! `compare`: the document, the table and the page are of the same runs.
+//! `compare`: the document, the table and the page show the same runs.
 
 use crate::{Bench, cells, sum, trace};
 use report::record::{Comparison, Run};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const SCHEMA: &str = "flashloom.compare/1";
 
-/// What a run has at least.
+/// Fields that every run has.
 const FIELDS: [&str; 29] = [
     "/schema",
     "/stack",
@@ -40,7 +40,7 @@ const FIELDS: [&str; 29] = [
     "/peak_rss_bytes",
 ];
 
-/// The lines of a document without those that differ from run to run.
+/// The lines of a document that equal runs repeat.
 fn repeatable(document: &str) -> String {
     let varies = |line: &&str| !line.contains("\"wall_time_s\"") && !line.contains("\"peak_rss");
     let lines: Vec<&str> = document.lines().filter(varies).collect();
@@ -76,7 +76,7 @@ fn a_trace_on_the_default_stacks() {
     agrees(&bench.text("report.html"), &document);
 }
 
-/// Whether every cell of `page` shows what its path leads to.
+/// Asserts that every cell of `page` shows the value at its path.
 pub(crate) fn agrees(page: &str, document: &Value) {
     let runs = document["runs"].as_array().expect("a list");
     let cells = cells(page);
@@ -89,7 +89,7 @@ pub(crate) fn agrees(page: &str, document: &Value) {
     let metrics = metrics.filter(|m| m.is_compared()).count();
     assert_eq!(cells.len(), metrics * runs.len());
     for (run, path, value) in cells {
-        // Of what a run does not have there is nothing to be said.
+        // A field that a run lacks is null.
         let found = runs[run].pointer(path).unwrap_or(&Value::Null);
         assert_eq!(found.to_string(), value, "{path} of run {run}");
     }
@@ -107,7 +107,7 @@ fn a_preset_and_its_table() {
         &serde_json::from_str(&text).expect("it is JSON"),
     );
     assert!(!crate::exists(&bench.path("report.html")));
-    // What differs from run to run is in the table too: it has to be left out.
+    // The table must not show values that differ between equal runs.
     let words = |table: &str| -> Vec<String> {
         let lines = table
             .lines()
@@ -134,8 +134,7 @@ fn the_same_command_gives_the_same_bytes_on_any_number_of_threads() {
     assert_ne!(first, run("--seed 2"));
 }
 
-/// The first calls of the shipped recording: all of it takes long where nothing is
-/// optimised.
+/// The first calls of the shipped recording: all of it would take long without optimization.
 const SHORT: &str = "compare rocksdb:ops=2000";
 
 #[test]
@@ -168,7 +167,7 @@ fn a_recording_on_the_default_stacks() {
     agrees(&bench.text("report.html"), &document);
 }
 
-/// The recording says how large a drive it is meant for, unless the user does.
+/// The recording determines the size of the drive, unless the user sets it.
 #[test]
 fn a_recording_has_a_drive_of_its_size() {
     let bench = Bench::new();
@@ -194,7 +193,7 @@ fn a_recording_gives_the_same_bytes_on_any_number_of_threads() {
     assert_eq!(first, run("--seed 1"));
 }
 
-/// What RocksDB says about the life of its files decides where they lie.
+/// RocksDB's lifetime hints determine the placement handles of its files.
 #[test]
 fn hints_of_the_recorded_program_choose_handles() {
     let bench = Bench::new();
@@ -205,7 +204,7 @@ fn hints_of_the_recorded_program_choose_handles() {
         let used = handles.filter(|handle| crate::number(handle, "/host_bytes") > 0);
         used.map(|handle| crate::number(handle, "/id")).collect()
     };
-    // Short for the log, medium for fresh tables; the last is of the file system.
+    // Handles for short (the log) and medium (fresh tables); the last one is the file system's.
     assert_eq!(used(""), [0, 1, 2, 7]);
     assert_eq!(used(",hints=no"), [0, 7]);
 }
@@ -254,9 +253,9 @@ fn a_plan_says_what_varies() {
     }
 }
 
-/// One that cannot is named, and the others are there.
+/// A stack that cannot run is named, and the others are shown.
 #[test]
-fn a_stack_that_cannot_run_costs_no_other() {
+fn stack_that_cannot_run_does_not_affect_others() {
     let bench = Bench::new();
     let line = "compare create:files=60 --size 256MiB --preconditions full";
     let said = bench.run(&format!("{line} --stacks zonefs@zns,ext4@block"));
@@ -272,7 +271,7 @@ fn a_stack_that_cannot_run_costs_no_other() {
     assert!(said.err.contains(told), "{}", said.err);
     let comparison: Comparison = report::parse(&said.out).expect("it is a comparison");
     assert_eq!(comparison.runs.len(), 1);
-    // What is kept is kept by its own plan, wherever the other one stands.
+    // A stored run has the hash of its own plan, whatever plan precedes it.
     let history = bench.json("history", "flashloom.history/1");
     let hashes = [0, 1].map(|at: usize| history["runs"][at]["plan_hash"].clone());
     assert!(
@@ -285,8 +284,8 @@ fn a_stack_that_cannot_run_costs_no_other() {
     );
 }
 
-/// Every stack that can do it is ranked, on the run that it has by itself; one that cannot
-/// says why and costs no other.
+/// Every stack that can run the workload is ranked by a run of its own; one that cannot has a
+/// reason, and does not affect others.
 #[test]
 fn all_stacks_are_ranked() {
     let bench = Bench::new();

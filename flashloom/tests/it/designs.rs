@@ -1,5 +1,5 @@
-//! `memory`, and `compare` of designs of memory: the document and the tables are of the same
-//! runs, and what goes with drives alone is refused.
+//! `memory`, and `compare` of memory designs: the document and the tables show the same runs, and
+//! options for drives are rejected.
 
 use crate::{Bench, attribute, number};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 const SCHEMA: &str = "flashloom.memory-runs/1";
 const SMALL: &str = "synthetic:threads=2,footprint=4MiB,section=20000";
 
-/// All designs, in the order in which they are shown.
+/// All designs, in the order of tables.
 const DESIGNS: [&str; 11] = [
     "base-cssd",
     "skybyte-c",
@@ -31,12 +31,12 @@ fn real(value: &Value, pointer: &str) -> f64 {
     found.unwrap_or_else(|| panic!("{pointer} is no number"))
 }
 
-/// The cells of the line of `design` in the table of which a title is `title`.
+/// The cells of the row of `design` in the table with the title `title`.
 fn row<'a>(text: &'a str, title: &str, design: &str) -> Vec<&'a str> {
     let table = text.split("\n\n").find(|table| table.contains(title));
     let mut lines = table.expect(title).lines();
     let line = lines.find(|line| line.starts_with(design)).expect(design);
-    // Numbers and their units are one cell: between cells are two blanks at least.
+    // A number and its unit are one cell: at least two blanks separate cells.
     line.split("  ")
         .map(str::trim)
         .filter(|c| !c.is_empty())
@@ -83,7 +83,7 @@ fn a_program_for_memory_is_compared_on_all_designs() {
     page_is_of(&document, &bench.text("report.html"));
 }
 
-/// Holds every cell of the table of `page` to `document`, which is also in it.
+/// Asserts that every cell of the table of `page` agrees with `document`, which the page embeds.
 fn page_is_of(document: &Value, page: &str) {
     let tags = page.split("<td").filter_map(|rest| rest.split_once('>'));
     let mut cells = 0;
@@ -144,7 +144,7 @@ fn the_tables_are_of_the_document() {
             );
         }
     }
-    // `memory` says the same of several; and of others than base-cssd the first is the base.
+    // `memory` prints the same for several designs; without base-cssd, the first is the base.
     let memory = format!(
         "memory skybyte-full,base-cssd --workload {SMALL} --set precondition=fresh --seed 3"
     );
@@ -199,7 +199,7 @@ fn kinds_do_not_mix() {
     ] {
         bench.refuses(line, &[words]);
     }
-    // Of a name that both have, stacks tell.
+    // A name that stacks and programs share means the workload of stacks.
     bench.refuses("compare tpcc:warehouses=x", &["tpcc"]);
     bench.refuses(
         "compare tpcc:scale=tiny --stacks base-cssd",

@@ -1,11 +1,11 @@
-//! `drive`: what goes into a drive file comes out of it.
+//! `drive`: contents written to a drive file are read back.
 
 use crate::{Bench, number};
 use sim::Seed;
 
 const MIB: usize = 1 << 20;
 
-/// `len` bytes that no two pages share, with holes of zeros in between.
+/// `len` bytes of distinct pages, with holes of zeros between them.
 fn image(len: usize, name: &'static str) -> Vec<u8> {
     let mut rng = Seed(5).stream(name);
     let mut bytes = vec![0; len];
@@ -46,7 +46,7 @@ fn contents_come_back_as_they_were() {
     }
 }
 
-/// What goes into zones comes out of them, and the zones say how far they are written.
+/// Contents of zones are read back, and the zones report their write pointers.
 #[test]
 fn zones_are_filled_from_their_starts() {
     let bench = Bench::new();
@@ -77,7 +77,7 @@ fn zones_are_filled_from_their_starts() {
             .done("drive zones z.flash")
             .contains("2-10          empty")
     );
-    // Where a zone has no room nothing can be.
+    // Data beyond a zone's capacity cannot be imported.
     all[7 * MIB] = 1;
     bench.write("in.img", &all);
     bench.refuses(
@@ -107,7 +107,7 @@ fn placement_handles_are_told_with_what_was_written() {
     let bytes = number(&written, "/host_written_bytes");
     assert!(bytes > 0 && bytes <= MIB as u64, "{bytes}");
     assert_eq!(written["write_amplification"], 1.0);
-    // What has no handle goes to the first one.
+    // Writes without a handle go to the first one.
     assert!(number(&written, "/list/0/room_bytes") <= unit - bytes % unit);
     assert_eq!(written["list"][1], fresh["list"][1]);
     let said = bench.done("drive fdp f.flash");
@@ -194,8 +194,7 @@ fn a_drive_is_made_from_a_file_and_with_a_past() {
     assert_eq!(bench.read("d.flash"), first);
 }
 
-/// An open-channel drive shows its chunks, and by addresses it is reached through a mapping
-/// that its host holds.
+/// An open-channel drive lists its chunks; logical addresses need a mapping in its host.
 #[test]
 fn chunks_are_told_and_logical_addresses_go_through_a_mapping() {
     let bench = Bench::new();
@@ -204,7 +203,7 @@ fn chunks_are_told_and_logical_addresses_go_through_a_mapping() {
     assert_eq!(made["interface"], "open-channel");
     assert_eq!(number(&made, "/chunks/groups"), 4);
     assert_eq!(number(&made, "/chunks/units_per_group"), 4);
-    // Three pages of 16 KiB in two planes.
+    // Three pages of 16 KiB in two planes are 24 blocks.
     assert_eq!(number(&made, "/chunks/write_min_blocks"), 24);
     let chunks = bench.json("drive chunks o.flash", "flashloom.drive-chunks/1");
     let all = number(&chunks, "/chunks_per_unit") * 16;

@@ -1,4 +1,4 @@
-//! Ends that are not the command's own choice: signals, `kill -9`, a disk without room.
+//! Ends of a command by signals, `kill -9`, or a full disk.
 
 use crate::{Bench, Guarded, PATIENCE};
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A recording of so many calls, which takes a second or more to convert.
+/// A recording of `count` calls, which takes a second or more to convert.
 fn calls(count: u32) -> String {
     let mut text = "flashloom file calls 1\nroot text=\"/x\"\ncommand text=\"x\"\n".to_owned();
     text += "thread process=0 pid=1 tid=1 parent=0 born=0 program=\"x\"\n";
@@ -48,7 +48,7 @@ fn has_open(child: &Guarded, folder: &Path) -> bool {
     open.any(|fd| fs::read_link(fd.path()).is_ok_and(|path| path.starts_with(folder)))
 }
 
-/// The output was under way, and nothing of it has a name, whichever signal ends the process.
+/// The output is being written without a name when each signal ends the process.
 #[test]
 fn command_ended_while_it_writes_leaves_no_file_behind() {
     let bench = Bench::new();
@@ -73,7 +73,7 @@ fn command_ended_while_it_writes_leaves_no_file_behind() {
     assert_eq!(names(&bench.path("tmp")), Vec::<String>::new());
 }
 
-/// The recording that comes along is laid into a file to be read, which has no name.
+/// The shipped recording is read from a temporary file without a name.
 #[test]
 fn run_that_is_killed_leaves_no_temporary_file_of_its_workload() {
     let bench = Bench::new();
@@ -105,7 +105,7 @@ fn file_left_by_a_killed_process_is_removed_by_the_next_command() {
     assert_eq!(names, [".flashloom-xY2zW4", "d.flash"]);
 }
 
-/// A limit of the size of files stands for a disk without room: writing fails alike.
+/// A limit of file sizes replaces a full disk: writes fail in the same way.
 #[test]
 fn output_without_room_is_named_as_the_user_named_it() {
     let bench = Bench::new();

@@ -13,7 +13,7 @@ fn made() -> Bench {
 }
 
 #[test]
-fn what_is_made_is_sound_and_can_be_looked_into() {
+fn new_ext4_is_sound_and_can_be_inspected() {
     let bench = made();
     let checked = bench.json("fsck ext4 d.flash", "flashloom.fsck/1");
     assert_eq!(checked["sound"], true);
@@ -52,7 +52,7 @@ fn f2fs_is_made_checked_and_damage_found() {
     assert!(said.err.contains("no journal of blocks"), "{}", said.err);
     bench.done("drive export d.flash out.img");
     let mut image = bench.read("out.img");
-    // The root's links, in the first block of the main area.
+    // The number of links of the root, in the first block of the main area.
     let main = image[1024 + 92..1024 + 96].try_into().expect("four bytes");
     let root = u32::from_le_bytes(main) as usize * 4096;
     image[root + 12] += 1;
@@ -77,7 +77,7 @@ fn the_seed_is_the_identity() {
     assert_ne!(images[0], images[2]);
 }
 
-/// What `mkfs` with these arguments makes of a new drive.
+/// An image of the file system that `mkfs` makes on a new drive with these arguments.
 fn image(arguments: &str) -> Vec<u8> {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 64MiB");
@@ -110,7 +110,7 @@ fn damage_is_found_and_named() {
     let bench = made();
     bench.done("drive export d.flash out.img");
     let mut image = bench.read("out.img");
-    // The root directory's inode is the second one of the first table.
+    // The inode of the root directory is the second one of the first table.
     let table = image[4096 + 8..4096 + 12].try_into().expect("four bytes");
     let root = u32::from_le_bytes(table) as usize * 4096 + 256;
     image[root + 4] ^= 0x10;
@@ -279,7 +279,7 @@ fn ext4_survives_power_cuts_and_each_can_be_repeated() {
 }
 
 #[test]
-fn a_drive_that_lies_is_found_out_and_the_command_shown_repeats_it() {
+fn lying_drive_is_detected_and_the_printed_command_repeats_it() {
     let bench = Bench::new();
     let answer = |line: &str| {
         let said = bench.run(&format!("{line} --json"));
@@ -304,7 +304,7 @@ fn a_drive_that_lies_is_found_out_and_the_command_shown_repeats_it() {
 }
 
 #[test]
-fn what_cannot_be_cut_is_refused() {
+fn invalid_crash_command_is_rejected() {
     let bench = Bench::new();
     for (line, why) in [
         ("crash raw@block", "varmail asks for files"),
@@ -322,7 +322,7 @@ fn what_cannot_be_cut_is_refused() {
     }
 }
 
-/// Each file system that `mkfs` makes, with a drive that takes it.
+/// Each file system of `mkfs`, with a drive that supports it.
 const EVERY: [(&str, &str, &str); 12] = [
     ("ext4", "block", "64MiB"),
     ("f2fs", "block", "64MiB"),
@@ -354,7 +354,7 @@ fn every_file_system_is_found_by_its_superblock() {
     }
 }
 
-/// What the file system before has left on the drive is not taken for the new one's.
+/// Remains of the previous file system on the drive are not taken for the new one.
 #[test]
 fn file_system_made_over_another_one_is_found_alone() {
     let bench = Bench::new();
@@ -384,7 +384,7 @@ fn file_system_made_over_another_one_is_found_alone() {
 }
 
 #[test]
-fn drive_without_one_file_system_has_to_be_told_its_name() {
+fn drive_without_a_single_file_system_needs_its_name() {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 64MiB");
     let none = "d.flash: no file system was found by its superblock";
@@ -404,7 +404,7 @@ fn drive_without_one_file_system_has_to_be_told_its_name() {
             .contains("lost+found")
     );
     bench.refuses("inspect d.flash superblok", &["superblok", "superblock"]);
-    // A superblock of Btrfs in a free block of it.
+    // A superblock of Btrfs in a free block of the ext4 image.
     bench.done("drive export d.flash out.img");
     let mut image = bench.read("out.img");
     image[65_600..65_608].copy_from_slice(b"_BHRfS_M");
@@ -417,7 +417,7 @@ fn drive_without_one_file_system_has_to_be_told_its_name() {
 }
 
 #[test]
-fn power_cuts_beyond_the_end_are_said() {
+fn power_cuts_beyond_the_end_are_reported() {
     let bench = Bench::new();
     let line = "crash raw@block --workload randwrite:ops=2 --size 1MiB --outside 0";
     let said = bench.run(&format!("{line} --points 100000 --json"));

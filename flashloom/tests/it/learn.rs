@@ -1,13 +1,13 @@
-//! Rules that are learned from a recording.
+//! Rules learned from a recording.
 
 use super::Bench;
 
-/// Short-lived logs and tables that stay, made by a shell.
+/// A shell script that makes short-lived logs, and tables that stay.
 const SCRIPT: &str = "for i in 1 2 3 4 5 6 7 8; do \
     head -c 65536 /dev/zero > $i.log; head -c 65536 /dev/zero > $i.sst; rm $i.log; done";
 
 #[test]
-fn rules_are_learned_and_set_beside_others() {
+fn learned_rules_are_compared_with_others() {
     let bench = Bench::new();
     let words = ["record", "-o", "t.flt", "--", "sh", "-c", SCRIPT];
     assert_eq!(bench.run_words(&words).code, Some(0));
@@ -24,12 +24,12 @@ fn rules_are_learned_and_set_beside_others() {
         "learning meanwhile",
     ];
     assert_eq!(by, all);
-    // A shell opens both kinds alike.
+    // A shell opens both kinds of files alike.
     assert_eq!(found["clusters"], serde_json::json!([[".log", ".sst"]]));
-    // Two streams: nothing is lost but how long each lives, which no hint says.
+    // Two streams: only the expected lifetimes are lost, which no hint expresses.
     let told = found["lost"].as_array().unwrap();
     assert_eq!(told.len(), 4);
-    // They place files in a run as they do on paper.
+    // The rules work in a real run too.
     let run = bench.json(
         "run shimmer@zns --rules r.toml --workload t.flt --size 192MiB",
         "flashloom.run/1",
@@ -38,7 +38,7 @@ fn rules_are_learned_and_set_beside_others() {
     let rules = bench.text("r.toml");
     assert!(rules.contains("path = \"#.log\""), "{rules}");
     assert!(rules.contains("path = \"#.sst\""), "{rules}");
-    // What was written can be set beside itself, and says the same.
+    // Written rules are compared with themselves: the result is the same.
     let again = bench.json(
         "learn t.flt -o s.toml --against r.toml",
         "flashloom.learn/1",
@@ -48,7 +48,7 @@ fn rules_are_learned_and_set_beside_others() {
 }
 
 #[test]
-fn what_was_learned_helps_a_run_that_was_not_seen() {
+fn learned_rules_help_an_unseen_run() {
     let bench = Bench::new();
     let script = |rounds: u32, log: u32| {
         format!(
@@ -75,7 +75,7 @@ fn what_was_learned_helps_a_run_that_was_not_seen() {
 }
 
 #[test]
-fn a_mistake_in_rules_is_said_with_its_place() {
+fn fault_in_rules_is_reported_with_its_position() {
     let bench = Bench::new();
     bench.write("r.toml", "[[stream]]\nname = \"a\"\nlief = \"short\"\n");
     let said = bench.run("learn rocksdb -o s.toml --against r.toml");

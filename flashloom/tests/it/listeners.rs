@@ -1,4 +1,4 @@
-//! `serve --nbd`: a drive for clients of the network block device, whose process is killed.
+//! `serve --nbd`: a drive for clients of the network block device, whose server is killed.
 
 use crate::serve::Served;
 use crate::{Bench, Said, number};
@@ -9,7 +9,7 @@ pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const FLUSH: u16 = 3;
 
-/// A client with the oldest handshake and simple replies.
+/// An NBD client with the oldest handshake and simple replies.
 pub(crate) struct Client(UnixStream);
 
 impl Client {
@@ -40,7 +40,7 @@ impl Client {
 }
 
 #[test]
-fn what_clients_flushed_outlives_the_process() {
+fn flushed_data_of_nbd_clients_survives_a_kill() {
     let line = "serve d.flash --nbd unix:n.sock --background";
     let served = Served::prepared(Bench::new(), "--size 16MiB --preset plain.toml", line);
     served.start();
@@ -48,7 +48,7 @@ fn what_clients_flushed_outlives_the_process() {
     client.call(WRITE, 8190, 4, b"kept");
     client.call(FLUSH, 0, 0, b"");
     client.call(WRITE, 8190, 4, b"lost");
-    // Another client sees what the first one wrote, and nobody else gets at the drive.
+    // A second client sees the writes of the first one; other commands cannot use the drive.
     assert_eq!(Client::connect(&served).call(READ, 8190, 4, b""), b"lost");
     let Said { code, err, .. } = served.bench.run("drive info d.flash");
     assert_eq!(code, Some(2), "{err}");
@@ -65,7 +65,7 @@ fn what_clients_flushed_outlives_the_process() {
 }
 
 #[test]
-fn a_drive_that_is_served_is_asked_and_told_what_to_do() {
+fn served_drive_answers_queries_and_obeys_commands() {
     let line = "serve d.flash --nbd unix:n.sock --background --latency model";
     let served = Served::prepared(Bench::new(), "--size 16MiB --preset plain.toml", line);
     let bench = &served.bench;
@@ -92,7 +92,7 @@ fn a_drive_that_is_served_is_asked_and_told_what_to_do() {
     }
     bench.done("drive fault d.flash --heal");
     assert_eq!(client.call(READ, 0, 1, b""), [5]);
-    // The power goes, and comes back for who connects again.
+    // A power cut drops connections; clients can reconnect afterwards.
     let back = bench.json("drive cut d.flash", "flashloom.drive-cut/1");
     assert!(number(&back, "/off_ns") > 0);
     assert_eq!(client.0.read(&mut [0]).unwrap_or(0), 0);
@@ -107,7 +107,7 @@ fn a_drive_that_is_served_is_asked_and_told_what_to_do() {
 }
 
 #[test]
-fn an_address_that_is_none_or_taken_is_said() {
+fn invalid_or_used_address_is_reported() {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 16MiB");
     for (line, reason) in [

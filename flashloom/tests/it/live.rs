@@ -1,5 +1,5 @@
-//! `serve --ui` and `run --ui`: the page of a drive that is served, or of a run, as a client of the
-//! web and a browser see it.
+//! `serve --ui` and `run --ui`: the live page of a served drive, or of a run, as an HTTP client and
+//! a browser see it.
 
 use crate::listeners::{Client, FLUSH, WRITE};
 use crate::serve::Served;
@@ -13,13 +13,13 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A port that nobody listens at.
+/// A port without a listener.
 fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     free.local_addr().expect("an address").port()
 }
 
-/// A drive of 16 MiB that is served, and the port of its page.
+/// Serves a drive of 16 MiB; returns it with the port of its page.
 fn served() -> (Served, u16) {
     let port = free_port();
     let line = format!("serve d.flash --nbd unix:n.sock --ui {port} --background");
@@ -36,7 +36,7 @@ fn write_four_mib(served: &Served) {
     client.call(FLUSH, 0, 0, b"");
 }
 
-/// A run with a page, which ends with the value.
+/// A run with a page; the process ends when this is dropped.
 struct Running {
     bench: Bench,
     child: Guarded,
@@ -44,7 +44,7 @@ struct Running {
 }
 
 impl Running {
-    /// `flashloom run` with the words of `line`; its page can be looked at.
+    /// Starts `flashloom run` with the arguments `line`, and waits for its first picture.
     fn start(line: &str) -> Self {
         Self::begin(Command::new(env!("CARGO_BIN_EXE_flashloom")), line)
     }
@@ -54,7 +54,8 @@ impl Running {
         Self::begin(crate::heeding(), line)
     }
 
-    /// The same by a shell that ignores `signals`, as `nohup` and the background of scripts do.
+    /// Starts a run from a shell that ignores `signals`, like `nohup` and background jobs of
+    /// scripts.
     fn start_ignoring(signals: &str, line: &str) -> Self {
         let script = format!("trap '' {signals}; exec \"$0\" \"$@\"");
         let mut shell = Command::new("sh");
@@ -81,7 +82,7 @@ impl Running {
         running
     }
 
-    /// The picture that `wanted` is true of.
+    /// Waits for a picture that `wanted` accepts.
     fn until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -96,14 +97,14 @@ impl Running {
         panic!("it was not so after {PATIENCE:?}");
     }
 
-    /// How it ends after a signal.
+    /// Sends a signal, and returns the exit status.
     fn signal(&mut self, signal: &str) -> Option<i32> {
         self.child.signal(signal);
         self.child.ended().code()
     }
 }
 
-/// What a web server at this port says to `GET path`: the head, and the body.
+/// Head and body of the answer to `GET path` at this port.
 fn get(port: u16, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     let asked = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -147,7 +148,7 @@ fn a_drive_that_is_served_has_a_page_with_all_of_its_flash() {
     served.ended();
 }
 
-/// A run of enough events for several looks; its record is the same with a page and without.
+/// A run with enough events for several pictures; its record is the same without a page.
 #[test]
 fn a_run_has_a_page_that_stays_and_changes_nothing() {
     let line = "ext4@fdp --workload varmail:files=200,ops=60000 --size 128MiB --json";
@@ -176,10 +177,10 @@ fn a_run_has_a_page_that_stays_and_changes_nothing() {
     assert_eq!(last["at_ns"], steady(&ours)["sim_time_ns"]);
 }
 
-/// The end of a terminal is no end of a run that was started so that it is none; an interrupt
-/// is, even in the background of a script, where shells have it ignored.
+/// A hangup does not end a run that was started to ignore it. An interrupt does, even in the
+/// background of a script, where shells ignore it.
 #[test]
-fn a_run_outlives_its_terminal_if_it_is_told_to() {
+fn run_ignores_a_hangup_if_started_so() {
     let line = "raw@block --workload zipfwrite:ops=1000000000 --size 64MiB";
     let mut running = Running::start_heeding(line);
     assert_eq!(running.signal("-HUP"), Some(129));
@@ -195,7 +196,7 @@ fn a_run_outlives_its_terminal_if_it_is_told_to() {
 }
 
 #[test]
-fn the_page_of_a_run_lives_in_a_browser() {
+fn page_of_a_run_updates_in_a_browser() {
     let Some(mut browser) = Browser::start() else {
         return;
     };
@@ -224,7 +225,7 @@ fn the_page_of_a_run_lives_in_a_browser() {
         Running::start("raw@zns --workload seqwrite:ops=500 --precondition fresh --size 64MiB");
     running.until(|picture| picture["run"]["done"] == true);
     browser.visit(&format!("http://127.0.0.1:{}/", running.port), 1280);
-    // Of the page whose run has gone.
+    // Errors of the earlier page, whose run has ended.
     browser.complaints.clear();
     let done = format!("{}.endsWith('; done')", text("state"));
     assert!(
@@ -242,13 +243,13 @@ fn the_page_of_a_run_lives_in_a_browser() {
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
-/// What part `id` of the page says.
+/// A script for the text of part `id` of the page.
 fn text(id: &str) -> String {
     format!("document.getElementById('{id}').textContent")
 }
 
 #[test]
-fn its_page_lives_in_a_browser() {
+fn page_of_a_served_drive_updates_in_a_browser() {
     let Some(mut browser) = Browser::start() else {
         return;
     };
@@ -285,7 +286,7 @@ fn its_page_lives_in_a_browser() {
     );
 }
 
-/// The map, the pause and the colours are used without a mouse.
+/// Uses the map, the pause and the colours without a mouse.
 fn by_keys(browser: &mut Browser) {
     browser.value("document.getElementById('map').focus()");
     browser.press(Key::Right);

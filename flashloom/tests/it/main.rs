@@ -1,4 +1,4 @@
-//! The program as a user meets it: command lines in, output and files out.
+//! The program from the user's view: command lines in, output and files out.
 
 mod book;
 mod compare;
@@ -36,10 +36,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest that any command here may take.
+/// Longest duration of any command here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest that a process may take to end: its drive has to get to a disk that others use too.
+/// Longest time for a process to end: it writes its drive to a shared disk.
 const END: Duration = Duration::from_secs(300);
 
 /// The program with HUP, INT and TERM at their defaults: `nohup` and shells in the background start
@@ -55,14 +55,14 @@ fn heeding() -> Command {
 struct Guarded(Child);
 
 impl Guarded {
-    /// Sends it a signal, such as `-TERM`.
+    /// Sends a signal such as `-TERM` to the process.
     fn signal(&self, signal: &str) {
         let pid = self.0.id().to_string();
         let status = Command::new("kill").args([signal, &pid]).status();
         assert!(status.expect("kill starts").success());
     }
 
-    /// Waits for its end, no longer than [`END`].
+    /// Waits until the process has ended, for at most [`END`].
     fn ended(&mut self) -> std::process::ExitStatus {
         let start = Instant::now();
         loop {
@@ -77,18 +77,18 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A directory of its own for one test, in which the program is run.
+/// A directory for one test, in which the program runs.
 struct Bench {
     folder: TempDir,
 }
 
-/// What one command said.
+/// Output and exit status of one command.
 struct Said {
     command: String,
     code: Option<i32>,
@@ -119,7 +119,7 @@ impl Bench {
         String::from_utf8(self.read(name)).expect("it is text")
     }
 
-    /// Every file here by name, with its contents.
+    /// All files in the directory by name, with their contents.
     fn files(&self) -> Vec<(String, Vec<u8>)> {
         let entries = fs::read_dir(self.folder.path()).expect("it can be listed");
         let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -136,13 +136,13 @@ impl Bench {
         names.into_iter().map(with_contents).collect()
     }
 
-    /// Runs `flashloom` with the words of `line`.
+    /// Runs `flashloom` with the arguments `line`.
     fn run(&self, line: &str) -> Said {
         let words: Vec<&str> = line.split_whitespace().collect();
         self.run_words(&words)
     }
 
-    /// Runs `flashloom` with `words`, and waits no longer than [`PATIENCE`].
+    /// Runs `flashloom` with `words`, for at most [`PATIENCE`].
     fn run_words(&self, words: &[&str]) -> Said {
         let command = words.join(" ");
         let streams = TempDir::new().expect("a temporary directory");
@@ -184,14 +184,14 @@ impl Bench {
         }
     }
 
-    /// What `line` prints, which has to succeed.
+    /// The output of `line`, which must succeed.
     fn done(&self, line: &str) -> String {
         let said = self.run(line);
         assert_eq!(said.code, Some(0), "{line}: {}", said.err);
         said.out
     }
 
-    /// The one JSON document that `line` prints, of `schema`.
+    /// The JSON document of schema `schema` that `line` prints.
     fn json(&self, line: &str, schema: &str) -> Value {
         let out = self.done(&format!("{line} --json"));
         let value: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}"));
@@ -200,13 +200,13 @@ impl Bench {
     }
 }
 
-/// The number that `pointer` leads to in `value`.
+/// The number at `pointer` in `value`.
 fn number(value: &Value, pointer: &str) -> u64 {
     let found = value.pointer(pointer).and_then(Value::as_u64);
     found.unwrap_or_else(|| panic!("{pointer} is no number"))
 }
 
-/// The numbers of a map added up.
+/// The sum of all numbers in a map.
 fn sum(value: &Value) -> u64 {
     let map = value.as_object().expect("it is a map");
     map.values().map(|v| v.as_u64().expect("a number")).sum()
@@ -230,7 +230,7 @@ fn cells(page: &str) -> Vec<(usize, &str, &str)> {
     tags.filter_map(cell).collect()
 }
 
-/// A csv trace of `writes` writes of 16 KiB all over 32 MiB, each read back.
+/// A CSV trace of `writes` writes of 16 KiB over 32 MiB, each followed by a read of the same place.
 fn trace(writes: u64) -> String {
     let mut text = "time_ns,flags,sector,sectors,process\n".to_owned();
     for i in 0..writes {

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: traces, plans, drives.
+//! Malformed traces, plans and drives.
 
 use crate::{Bench, trace};
 use std::io::Write;
@@ -13,8 +13,8 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 0).expect("it is in memory")
 }
 
-/// Traces with something wrong in them: name, format if it has to be said,
-/// contents, and what the sentence says.
+/// Malformed traces: name, format where the contents do not identify it, contents, and a part of
+/// the error.
 const TEXTS: &[(&str, &str, &str, &str)] = &[
     (
         "a.csv",
@@ -113,7 +113,7 @@ const TEXTS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// The same of bytes that are no text.
+/// Malformed binary traces, with the same fields.
 fn binaries() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str)> {
     let good = trace(3_000).into_bytes();
     let (gz, zst) = (gzip(&good), zstd(&good));
@@ -251,7 +251,7 @@ fn bad_plans_are_refused_with_their_line() {
     bench.refuses("compare none.toml", &["none.toml: "]);
 }
 
-/// Drives that cannot be, and what the sentence says.
+/// Drives that cannot be built, with a part of the error.
 const DRIVES: &[(&str, &str)] = &[
     (
         "preset = \"block\"\n[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = 1\n\
@@ -340,7 +340,7 @@ fn bad_drives_are_refused_with_their_line() {
 }
 
 #[test]
-fn what_is_no_drive_is_refused() {
+fn file_that_is_no_drive_is_rejected() {
     let bench = Bench::new();
     bench.done("drive create good.flash --size 64MiB");
     bench.write("in.img", vec![7; 1 << 20]);
@@ -374,7 +374,7 @@ fn what_is_no_drive_is_refused() {
             "drive import d.flash in.img",
             "run raw@block --workload randread:ops=9 --drive d.flash --save",
         ] {
-            // What does not say that it is a drive is read as a drive's TOML.
+            // A file without the magic of drive files is read as TOML.
             let words: &[&str] = if line.starts_with("drive") {
                 &[told]
             } else {

@@ -1,10 +1,10 @@
-//! Manual pages and completions know every command.
+//! Manual pages and completions cover every command.
 
 use crate::Bench;
 use std::fs;
 use std::process::Command;
 
-/// The commands that the help lists.
+/// The commands in the help text.
 fn commands(bench: &Bench) -> Vec<String> {
     let help = bench.done("--help");
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -40,7 +40,7 @@ fn shells_complete_each_command() {
         for command in commands(&bench) {
             assert!(script.contains(&command), "{shell}: {command}");
         }
-        // Those that are here read it, and find nothing wrong.
+        // Shells that are installed parse the script without errors.
         bench.write("script", &script);
         let read = Command::new(shell)
             .arg("-n")

@@ -1,5 +1,4 @@
-//! `mount`: our file systems under real programs, and what is left of them when
-//! their process is killed.
+//! `mount`: our file systems under real programs, and their state after their process is killed.
 
 use crate::serve::{Served, must};
 use crate::{Bench, Said, number};
@@ -7,8 +6,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// A drive with an empty ext4 that its own tools have made. None, with a reason,
-/// where something is missing.
+/// A drive with an empty ext4 made by the tools of ext4. `None`, with a printed reason, if FUSE or
+/// the tools are missing.
 fn prepared() -> Option<Served> {
     if !judges::has_fuse() {
         return None;
@@ -26,7 +25,7 @@ fn prepared() -> Option<Served> {
     Some(served)
 }
 
-/// What the tools of ext4 say of the drive.
+/// Checks the drive with the tools of ext4.
 pub(crate) fn check(served: &Served) {
     served.bench.done("drive export d.flash out.img");
     must("e2fsck", &["-fn", &served.at("out.img")]);
@@ -36,7 +35,7 @@ fn contents(number: usize) -> Vec<u8> {
     vec![number as u8; 100 + number * 777]
 }
 
-/// A file that is durable when this returns.
+/// Writes a file, and returns when it is durable.
 fn write_durably(path: &Path, number: usize) {
     let mut file = File::create(path).expect("made");
     file.write_all(&contents(number)).expect("written");
@@ -44,7 +43,7 @@ fn write_durably(path: &Path, number: usize) {
 }
 
 #[test]
-fn an_ext4_of_others_is_mounted_and_left_as_they_want_it() {
+fn ext4_of_mke2fs_is_mounted_and_stays_sound() {
     let Some(served) = prepared() else { return };
     served.start();
     let root = served.bench.path("m");
@@ -72,7 +71,7 @@ fn an_ext4_of_others_is_mounted_and_left_as_they_want_it() {
     served.ended();
 }
 
-/// A drive that is read and written by bytes, with an empty file system of ours.
+/// A byte-interface drive with an empty file system of `mkfs`.
 fn prepared_by_bytes(kind: &str) -> Option<Served> {
     if !judges::has_fuse() {
         return None;
@@ -158,7 +157,7 @@ fn a_killed_btrfs_has_every_forced_file_and_btrfs_check_is_content() {
     }
 }
 
-/// What the tools of Btrfs say of the drive.
+/// Checks the drive with the tools of Btrfs, if they are installed.
 pub(crate) fn check_btrfs(served: &Served) {
     served.bench.done("drive export d.flash out.img");
     if !judges::has("btrfs") {
@@ -173,7 +172,8 @@ fn a_killed_pmfs_has_every_forced_file_and_is_an_ext4() {
     a_killed_one_is_an_ext4("pmfs");
 }
 
-/// Kills mounts of `kind`, which is in the format of ext4, and has others look at it.
+/// Kills mounts of `kind`, which has the format of ext4, and checks the drive with the tools of
+/// ext4.
 fn a_killed_one_is_an_ext4(kind: &str) {
     let Some(served) = prepared_by_bytes(kind) else {
         return;
@@ -183,7 +183,7 @@ fn a_killed_one_is_an_ext4(kind: &str) {
     served.bench.done(&format!("fsck {kind} d.flash"));
 }
 
-/// Forces files and kills the mount, again and again; then all of them are there.
+/// Writes files durably and kills the mount, several times; then checks all files.
 pub(crate) fn kill_and_look(served: &Served) {
     let root = served.bench.path("m");
     for life in 0..3 {
@@ -209,8 +209,8 @@ pub(crate) fn kill_and_look(served: &Served) {
     served.ended();
 }
 
-/// It is found by its superblock, asked while it is mounted, and ended by each signal as by
-/// `umount`: all that was written is in the drive's file, and no socket is left.
+/// The file system is detected by its superblock, answers queries while it is mounted, and is ended
+/// by each signal as by `umount`: all writes are in the drive's file, and no socket remains.
 #[test]
 fn mounted_drive_is_asked_and_ends_clean_on_every_signal() {
     if !judges::has_fuse() {
@@ -256,7 +256,7 @@ fn mounted_drive_is_asked_and_ends_clean_on_every_signal() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_refused_in_a_sentence() {
+fn invalid_mount_is_rejected_in_a_sentence() {
     let bench = Bench::new();
     bench.done("drive create empty.flash --size 16MiB");
     fs::create_dir(bench.path("m")).expect("a directory");

@@ -1,11 +1,11 @@
-//! File systems on drives that their host maps: mounted, killed and looked at by others.
+//! File systems on open-channel drives: mounted, killed and checked by outside tools.
 
 use crate::mount::{check, check_btrfs, kill_and_look};
 use crate::serve::Served;
 use crate::{Bench, number};
 use std::fs;
 
-/// An open-channel drive with an empty file system of ours.
+/// An open-channel drive with an empty file system of `mkfs`.
 fn prepared(kind: &str) -> Option<Served> {
     if !judges::has_fuse() {
         return None;
@@ -28,7 +28,7 @@ fn a_killed_hyfim_has_every_forced_file_and_btrfs_check_is_content() {
     kill_and_look(&served);
     served.bench.done("fsck hyfim d.flash");
     check_btrfs(&served);
-    // What is overwritten again and again stays where it is.
+    // Repeated overwrites stay in place.
     served.start();
     let root = served.bench.path("m");
     let mut file = fs::File::create(root.join("overwritten")).expect("made");
@@ -80,7 +80,7 @@ fn a_killed_f2fs_over_a_mapping_in_memory_has_every_forced_file() {
     served.bench.done("fsck f2fs d.flash");
 }
 
-/// A mapping is where its file system has it, and nowhere else.
+/// A mapping in memory is only accessible to its own file system.
 #[test]
 fn a_mapping_in_memory_beside_a_drive_is_for_hyfim_alone() {
     let bench = Bench::new();
@@ -111,7 +111,7 @@ fn a_mapping_in_memory_beside_a_drive_is_for_hyfim_alone() {
     }
     let line = "run raw@ocssd --drive d.flash --workload randread:ops=10";
     bench.refuses(line, &["d.flash", "in the memory beside it"]);
-    // Its contents are told and replaced through that mapping.
+    // Export and import go through that mapping.
     bench.done("drive export d.flash out.img");
     bench.done("mkfs ext4 d.flash");
     let info = bench.json("drive info d.flash", "flashloom.drive-info/1");

@@ -1,4 +1,4 @@
-//! What is asked of runs that are over.
+//! Queries about past runs.
 
 use crate::{Bench, number, sum};
 
@@ -88,7 +88,7 @@ fn runs_of_memory_are_kept_beside_those_of_stacks() {
         told.contains("raw@block") && told.contains("instructions/s"),
         "{told}"
     );
-    // Another seed on the same design.
+    // A second run of the same design with another seed.
     bench.done(&format!(
         "memory skybyte-full --workload {program} --seed 2"
     ));
@@ -98,7 +98,7 @@ fn runs_of_memory_are_kept_beside_those_of_stacks() {
     assert!(time["b"].as_f64().is_some_and(|b| b > 0.0));
     assert!(bench.done("diff 2 4").contains("/time_ns"));
     assert!(bench.done("diff 2 2").contains("All numbers agree"));
-    // A cause asks for a run of a stack, and two kinds are not set side by side.
+    // `why` needs a run of a stack, and `diff` two runs of one kind.
     let why = bench.run("why");
     assert!(
         why.code == Some(0) && why.out.contains("raw@block"),
@@ -125,7 +125,7 @@ fn why_says_that_there_are_runs_of_memory_alone() {
 }
 
 #[test]
-fn a_history_without_what_is_looked_for_says_so() {
+fn history_without_a_match_says_so() {
     let bench = Bench::new();
     bench.done("run raw@block --workload randread:ops=10 --size 64MiB --label a");
     let none = |filter: &str| bench.done(&format!("history {filter}"));
@@ -148,9 +148,9 @@ fn a_history_without_what_is_looked_for_says_so() {
     }
 }
 
-/// The table of the runs is damaged, which only shows when one is added.
+/// The table of runs is damaged, which shows only when a run is added.
 #[test]
-fn a_result_that_cannot_be_kept_is_shown_all_the_same() {
+fn result_that_cannot_be_stored_is_still_shown() {
     let bench = Bench::new();
     bench.done("run raw@block --workload randread:ops=10 --size 64MiB");
     let mut damaged = bench.read("flashloom.db");

@@ -1,5 +1,5 @@
-//! `shim` and `shim view`: a program with its files in zones, and another one without the
-//! library that reads them.
+//! `shim` and `shim view`: a program with its files in zones, and another one without the library
+//! that reads them.
 
 use crate::serve::{must, tool};
 use crate::{Bench, Guarded, Said};
@@ -12,10 +12,10 @@ use std::time::Duration;
 const RULES: &str = "name = \"t\"\n[[stream]]\nname = \"s\"\nlife = \"short\"\n\
                      [[rule]]\npath = \"*.log\"\nstream = \"s\"\n";
 const MIB: u64 = 1 << 20;
-/// How often something is waited for, with a pause of 10 ms.
+/// Number of tries, with pauses of 10 ms, before a wait fails.
 const TRIES: u32 = 1_000;
 
-/// Zones, rules for files that end with `.log`, and a mount of what is placed.
+/// Zones, rules for files that end with `.log`, and a mount of the placed files.
 struct Shown {
     bench: Bench,
     view: Guarded,
@@ -33,7 +33,7 @@ fn prepared() -> Bench {
     bench
 }
 
-/// Runs a script of the shell with its files placed.
+/// Runs a shell script with its files placed.
 fn placed(bench: &Bench, script: &str) -> Said {
     let words = [
         "shim", "--rules", "rules", "--zones", "zones", "--", "sh", "-c", script,
@@ -80,14 +80,14 @@ impl Shown {
         folder.join(name)
     }
 
-    /// Where the file called `name` is shown.
+    /// Path in the mount of the file called `name`.
     fn at(&self, name: &str) -> PathBuf {
         let whole = self.whole(name);
         let beneath = whole.strip_prefix("/").expect("it is whole");
         self.bench.path("m").join(beneath)
     }
 
-    /// The process that has the zones.
+    /// Process id of the daemon of the zones.
     fn daemon(&self) -> Option<String> {
         let zones = self.whole("zones").display().to_string();
         let words = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
@@ -106,7 +106,7 @@ impl Drop for Shown {
     fn drop(&mut self) {
         let m = self.bench.path("m").display().to_string();
         let _ = tool("fusermount3", &["-u", "-z", &m]);
-        // Unless it was never mounted, it ends by itself, with its daemon.
+        // Unless it was never mounted, the view ends by itself, with its daemon.
         for _ in 0..TRIES {
             if self.view.0.try_wait().is_ok_and(|ended| ended.is_some()) {
                 return;
@@ -182,9 +182,9 @@ fn a_view_follows_what_programs_do_and_daemons_that_die() {
     assert_ne!(shown.daemon(), Some(first));
 }
 
-/// The same calls, whether the files are placed or not; what is placed is not written twice.
+/// The recorded calls are the same with and without placement; placed data is not recorded twice.
 #[test]
-fn what_is_placed_can_be_recorded_meanwhile() {
+fn placed_files_can_be_recorded_too() {
     let bench = prepared();
     let script =
         "head -c 3000001 /dev/zero > a.log; mv a.log b.log; echo x > plain; cat b.log | wc -c";
@@ -237,7 +237,7 @@ fn placing_that_is_asked_to_end_ends_with_its_program() {
     }
 }
 
-/// Redis has jemalloc, which opens files under a lock of its own when it begins.
+/// Redis uses jemalloc, which opens files under its own lock at start-up.
 #[test]
 fn program_with_jemalloc_begins_and_ends_under_the_libraries() {
     if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
@@ -258,7 +258,7 @@ fn program_with_jemalloc_begins_and_ends_under_the_libraries() {
     }
 }
 
-/// What redis-server says of its version under a command, within a minute.
+/// The version output of redis-server under a command, within a minute.
 fn tool_in(bench: &Bench, words: &[&str]) -> String {
     let said = Command::new("timeout")
         .args(["60", env!("CARGO_BIN_EXE_flashloom")])

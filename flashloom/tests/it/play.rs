@@ -1,4 +1,4 @@
-//! Playing workloads of files in a directory.
+//! File workloads played as real system calls in a directory.
 
 use crate::{Bench, Guarded};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// The calls of each kind by name.
+/// Number of calls by kind.
 fn counts(played: &Value) -> Vec<(String, u64)> {
     let kinds = played["calls"].as_array().expect("a list");
     let count = |kind: &Value| {
@@ -83,7 +83,7 @@ fn files_can_be_made_before() {
 }
 
 #[test]
-fn what_cannot_be_played_is_refused() {
+fn invalid_play_is_rejected() {
     let bench = Bench::new();
     bench.refuses(
         "play varmail --on missing",
@@ -97,7 +97,7 @@ fn what_cannot_be_played_is_refused() {
     );
 }
 
-/// Its answer is of the calls until then.
+/// The answer covers the calls up to the signal.
 #[test]
 fn playing_ended_by_a_signal_answers_with_what_was_played() {
     for (signal, status) in [("-TERM", 143), ("-INT", 130)] {

@@ -1,4 +1,4 @@
-//! The example of policies of one's own.
+//! The example with policies of a caller.
 
 #[path = "../../examples/policies.rs"]
 mod example;

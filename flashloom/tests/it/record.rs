@@ -1,4 +1,4 @@
-//! Recording programs, and looking into what was recorded.
+//! Recordings of programs, and their summaries.
 
 use super::Bench;
 use workload::files::trace::FileTrace;
@@ -67,9 +67,9 @@ fn a_recording_can_be_narrowed_to_a_directory() {
     assert_eq!(trace.setup.entries.len(), 1);
 }
 
-/// A clone of a repository on the same disk links its objects.
+/// For example, a clone of a repository on the same disk links its objects.
 #[test]
-fn a_file_from_elsewhere_that_gets_a_name_here_comes_along() {
+fn file_linked_from_elsewhere_is_part_of_the_recording() {
     let (bench, elsewhere) = (Bench::new(), Bench::new());
     elsewhere.write("pack", vec![1; 10_000]);
     let script = format!("ln {} a; cat a", elsewhere.path("pack").display());
@@ -82,7 +82,7 @@ fn a_file_from_elsewhere_that_gets_a_name_here_comes_along() {
 }
 
 #[test]
-fn what_can_not_be_recorded_is_refused_in_a_sentence() {
+fn invalid_recording_is_rejected_in_a_sentence() {
     let bench = Bench::new();
     for (line, wants) in [
         ("record -o t.flt -- /nonexistent/program", "No such file"),
@@ -122,7 +122,8 @@ fn a_trace_of_calls_is_not_taken_for_one_of_blocks() {
     );
 }
 
-/// Starts `words` in the background, sends a signal to this once `started` is there, and waits.
+/// Starts `words` in the background, sends the process a signal once the file `started` exists, and
+/// waits.
 fn interrupted(bench: &Bench, words: &[&str], signal: &str) -> std::process::ExitStatus {
     let child = crate::heeding()
         .args(words)

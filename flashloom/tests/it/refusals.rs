@@ -1,9 +1,8 @@
-//! Whatever a user can get wrong: status 2, one sentence, and nothing left
-//! behind.
+//! Mistakes of a user: status 2, one sentence, and no file left behind or changed.
 
 use crate::{Bench, Said};
 
-/// Checks that `said` is one sentence that has all of `words`.
+/// Asserts that `said` is an error of one sentence that contains all of `words`.
 fn refused(said: &Said, words: &[&str]) {
     let Said {
         command,
@@ -27,7 +26,7 @@ fn refused(said: &Said, words: &[&str]) {
 }
 
 impl Bench {
-    /// Runs `line`, which is refused and changes no file.
+    /// Asserts that `line` is rejected with `words`, and changes no file.
     pub(crate) fn refuses(&self, line: &str, words: &[&str]) {
         self.refuses_words(&line.split_whitespace().collect::<Vec<_>>(), words);
     }
@@ -59,7 +58,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
     );
     bench.refuses("drive export d.flash .", &["directory"]);
     bench.refuses("drive info /dev/null", &["/dev/null", "found a device"]);
-    // Nor is one replaced, whoever may.
+    // Not even a user with the permission replaces a special file.
     std::os::unix::net::UnixListener::bind(bench.path("out")).expect("a socket");
     bench.refuses(
         "drive export d.flash out",
@@ -76,7 +75,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
     bench.refuses("drive import f.flash in.img", &["f.flash: "]);
 }
 
-/// Command lines, and what the sentence says.
+/// Command lines, with a part of the error of each.
 const LINES: &[(&str, &str)] = &[
     ("run raw@blok --workload randread", "block, streams, fdp"),
     ("run block --workload randread", "HOST@DRIVE"),
@@ -218,8 +217,7 @@ const LINES: &[(&str, &str)] = &[
     ("compare --stak raw@fdp", "--stacks"),
 ];
 
-/// Parameters of a workload with what follows it on the command line, and what
-/// the sentence says.
+/// Parameters of a workload with further arguments, and a part of the error of each.
 const PARAMS: &[(&str, &str)] = &[
     ("ops=0", "ops: expected"),
     ("ops=-1", "ops: expected"),
@@ -344,7 +342,7 @@ fn an_output_that_was_there_stays_when_a_run_fails() {
 }
 
 #[test]
-fn what_is_read_is_not_written_over() {
+fn input_file_is_not_overwritten() {
     let bench = Bench::new();
     bench.write("calls.flt", include_bytes!("../../traces/sqlite.flt"));
     bench.write("blocks.csv", "0,W,0,8,p\n1,R,0,8,p\n");

@@ -1,5 +1,5 @@
-//! `serve --remap`: a drive whose addresses are remapped, for the kernel and others. Where
-//! FUSE, loop devices or fio are missing the tests say so and test less.
+//! `serve --remap`: a drive with remapped addresses, for the kernel and other clients. Tests print
+//! a note and test less if FUSE, loop devices or fio are missing.
 
 use crate::serve::{Served, kill_and_verify};
 use crate::{Bench, Said, number};
@@ -53,7 +53,7 @@ fn a_layer_is_made_on_a_drive_that_holds_nothing_and_on_no_other() {
     assert_eq!(&bytes, b"data");
 }
 
-/// By unit: what can be read of the drive.
+/// The first word of each unit; `None` if it cannot be read.
 fn readable(served: &Served, units: u64) -> Vec<Option<u64>> {
     let file = std::fs::File::open(served.bench.path("m/drive")).expect("it can be opened");
     let read = |unit| {
@@ -65,7 +65,7 @@ fn readable(served: &Served, units: u64) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn what_is_left_of_a_damaged_layer_is_served_to_be_read() {
+fn damaged_layer_is_served_read_only() {
     if !judges::has_fuse() {
         return;
     }
@@ -78,7 +78,7 @@ fn what_is_left_of_a_damaged_layer_is_served_to_be_read() {
     }
     served.unmount();
     served.ended();
-    // Somebody writes to the drive past the layer: over page 1 of its tables.
+    // A write past the layer damages page 1 of its tables.
     let plain = "serve d.flash --file m --background";
     served.bench.done(plain);
     let mut superblock = [0; UNIT as usize];
@@ -104,7 +104,7 @@ fn what_is_left_of_a_damaged_layer_is_served_to_be_read() {
     served
         .bench
         .done("serve d.flash --file m --remap=salvage --background");
-    // A page tells of 1018 units.
+    // One page of the tables covers 1018 units.
     for (unit, found) in (0..).zip(readable(&served, units)) {
         let expected = Some(unit + 1).filter(|_| !(1018..2036).contains(&unit));
         assert_eq!(found, expected, "unit {unit}");
@@ -122,8 +122,8 @@ fn what_is_left_of_a_damaged_layer_is_served_to_be_read() {
     assert_eq!(number(&smart, "/unsafe_shutdowns"), 0);
 }
 
-/// Runs the script that puts file systems of the kernel on a remapped drive, for a short
-/// while; none if something that it needs is missing.
+/// Runs the script that uses file systems of the kernel on a remapped drive, briefly; `None` if a
+/// tool is missing.
 fn script(flashloom: &str) -> Option<Output> {
     if !judges::has_loops() {
         return None;
@@ -155,7 +155,7 @@ fn file_systems_of_the_kernel_live_on_a_remapped_drive() {
     assert_eq!(said.matches(": right, also after").count(), 2, "{said}");
 }
 
-/// A server that is not what it says: each time it starts, the drive is as it was first.
+/// A faulty server: the drive is reset to its first contents at each start.
 #[test]
 fn a_drive_that_forgets_is_noticed() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Papers beside what is measured: what can be asked for, and what cannot.
+//! Papers beside the measured values: valid and invalid requests.
 
 use crate::Bench;
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn papers_and_figures_are_listed() {
     assert_eq!(list["papers"][0]["figures"][2]["name"], "bytefs/fig6");
 }
 
-/// What takes no run is told at once, with the command that measures it.
+/// A claim without runs is printed at once, with the command that measures it.
 #[test]
 fn numbers_of_parts_lead_to_their_benchmarks() {
     let bench = Bench::new();
@@ -37,7 +37,7 @@ fn numbers_of_parts_lead_to_their_benchmarks() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn unknown_paper_figure_or_scale_is_rejected() {
     let bench = Bench::new();
     bench.refuses("reproduce nothing", &["bytefs", "\"nothing\""]);
     bench.refuses("reproduce bytefs/fig99", &["fig6", "\"fig99\""]);
@@ -47,7 +47,7 @@ fn what_is_not_there_is_refused() {
     );
 }
 
-/// A report has what the table has, and leads to the runs.
+/// A report has the contents of the table, and links to the runs.
 #[test]
 fn a_report_goes_into_a_folder() {
     let bench = Bench::new();
@@ -69,7 +69,7 @@ fn a_report_goes_into_a_folder() {
     assert!(bench.path("r/runs").is_dir());
 }
 
-/// Values of an earlier report are judged by the plans of today, and nothing runs.
+/// Values of an earlier report are judged by the present plans, without any run.
 #[test]
 fn values_of_an_earlier_report_are_judged_again_without_a_run() {
     let bench = Bench::new();

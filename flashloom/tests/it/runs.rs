@@ -1,4 +1,4 @@
-//! `run`, and the trace that comes with the program.
+//! `run`, and the shipped trace.
 
 use crate::{Bench, cells, number, sum, trace};
 use std::path::Path;
@@ -38,7 +38,7 @@ fn a_stack_of_files_runs_the_shipped_recording() {
         "{listed}"
     );
     assert!(bench.done("workloads rocksdb").contains("think"));
-    // Programs for memory too; of a name that two have, both are told.
+    // Programs for memory are listed too; a name that two share shows both.
     assert!(
         listed.contains("bfs") && listed.contains("dlrm"),
         "{listed}"
@@ -102,7 +102,7 @@ fn knobs_and_drives_change_the_run() {
     assert_eq!(faster["drive"]["nand"], "slc");
     let p50 = |run| number(run, "/latency_ns/p50");
     assert!(p50(&faster) < p50(&run));
-    // The stack says with which interface.
+    // The stack determines the interface.
     let other = bench.json(&line.replace("raw@block", "raw@fdp"), SCHEMA);
     assert_eq!(other["drive"]["interface"], "fdp");
     assert_eq!(other["drive"]["geometry"], run["drive"]["geometry"]);
@@ -130,7 +130,7 @@ fn a_small_page_cache_misses_more() {
     assert!(misses(&small) > misses(&large) * 2);
     let slow = format!("{line} --set host.cpu.submit=1ms");
     assert!(number(&bench.json(&slow, SCHEMA), "/sim_time_ns") > number(&large, "/sim_time_ns"));
-    // Every knob that is listed can be set to what it is.
+    // Every listed knob accepts its own value.
     let listed = bench.done("stacks");
     let knobs = listed.lines().filter_map(|line| line.strip_prefix("  "));
     let set: Vec<String> = knobs

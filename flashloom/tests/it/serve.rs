@@ -1,5 +1,5 @@
-//! `serve`: a drive for real clients, and what is left of it when its process is
-//! killed. Tests skip where FUSE or loop devices are missing.
+//! `serve`: a drive for real clients, and its state after its process is killed. Tests skip if FUSE
+//! or loop devices are missing.
 
 use crate::{Bench, Said, number};
 use sim::Seed;
@@ -11,15 +11,15 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Bytes of a piece that the writers write.
+/// Bytes of a piece in writes.
 const PIECE: usize = 4096;
-/// Pieces that each of them writes to.
+/// Number of pieces for each writer.
 const PIECES: u64 = 600;
 
-/// A drive that is served, and everything to be undone when its test is over.
+/// A served drive, with everything to be undone at the end of its test.
 pub(crate) struct Served {
     pub(crate) bench: Bench,
-    /// What serves it, in directory `m`.
+    /// The command that serves it, in the directory `m`.
     line: String,
     loops: Vec<String>,
     mounts: Vec<PathBuf>,
@@ -33,7 +33,7 @@ impl Served {
         served
     }
 
-    /// A drive that is about to be served by `line`.
+    /// A drive, not served yet; [`Self::start`] runs `line`.
     pub(crate) fn prepared(bench: Bench, create: &str, line: &str) -> Self {
         let toml = "preset = \"block\"\n[controller]\npower_loss_protection = false\n";
         bench.write("plain.toml", toml);
@@ -65,7 +65,7 @@ impl Served {
         assert!(status.expect("kill starts").success());
     }
 
-    /// The process that serves the drive: the one that runs in its directory.
+    /// Id of the process that serves the drive: the one that runs in its directory.
     fn pid(&self) -> Option<String> {
         let folder = self.bench.path("").canonicalize().ok()?;
         let processes = std::fs::read_dir("/proc").ok()?.flatten();
@@ -75,7 +75,7 @@ impl Served {
         Some(here.next()?.file_name().to_string_lossy().into_owned())
     }
 
-    /// Unmounts what nobody serves any more.
+    /// Removes a mount whose server has ended.
     pub(crate) fn sweep(&self) {
         let _ = tool("fusermount3", &["-u", "-z", &self.at("m")]);
     }
@@ -95,8 +95,8 @@ impl Served {
         self.bench.path(name).display().to_string()
     }
 
-    /// Unmounts it. The kernel closes files of programs that have ended some time later, and
-    /// says until then that they are in use.
+    /// Unmounts the directory. The kernel closes files of ended programs a little later, and
+    /// reports them as busy until then.
     #[track_caller]
     pub(crate) fn unmount(&self) {
         let mut said = String::new();
@@ -126,7 +126,7 @@ impl Drop for Served {
         self.sweep();
         for round in 0..800 {
             let Some(pid) = self.pid() else { return };
-            // A test that failed has not ended a process that shows no file.
+            // A failed test leaves a process that shows no file.
             if round >= 400 {
                 let _ = tool("kill", &["-KILL", &pid]);
             }
@@ -142,7 +142,7 @@ pub(crate) fn tool(name: &str, arguments: &[&str]) -> std::io::Result<Output> {
     command.stdin(Stdio::null()).output()
 }
 
-/// What it prints, which has to succeed.
+/// The output of a program, which must succeed.
 #[track_caller]
 pub(crate) fn must(name: &str, arguments: &[&str]) -> String {
     let output = tool(name, arguments).expect("it starts");
@@ -151,17 +151,17 @@ pub(crate) fn must(name: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A piece that says everywhere which one it is and which version.
+/// Contents of a piece, which contain its number and version everywhere.
 fn piece(number: u64, version: u64) -> Vec<u8> {
     let word = (number << 32 | version).to_le_bytes();
     word.repeat(PIECE / word.len())
 }
 
-/// By piece: the version that was promised, and the last one that was sent.
+/// Versions by piece: the last one promised, and the last one sent.
 type Versions = BTreeMap<u64, (u64, u64)>;
 
-/// Writes pieces and flushes until the drive is gone. `answered` says whether an
-/// answer is a promise.
+/// Writes pieces and flushes until the drive is gone. `answered` says whether the completion of a
+/// write is a promise.
 fn write_until_killed(
     file: &File,
     own: std::ops::Range<u64>,
@@ -193,7 +193,7 @@ fn write_until_killed(
     }
 }
 
-/// Every piece is whole, no older than promised and no newer than sent.
+/// Asserts that every piece is whole, no older than promised and no newer than sent.
 fn verify(file: &File, versions: &Versions) {
     for (&number, &(promised, sent)) in versions {
         let mut bytes = vec![0; PIECE];
@@ -212,12 +212,12 @@ fn verify(file: &File, versions: &Versions) {
     }
 }
 
-/// Kills what serves a drive, again and again; `protected` says whether an answer to a write
-/// is a promise.
+/// Kills the server of a drive several times; `protected` says whether the completion of a write is
+/// a promise.
 pub(crate) fn kill_and_verify(served: &Served, protected: bool) {
     for round in 0..4 {
         let file = served.open();
-        // What the rounds before left is what this one starts with.
+        // Clear the pieces of earlier rounds.
         file.write_all_at(&vec![0; 2 * PIECES as usize * PIECE], 0)
             .expect("written");
         file.sync_all().expect("flushed");
@@ -300,7 +300,7 @@ fn a_drive_that_is_served_belongs_to_its_process() {
     served.open().write_all_at(b"hello", 4094).expect("written");
     let shown = bench.text("m/smart.json");
     served.unmount();
-    // Nobody has to wait until the process has ended.
+    // The commands wait for the end of the process themselves.
     bench.json("drive info d.flash", "flashloom.drive-info/1");
     bench.done("drive export d.flash out.img");
     assert_eq!(&bench.read("out.img")[4090..4100], b"\0\0\0\0hello\0");
@@ -389,7 +389,7 @@ fn a_file_system_of_the_kernel_lives_on_the_drive() {
     must("umount", &[&fs_name]);
     must("blkdiscard", &[&device]);
     must("losetup", &["-d", &device]);
-    // The device lets go of the file a moment later.
+    // The device closes the file a moment later.
     let unmounted = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         let output = tool("fusermount3", &["-u", &served.at("m")]);

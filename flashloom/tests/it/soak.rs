@@ -6,16 +6,16 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The seed of the last hundred thousand power cuts of the long run.
+/// Seed of the last hundred thousand power cuts of the long run.
 const SEED: u64 = 4;
-/// Its cases, of which each commit tries some, and the next one others.
+/// Case numbers of that part; each commit tries a few of them.
 const CASES: std::ops::Range<u64> = 12_384..16_640;
-/// Power cuts of a case.
+/// Power cuts in each case.
 const POINTS: u64 = 24;
-/// Power cuts that a commit tries.
+/// Power cuts in each commit.
 const CUTS: u64 = 320;
 
-/// Which of them this commit tries: from the environment, as `cargo xtask check` gives it.
+/// First case of this commit, from the environment as set by `cargo xtask check`.
 fn sample() -> u64 {
     let given = std::env::var("FLASHLOOM_SOAK_SAMPLE").ok();
     let given = given.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -37,7 +37,7 @@ fn a_sample_of_the_long_run_holds() {
     assert!(covered["recoveries_cut"].as_u64() > Some(0), "{covered:#}");
 }
 
-/// One more thread tries the same cuts.
+/// Another number of threads tries the same cuts.
 #[test]
 fn threads_change_nothing() {
     let bench = Bench::new();
@@ -57,8 +57,8 @@ fn a_case_can_be_repeated_as_a_command() {
     }
 }
 
-/// Waits until the process does something of its own when it is interrupted: the second bit of
-/// its mask of signals that are held or handled.
+/// Waits until the process handles interrupts: the second bit in its masks of blocked and caught
+/// signals.
 pub(crate) fn await_handler(pid: &str) {
     let is_ready = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -75,7 +75,7 @@ pub(crate) fn await_handler(pid: &str) {
     }
 }
 
-/// Its first case has thousands of cuts, and more would come.
+/// The first case has thousands of cuts, and more cases would follow.
 #[test]
 fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
     let bench = Bench::new();

@@ -1,5 +1,4 @@
-//! A file system that is full says what it is full of: in a run, in its record, in `why`,
-//! and where it is mounted.
+//! A full file system names the limit: in a run, in its record, in `why`, and when it is mounted.
 
 use crate::serve::Served;
 use crate::{Bench, Guarded, number};

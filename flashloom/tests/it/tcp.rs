@@ -1,4 +1,4 @@
-//! `serve --nvme-tcp`: a drive to hosts elsewhere.
+//! `serve --nvme-tcp`: a drive for remote hosts.
 
 use crate::{Bench, Guarded};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,14 +35,14 @@ impl Serving {
         }
     }
 
-    /// Ends it in good order.
+    /// Ends the process cleanly.
     fn end(mut self) {
         self.child.signal("-TERM");
         assert!(self.child.ended().success());
     }
 }
 
-/// Opens a connection and asks for a controller as `host`: the status of the answer.
+/// Connects to a controller as `host`; returns the status of the Connect command.
 fn connect(serving: &Serving, nqn: &str, host: &str) -> u16 {
     let mut socket = TcpStream::connect(serving.address).expect("it listens");
     let patience = Some(Duration::from_secs(10));
@@ -55,7 +55,7 @@ fn connect(serving: &Serving, nqn: &str, host: &str) -> u16 {
     let mut capsule = vec![0; 72 + 1024];
     (capsule[0], capsule[2], capsule[3]) = (4, 72, 72);
     capsule[4..8].copy_from_slice(&1096_u32.to_le_bytes());
-    // A Connect with its data in the capsule.
+    // A Connect command with its data in the capsule.
     (capsule[8], capsule[9], capsule[12]) = (0x7f, 0x40, 0x01);
     capsule[40..44].copy_from_slice(&1024_u32.to_le_bytes());
     (capsule[47], capsule[52]) = (0x01, 31);
@@ -70,7 +70,7 @@ fn connect(serving: &Serving, nqn: &str, host: &str) -> u16 {
 }
 
 #[test]
-fn a_drive_is_served_to_those_who_may() {
+fn drive_is_served_to_allowed_hosts_only() {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 16MiB");
     let (own, host) = ("nqn.2026-11.local.flashloom:d", "nqn.2014-08.org.example:h");
@@ -98,7 +98,7 @@ fn a_drive_is_served_to_those_who_may() {
 }
 
 #[test]
-fn what_can_not_be_served_is_refused() {
+fn invalid_serve_is_rejected() {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 16MiB");
     let serve = |options: &str, words: &[&str]| {

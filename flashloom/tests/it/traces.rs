@@ -1,10 +1,10 @@
-//! Traces that are read as what they are, or refused with the reason.
+//! Traces that are detected by their contents, or rejected with the reason.
 
 use crate::{Bench, number};
 
 const INFO: &str = "flashloom.trace-info/1";
 
-/// A zone that is emptied and appended to, each request with its steps.
+/// A zone that is reset and appended to, with several events for each request.
 const ZONES: &str = "\
 259,1  0  1  0.000001  9  Q  ZR N 0 + 0 [z]
 259,1  0  2  0.000002  9  D  ZR N 0 + 0 [z]
@@ -88,7 +88,7 @@ fn traces_of_clouds_are_told_by_their_contents() {
 }
 
 #[test]
-fn a_format_is_asked_for_where_two_fit_and_taken_by_every_command() {
+fn ambiguous_trace_needs_a_format_which_every_command_takes() {
     let bench = Bench::new();
     bench.write("two.csv", "4,W,4096,512,9\n6,R,0,1024,30\n");
     let both = "found such as fit csv and alibaba; --format says which it is";
@@ -137,7 +137,7 @@ fn text_of_pin_is_read_as_memory_accesses() {
         .collect();
     bench.write("pinatrace.out", format!("{text}#eof\n"));
     let info = bench.json("trace info pinatrace.out", INFO);
-    // Some accesses begin less than 8 bytes before the end of a line and stay within it.
+    // Some accesses start less than 8 bytes before the end of a cache line, and stay within it.
     assert_eq!(["/loads", "/stores"].map(|at| number(&info, at)), [48, 16]);
     bench.refuses(
         "run raw@block --trace pinatrace.out",

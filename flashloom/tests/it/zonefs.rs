@@ -1,11 +1,11 @@
-//! zonefs: made, mounted, killed and looked at by command lines.
+//! zonefs: made, mounted, killed and checked by command lines.
 
 use crate::Bench;
 use crate::serve::Served;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
-/// `O_DIRECT` of Linux on x86-64.
+/// The value of `O_DIRECT` in Linux on x86-64.
 const DIRECT: i32 = 0o40_000;
 
 const DRIVE: &str = "preset = \"zns\"\n[zones]\nconventional = 3\nmax_open = 4\nmax_active = 6\n";
@@ -47,7 +47,7 @@ fn zones_are_made_files_and_looked_at() {
 }
 
 #[test]
-fn what_zonefs_has_not_is_refused_in_a_sentence() {
+fn zonefs_commands_reject_invalid_options_in_a_sentence() {
     let bench = drive();
     bench.done("drive create b.flash --size 16MiB");
     bench.done("mkfs zonefs d.flash");
@@ -81,7 +81,7 @@ fn what_zonefs_has_not_is_refused_in_a_sentence() {
     ] {
         bench.refuses(line, words);
     }
-    // To see what is on it the drive is powered on, and off again.
+    // The mount powers the drive on to read its interface, and off again.
     let said = bench.run("mount zonefs b.flash m");
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("a drive of zones"), "{}", said.err);
@@ -94,7 +94,7 @@ fn open(served: &Served, name: &str) -> File {
     file.expect("it is opened")
 }
 
-/// Blocks that tell whose they are.
+/// Blocks that contain their life, file and number.
 fn blocks(life: usize, file: usize, at: usize) -> Vec<u8> {
     let block = |n| format!("{life}-{file}-{}", at + n).into_bytes();
     let padded = (0..3).map(|n| {
@@ -105,13 +105,13 @@ fn blocks(life: usize, file: usize, at: usize) -> Vec<u8> {
     padded.flatten().collect()
 }
 
-/// Writes files at their ends, cuts one, and forces each; `contents` is what they have.
+/// Appends to files, truncates one, and syncs each; `contents` records their contents.
 fn force(served: &Served, life: usize, contents: &mut [Vec<u8>]) {
     for turn in 0..12 {
         let number = turn % 4;
         let file = open(served, &format!("seq/{number}"));
         if turn == 8 {
-            // What is cut stays cut.
+            // A truncation is durable.
             file.set_len(0).expect("cut");
             contents[number].clear();
         }
@@ -124,7 +124,7 @@ fn force(served: &Served, life: usize, contents: &mut [Vec<u8>]) {
 }
 
 #[test]
-fn a_killed_mount_has_what_was_forced_and_sizes_are_write_pointers() {
+fn killed_zonefs_keeps_forced_data_and_sizes_are_write_pointers() {
     if !judges::has_fuse() {
         return;
     }
@@ -137,12 +137,12 @@ fn a_killed_mount_has_what_was_forced_and_sizes_are_write_pointers() {
     for life in 0..3 {
         served.start();
         force(&served, life, &mut contents);
-        // A reset is there as soon as it is answered.
+        // A reset is durable once it has completed.
         let cut = open(&served, "seq/4");
         cut.write_at(&[9; 4096], 0).expect("written");
         cut.sync_all().expect("forced");
         cut.set_len(0).expect("cut");
-        // Nobody promises anything for what follows.
+        // The following writes are not promised.
         let hurried = open(&served, "seq/5");
         let at = hurried.metadata().expect("there").size();
         hurried.write_at(&[7; 8192], at).expect("written");
@@ -163,7 +163,7 @@ fn a_killed_mount_has_what_was_forced_and_sizes_are_write_pointers() {
     let table = fs::read(root.join(".zones.json")).expect("it is there");
     let table: serde_json::Value = serde_json::from_slice(&table).expect("a document");
     assert_eq!(table["nr_wro_seq_files"], 0);
-    // All can be written on from where they end.
+    // All files can be appended to.
     for number in 0..6 {
         let name = format!("seq/{number}");
         let at = fs::metadata(root.join(&name)).expect("there").size();

@@ -141,7 +141,7 @@ pub struct Claim {
     /// Whether `set_up` is the primary one of its figure; headline counts are over primary set-ups.
     #[serde(default)]
     pub primary: bool,
-    /// The system under test: the paper's, or this project's own.
+    /// The system that the claim tests: the paper's, or another one.
     #[serde(default)]
     pub about: About,
     /// The lines of the regime that differ from the paper by more than a factor of two.

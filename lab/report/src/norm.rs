@@ -7,9 +7,9 @@
 use crate::record::Run;
 use std::collections::BTreeMap;
 
-/// A run may have one failure in `ONE_OF` requests beyond those of the workload, or one more for
-/// each `ONE_OF_FAILED` failures of the workload: where threads race for names, the outcome differs
-/// a little between stacks.
+/// Failures that a run may have beyond those of the workload: one in `ONE_OF` requests, or one for
+/// each `ONE_OF_FAILED` failures of the workload, whichever is more. Where threads race for names,
+/// the outcome differs a little between stacks.
 const ONE_OF: u64 = 1_000;
 const ONE_OF_FAILED: u64 = 10;
 

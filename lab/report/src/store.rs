@@ -142,7 +142,7 @@ pub enum StoreError {
 /// Facts about a run beside its record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMeta {
-    /// Commit that the program was built from.
+    /// Commit or version of the program, such as `v1.2.3`.
     pub commit: String,
     /// Hash over everything that determines the result.
     pub plan_hash: String,

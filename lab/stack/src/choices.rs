@@ -75,7 +75,7 @@ impl Choices {
     /// A plan of `asked` on `stack` with the fresh drive `config`, unchanged.
     ///
     /// # Errors
-    /// The same as of [`Choices::plan`].
+    /// The errors of [`Choices::plan`].
     pub fn plan_on(
         &self,
         stack: &StackName,

@@ -59,7 +59,7 @@ pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackEr
 /// The default host with the assignments of `set` that belong to it.
 ///
 /// # Errors
-/// The same as of [`drive()`].
+/// The errors of [`drive()`].
 pub fn host(set: &[String]) -> Result<HostConfig, StackError> {
     let known = "expected a knob as in flashloom stacks, such as host.cpu.cores";
     let config: HostConfig = laid(&HostConfig::default(), set, of_host, known)?;
@@ -69,7 +69,7 @@ pub fn host(set: &[String]) -> Result<HostConfig, StackError> {
 /// The default page cache with the assignments of `set` that belong to it.
 ///
 /// # Errors
-/// The same as of [`drive()`].
+/// The errors of [`drive()`].
 pub fn page_cache(set: &[String]) -> Result<CacheConfig, StackError> {
     let known = "expected a knob as in flashloom stacks, such as page_cache.memory";
     let config: CacheConfig = laid(&CacheConfig::default(), set, of_page_cache, known)?;

@@ -226,7 +226,7 @@ pub fn media(plan: &Plan) -> Result<DriveMedia, StackError> {
 /// last request.
 ///
 /// # Errors
-/// The same as of [`run()`].
+/// The errors of [`run()`].
 pub fn run_on(
     plan: &Plan,
     media: DriveMedia,

@@ -16,7 +16,7 @@ const AGREEMENT: f64 = 0.02;
 /// greedy collection of a full drive about ten.
 pub const MOST_WINDOWS: u32 = 32;
 
-/// Counters of a drive since its first power-on.
+/// Counters over the life of a drive: bytes written by hosts and programmed, blocks erased.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     written: u64,

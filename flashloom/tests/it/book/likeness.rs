@@ -1,15 +1,14 @@
-//! Whether what was printed is what a page shows.
+//! Comparison of printed output with that on a page.
 //!
-//! Lines are equal but for space at their ends. In what a page shows, `…` alone on a line
-//! stands for any lines, and within a line for any characters. Of lines that tell of the
-//! machine only the label counts.
+//! Lines are equal up to space at their ends. On a page, `…` alone on a line stands for any lines,
+//! and within a line for any characters. Lines about the machine are compared by their label only.
 
-/// Labels of lines whose numbers are those of the machine.
+/// Labels of lines with numbers of the machine.
 const OF_THE_MACHINE: [&str; 3] = ["wall time", "recorded in", "peak memory"];
 const ANYTHING: &str = "…";
 
-/// Where `printed` ceases to be what is `shown`: that line of what is shown, or the first of
-/// what was printed that it has no more; none if all of it is.
+/// The first difference of `printed` from `shown`: the line shown that was not printed, or the
+/// first one printed beyond the end; `None` if they agree.
 pub(super) fn difference(shown: &str, printed: &str) -> Option<String> {
     let lines = |text: &str| -> Vec<String> {
         let lines = text.trim_end().lines();
@@ -23,7 +22,7 @@ pub(super) fn difference(shown: &str, printed: &str) -> Option<String> {
         let last = parts.peek().is_none();
         let at = match (anywhere, last) {
             (false, _) => 0,
-            // What comes last is found at the end.
+            // The last part must match at the end.
             (true, true) => rest.len().saturating_sub(part.len()),
             (true, false) => found(part, rest).unwrap_or(0),
         };
@@ -36,12 +35,12 @@ pub(super) fn difference(shown: &str, printed: &str) -> Option<String> {
     rest.first().map(|line| format!("not shown: {line}"))
 }
 
-/// Where `part` stands in `rest`.
+/// Position at which `part` matches in `rest`.
 fn found(part: &[String], rest: &[String]) -> Option<usize> {
     (0..=rest.len()).find(|at| first(part, &rest[*at..]).is_none())
 }
 
-/// The first line of `part` with which `rest` does not go on.
+/// The first line of `part` that does not match the start of `rest`.
 fn first(part: &[String], rest: &[String]) -> Option<String> {
     let mut rest = rest.iter();
     let differs = part.iter().find(|line| match rest.next() {
@@ -51,7 +50,7 @@ fn first(part: &[String], rest: &[String]) -> Option<String> {
     differs.map(|line| format!("shown, and not printed: {line}"))
 }
 
-/// Whether one line stands for another.
+/// Whether a line shown matches a printed one.
 fn alike(shown: &str, printed: &str) -> bool {
     let label = |line: &str| {
         let line = line.trim_start();
@@ -65,8 +64,8 @@ fn alike(shown: &str, printed: &str) -> bool {
     }
 }
 
-/// Whether `printed` is `shown`, in which `…` stands for anything; then how much space there
-/// is between words does not count.
+/// Whether `printed` matches `shown`, in which `…` stands for anything; then the amount of space
+/// between words is ignored.
 fn matches(shown: &str, printed: &str) -> bool {
     if !shown.contains(ANYTHING) {
         return shown == printed;
@@ -82,7 +81,7 @@ fn matches(shown: &str, printed: &str) -> bool {
         let Some(at) = rest.find(part) else {
             return false;
         };
-        // What ends a line is found at its end.
+        // The part that ends a line must match at its end.
         let at = if part.is_empty() { rest.len() } else { at };
         rest = &rest[at + part.len()..];
     }
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_says_is_passed_over() {
+    fn numbers_of_the_machine_are_ignored() {
         assert_eq!(
             difference("  wall time  3.72 s\n", "  wall time   12.0 s\n"),
             None

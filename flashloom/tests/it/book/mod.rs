@@ -1,8 +1,7 @@
-//! The book is true: its commands do what it says, and its links lead somewhere.
+//! The book is true: its commands do what it says, and its links have targets.
 //!
-//! Each page has a directory of its own, in which its blocks are run by a shell one after
-//! the other. `BOOK=write` puts what was printed into the pages where they show something
-//! else; what they show only in part stays for a person to mend.
+//! Each page has its own directory, in which a shell runs its blocks in order. `BOOK=write` updates
+//! pages that show other output; partly shown output must be updated by hand.
 
 mod likeness;
 mod page;
@@ -18,13 +17,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest that one block may take.
+/// Longest duration of one block.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What the paragraph before a block says that is not run.
+/// Text in the paragraph before a block that is not run.
 const CONFESSION: &str = "Not run by the test";
-/// Lines that a newcomer reads in ten minutes.
+/// Largest number of lines in the README, which a newcomer reads in ten minutes.
 const README: usize = 300;
-/// Storeys and folders whose files the pages name.
+/// Folders whose files the pages may name.
 const FOLDERS: [&str; 10] = [
     "core",
     "baselines",
@@ -38,14 +37,14 @@ const FOLDERS: [&str; 10] = [
     "scripts",
 ];
 
-/// What one block printed.
+/// Output and success of one block.
 struct Printed {
     success: bool,
     out: String,
     err: String,
 }
 
-/// A shell with everything that it has started, which ends with it.
+/// A shell with its process group, all killed on drop.
 struct Shell(Child);
 
 impl Drop for Shell {
@@ -59,7 +58,7 @@ impl Drop for Shell {
     }
 }
 
-/// Runs `script` in `folder`, where `flashloom` is the program under test.
+/// Runs `script` in `folder`; `flashloom` there is the program under test.
 fn run(script: &str, folder: &Path) -> Printed {
     let program = Path::new(env!("CARGO_BIN_EXE_flashloom"));
     let bin = program.parent().expect("it is in a folder");
@@ -99,7 +98,7 @@ fn run(script: &str, folder: &Path) -> Printed {
     }
 }
 
-/// Runs the blocks of one page, and says what is not as it shows.
+/// Runs the blocks of one page; returns the differences from the output that it shows.
 fn lies(page: &Page) -> Vec<String> {
     let folder = TempDir::new().expect("a temporary directory");
     let blocks = page.blocks();
@@ -126,7 +125,7 @@ fn lies(page: &Page) -> Vec<String> {
     lies
 }
 
-/// Puts what was printed into the page if that is asked for and it shows all of it.
+/// Updates the output in the page, if that is requested and the page shows all of it.
 fn write(page: &Page, shown: &Block, printed: &str) {
     let asked = std::env::var_os("BOOK").is_some_and(|word| word == "write");
     if !asked || shown.text.lines().any(|line| line == "…") {
@@ -181,7 +180,7 @@ fn every_page_is_in_the_contents_once() {
     assert_eq!(listed, there);
 }
 
-/// Names of the files below `folder`, seen from [`source`].
+/// Names of the files below `folder`, relative to [`source`].
 fn collect(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("it can be listed").flatten() {
         let path = entry.path();
@@ -242,7 +241,7 @@ fn the_readme_is_short_and_leads_somewhere() {
     }
 }
 
-/// The page that `link` of page `name` leads to.
+/// The page that `link` on page `name` refers to.
 fn beside(name: &str, link: &str) -> String {
     let mut path = PathBuf::from(name);
     path.pop();

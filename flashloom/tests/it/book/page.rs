@@ -1,42 +1,42 @@
-//! Pages as mdBook reads them: includes put in, then code blocks, links and headings.
+//! Pages as mdBook reads them: with includes expanded, then code blocks, links and headings.
 //!
-//! A fence with ``sh`` is run; with ``sh not-run`` it is not, and the paragraph before it
-//! says so. A fence with ``text`` that follows one that is run is what that prints.
+//! A fence with ``sh`` is run; one with ``sh not-run`` is not, and the paragraph before it says so.
+//! A fence with ``text`` after one that is run shows its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// Root folder of the repository.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Where the pages are.
+/// Folder of the pages.
 pub(super) fn source() -> PathBuf {
     root().join("docs/book/src")
 }
 
-/// One page with what it includes.
+/// One page with its includes expanded.
 pub(super) struct Page {
-    /// Below [`source`].
+    /// Path relative to [`source`].
     pub(super) name: String,
     pub(super) text: String,
 }
 
-/// A fenced block.
+/// A fenced code block of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// The line of the fence in the page with its includes, from 1.
+    /// Line of the fence in the expanded page, from 1.
     pub(super) line: usize,
-    /// What stands behind the fence.
+    /// Text after the opening fence.
     pub(super) info: String,
     pub(super) text: String,
-    /// The paragraph before it; empty if that is another block.
+    /// The paragraph before the block; empty if another block precedes it.
     pub(super) before: String,
 }
 
 impl Page {
-    /// The page of this name.
+    /// Opens the page `name`.
     pub(super) fn open(name: &str) -> Self {
         let path = source().join(name);
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -55,7 +55,7 @@ impl Page {
         names.iter().map(|(_, name)| Self::open(name)).collect()
     }
 
-    /// Its fenced blocks.
+    /// All fenced blocks of the page.
     pub(super) fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut open: Option<Block> = None;
@@ -91,7 +91,7 @@ impl Page {
         outside.map(|(i, line)| (i + 1, line)).collect()
     }
 
-    /// Where each link leads, with the line that it is in.
+    /// The target of each link, with its line number.
     pub(super) fn links(&self) -> Vec<(usize, String)> {
         let targets = |(i, line): (usize, &str)| {
             let parts: Vec<_> = line.split("](").skip(1).collect();
@@ -101,7 +101,7 @@ impl Page {
         self.prose().into_iter().flat_map(targets).collect()
     }
 
-    /// The names that mdBook gives to its headings.
+    /// Anchors that mdBook gives to the headings.
     pub(super) fn headings(&self) -> Vec<String> {
         let prose = self.prose();
         let titles = prose.iter().filter(|(_, line)| line.starts_with('#'));
@@ -110,7 +110,7 @@ impl Page {
             .collect()
     }
 
-    /// Words in the font of code, with their lines.
+    /// Words in backquotes, with their line numbers.
     pub(super) fn words(&self) -> Vec<(usize, &str)> {
         let quoted = |line| str::split(line, '`').skip(1).step_by(2);
         let prose = self.prose().into_iter();
@@ -119,7 +119,7 @@ impl Page {
     }
 }
 
-/// A paragraph grows by a line, or begins anew after an empty one.
+/// Appends a line to a paragraph, or starts a new one after an empty line.
 fn prose(paragraph: &mut String, line: &str) {
     let (ended, empty) = (paragraph.ends_with('\n'), line.trim().is_empty());
     match (ended, empty) {
@@ -130,8 +130,8 @@ fn prose(paragraph: &mut String, line: &str) {
     }
 }
 
-/// `line` of a page in `folder`, or what it includes: a file, or the part of one between
-/// `ANCHOR: name` and `ANCHOR_END: name`.
+/// `line` of a page in `folder`, or the file that it includes, or the part of that between `ANCHOR:
+/// name` and `ANCHOR_END: name`.
 fn included(page: &str, folder: &Path, line: &str) -> String {
     let directive = line.strip_prefix("{{#include ");
     let Some(what) = directive.and_then(|rest| rest.strip_suffix("}}")) else {
@@ -153,7 +153,7 @@ fn included(page: &str, folder: &Path, line: &str) -> String {
     part.trim_matches('\n').to_owned()
 }
 
-/// A heading as the end of an address.
+/// A heading as an anchor.
 fn slug(title: &str) -> String {
     let kept = title
         .chars()

@@ -1,10 +1,10 @@
-//! The report of all papers that comes along is the whole of it, and the README shows its table.
+//! The shipped report of all papers is complete, and the README shows its table.
 
 use super::page::root;
 use crate::Bench;
 use std::fs;
 
-/// What is between the marks of the table of results.
+/// The text between the markers of the table of results.
 fn table(file: &str) -> String {
     let text = fs::read_to_string(root().join(file)).unwrap();
     let (_, behind) = text.split_once("<!-- results -->\n").unwrap();
@@ -17,9 +17,9 @@ fn the_readme_has_the_table_of_the_report() {
     assert_eq!(table("README.md"), table("docs/reproduction/report.md"));
 }
 
-/// No claim of a paper is missing from it, whatever plans say by now.
+/// No claim of a paper is missing from the report, even after plans changed.
 #[test]
-fn the_report_has_every_claim_that_there_is() {
+fn report_has_every_claim_of_every_paper() {
     let listed = Bench::new().json("reproduce --list", "flashloom.papers/1");
     let rows = table("docs/reproduction/report.md");
     for paper in listed["papers"].as_array().unwrap() {
@@ -30,7 +30,7 @@ fn the_report_has_every_claim_that_there_is() {
     }
 }
 
-/// What the README tells of checks is in the whole list of them.
+/// The counts of checks in the README agree with the list in the book.
 #[test]
 fn counts_of_the_readme_are_those_of_the_book() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();

@@ -83,8 +83,8 @@ async fn tail_of<B: Body>(p: &Process<B>, path: &[u8], at: u64, len: u64) -> Res
     Ok(bytes)
 }
 
-/// Makes a file, syncs it, and reads it from the medium; returns whether it is intact. On a full
-/// file system the file may be impossible.
+/// Makes a file, syncs it, and reads it from the medium; returns whether it is intact. No space
+/// for the file counts as intact.
 async fn make<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<bool> {
     let name = b"/made after recovery";
     let fd = match process

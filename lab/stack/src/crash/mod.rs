@@ -62,7 +62,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
 /// until then.
 ///
 /// # Errors
-/// The same as of [`explore()`].
+/// The errors of [`explore()`].
 pub fn explore_while(
     cuts: &Cuts,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,

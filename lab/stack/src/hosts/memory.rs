@@ -46,7 +46,7 @@ pub struct Persistent {
 /// The structures that persistent memory holds for a drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keeps {
-    /// Everything that HyFiM persists: table, journals and spare sectors.
+    /// The table and journals of HyFiM, and its write buffer if that is persistent.
     Swaps(HyfimConfig),
     /// The write buffer of a mapping whose table is in DRAM.
     Buffer(FtlConfig),

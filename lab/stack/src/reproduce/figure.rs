@@ -12,12 +12,12 @@
 //! form = "gain"                         # or saving, excess, alone
 //! combine = "mean"                      # or max, min, share-below-one
 //! stack = "bytefs"
-//! versus = { ext4 = 2.5, f2fs = 1.48 }  # what the paper has beside each
+//! versus = { ext4 = 2.5, f2fs = 1.48 }  # the paper's value beside each
 //! workloads = ["create", "delete"]      # combined to one value
 //! settings = ["80 µs"]                  # else the base
 //! versus-setting = "60 µs"              # else the same
 //! versus-workload = "mkdir"             # else the same
-//! unit = 1e9                            # what the value is divided by, else 1
+//! unit = 1e9                            # divisor of the value, else 1
 //! grows = true                          # in proportion to sizes: times the scale
 //! reasons = { ext4 = "…" }              # why it is missed, and how that was found
 //! set-up = "sync at the end"            # else the primary one of the figure

@@ -61,7 +61,7 @@ impl Paper {
     /// The full title of the paper.
     ///
     /// # Errors
-    /// The same as of [`Self::scales`].
+    /// The errors of [`Self::scales`].
     pub fn title(&self) -> Result<String, StackError> {
         Ok(Setup::read(self.setup.source())?.title)
     }
@@ -69,7 +69,7 @@ impl Paper {
     /// All figures of the paper.
     ///
     /// # Errors
-    /// The same as of [`Self::scales`].
+    /// The errors of [`Self::scales`].
     pub fn list(&self) -> Result<Vec<Listed>, StackError> {
         let setup = Setup::read(self.setup.source())?;
         let read = |file: &report::figure::File| figure::read(&setup, file.name, &file.source());

@@ -4,7 +4,7 @@
 //! title = "…"                 # of the paper
 //! drive = "bytefs-emulator"   # a preset
 //! capacity = "{32GiB}"        # sizes in braces are divided by the scale
-//! notes = ["…"]               # what was chosen here, in sentences
+//! notes = ["…"]               # choices made here, in sentences
 //!
 //! [scales]                    # by name
 //! small = 64
@@ -15,7 +15,7 @@
 //! [base.page_cache]
 //! [base.file_system]          # its waits, as `Behaviour` has them
 //!
-//! [settings."64 MiB".drive]   # what differs from the base, by name
+//! [settings."64 MiB".drive]   # differences from the base, by name
 //! "front.log.bytes" = "{64MiB}"
 //!
 //! [settings."cut"]

@@ -66,8 +66,8 @@ fn forced_write_to_a_persistent_buffer_is_not_padded() {
 }
 
 /// With more time between calls, units of staged sectors fill and are in flight to flash when their
-/// exchange begins. The exchange does not wait for their programs: 34 us more per call would be
-/// 340.
+/// exchange begins. The exchange does not wait for their programs: otherwise 34 us more per call
+/// would cost 340.
 #[test]
 fn forced_overwrites_slow_down_by_think_time_alone() {
     for us in [20, 35, 50, 100] {
