@@ -59,7 +59,7 @@ pub(crate) struct Soak {
     shown: Shown,
 }
 
-/// A case as a command line, for the parser.
+/// A case as a command line.
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
