@@ -197,7 +197,8 @@ impl Crash {
 
     fn cuts(&self, asked: &Asked, seed: u64) -> Result<Cuts, Failure> {
         let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size()?))?;
-        // A drive that saves its buffer makes flushes pointless; a battery does that.
+        // With power-loss protection no flush would matter: only byte drives, whose DRAM has a battery,
+        // have it.
         drive.controller.power_loss_protection = drive.front.is_some();
         let outside = |set: &&String| !knobs::are_of_drive(set);
         if let Some(set) = self.set.iter().find(outside) {

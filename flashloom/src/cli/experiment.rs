@@ -246,7 +246,7 @@ impl Choices {
         self.ruled(plan.map_err(of_options)?)
     }
 
-    /// A plan of `source` on `stack` with the drive `config`, unchanged.
+    /// A plan of `source` on `stack` with `drive`, unchanged.
     pub(crate) fn plan_on(
         &self,
         stack: &StackName,

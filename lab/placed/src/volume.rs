@@ -20,7 +20,7 @@ use thiserror::Error;
 use units::Origin;
 use vfs::{Body, Errno, Result};
 
-/// Most bytes of a log that are read: no log is longer, as the zone behind it was finished.
+/// Most bytes of a log that are read: a larger write pointer is that of a finished zone.
 const LONGEST_LOG: u64 = 1 << 30;
 
 /// Bytes of one read of a log.

@@ -50,7 +50,7 @@ pub fn documents<'k, K: Ord, R: Serialize>(
 /// The claims of a paper, and the runs that measured them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction<R = Run> {
-    /// Always [`REPRODUCE_SCHEMA`].
+    /// Schema of the document: always [`REPRODUCE_SCHEMA`].
     pub schema: String,
     /// The paper's short name, such as `bytefs`.
     pub paper: String,

@@ -71,7 +71,7 @@ impl Made {
 /// Claims of several papers, and the names of the runs that measured them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Papers {
-    /// Always [`PAPERS_SCHEMA`].
+    /// Schema of the document: always [`PAPERS_SCHEMA`].
     pub schema: String,
     /// Name of the scale of all runs.
     pub scale: String,

@@ -131,7 +131,7 @@ pub struct LeftOut {
 /// The ranking of stacks for one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// Always [`RANKING_SCHEMA`].
+    /// Schema of the document: always [`RANKING_SCHEMA`].
     pub schema: String,
     /// The workload as the user wrote it.
     pub workload: String,

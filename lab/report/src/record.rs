@@ -23,7 +23,7 @@ pub const COMPARE_SCHEMA: &str = "flashloom.compare/1";
 /// The record of one workload on one stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Always [`RUN_SCHEMA`].
+    /// Schema of the document: always [`RUN_SCHEMA`].
     pub schema: String,
     /// The stack as written, such as `raw@fdp`.
     pub stack: String,
@@ -176,20 +176,20 @@ pub struct HostMemory {
 pub struct Latency {
     /// Number of requests that were measured.
     pub count: u64,
-    /// Arithmetic mean, ns.
+    /// Arithmetic mean of latency, ns.
     pub mean: f64,
-    /// Median, ns.
+    /// Median of latency, ns.
     pub p50: u64,
-    /// 95th percentile, ns; 0 in records from before the field existed.
+    /// 95th percentile of latency, ns; 0 in records from before the field existed.
     #[serde(default)]
     pub p95: u64,
-    /// 99th percentile, ns.
+    /// 99th percentile of latency, ns.
     pub p99: u64,
-    /// 99.9th percentile, ns.
+    /// 99.9th percentile of latency, ns.
     pub p99_9: u64,
-    /// 99.99th percentile, ns.
+    /// 99.99th percentile of latency, ns.
     pub p99_99: u64,
-    /// Largest latency, ns.
+    /// Largest latency of a request, ns.
     pub max: u64,
     /// The distribution: (latency in ns, requests at or below it), ascending,
     /// about 100 to 200 points, the last one with all requests.
@@ -527,7 +527,7 @@ impl Handle {
 /// Several runs of one workload, to be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Always [`COMPARE_SCHEMA`].
+    /// Schema of the document: always [`COMPARE_SCHEMA`].
     pub schema: String,
     /// The workload as the user wrote it.
     pub workload: String,

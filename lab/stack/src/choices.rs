@@ -72,7 +72,7 @@ impl Choices {
         Ok(plan)
     }
 
-    /// A plan of `asked` on `stack` with the fresh drive `config`, unchanged.
+    /// A plan of `asked` on `stack` with the fresh `drive`, unchanged.
     ///
     /// # Errors
     /// The errors of [`Choices::plan`].

@@ -3,7 +3,7 @@
 //!
 //! Invariants: over the byte interface the drive acknowledges a verification without waiting for
 //! posted stores, and performs a commit only when the next store arrives. It performs a publication
-//! only together with the next one, and skips writes of superblock copies, which would refer to the
+//! only when the next one arrives, and skips writes of superblock copies, which would refer to the
 //! missing state.
 
 use host::{PageChange, Purpose, Who};

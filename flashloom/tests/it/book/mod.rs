@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Text in the paragraph before a block that is not run.
 const CONFESSION: &str = "Not run by the test";
 /// Largest number of lines in the README, which a newcomer reads in ten minutes.
-const README: usize = 300;
+const README: usize = 200;
 /// Folders whose files the pages may name.
 const FOLDERS: [&str; 10] = [
     "core",

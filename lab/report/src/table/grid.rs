@@ -43,9 +43,9 @@ pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Cell {
 /// The alignment of a column, and the gap before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
-    /// Words: flush left.
+    /// Flush left, for words.
     Left,
-    /// Numbers: flush right.
+    /// Flush right, for numbers.
     Right,
     /// A number that belongs to the one before it: flush right, close by.
     Near,

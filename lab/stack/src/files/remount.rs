@@ -13,8 +13,8 @@ use sim::Kernel;
 use units::Ns;
 use vfs::{Clock, Vfs};
 
-/// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`. Also returns the
-/// counters of the layer that was mounted with it.
+/// Makes `vfs` durable, unmounts it from the drive behind `port` and mounts it again as `host`. Also
+/// returns the counters of the layer that was mounted with it.
 //= dissertation 4.6.5
 pub(super) fn remount(
     kernel: &Kernel,

@@ -8,7 +8,7 @@
 pub(super) enum Choice {
     /// In every case: without it the workload would be far too large.
     Always,
-    /// In every other case, by chance.
+    /// In half of the cases, by chance.
     Often,
     /// In one of six cases, by chance.
     Seldom,
