@@ -206,13 +206,13 @@ impl Drive {
             .sim
             .sleep(self.core.config.controller.command)
             .await;
-        self.core.leave_unit(usize::from(placement.0)).await
+        self.core.close_unit(usize::from(placement.0)).await
     }
 }
 
 impl Core {
     /// Writes out the slots that wait at a host frontier, and closes its line.
-    async fn leave_unit(self: &std::rc::Rc<Self>, frontier: usize) -> Result<(), IoError> {
+    async fn close_unit(self: &std::rc::Rc<Self>, frontier: usize) -> Result<(), IoError> {
         {
             let queue = &mut self.state.borrow_mut().frontiers[frontier];
             queue.forced = queue.pending.len();

@@ -480,7 +480,10 @@ impl<K: Ord + Clone> Wanted<K> {
         };
         let lines: Vec<Line> = self.openings.iter().map(line).collect();
         let value = |row: &Row<K>| {
-            let old = earlier.claims.iter().find(|old| is_that(&row.claim, old));
+            let old = earlier
+                .claims
+                .iter()
+                .find(|old| is_same_claim(&row.claim, old));
             let old = old.ok_or_else(|| "the earlier report has no such claim".to_owned())?;
             let why = || old.reason.clone().unwrap_or_default();
             old.measured.ok_or_else(why)
@@ -501,7 +504,7 @@ pub struct Judged {
 }
 
 /// Whether `old`, from an earlier report, is the same claim as `claim`.
-fn is_that(claim: &Claim, old: &Claim) -> bool {
+fn is_same_claim(claim: &Claim, old: &Claim) -> bool {
     let name = |c: &Claim| [&c.figure, &c.id, &c.what, &c.stack, &c.versus].map(Clone::clone);
     name(claim) == name(old)
 }

@@ -260,7 +260,7 @@ impl BlockPort for Attached {
         fua: bool,
     ) -> Result<(), IoError> {
         let lies = self.lies.as_ref();
-        if lies.is_some_and(|lies| lies.would_tell(who)) {
+        if lies.is_some_and(|lies| lies.refers_to_unpublished(who)) {
             return Ok(());
         }
         let fua = fua && lies.is_none();

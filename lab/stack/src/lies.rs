@@ -23,7 +23,7 @@ pub(crate) struct Lies {
 
 impl Lies {
     /// Whether a write for `who` would refer to a state that was not published.
-    pub(crate) fn would_tell(&self, who: Who) -> bool {
+    pub(crate) fn refers_to_unpublished(&self, who: Who) -> bool {
         who.purpose == Purpose::Superblock && self.unpublished.borrow().is_some()
     }
 

@@ -266,7 +266,7 @@ impl Replay {
     }
 
     /// A sentence on the number of passes; `None` if the workload runs once.
-    pub(crate) fn told_of_passes(&self) -> Option<String> {
+    pub(crate) fn passes_sentence(&self) -> Option<String> {
         self.again.told()
     }
 

@@ -303,7 +303,7 @@ fn run_blocks_on(
     replay.failure().map_or(Ok(()), Err)?;
     let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*replay);
     let mut notes = notes(&workload, &replay);
-    notes.extend(replay.told_of_passes());
+    notes.extend(replay.passes_sentence());
     let at = (before, &device, samples, sim.events());
     let placing = workload.placing();
     let mut outcome = outcome(plan, workload.text, notes, served(&replay), at, &windows);

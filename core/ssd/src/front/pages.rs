@@ -49,7 +49,7 @@ impl Core {
             pages.retain(|&page| !front.is_cached(page));
             let mine = pages.extract_if(.., |page| !front.is_fetching(*page));
             let mine: Vec<u32> = mine.collect();
-            self.fetch_these(front, &mine).await?;
+            self.fetch_pages(front, &mine).await?;
             if pages.is_empty() {
                 return Ok(());
             }
@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// Fetches pages that no other task is fetching.
-    async fn fetch_these(self: &Rc<Self>, front: &Front, pages: &[u32]) -> Result<(), IoError> {
+    async fn fetch_pages(self: &Rc<Self>, front: &Front, pages: &[u32]) -> Result<(), IoError> {
         let Some(cache) = front.cache.as_ref().filter(|_| !pages.is_empty()) else {
             return Ok(());
         };

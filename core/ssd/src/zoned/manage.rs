@@ -226,7 +226,7 @@ impl Zoned {
         let mut condemned = 0;
         for &row in erased {
             let group = row.die / self.layout.width;
-            while let Some(lost) = table.one_too_many(&self.layout, group, zone) {
+            while let Some(lost) = table.zone_without_blocks(&self.layout, group, zone) {
                 table.enter(lost, ZoneState::Offline);
                 condemned += 1;
             }

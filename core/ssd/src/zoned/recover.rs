@@ -444,7 +444,7 @@ impl<'a> Rebuilding<'a> {
     /// Returns the next round of repairs: erases first, then one copy on each die. If no repair is
     /// needed, gives zones with data the rest of their blocks.
     fn end(mut self) -> (Table, Vec<Repair>) {
-        self.leave_out_bad();
+        self.exclude_bad_blocks();
         if !self.repairs.is_empty() {
             return (self.table, self.repairs);
         }
@@ -476,7 +476,7 @@ impl<'a> Rebuilding<'a> {
     }
 
     /// Removes bad blocks from the erases.
-    fn leave_out_bad(&mut self) {
+    fn exclude_bad_blocks(&mut self) {
         let media = self.media;
         self.repairs.retain_mut(|repair| {
             let Repair::Erase(row) = repair else {
@@ -495,7 +495,7 @@ impl<'a> Rebuilding<'a> {
     fn bind_all(&mut self) {
         let layout = self.layout;
         for group in 0..layout.groups {
-            while let Some(lost) = self.table.one_too_many(layout, group, u32::MAX) {
+            while let Some(lost) = self.table.zone_without_blocks(layout, group, u32::MAX) {
                 self.table.enter(lost, ZoneState::Offline);
             }
         }

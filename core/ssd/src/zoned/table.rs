@@ -304,7 +304,12 @@ impl Table {
 
     /// A zone of `group` for which no blocks are left: `first` if it has none assigned, otherwise
     /// the last such zone. `None` if there are blocks for all zones.
-    pub(super) fn one_too_many(&self, layout: &ZoneLayout, group: u32, first: u32) -> Option<u32> {
+    pub(super) fn zone_without_blocks(
+        &self,
+        layout: &ZoneLayout,
+        group: u32,
+        first: u32,
+    ) -> Option<u32> {
         let dies = group * layout.width..(group + 1) * layout.width;
         let good = self.pool.fewest_good(layout, dies);
         if self.alive(layout, group).count() as u32 * layout.depth <= good {

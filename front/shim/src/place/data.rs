@@ -382,7 +382,7 @@ const ADVICE: RangeInclusive<c_int> = libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV
 
 /// The error of flags that a placed file does not support, or of a call that may not be made here;
 /// `None` if the call may proceed.
-fn no_such_way(fd: c_int, flags: c_int) -> Option<c_int> {
+fn unsupported_flags(fd: c_int, flags: c_int) -> Option<c_int> {
     match asked(fd) {
         Ok(Some(_)) if flags & !WAYS != 0 => Some(libc::EOPNOTSUPP),
         Ok(_) => None,
@@ -431,7 +431,7 @@ hooks! {
     fn [preadv2 preadv64v2](
         fd: c_int, to: *const iovec, n: c_int, at: off_t, flags: c_int
     ) -> ssize_t, |next| {
-        if let Some(errno) = no_such_way(fd, flags) {
+        if let Some(errno) = unsupported_flags(fd, flags) {
             return refused(errno);
         }
         // SAFETY: as the caller vouches for the call.
@@ -445,7 +445,7 @@ hooks! {
     fn [pwritev2 pwritev64v2](
         fd: c_int, data: *const iovec, n: c_int, at: off_t, flags: c_int
     ) -> ssize_t, |next| {
-        if let Some(errno) = no_such_way(fd, flags) {
+        if let Some(errno) = unsupported_flags(fd, flags) {
             return refused(errno);
         }
         let append = flags & libc::RWF_APPEND != 0;

@@ -196,7 +196,7 @@ pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Resets all counters in a child: threads that were inside belong to the parent.
-fn forgets_others() {
+fn reset_in_child() {
     for place in &WITHIN {
         place.0.store(0, Ordering::SeqCst);
     }
@@ -204,7 +204,7 @@ fn forgets_others() {
 
 /// Resets the gate in a child process, in which this thread is the only one.
 pub(super) fn is_alone() {
-    forgets_others();
+    reset_in_child();
     own().store(u32::from(is_inside()), Ordering::SeqCst);
     CLOSED.store(0, Ordering::SeqCst);
 }
@@ -233,7 +233,7 @@ pub(super) fn still<L>(first: impl Fn() -> L, work: impl FnOnce(L) -> pid_t) -> 
     let me = raw::id(libc::SYS_getpid);
     let child = work(had);
     if is_child(child, me) {
-        forgets_others();
+        reset_in_child();
     }
     opens();
     set_depth(depth() - 1);

@@ -131,12 +131,12 @@ impl Sieve {
         let Some(last) = path.last() else {
             return false;
         };
-        (self.last[usize::from(*last)] && self.ends.iter().any(|end| ends_so(path, end)))
+        (self.last[usize::from(*last)] && self.ends.iter().any(|end| ends_with_classes(path, end)))
             || self.within.iter().any(|text| contains(path, text))
     }
 }
 
-fn ends_so(path: &[u8], end: &[Class]) -> bool {
+fn ends_with_classes(path: &[u8], end: &[Class]) -> bool {
     path.len() >= end.len()
         && end
             .iter()
