@@ -1,8 +1,8 @@
-//! Requests of 4 KiB a second over loopback, for a namespace in memory and for a simulated
-//! drive whose times are skipped.
+//! Requests of 4 KiB per second over loopback, for a namespace in memory and for a simulated
+//! drive with its latencies skipped.
 //!
-//! One thread for each connection keeps so many commands under way. Whatever is measured
-//! is both sides on the same processors.
+//! One thread per connection keeps a fixed number of commands in flight. Host and controller
+//! share the processors, so the results cover both sides.
 
 #[path = "../tests/it/plain.rs"]
 mod plain;
@@ -21,7 +21,7 @@ use units::{Bytes, MIB};
 
 const NQN: &str = "nqn.2026-01.org.example:drive";
 
-/// How long each row takes.
+/// Duration of the measurement of each row.
 const SPAN: Duration = Duration::from_secs(2);
 /// Blocks that are read and written.
 const BLOCKS: u64 = 4096;
@@ -37,7 +37,7 @@ fn command(opcode: u8, cid: u16, len: usize, behind: bool) -> [u8; 64] {
     entry
 }
 
-/// Appends a command to what is sent.
+/// Appends a command capsule to the output.
 fn put(bytes: &mut Vec<u8>, entry: [u8; 64], data: &[u8]) {
     let mut head = pdu::header(Kind::Command);
     head[8..].copy_from_slice(&entry);

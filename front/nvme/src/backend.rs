@@ -16,7 +16,7 @@ pub struct Shape {
     pub bytes: u64,
     /// Writable bytes: less than `bytes` if the capacity of zones is below their size.
     pub capacity: u64,
-    /// Globally unique identifier.
+    /// Globally unique identifier of the namespace, 128 bits.
     pub id: [u8; 16],
     /// Whether acknowledged writes may be lost before a flush.
     pub volatile_cache: bool,
@@ -35,11 +35,11 @@ pub struct Shape {
 /// Kind of placement hints of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placements {
-    /// No hints.
+    /// The namespace takes no placement hints.
     None,
     /// Streams: their number besides the default one.
     Streams(u16),
-    /// Flexible data placement.
+    /// Flexible data placement (FDP), with reclaim groups and handles.
     Fdp {
         /// Number of reclaim groups.
         groups: u16,
@@ -61,7 +61,7 @@ pub enum Failure {
     /// The range reaches past the end of the namespace.
     #[error("past the end of the namespace")]
     OutOfRange,
-    /// Uncorrectable read error.
+    /// Uncorrectable read error of the flash.
     #[error("unrecovered read error")]
     Media,
     /// Write error of the flash.
@@ -70,7 +70,7 @@ pub enum Failure {
     /// The drive has become read-only.
     #[error("the namespace has become read-only")]
     ReadOnly,
-    /// Unknown placement.
+    /// The placement identifier does not exist.
     #[error("no such placement")]
     Placement,
     /// Invalid range or transaction of a byte access.
@@ -101,7 +101,7 @@ pub struct Manner {
 pub struct Span {
     /// Offset of the first byte.
     pub at: u64,
-    /// Length in bytes.
+    /// Length of the span in bytes.
     pub len: u64,
 }
 
@@ -124,8 +124,8 @@ pub trait Backend: Sized + 'static {
     /// Fills `into` with the bytes from `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> impl Future<Output = Done<()>>;
 
-    /// Checks that a range is readable: fails exactly where [`Backend::read`] does. May use
-    /// `space`, whose length is that of the range, as a buffer.
+    /// Checks that the `space.len()` bytes at `at` are readable: fails exactly if
+    /// [`Backend::read`] does. May use `space` as a buffer.
     fn verify(&self, at: u64, space: &mut [u8]) -> impl Future<Output = Done<()>> {
         self.read(at, space)
     }
@@ -188,7 +188,7 @@ pub trait Backend: Sized + 'static {
         false
     }
 
-    /// Current virtual time.
+    /// Current virtual time; zero for a backend without a clock.
     fn now(&self) -> Ns {
         Ns::ZERO
     }

@@ -60,7 +60,7 @@ impl DriveBackend {
         )
     }
 
-    /// Namespaces of `device`, whose identifiers derive from `serial`.
+    /// Namespaces of `device`; their identifiers derive from `serial`.
     #[must_use]
     pub fn all(device: Device, serial: &str) -> Vec<Namespace<Self>> {
         let room = Semaphore::new(device.sim(), ROOM as usize);
@@ -146,7 +146,8 @@ impl DriveBackend {
         self.answered(how).await
     }
 
-    /// Waits until the file holds what an acknowledged write guarantees.
+    /// Waits until the file holds everything that the answer to a write guarantees. A write with
+    /// FUA must be durable in the file.
     async fn answered(&self, how: Manner) -> Result<(), Failure> {
         if how.forced {
             self.device.note().await?;

@@ -24,7 +24,7 @@ const SGL_TYPE: Field<u8> = Field::at(39);
 /// Direction of a command's data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// No data.
+    /// The command moves no data.
     None,
     /// From the host to the controller.
     ToController,
@@ -39,12 +39,12 @@ pub enum Sgl {
     InCapsule {
         /// Offset of the first byte from the end of the entry.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the data in bytes.
         len: u32,
     },
     /// In host memory; the transport moves them.
     Transport {
-        /// Length in bytes.
+        /// Length of the data in bytes.
         len: u32,
     },
     /// A descriptor type that Fabrics does not define.
@@ -141,7 +141,7 @@ impl Entry {
         }
     }
 
-    /// Namespace identifier.
+    /// Namespace identifier (NSID) of the command.
     pub(crate) fn nsid(&self) -> u32 {
         NSID.get(&self.0)
     }

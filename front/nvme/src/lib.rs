@@ -1,5 +1,5 @@
 //! NVMe front: a controller without I/O, and its transports, TCP and (as PCIe device of a virtual
-//! machine) vfio-user. `docs/nvme.md` describes what a host sees.
+//! machine) vfio-user. `docs/nvme.md` describes the drive as a host sees it.
 //!
 //! # The idea
 //!

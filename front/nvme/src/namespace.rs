@@ -26,7 +26,7 @@ impl Watch {
 /// A backend with an LBA format and open streams.
 pub struct Namespace<B> {
     backend: B,
-    /// Index in [`FORMATS`].
+    /// Index of the current LBA format in [`FORMATS`].
     format: Arc<AtomicU8>,
     /// Open streams, and the placement of each.
     pub(crate) streams: RefCell<BTreeMap<u16, u16>>,

@@ -4,7 +4,7 @@
 
 use ssd::ZoneStatus;
 
-/// Status code types.
+/// Status code types (SCT), the upper part of a status field.
 //= nvme-2.1 4.2.3
 const GENERIC: u16 = 0;
 const SPECIFIC: u16 = 1;
@@ -14,7 +14,7 @@ const MEDIA: u16 = 2;
 //= nvme-2.1 4.2.3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// Unsupported command.
+    /// The command is not supported.
     InvalidOpcode,
     /// Invalid value in a field of the command.
     InvalidField,
@@ -36,7 +36,7 @@ pub enum Status {
     CommandSequence,
     /// Data length does not match the command.
     DataLengthInvalid,
-    /// Unsupported data descriptor.
+    /// The type of an SGL descriptor is not supported.
     SglTypeInvalid,
     /// In-capsule data outside of the capsule.
     SglOffsetInvalid,
@@ -52,23 +52,23 @@ pub enum Status {
     WriteProtected,
     /// Flexible data placement is not enabled.
     FdpDisabled,
-    /// Unknown placement handle.
+    /// A placement handle does not exist.
     InvalidPlacementHandles,
     /// The range reaches past the end of the namespace.
     LbaOutOfRange,
-    /// Invalid queue identifier.
+    /// The queue identifier is invalid or in use.
     InvalidQueue,
     /// Invalid completion queue identifier.
     InvalidCompletionQueue,
-    /// Invalid queue size.
+    /// The queue size is out of range.
     InvalidQueueSize,
-    /// Invalid interrupt vector.
+    /// The interrupt vector does not exist.
     InvalidVector,
     /// The completion queue is still used by submission queues.
     InvalidQueueDeletion,
     /// Too many open asynchronous event requests.
     TooManyEventRequests,
-    /// Unsupported log page.
+    /// The log page is not supported.
     InvalidLogPage,
     /// Unsupported LBA format or format option.
     InvalidFormat,
@@ -99,7 +99,7 @@ pub enum Status {
     AuthenticationRequired,
     /// Compare found a difference.
     CompareFailure,
-    /// Uncorrectable read error.
+    /// Uncorrectable read error of the flash.
     UnrecoveredRead,
     /// Write error of the flash.
     WriteFault,

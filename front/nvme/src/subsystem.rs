@@ -41,7 +41,7 @@ pub(crate) const TRANSFER_POWER: u8 = 8;
 /// Access control of a subsystem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allowed {
-    /// Every host.
+    /// Every host may connect.
     #[default]
     Anyone,
     /// Hosts with these names.
@@ -71,7 +71,7 @@ impl Allowed {
 /// Identity and access control of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Qualified name (NQN).
+    /// Qualified name of the subsystem (NQN).
     pub nqn: String,
     /// Serial number, at most 20 characters.
     pub serial: String,
@@ -85,14 +85,14 @@ pub struct Identity {
 pub struct Visitor {
     /// Local address of the connection.
     pub portal: SocketAddr,
-    /// Closes the connection.
+    /// Closes the connection of the queue.
     pub hang_up: HangUp,
 }
 
 /// Callback that closes a connection.
 pub(crate) type HangUp = Box<dyn FnOnce()>;
 
-/// A connected queue.
+/// A connected queue of a controller.
 struct Seat {
     controller: Rc<Controller>,
     queue: u16,
@@ -367,12 +367,12 @@ impl<B: Backend> Subsystem<B> {
             .for_each(|hang_up| hang_up());
     }
 
-    /// All controllers.
+    /// All controllers of hosts, discovery controllers included.
     pub(crate) fn controllers(&self) -> Vec<Rc<Controller>> {
         self.controllers.borrow().values().cloned().collect()
     }
 
-    /// Namespace `nsid`.
+    /// Namespace `nsid`, counted from 1.
     pub(crate) fn namespace(&self, nsid: u32) -> Result<&Namespace<B>, Status> {
         let index = nsid.checked_sub(1).ok_or(Status::InvalidNamespace)?;
         let found = self.namespaces.get(index as usize);

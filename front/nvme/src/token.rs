@@ -12,7 +12,7 @@ pub struct Link(pub(crate) u64);
 /// Effect of a completion on its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
-    /// No effect.
+    /// The command does not change its connection.
     #[default]
     None,
     /// The connection has become a queue.
@@ -114,12 +114,12 @@ impl Token {
         Self::of(cid, Box::new(tell))
     }
 
-    /// Command identifier.
+    /// Command identifier (CID) chosen by the host.
     pub(crate) const fn cid(&self) -> u16 {
         self.cid
     }
 
-    /// Completes the command.
+    /// Completes the command with its result.
     pub(crate) fn complete(mut self, ended: Result<Answer, Status>) {
         self.pay(ended);
     }
@@ -162,7 +162,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_command_is_answered_once_whatever_becomes_of_it() {
+    fn command_is_answered_once_if_completed_or_dropped() {
         let (tell, told) = channel();
         let token = |cid| {
             let tell = tell.clone();

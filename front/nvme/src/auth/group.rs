@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_have_the_same_key_and_nobody_else_has() {
+    fn both_sides_derive_the_same_key_and_other_pairs_do_not() {
         for group in GROUPS {
             let (a, b, c) = (own(group, 3), own(group, 5), own(group, 7));
             let told = |own: &Own| own.told().expect("a number");

@@ -83,7 +83,7 @@ enum Turn {
 /// Result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The exchange continues.
+    /// The exchange continues with the next message.
     Goes,
     /// The gate is open.
     Opened,

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused_with_the_reason() {
+    fn invalid_secret_is_refused_with_the_reason() {
         let why = |text: &str| text.parse::<Secret>().expect_err("no secret");
         let whole = coded("01", &[7; 32]);
         for text in [

@@ -34,7 +34,7 @@ pub(crate) struct Identify {
 pub(crate) struct GetLog {
     pub(crate) page: u8,
     pub(crate) nsid: u32,
-    /// Log specific field.
+    /// Log specific field (LSP) of the command.
     pub(crate) specific: u8,
     /// Whether reading the page keeps its event masked.
     pub(crate) retain_event: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Abort {
     pub(crate) cid: u16,
 }
 
-/// Supported features.
+/// Features of Get Features and Set Features that the controller supports.
 //= nvme-2.1 5.1.25
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Feature {
@@ -98,7 +98,7 @@ impl Feature {
         Self::HostIdentifier,
     ];
 
-    /// Feature identifier.
+    /// Feature identifier (FID) in commands.
     pub(crate) const fn id(self) -> u8 {
         match self {
             Self::Arbitration => 0x01,

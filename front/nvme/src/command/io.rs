@@ -279,7 +279,7 @@ pub(crate) fn sources(data: &[u8]) -> impl Iterator<Item = Blocks> {
     })
 }
 
-/// Parses placement identifiers.
+/// Parses a list of placement identifiers, two bytes each.
 pub(crate) fn placements(data: &[u8]) -> impl Iterator<Item = u16> {
     data.chunks_exact(PLACEMENT)
         .map(|number| Field::<u16>::at(0).get(number))

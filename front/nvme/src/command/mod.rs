@@ -14,7 +14,7 @@ use crate::entry::Entry;
 use crate::status::Status;
 use fabrics::Property;
 
-/// A parsed command.
+/// A parsed command, by its command set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Fabrics(Fabrics),

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// Maximum number of open requests.
 pub(super) const REQUESTS: usize = 4;
 
-/// An asynchronous event.
+/// Asynchronous event that a controller reports to its host.
 //= nvme-2.1 5.1.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {

@@ -82,7 +82,7 @@ impl<B: Backend> Scope<B> {
         })
     }
 
-    /// Flushes all namespaces.
+    /// Flushes all namespaces of the subsystem, one after the other.
     pub(super) async fn flush_all(&self) -> Result<(), Status> {
         for namespace in &self.subsystem.namespaces {
             namespace.backend().flush().await?;

@@ -48,7 +48,7 @@ const TEMPERATURE: u16 = 313;
 #[derive(Default)]
 pub(crate) struct Errors {
     count: u64,
-    /// Entries, newest first.
+    /// Entries of the log, newest first.
     entries: VecDeque<[u8; error::BYTES]>,
 }
 
@@ -338,9 +338,9 @@ const ZONE_EFFECTS: [(u8, u32); 3] = [
 /// Effects of Set Features: supported, and the scope.
 //= nvme-2.1 5.1.12.1.18
 fn feature_effects(feature: Feature) -> (u8, u32) {
-    /// Controller scope.
+    /// Scope bit: the feature applies to the controller.
     const CONTROLLER: u32 = 1 << 21;
-    /// Endurance group scope.
+    /// Scope bit: the feature applies to the endurance group.
     const GROUP: u32 = 1 << 23;
     let scope = match feature {
         Feature::Fdp | Feature::FdpEvents | Feature::EnduranceEvents => GROUP,

@@ -14,7 +14,7 @@ use crate::subsystem::TRANSFER;
 use crate::token::Answer;
 use ssd::{FdpEvent, FdpEventKind};
 
-/// Directive types.
+/// Directive types in Directive Send and Receive commands.
 //= nvme-2.1 8.1.8
 const IDENTIFY: u8 = 0;
 const STREAMS: u8 = 1;

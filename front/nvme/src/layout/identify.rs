@@ -4,7 +4,7 @@
 //= nvme-2.1 5.1.13
 pub(crate) const IDENTIFY_BYTES: usize = 4096;
 
-/// Identify Controller.
+/// Data structure of Identify Controller.
 //= nvme-2.1 5.1.13.2.1
 pub(crate) mod controller {
     units::layout! { 4096:

@@ -40,7 +40,7 @@ pub(crate) mod smart {
     }
 }
 
-/// Firmware Slot Information.
+/// Log page Firmware Slot Information.
 //= nvme-2.1 5.1.12.1.4
 pub(crate) mod firmware {
     /// Size of the page in bytes.
@@ -51,7 +51,7 @@ pub(crate) mod firmware {
     }
 }
 
-/// Endurance Group Information.
+/// Log page Endurance Group Information.
 //= nvme-2.1 5.1.12.1.10
 pub(crate) mod endurance {
     /// Size of the page in bytes.
@@ -92,7 +92,7 @@ pub(crate) mod placements {
     pub(crate) const HANDLE_BYTES: usize = 4;
 }
 
-/// FDP Statistics.
+/// Log page FDP Statistics.
 //= nvme-2.1 5.1.12.1.30
 pub(crate) mod statistics {
     /// Size of the page in bytes.
@@ -104,7 +104,7 @@ pub(crate) mod statistics {
     }
 }
 
-/// FDP Events.
+/// Log page FDP Events.
 //= nvme-2.1 5.1.12.1.31
 pub(crate) mod event {
     /// Size in bytes of the header, and of each event.
@@ -123,7 +123,7 @@ pub(crate) mod event {
     }
 }
 
-/// Sanitize Status.
+/// Log page Sanitize Status.
 //= nvme-2.1 5.1.12.1.33
 pub(crate) mod sanitize {
     /// Size of the page in bytes.
@@ -135,7 +135,7 @@ pub(crate) mod sanitize {
     }
 }
 
-/// Report Zones.
+/// Data structure of Report Zones.
 //= zns 3.4.2
 pub(crate) mod zone {
     /// Size in bytes of the header, and of each descriptor.

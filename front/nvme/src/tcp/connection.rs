@@ -34,7 +34,7 @@ const FIRST_ENTRIES: u16 = 1;
 pub struct Submission {
     /// Queue of the command; none for the Connect that creates the queue.
     pub link: Option<Link>,
-    /// Submission queue entry.
+    /// Submission queue entry of the command.
     pub entry: Entry,
     /// Data from the host.
     pub data: Vec<u8>,
@@ -65,7 +65,7 @@ struct Transfer {
     damaged: bool,
 }
 
-/// A command whose completion is not sent yet.
+/// A completed command that waits for its completion to be sent.
 struct Leaving {
     /// Position in the output stream at which the completion is sent.
     at: u64,
@@ -90,7 +90,7 @@ pub struct Connection {
     /// Whether the host still has to authenticate.
     gated: bool,
     keep_alive_ms: u32,
-    /// Commands whose completions are not sent yet.
+    /// Number of commands that have no completion sent yet.
     under_way: usize,
     /// Identifiers of unanswered commands, and the bytes that each holds.
     names: BTreeMap<u16, usize>,
@@ -260,7 +260,7 @@ impl Connection {
         self.link.take_if(|_| self.phase == Phase::Over)
     }
 
-    /// Terminates the connection.
+    /// Ends the connection and drops its incomplete commands.
     fn ending(&mut self) {
         self.phase = Phase::Over;
         self.forget();

@@ -49,7 +49,7 @@ impl Fatal {
     }
 }
 
-/// A complete unit.
+/// A completely received protocol data unit (PDU).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unit<'a> {
     pub(super) kind: Kind,

@@ -1,8 +1,8 @@
 //! Timeouts of a connection.
 //!
-//! Invariant: a connection times out only for what the host failed to do. A host that is not read
-//! from is never considered silent, and since its bytes may sit in the socket while the thread is
-//! busy, a connection is dropped only if it is still overdue at the next check.
+//! Invariant: a connection times out only if its host failed to act. A host is never considered
+//! silent while it is not read from. Its bytes may sit in the socket while the thread is busy, so
+//! a connection is dropped only if it is still overdue at the next check.
 
 use std::time::{Duration, Instant};
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_between_two_looks_counts_and_what_helps_nothing_does_not() {
+    fn progress_between_two_checks_counts_and_other_input_does_not() {
         let start = Instant::now();
         let late = start + JOIN_TIME * 2;
         let mut patience = Patience::new(start);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_counts_from_what_was_done_last() {
+    fn each_limit_counts_from_the_last_progress() {
         let start = Instant::now();
         let after = |tenths: u64| start + Duration::from_millis(tenths * 100);
         let mut patience = Patience::new(start);

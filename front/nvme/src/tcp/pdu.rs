@@ -12,7 +12,7 @@ pub const COMMON: usize = 8;
 pub enum Kind {
     /// Initialize Connection Request, from the host.
     OpenRequest,
-    /// Initialize Connection Response.
+    /// Initialize Connection Response (ICResp) of the controller.
     OpenResponse,
     /// Termination request from the host, with a reason.
     HostEnds,

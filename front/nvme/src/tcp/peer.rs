@@ -31,7 +31,7 @@ const GONE_TIME: Duration = Duration::from_secs(60);
 /// Buffers shared by all connections.
 #[derive(Default)]
 pub(super) struct Common {
-    /// Read buffer.
+    /// Read buffer, shared by all connections of the thread.
     input: RefCell<Vec<u8>>,
     /// Output buffer for the next active connection; idle connections hold none.
     spare: RefCell<Vec<u8>>,

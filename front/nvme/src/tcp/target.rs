@@ -30,7 +30,7 @@ const TAKEN: usize = 64;
 /// Interval of the timeout checks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Waits for input.
+/// Request to the reactor: wait for input.
 const READ: Next = Next::Wait {
     read: true,
     write: false,
@@ -117,7 +117,7 @@ struct Crowd<B> {
     timer: OwnedFd,
     /// Whether the timer runs.
     ticks: Cell<bool>,
-    /// Connections, oldest first.
+    /// Connections in the order of their arrival.
     peers: RefCell<Vec<Weak<Peer<B>>>>,
 }
 
@@ -183,7 +183,7 @@ impl<B: Backend> Source for Crowd<B> {
     }
 }
 
-/// Accepts connections.
+/// Event source that accepts connections.
 struct Door<B> {
     listener: TcpListener,
     desk: Desk<Subsystem<B>>,

@@ -26,7 +26,7 @@ fn write(io: &mut Host<TcpStream>, block: u64, value: u8) -> u16 {
         .status
 }
 
-/// Where a zone is written next, and whether it has an area.
+/// Write pointer of a zone relative to `first`, and whether the zone has a random write area.
 fn zone(io: &mut Host<TcpStream>, first: u64) -> (u64, bool) {
     let page = report(io, first, 0);
     (word(&page, 64 + 24) - first, page[64 + 2] & 8 != 0)

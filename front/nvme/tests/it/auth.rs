@@ -1,4 +1,4 @@
-//! Who has to prove that it is who it says, and what others get.
+//! In-band authentication: hosts that must authenticate, and rejection of all others.
 //!
 //! The host here has its own reading of the messages, and computes its responses by libraries
 //! alone.
@@ -71,7 +71,7 @@ impl Guest {
         reply.data
     }
 
-    /// Offers functions and groups, and gives what is answered.
+    /// Offers hash functions and Diffie-Hellman groups; returns the challenge.
     fn offer(&mut self, hashes: &[u8], groups: &[u8]) -> Vec<u8> {
         let mut offer = vec![0, 0, 0, 0, 7, 0, 0, 1];
         let mut chap = [0; 64];
@@ -109,7 +109,7 @@ impl Guest {
         reply
     }
 
-    /// Proves itself by this key. Gives what it reads at the end.
+    /// Authenticates with `key`; returns the last message of the exchange.
     fn prove(&mut self, key: &[u8]) -> Vec<u8> {
         let challenge = self.offer(&[1], &[0]);
         assert_eq!(challenge[..12], [1, 1, 0, 0, 7, 0, 32, 0, 1, 0, 0, 0]);
@@ -119,12 +119,12 @@ impl Guest {
         self.receive()
     }
 
-    /// What Identify is answered with.
+    /// Status of an Identify command.
     fn identify(&mut self) -> u16 {
         self.host.call(Sqe::identify(1, 0), &[], 4096).status
     }
 
-    /// It gets nothing, and is hung up on.
+    /// Asserts that the connection is over and commands get no answer.
     fn is_out(&mut self) {
         assert!(self.host.wire.connection.is_over());
         self.host.post(Sqe::identify(1, 0), &[], 4096);
@@ -192,7 +192,7 @@ fn every_queue_has_a_challenge_of_its_own() {
     let mut io = Guest::new(&subsystem, NQN, 1, 1);
     let read = io.host.call(Sqe::new(2).blocks(0, 1), &[], 4096);
     assert_eq!((read.status, read.data.len()), (REQUIRED, 0));
-    // What was said at the other queue proves nothing here.
+    // The response of another queue does not authenticate this one.
     assert_ne!(io.offer(&[1], &[0])[16..], challenge[16..]);
     assert_eq!(io.send(&reply), 0);
     assert_eq!(io.receive()[1], 0xf1);
@@ -221,7 +221,7 @@ fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
     let reply = guest.reply(&first, &key(), None);
     assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 3));
     assert_eq!(guest.identify(), 0);
-    // What was right for one challenge is not for the next.
+    // The response to one challenge fails for the next one.
     assert_ne!(guest.offer(&[1], &[0])[16..], first[16..]);
     assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 0xf1));
     guest.is_out();
@@ -275,7 +275,7 @@ fn the_drive_proves_itself_to_a_host_that_asks() {
     guest.is_out();
 }
 
-/// With the number 2 as what the host tells, the key of the group is what the drive has told.
+/// If the host's public number is 2, the group's key equals the drive's public number.
 //= nvme-2.0 8.13.5
 #[test]
 fn the_key_of_a_group_is_part_of_the_challenge() {
@@ -300,10 +300,10 @@ fn the_key_of_a_group_is_part_of_the_challenge() {
     }
 }
 
-/// What is said at the wrong time or makes no sense, and why it fails.
+/// Messages out of order or malformed, each with the reason code of its failure.
 //= nvme-2.0 8.13.5
 #[test]
-fn whatever_else_is_said_ends_in_a_failure() {
+fn invalid_message_ends_in_a_failure() {
     let why = |steps: &dyn Fn(&mut Guest) -> Vec<u8>| {
         let mut guest = Guest::new(&gated(true), NQN, 0, 0xffff);
         let failure = steps(&mut guest);
@@ -363,8 +363,8 @@ fn hosts_that_prove_nothing_make_room_for_others() {
     assert_eq!(subsystem.links(), 64);
 }
 
-/// What it takes to prove something is had by so many together, and then by one after the other;
-/// others are told to come again.
+/// The rate limit admits a burst of authentications, then one at a time; other hosts get a status
+/// that tells them to retry.
 #[test]
 fn hosts_that_prove_nothing_leave_time_to_others() {
     const INTERRUPTED: u16 = 0x21;

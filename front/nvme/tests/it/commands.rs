@@ -43,7 +43,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a drive holds.
+/// Model of a drive's contents.
 struct Model {
     bytes: Vec<u8>,
     block: usize,
@@ -165,7 +165,7 @@ fn run(
 
 proptest! {
     #[test]
-    fn a_drive_holds_what_the_model_holds(ops in prop::collection::vec(op(), 1..60)) {
+    fn drive_and_model_have_equal_contents(ops in prop::collection::vec(op(), 1..60)) {
         let (mut admin, mut io) = drive();
         let mut model = Model { bytes: vec![0; BLOCKS as usize * 4096], block: 4096 };
         for op in ops {

@@ -1,4 +1,4 @@
-//! Who gets in, and who does not.
+//! Connect: hosts that are admitted, and hosts that are rejected.
 
 use crate::host::{HOST, Host, NQN, Sqe, identity, memory, queue, subsystem};
 use crate::memory::Memory;
@@ -58,10 +58,10 @@ fn nothing_is_answered_before_a_connect() {
     assert_eq!(subsystem.links(), 0);
 }
 
-/// A Connect that is wrong in one place, its status, and what the result names.
+/// A Connect with one invalid field: its status, and the field that the result names.
 //= nvme-2.1 6.3
 #[test]
-fn a_wrong_connect_is_told_what_is_wrong() {
+fn invalid_connect_names_the_invalid_field() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let connect = |nqn: &str, number, controller| {
         let reply = opened(&subsystem).connect_as(HOST, nqn, number, controller, 0);
@@ -141,7 +141,7 @@ fn controllers_are_not_without_end() {
 /// and for ever to others.
 //= nvme-2.1 3.1.3.3
 #[test]
-fn who_has_discovered_all_and_stays_makes_room_for_others() {
+fn discovery_controller_always_has_a_keep_alive_timeout() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     for (nqn, promised, waits) in [
         (NQN, 0, None),
@@ -154,7 +154,7 @@ fn who_has_discovered_all_and_stays_makes_room_for_others() {
         assert_eq!(reply.status, 0);
         assert_eq!(host.wire.connection.keep_alive_ms(), waits);
         host.call(Sqe::property_set(0x14, 0x46_0001), &[], 0);
-        // What is promised can be taken back.
+        // The host can disable the keep-alive timeout again.
         let none = Sqe::new(9).dword(10, 0x0f).dword(11, 0);
         assert_eq!(host.call(none, &[], 0).status, 0);
         let always = (nqn == DISCOVERY_NQN).then_some(120_000);

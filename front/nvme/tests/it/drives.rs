@@ -68,7 +68,7 @@ impl Power {
         engine.join().expect("it ends").expect("it is saved");
     }
 
-    /// What the hosts use.
+    /// Handle of the subsystem, for hosts.
     pub(crate) fn handle(&self) -> &Handle<Subsystem<DriveBackend>> {
         &self.running.as_ref().expect("it has power").1
     }
@@ -100,7 +100,7 @@ pub(crate) fn word(page: &[u8], at: usize) -> u64 {
 }
 
 #[test]
-fn a_drive_keeps_what_was_written_until_the_next_power_on() {
+fn drive_keeps_written_data_over_a_power_cycle() {
     let mut power = Power::new(&config("block"));
     let data: Vec<u8> = (0..300 * 1024).map(|n| (n % 253) as u8).collect();
     let id = {
@@ -144,7 +144,7 @@ fn forced_writes_and_small_blocks_work_too() {
     assert_eq!(io.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
 }
 
-/// What a host does to a zone.
+/// Operation of a host on a zone.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Manage(u8),
@@ -164,7 +164,7 @@ const ROOMY: Room = Room {
     open: OpenRoom::Free,
 };
 
-/// How the specification numbers states.
+/// Number of a zone state in the specification.
 //= zns 3.4.2
 fn code(state: ZoneState) -> u8 {
     match state {
@@ -278,7 +278,7 @@ fn outcome(reply: &Reply) -> Result<u64, u16> {
     }
 }
 
-/// What a step gives, and what the rules say.
+/// Executes a step; returns its result and the one that the model expects.
 fn carry_out(
     io: &mut Host<TcpStream>,
     zone: &mut Zone,

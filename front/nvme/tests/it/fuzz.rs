@@ -1,4 +1,4 @@
-//! Whatever a host sends, nobody panics, nothing grows without bounds, and others go on.
+//! Arbitrary input of a host causes no panic and no unbounded growth, and does not affect others.
 
 use crate::host::{Host, Sqe, memory, queue};
 use crate::memory::Memory;
@@ -147,7 +147,7 @@ fn a_connection_may_break_at_any_byte() {
         let name = host.post(Sqe::new(1).blocks(0, 3), &[5; 3 * 4096], 0);
         host.reap(name, &[5; 3 * 4096]);
     };
-    // What a host sends for that, and how long it is.
+    // Records the bytes that a host sends.
     struct Tap(Local<Memory>, Vec<u8>);
     impl Wire for Tap {
         fn send(&mut self, bytes: &[u8]) {
@@ -180,7 +180,7 @@ fn a_connection_may_break_at_any_byte() {
     script(&mut whole);
 }
 
-/// Large commands, some of which share a name, whose completions come whenever they want to.
+/// Large commands with colliding identifiers, completed at arbitrary times.
 #[test]
 fn large_commands_of_any_names_keep_to_the_bound() {
     bolero::check!()
@@ -202,7 +202,7 @@ fn large_commands_of_any_names_keep_to_the_bound() {
                     _ => io.send_raw(command(2), &[]),
                 }
                 io.wire.work();
-                // What the drive has answered and the connection has not taken waits too.
+                // Completions that the connection has not taken yet count as waiting too.
                 let done = io.wire.held.iter().map(|done| done.data.len());
                 let waiting = io.wire.connection.waiting() + done.sum::<usize>();
                 assert!(waiting <= HELD, "{waiting} bytes wait");

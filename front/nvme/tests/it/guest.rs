@@ -18,7 +18,7 @@ pub(crate) const MEMORY: u64 = 8 << 20;
 pub(crate) const BASE: u64 = 0x10_0000;
 /// Entries of the queues for admin commands.
 pub(crate) const ADMIN_ENTRIES: u32 = 16;
-/// Where data may lie: behind the queues.
+/// Guest address of the data area, behind the queues.
 pub(crate) const DATA: u64 = BASE + 0x10_0000;
 
 const REGISTERS: u32 = 0;
@@ -35,7 +35,7 @@ struct Pair {
     phase: u8,
 }
 
-/// A completion.
+/// A decoded completion queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cqe {
     pub(crate) result: u64,
@@ -68,7 +68,7 @@ pub(crate) fn map_body(at: u64, len: u64, offset: u64, flags: u32) -> Vec<u8> {
 }
 
 impl Guest {
-    /// A machine whose monitor has connected and said nothing.
+    /// A machine with a connected monitor that has sent no message.
     pub(crate) fn silent(path: &Path) -> Self {
         let socket = UnixStream::connect(path).expect("it listens");
         let patience = Some(Duration::from_secs(20));
@@ -85,7 +85,7 @@ impl Guest {
         }
     }
 
-    /// A machine whose monitor has plugged the drive in.
+    /// A machine with the drive set up by its monitor: version, memory and interrupts.
     pub(crate) fn plugged(path: &Path) -> Self {
         let mut guest = Self::silent(path);
         let told = guest.version(0, 1).expect("it is spoken");
@@ -95,7 +95,7 @@ impl Guest {
         guest
     }
 
-    /// A machine whose monitor has plugged the drive in, if there is room for one more.
+    /// Like [`Self::plugged`]; `None` if the server has no room for one more machine.
     pub(crate) fn try_plugged(path: &Path) -> Option<Self> {
         let mut guest = Self::silent(path);
         guest.send(1, 0, &[0, 0, 1, 0], &[]);
@@ -105,7 +105,7 @@ impl Guest {
         Some(guest)
     }
 
-    /// A machine whose driver has enabled the controller.
+    /// A plugged machine with its controller enabled by the driver.
     pub(crate) fn booted(path: &Path) -> Self {
         let mut guest = Self::plugged(path);
         guest.enable();
@@ -129,7 +129,7 @@ impl Guest {
         self.ask(3, &body, &[])
     }
 
-    /// Says by what interrupts are to be raised.
+    /// Assigns the machine's descriptors to the interrupt vectors.
     pub(crate) fn assign(&mut self) -> Result<Vec<u8>, u32> {
         let own = self.vectors.iter();
         let files: Vec<OwnedFd> = own
@@ -286,7 +286,7 @@ impl Guest {
         self.store(at, &[0; 0x4000]);
     }
 
-    /// Makes a pair of queues with the next number, whose interrupts are its own.
+    /// Creates a queue pair with the next number and an interrupt vector of its own.
     pub(crate) fn make_queue(&mut self, entries: u32) -> u16 {
         let number = self.pairs.len() as u16;
         self.pairs.push(Self::pair(number.into(), entries));

@@ -99,7 +99,7 @@ impl Sqe {
     }
 }
 
-/// How a command ended.
+/// Decoded completion of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) cid: u16,
@@ -110,7 +110,7 @@ pub(crate) struct Reply {
     pub(crate) data: Vec<u8>,
 }
 
-/// What a controller sends.
+/// Decoded unit (PDU) of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Reply(Reply),

@@ -1,4 +1,4 @@
-//! What a controller tells of itself, parsed back.
+//! Identify data structures, decoded with offsets written independently of the crate's.
 
 use crate::host::{HOST, Host, NQN, Sqe, memory, subsystem};
 use crate::memory::Memory;
@@ -15,7 +15,7 @@ fn text(page: &[u8], at: usize, len: usize) -> &str {
     field.trim_end_matches([' ', '\0'])
 }
 
-/// Fields of a controller: where, how long, what. Of the specification's own counting.
+/// Fields of Identify Controller: offset and length as the specification lists them, and value.
 //= nvme-2.1 5.1.13.2.1
 const CONTROLLER: [(usize, usize, u64); 16] = [
     (76, 1, 0b11),       // CMIC: several ports and controllers
@@ -37,7 +37,7 @@ const CONTROLLER: [(usize, usize, u64); 16] = [
 ];
 
 #[test]
-fn a_controller_says_what_it_is() {
+fn identify_controller_has_the_expected_fields() {
     let mut host = memory(&[1 << 20, 2 << 20]);
     let page = host.call(Sqe::identify(1, 0), &[], 4096).data;
     assert_eq!(page.len(), 4096);
@@ -55,7 +55,7 @@ fn a_controller_says_what_it_is() {
         3 << 20,
         "the capacity of all namespaces"
     );
-    // What is not there is not announced: write uncorrectable in memory, reservations, metadata.
+    // Unsupported features are not announced: write uncorrectable in memory, reservations.
     let oncs = number(&page, 520, 2);
     assert_eq!(oncs & (1 << 1 | 1 << 5), 0);
 }

@@ -15,17 +15,17 @@ use units::Ns;
 
 pub(crate) struct Memory {
     plain: Plain,
-    /// How long a write takes, and how many are under way.
+    /// Duration of a write and the clock for it; `None` writes at once.
     slow: Option<(Sim, Ns)>,
     pub(crate) writing: Arc<AtomicUsize>,
-    /// In every how many reads a bit is changed, and how many there were.
+    /// Every n-th read flips a bit; `None` for never. `reads` counts the reads.
     lies: Option<usize>,
     pub(crate) reads: Cell<usize>,
-    /// Nothing is written.
+    /// Whether writes fail because the drive is read-only.
     pub(crate) worn: Cell<bool>,
     /// Bytes that commands wanted to keep.
     pub(crate) kept: Cell<u64>,
-    /// What its clock shows.
+    /// Time that [`Backend::now`] returns.
     pub(crate) clock: Cell<Ns>,
 }
 
@@ -62,7 +62,7 @@ impl Memory {
         done
     }
 
-    /// One whose writes take so long.
+    /// Makes each write take `time`.
     pub(crate) fn slow(self, sim: Sim, time: Ns) -> Self {
         Self {
             slow: Some((sim, time)),
@@ -93,7 +93,7 @@ impl Alive {
         }
     }
 
-    /// Queues that somebody has.
+    /// Number of connected queues.
     pub(crate) fn links(&self) -> usize {
         let links = |subsystem: Rc<Subsystem<Memory>>| async move { subsystem.links() };
         self.handle.ask(links).expect("it runs")

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use units::Ns;
 
-/// A drive whose writes take so long.
+/// Serves a drive of 1 MiB; each write takes `write`.
 fn serve_slow(pace: Pace, write: Ns) -> Served {
     serve_drives(pace, move |kernel| {
         vec![Memory::new(1 << 20).slow(kernel.sim(), write)]
@@ -58,7 +58,7 @@ fn is_prompt(io: &mut Host<TcpStream>) {
 /// A host with 31 reads of 1 MiB under way, of which it has taken nothing, and their names.
 fn greedy(served: &Served, controller: u16, number: u16) -> (Host<TcpStream>, Vec<u16>) {
     let mut host = queue(served.address, controller, number);
-    // What the system keeps for a socket is not what is asked about.
+    // A small receive buffer, so that the system itself holds little of the output.
     rustix::net::sockopt::set_socket_recv_buffer_size(&host.wire, 64 << 10).expect("a size");
     let names = (0..31).map(|_| host.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20));
     let names = names.collect();
@@ -66,7 +66,7 @@ fn greedy(served: &Served, controller: u16, number: u16) -> (Host<TcpStream>, Ve
 }
 
 #[test]
-fn who_reads_slowly_gets_it_all_in_time_and_delays_nobody() {
+fn slow_reader_gets_all_data_and_delays_no_other_host() {
     let served = serve(&[2 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -74,7 +74,7 @@ fn who_reads_slowly_gets_it_all_in_time_and_delays_nobody() {
     let lazy = (1..=4).map(|number| greedy(&served, controller, number));
     let lazy: Vec<_> = lazy.collect();
     let carried_out = settled_reads(&served);
-    // Of each, 4 MiB that wait, and what the system keeps.
+    // Of each connection 4 MiB wait, and some more sits in buffers of the system.
     assert!(carried_out < 4 * 16, "{carried_out} of {}", 4 * 31);
     is_prompt(&mut other);
     for (mut lazy, names) in lazy {
@@ -85,14 +85,14 @@ fn who_reads_slowly_gets_it_all_in_time_and_delays_nobody() {
 }
 
 #[test]
-fn who_sends_on_and_takes_nothing_is_not_read_from() {
+fn host_that_does_not_receive_is_not_read_from() {
     let served = serve(&[2 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
     let mut other = queue(served.address, controller, 9);
     let (mut deaf, _) = greedy(&served, controller, 1);
     settled_reads(&served);
-    // Nobody has asked for these, and nobody looks at them.
+    // Input that the controller does not read, because its output is blocked.
     let patience = deaf
         .wire
         .set_write_timeout(Some(Duration::from_millis(500)));
@@ -106,7 +106,7 @@ fn who_sends_on_and_takes_nothing_is_not_read_from() {
 }
 
 #[test]
-fn half_a_capsule_waits_for_its_rest_and_delays_nobody() {
+fn incomplete_capsule_delays_no_other_host() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -174,7 +174,7 @@ fn a_mistake_is_told_before_the_connection_ends() {
     let mut admin = Host::new(dial(served.address));
     admin.begin();
     admin.wire.send(&[0xee; 100]);
-    // It is told also to who goes on.
+    // A host that keeps sending still receives the termination request.
     admin.wire.send(&[0xee; 5000]);
     assert!(matches!(admin.unit(), Some(Unit::End { reason: 1, .. })));
     assert_eq!(admin.unit(), None);
@@ -182,7 +182,7 @@ fn a_mistake_is_told_before_the_connection_ends() {
 }
 
 #[test]
-fn who_comes_after_the_end_is_not_let_in_and_who_was_there_stays() {
+fn stopped_target_accepts_no_host_and_keeps_connected_ones() {
     let mut served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -190,7 +190,7 @@ fn who_comes_after_the_end_is_not_let_in_and_who_was_there_stays() {
     served.target.take().expect("it is there").stop();
     assert!(TcpStream::connect(served.address).is_err());
     is_prompt(&mut io);
-    // With the simulation all is over, also for who waits for what may never happen.
+    // The end of the simulation closes all connections, also with an event request in flight.
     admin.post(Sqe::new(0x0c), &[], 0);
     drop(served);
     assert_eq!((io.unit(), admin.unit()), (None, None));
@@ -213,7 +213,7 @@ fn how_late_answers_are_is_known_of_commands_that_come_through_sockets() {
 }
 
 #[test]
-fn a_panic_leaves_nobody_waiting() {
+fn panic_closes_all_connections() {
     let build = |_: &_| {
         let drives = vec![Namespace::new(Memory::new(1 << 20))];
         Ok::<_, io::Error>(Subsystem::new(identity(), drives))

@@ -75,8 +75,8 @@ fn inject(power: &Power, fault: Injected) {
     assert_eq!(injected, Ok(true));
 }
 
-/// What another front writes in parts of a sector is read before, and laid over what is there
-/// then, and not over what was there.
+/// A partial write of a sector by another front is a read-modify-write. It must merge into the
+/// current contents, not into those before a concurrent write.
 #[test]
 fn two_fronts_do_not_take_back_what_the_other_wrote() {
     let power = Power::new(&config("block"));
@@ -107,7 +107,7 @@ fn two_fronts_do_not_take_back_what_the_other_wrote() {
     assert_eq!(wrong, Ok(vec![]));
 }
 
-/// What a command keeps beside its data is counted for all of them together.
+/// Memory that commands need besides their data has one limit for all of them.
 #[test]
 fn commands_that_keep_data_wait_for_one_another() {
     let power = Power::new(&config("block"));
@@ -139,10 +139,10 @@ fn namespaces_of_one_drive_do_not_count_it_twice() {
     assert_eq!([commands(u32::MAX), commands(1)], [7, 7]);
 }
 
-/// What is told to fail does, all the same.
+/// A verify of blocks without data reads nothing, but still fails for injected errors.
 //= nvme-nvm 3.2.5
 #[test]
-fn what_holds_nothing_is_verified_without_being_read() {
+fn deallocated_blocks_are_verified_without_reads() {
     let power = Power::new(&config("block"));
     let (mut admin, mut io) = power.host();
     let block = 700_u64;

@@ -307,7 +307,7 @@ fn data_wait_until_there_is_room_for_them() {
     let names: Vec<u16> = (0..6)
         .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
         .collect();
-    // Four of 1 MiB are what may wait; nothing was read yet.
+    // At most four answers of 1 MiB may wait; the host has read none yet.
     assert_eq!(io.wire.connection.unsent(), 4 * (24 + (1 << 20) + 24));
     io.wire.output();
     for name in &names[4..] {
@@ -328,10 +328,10 @@ fn a_queue_that_is_left_is_over_once_that_is_said() {
     assert_eq!(admin.call(Sqe::new(0x18), &[], 0).status, 0);
 }
 
-/// A command whose name another one has is refused, and the other one counts as before.
+/// A command with an identifier in use is refused; the command that uses it stays charged.
 //= nvme-2.1 4.2.3.1
 #[test]
-fn a_name_that_is_taken_frees_nothing_of_who_has_it() {
+fn duplicate_identifier_releases_nothing_of_its_holder() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     let read = || Sqe::new(2).blocks(0, 256);
@@ -351,7 +351,7 @@ fn a_name_that_is_taken_frees_nothing_of_who_has_it() {
     }
 }
 
-/// What a command keeps beside the data that come with it is asked for.
+/// Commands that need memory besides their own data reserve it from the backend.
 #[test]
 fn copies_and_checks_ask_for_the_memory_that_they_take() {
     let (admin, mut io) = drive();
@@ -390,7 +390,7 @@ fn a_time_that_was_set_goes_on() {
 
 //= nvme-2.1 6.3
 #[test]
-fn how_often_a_host_says_something_is_what_its_connect_says() {
+fn keep_alive_timeout_is_that_of_the_connect() {
     let subsystem = subsystem(vec![Memory::new(4 << 20)]);
     let mut admin = Host::new(Local::new(&subsystem));
     admin.open(0, 0);
@@ -403,7 +403,7 @@ fn how_often_a_host_says_something_is_what_its_connect_says() {
     }
 }
 
-/// Nobody keeps more of a host that was not let in than its Connect takes.
+/// A host without a queue can make the controller hold no more data than a Connect has.
 //= nvme-2.1 6.3
 #[test]
 fn a_connect_has_as_much_data_as_a_connect_needs() {
@@ -418,7 +418,7 @@ fn a_connect_has_as_much_data_as_a_connect_needs() {
 }
 
 #[test]
-fn those_who_ask_what_there_is_leave_room_for_those_who_use_it() {
+fn discovery_controllers_leave_room_for_io_controllers() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let ask = || {
         let mut host = Host::new(Local::new(&subsystem));

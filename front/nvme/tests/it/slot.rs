@@ -23,7 +23,7 @@ pub(crate) struct Slot {
     _dir: tempfile::TempDir,
 }
 
-/// A drive of 4 MiB, whose writes take so long.
+/// Serves a drive of 4 MiB; each write takes `write`.
 fn served(pace: Pace, write: Ns) -> Slot {
     plug(pace, move |kernel| {
         Memory::new(4 << 20).slow(kernel.sim(), write)
@@ -71,7 +71,7 @@ fn text(bytes: &[u8]) -> String {
 //= pcie 7.5.1
 //= vfio-user 2
 #[test]
-fn a_machine_finds_a_drive_and_its_driver_asks_what_it_is() {
+fn machine_finds_the_drive_and_its_driver_identifies_it() {
     let slot = serve();
     let mut guest = Guest::plugged(&slot.path);
     let told = guest.ask(4, &[16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
@@ -165,7 +165,7 @@ fn scattered(guest: &Guest, sqe: Sqe, len: u64, seed: u64) -> (Sqe, Vec<(u64, u6
 
 //= nvme-2.1 4.3.1
 #[test]
-fn what_a_guest_writes_it_reads_again_wherever_its_pages_are() {
+fn guest_reads_its_writes_with_pages_anywhere_in_memory() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(32);
@@ -470,8 +470,8 @@ fn completions_wait_for_a_guest_that_does_not_read_them() {
     }
 }
 
-/// What is told to a monitor of that revision, once there is room for it: who has gone
-/// leaves his room a little later.
+/// Version reply to a monitor of minor revision `minor`. Retries until the server has room,
+/// because the place of a closed connection is freed a little later.
 fn told_version(slot: &Slot, minor: u8) -> Vec<u8> {
     let told = (0..2000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(5));

@@ -69,7 +69,7 @@ fn hosts_write_and_read_through_sockets_at_a_time() {
             let mut admin = Host::new(dial(address));
             let controller = admin.begin();
             let mut io = queue(address, controller, 1);
-            // Longer than what a capsule takes, and of several units.
+            // Longer than in-capsule data, so that several units are needed.
             let data = vec![number as u8 + 1; 300 << 10];
             let blocks = |opcode| Sqe::new(opcode).blocks(number * 75, 75);
             assert_eq!(io.call(blocks(1), &data, 0).status, 0);
@@ -159,8 +159,8 @@ fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
     await_links(&served, 0);
 }
 
-/// What a host says in time is not missed because nobody has listened to it: the thread may be
-/// busy until the time is over.
+/// Input that arrived in time keeps a connection alive even if the thread was busy until the
+/// timeout had passed.
 #[test]
 fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
     let served = serve(&[1 << 20]);
@@ -216,7 +216,7 @@ fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
 /// Connections that say nothing take none of those that talk, and their room is given
 /// back.
 #[test]
-fn thousands_of_idle_connections_disturb_nobody() {
+fn thousands_of_idle_connections_disturb_no_other_host() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -232,7 +232,7 @@ fn thousands_of_idle_connections_disturb_nobody() {
         dial(served.address);
     }
     is_well();
-    // While they stay, who comes to be served is.
+    // With idle connections present, new hosts are still served.
     let filled: Vec<TcpStream> = (0..400).map(|_| dial(served.address)).collect();
     for _ in 0..3 {
         let mut late = Host::new(dial(served.address));
@@ -243,7 +243,7 @@ fn thousands_of_idle_connections_disturb_nobody() {
     is_well();
 }
 
-/// Whoever is told why he is hung up on, and stays, is no reason to turn others away.
+/// Terminated connections that their hosts keep open do not use up the limit of connections.
 #[test]
 fn connections_that_have_ended_make_room_for_others() {
     let served = serve(&[1 << 20]);

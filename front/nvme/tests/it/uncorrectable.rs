@@ -8,8 +8,8 @@ use std::net::TcpStream;
 const BLOCK: usize = 4096;
 const UNRECOVERED: u16 = 0x281;
 
-/// What cannot be corrected stays so over a loss of power, until it is written, and nothing
-/// beside it does; blocks smaller than what the drive maps as well.
+/// Blocks made uncorrectable stay so over a power loss until they are written; their neighbours
+/// stay readable, also for blocks smaller than the drive's mapping unit.
 #[test]
 fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
     for (format, block) in [(0, 512), (1, 4096)] {
@@ -61,7 +61,7 @@ fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
 
 /// Without write cache it is durable when it is answered, with one after a flush.
 #[test]
-fn what_was_made_uncorrectable_is_as_durable_as_a_write() {
+fn write_uncorrectable_is_as_durable_as_a_write() {
     for (cached, flushed, left) in [
         (1, false, 0),
         (1, true, UNRECOVERED),
@@ -91,7 +91,7 @@ fn what_was_made_uncorrectable_is_as_durable_as_a_write() {
 /// Lines beside it that a transaction has stored, and not committed, stay so.
 //= bytefs 4.4
 #[test]
-fn what_is_made_uncorrectable_commits_nothing_beside_it() {
+fn write_uncorrectable_commits_no_neighbouring_block() {
     let mut power = Power::new(&config("bytefs-emulator"));
     let (mut admin, mut io) = power.host();
     let small = Sqe::new(0x80).nsid(1).dword(10, 0);

@@ -1,5 +1,5 @@
-//! A load whose every read is checked, by each way to the drive; and the control that has
-//! to fail: a drive that changes a bit now and then.
+//! A load that checks every read, over each transport; and a control that must fail: a drive
+//! that flips a bit now and then.
 
 use crate::guest::{DATA, Guest, prp};
 use crate::host::{Host, Sqe};
@@ -48,7 +48,8 @@ impl Queue for Tcp {
 struct Pcie(Guest, u16);
 
 impl Pcie {
-    /// The command with so many bytes behind [`DATA`], whose list of pages is before them.
+    /// Executes a command with `len` bytes of data one page behind [`DATA`]; its PRP list is at
+    /// [`DATA`].
     fn call(&mut self, sqe: Sqe, len: usize) {
         let first = DATA + 0x1000;
         let pages: Vec<u64> = (1..len as u64 / 4096)
@@ -82,7 +83,7 @@ impl Queue for Pcie {
     }
 }
 
-/// Reads that were not what had been written.
+/// Runs the load; returns the number of reads with wrong data.
 fn wrong_reads(queue: &mut impl Queue) -> u64 {
     let mut versions = [0_u64; BLOCKS as usize];
     let mut random = slot::numbers(7);
@@ -127,12 +128,12 @@ fn in_a_slot(drive: fn() -> Memory) -> u64 {
 }
 
 #[test]
-fn every_read_over_tcp_is_what_was_written() {
+fn every_read_over_tcp_returns_the_written_data() {
     assert_eq!(over_tcp(honest), 0);
 }
 
 #[test]
-fn every_read_in_a_slot_is_what_was_written() {
+fn every_read_over_vfio_user_returns_the_written_data() {
     assert_eq!(in_a_slot(honest), 0);
 }
 

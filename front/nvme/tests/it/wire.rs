@@ -105,7 +105,7 @@ impl<B: Backend + Service> Local<B> {
         }
     }
 
-    /// Carries out what has come.
+    /// Executes all received commands and delivers their completions.
     pub(crate) fn work(&mut self) {
         loop {
             while let Some(command) = self.connection.submission() {
@@ -134,7 +134,7 @@ impl<B: Backend + Service> Local<B> {
         self.subsystem.leave(link);
     }
 
-    /// What was written, as a socket would take it.
+    /// Takes the connection's output, as a socket would.
     pub(crate) fn output(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.connection.write(|output| {
