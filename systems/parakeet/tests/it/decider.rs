@@ -1,4 +1,4 @@
-//! What a decider is told and answers.
+//! Tests of the decider.
 
 use parakeet::decide::{Decider, Limits};
 use parakeet::directive::{Directive, Hint, StreamId};

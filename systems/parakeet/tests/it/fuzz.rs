@@ -1,4 +1,4 @@
-//! Whatever is read and told.
+//! Fuzz tests of reading, deciding and learning.
 
 use bolero::TypeGenerator;
 use parakeet::decide::{Decider, Limits};
@@ -10,7 +10,8 @@ use parakeet::learn::{Online, OnlineLimits, Options, learn};
 use parakeet::rules::{Facts, Notes, RuleSet, sets};
 use units::Ns;
 
-/// A rule set that was read is printed and read again, and its answers are its own streams.
+/// Checks that a text, if it is a rule set, survives printing and reading, and answers with its own
+/// streams.
 fn survive(text: &str) {
     let Ok(set) = RuleSet::read("any", text) else {
         return;
@@ -200,7 +201,7 @@ fn any_events_to_a_decider() {
                 let answer = decider.tell(&event);
                 decider.check();
                 if let Some(directive) = answer.filter(|_| answer != before) {
-                    // A group that is begun is above all that were.
+                    // Group numbers of a stream never decrease.
                     let newest: &mut Option<u64> = &mut newest[usize::from(directive.stream.0)];
                     assert!(newest.is_none_or(|newest| directive.group >= newest));
                     *newest = Some(directive.group);
@@ -226,7 +227,7 @@ fn any_events_to_learn_from() {
                 online.tell(event);
                 online.check();
             }
-            // Writes beyond the model are refused; all others are learned from.
+            // Recordings beyond the model's limits are refused; all others must be learned from.
             let Ok(learned) = learn(
                 &events.iter().copied(),
                 &Options {

@@ -1,5 +1,5 @@
-//! What is learned is at least as good as what was written by hand, on a recording that was
-//! not seen.
+//! Learned rules are at least as good as hand-written ones, on a recording that was not used for
+//! learning.
 
 use crate::synthetic::Tape;
 use crate::synthetic::lsm::{Shape, lsm};
@@ -27,8 +27,9 @@ fn learned(tape: &Tape) -> Learned {
     learned
 }
 
-/// Write amplification in thousandths on `tape`: without rules, by those of `hand`, and by
-/// what was learned; over several drives, or chance would decide between what is near.
+/// Write amplification on `tape` in thousandths: without rules, by the rules `hand`, and by the
+/// learned ones. It is summed over several drives, as chance would decide between similar results
+/// on one.
 fn compared(learned: &Learned, hand: &str, tape: &Tape) -> [u64; 3] {
     let devices = Device::for_peak(peak(tape.events()).unwrap()).alike();
     let on = |judged: &dyn Fn(&Device) -> Amplification| -> u64 {
@@ -40,8 +41,8 @@ fn compared(learned: &Learned, hand: &str, tape: &Tape) -> [u64; 3] {
     [without, by(&ready(hand)), by(&learned.rules)]
 }
 
-/// Whether `own` is no worse than `hand`, but for a hundredth of what was written, which two
-/// recordings of one program differ by as well.
+/// Whether `own` is no worse than `hand`, up to the hundredth by which two recordings of one
+/// program differ as well.
 fn reaches(own: u64, hand: u64) -> bool {
     own <= hand + 10
 }
@@ -107,8 +108,8 @@ fn relations_and_a_log_that_is_used_again() {
     let learned = learned(&postgres(1, 900));
     let [without, hand, own] = compared(&learned, "postgresql", &postgres(2, 900));
     println!("{}\n{without} {hand} {own}", learned.print());
-    // Where all is rewritten in place at random there is nothing to gain: the greedy choice
-    // of units tells what dies early by itself. So nothing must be lost.
+    // Random overwrites in place leave nothing to gain: greedy reclaim finds short-lived data by
+    // itself. So nothing must be lost.
     assert!(
         reaches(own, hand) && own <= without,
         "{without} {hand} {own}"
