@@ -203,7 +203,7 @@ mod tests {
 
     //= dissertation 6.1
     #[test]
-    fn a_group_ends_as_its_policy_says() {
+    fn group_ends_by_its_policy() {
         let files = [(0, 5), (1, 5), (2, 5), (9, 5), (10, 5), (3, 5)];
         let of = |grouping| groups(grouping, &files);
         assert_eq!(of(Grouping::One), [0; 6]);

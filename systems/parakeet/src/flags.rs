@@ -130,7 +130,7 @@ mod tests {
 
     //= dissertation 6.3.1
     #[test]
-    fn the_flags_of_the_published_log_are_what_they_say() {
+    fn flags_of_the_published_log_decode_to_their_words() {
         // Figure 6.5 prints them as binary digits.
         let log = Flags(0b1000_0000_0010_0100_0001);
         let lock = Flags(0b1000_0000_0000_0100_0010);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_constants() {
+    fn words_agree_with_the_constants() {
         let named = [
             ("create", Flags::CREATE),
             ("exclusive", Flags::EXCLUSIVE),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_wants_each_of_its_words() {
+    fn flag_test_requires_all_words() {
         let test = FlagTest {
             words: ["write", "!direct"]
                 .map(|text| FlagTest::parse(text).unwrap())

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_is_logarithmic_and_goes_back() {
+    fn exp2_inverts_log2() {
         assert_eq!(
             (log2(0), log2(1), log2(2), log2(3), log2(4)),
             (0, 0, 16, 24, 32)

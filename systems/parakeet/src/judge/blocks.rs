@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn few_blocks_wait() {
+    fn number_of_partial_blocks_is_bounded() {
         let calls: Vec<_> = (0..MAX_PARTIAL as u64 + 1)
             .map(|at| Call::Write {
                 offset: at * 100,

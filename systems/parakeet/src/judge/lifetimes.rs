@@ -72,7 +72,7 @@ mod tests {
     use units::Ns;
 
     #[test]
-    fn the_error_is_a_factor_either_way() {
+    fn lifetime_error_is_a_ratio_in_either_direction() {
         let text =
             "[[stream]]\nname = \"a\"\nexpect = \"1us\"\n[[rule]]\npath = \"a*\"\nstream = \"a\"\n";
         let rules = RuleSet::read("r", text).unwrap();

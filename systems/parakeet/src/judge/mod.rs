@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_together_is_best_kept_together() {
+    fn separating_lifetimes_reduces_relocation() {
         let events = mixed(3_000);
         let all = || events.iter().copied();
         let peak = peak(all()).unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused() {
+    fn recording_beyond_the_limits_is_refused() {
         let write = |offset, len| {
             let calls = [
                 Call::Open(Opening::default()),

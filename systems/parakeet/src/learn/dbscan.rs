@@ -224,7 +224,7 @@ mod tests {
 
     //= dissertation 6.3.2
     #[test]
-    fn clusters_are_named_and_say_where_files_go() {
+    fn clusters_have_kinds_and_place_files() {
         let rows = published();
         let event = |file: u64, call| Event {
             at: Ns(0),
@@ -271,7 +271,7 @@ mod tests {
 
     //= dissertation 6.3.2
     #[test]
-    fn the_readings_differ_in_what_is_near() {
+    fn readings_differ_in_the_neighbours_of_a_point() {
         let both = |a: (Flags, u32), b: (Flags, u32)| {
             let opens = [vec![a; 4], vec![b; 4]].concat();
             [Reading::Decimal, Reading::Integer].map(|reading| {

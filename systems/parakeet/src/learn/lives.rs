@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emptied_dies_and_begins_anew() {
+    fn emptied_file_dies_and_begins_a_new_life() {
         let write = Call::Write { offset: 0, len: 8 };
         let emptied = Flags::WRITE.and(Flags::TRUNCATE);
         let events = [
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_the_data_die_before_the_file() {
+    fn data_written_in_place_die_before_the_file() {
         let mut events = vec![event(0, 1, open("a", Flags::READ_WRITE))];
         events.push(event(
             0,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn how_data_end_is_seen_in_how_they_are_written_over() {
+    fn manner_of_death_follows_from_overwrites() {
         let of = |writes: &[(u64, u64)]| {
             let mut file = FileLife::begin(&Opening::default(), Ns(0));
             for &(offset, len) in writes {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_is_put_together_and_in_place_is_kept_apart() {
+    fn near_points_of_one_manner_are_merged() {
         let all = points(&[
             (10, 1, Manner::Whole),
             (12, 1, Manner::Whole),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_put_to_its_neighbour_before_much_is() {
+    fn light_points_are_merged_before_heavy_ones() {
         let all = points(&[
             (0, 1_000, Manner::Whole),
             (50, 1, Manner::Whole),

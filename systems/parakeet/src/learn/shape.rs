@@ -139,7 +139,7 @@ mod tests {
     use crate::rules::Glob;
 
     #[test]
-    fn numbers_are_taken_out() {
+    fn numbers_become_wildcards() {
         let shape = |name: &str| shape(name.as_bytes());
         assert_eq!(shape("000012.sst"), "#.sst");
         assert_eq!(shape("LOG.old.1732"), "LOG.old.#");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_matches_what_it_is_of() {
+    fn shape_matches_its_own_name() {
         bolero::check!().for_each(|name: &[u8]| {
             let name: Vec<u8> = name.iter().filter(|&&byte| byte != b'/').copied().collect();
             let shapes = Shapes::of([name.as_slice()].into_iter());

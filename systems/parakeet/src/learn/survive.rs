@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_numbers_of_files() {
+    fn weight_counts_like_equal_files() {
         let mut weighed = spans(&[(1, true), (5, true)]);
         weighed[0].1 = 3;
         assert_eq!(median(&weighed), Some(1));

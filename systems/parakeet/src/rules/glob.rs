@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_of_the_last_components() {
+    fn relative_pattern_matches_the_last_components() {
         assert!(matches("*.sst", "/srv/db/000012.sst"));
         assert!(matches("*.sst", "000012.sst"));
         assert!(!matches("*.sst", "/srv/x.sst/LOCK"));
@@ -328,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_more_than_their_steps() {
+    fn many_stars_take_bounded_steps() {
         // A backtracking matcher would take 2^60 steps here.
         let pattern = "*a".repeat(60) + "b";
         assert!(!matches(&pattern, &"a".repeat(4_000)));
     }
 
     #[test]
-    fn what_is_escaped_matches_itself_alone() {
+    fn escaped_text_matches_only_itself() {
         bolero::check!().for_each(|path: &[u8]| {
             let name: Vec<u8> = path
                 .iter()
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn any_pattern_matches_what_its_model_does() {
+    fn random_patterns_agree_with_the_model() {
         bolero::check!()
             .with_type::<(Vec<u8>, Vec<u8>)>()
             .with_iterations(20_000)

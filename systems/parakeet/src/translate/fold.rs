@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_to_spare_go_where_most_is_written() {
+    fn spare_targets_go_to_the_streams_that_write_most() {
         let streams = [
             stream(10, 60, Grouping::File),
             stream(1_000, 30, Grouping::File),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_said() {
+    fn losses_are_listed() {
         let streams = [
             stream(10, 1, Grouping::One),
             stream(20, 1, Grouping::File),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_claims_any_number_of_targets_is_borne() {
+    fn absurd_number_of_targets_is_capped() {
         let fold = Fold::new(&[stream(10, 1, Grouping::File)], u32::MAX);
         assert_eq!(fold.targets_of(StreamId(0)), Some((0, 65_535)));
     }

@@ -167,7 +167,7 @@ mod tests {
 
     //= dissertation 5.2
     #[test]
-    fn both_maps_say_what_they_are_known_for() {
+    fn hint_maps_give_the_published_values() {
         let text = sets::text("shimmer").unwrap();
         let rules = RuleSet::read("shimmer", text).unwrap();
         let (log, table) = (
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_hints_turn_round_is_said() {
+    fn inverted_order_of_hints_is_a_loss() {
         let mut streams = [expecting(10), expecting(1_000)];
         streams[0].hint = Some(Hint::Extreme);
         streams[1].hint = Some(Hint::Short);

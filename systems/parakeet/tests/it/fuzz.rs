@@ -32,7 +32,7 @@ fn survive(text: &str) {
 }
 
 #[test]
-fn any_bytes_as_rules() {
+fn random_bytes_as_rules_cause_no_panic() {
     bolero::check!()
         .with_iterations(3_000)
         .for_each(|bytes: &[u8]| {
@@ -80,7 +80,7 @@ const WORDS: &[&str] = &[
 ];
 
 #[test]
-fn any_words_as_rules() {
+fn random_words_as_rules_survive_printing() {
     bolero::check!()
         .with_iterations(5_000)
         .for_each(|words: &[u8]| {
@@ -90,7 +90,7 @@ fn any_words_as_rules() {
 }
 
 #[test]
-fn any_damage_to_a_ready_set() {
+fn damaged_built_in_set_is_read_or_refused_with_a_line() {
     bolero::check!()
         .with_type::<(u8, u16, u8)>()
         .with_iterations(3_000)
@@ -184,7 +184,7 @@ fn events(steps: &[(u8, u32, Step)]) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn any_events_to_a_decider() {
+fn random_events_keep_the_deciders_invariants() {
     let rules: Vec<RuleSet> = sets::ALL
         .iter()
         .map(|(name, text)| RuleSet::read(name, text).unwrap())
@@ -211,7 +211,7 @@ fn any_events_to_a_decider() {
 }
 
 #[test]
-fn any_events_to_learn_from() {
+fn random_events_keep_the_learners_invariants() {
     let limits = OnlineLimits {
         files: 6,
         kinds: 8,

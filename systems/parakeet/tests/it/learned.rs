@@ -48,7 +48,7 @@ fn reaches(own: u64, hand: u64) -> bool {
 }
 
 #[test]
-fn a_tree_with_hints() {
+fn learned_rules_reach_hand_written_ones_for_hinted_lsm() {
     let learned = learned(&lsm(1, HINTED));
     let [without, hand, own] = compared(&learned, "rocksdb", &lsm(2, HINTED));
     println!("{}\n{without} {hand} {own}", learned.print());
@@ -62,7 +62,7 @@ fn a_tree_with_hints() {
 }
 
 #[test]
-fn a_tree_that_says_nothing() {
+fn learned_rules_reach_hand_written_ones_for_lsm_without_hints() {
     let silent = Shape {
         hints: false,
         ..HINTED
@@ -77,7 +77,7 @@ fn a_tree_that_says_nothing() {
 }
 
 #[test]
-fn a_tree_whose_threads_have_names() {
+fn learned_rules_reach_hand_written_ones_for_lsm_with_named_threads() {
     let named = Shape {
         hints: false,
         threads: true,
@@ -93,7 +93,7 @@ fn a_tree_whose_threads_have_names() {
 }
 
 #[test]
-fn chunks_and_a_table_in_place() {
+fn learned_rules_reach_hand_written_ones_for_wiredtiger() {
     let learned = learned(&wiredtiger(1, 600));
     let [without, hand, own] = compared(&learned, "wiredtiger", &wiredtiger(2, 600));
     println!("{}\n{without} {hand} {own}", learned.print());
@@ -104,7 +104,7 @@ fn chunks_and_a_table_in_place() {
 }
 
 #[test]
-fn relations_and_a_log_that_is_used_again() {
+fn learned_rules_reach_hand_written_ones_for_postgresql() {
     let learned = learned(&postgres(1, 900));
     let [without, hand, own] = compared(&learned, "postgresql", &postgres(2, 900));
     println!("{}\n{without} {hand} {own}", learned.print());
@@ -117,7 +117,7 @@ fn relations_and_a_log_that_is_used_again() {
 }
 
 #[test]
-fn what_is_learned_is_a_function_of_the_recording() {
+fn learning_is_deterministic() {
     let small = Shape {
         flushes: 60,
         ..HINTED
@@ -131,7 +131,7 @@ fn what_is_learned_is_a_function_of_the_recording() {
 }
 
 #[test]
-fn learning_while_running_is_better_than_nothing() {
+fn online_learning_beats_no_placement() {
     let recordings = [
         (lsm(7, HINTED), "hints", 97),
         (wiredtiger(3, 600), "wiredtiger", 100),
@@ -154,7 +154,7 @@ fn learning_while_running_is_better_than_nothing() {
 }
 
 #[test]
-fn handles_that_are_too_few_cost_and_more_do_not() {
+fn too_few_handles_share_targets_and_cost_amplification() {
     let tape = lsm(8, HINTED);
     let rules = ready("rocksdb");
     let base = Device::for_peak(peak(tape.events()).unwrap());

@@ -37,7 +37,7 @@ stream = "none"
 "##;
 
 #[test]
-fn everything_that_a_file_can_say_is_read() {
+fn every_key_is_read_and_survives_printing() {
     let set = RuleSet::read("r.toml", WHOLE).unwrap();
     let (a, b) = (&set.streams[0], &set.streams[1]);
     assert_eq!(
@@ -212,7 +212,7 @@ const WRONG_LATER: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn errors_say_where_and_what_was_meant() {
+fn errors_have_position_and_suggestion() {
     let stream = "[[stream]]\nname = \"wal\"\n";
     for (text, expected) in WRONG {
         assert_eq!(error(text), *expected);
@@ -329,7 +329,7 @@ const READY: &[(&str, &[(&str, &str)])] = &[
 ];
 
 #[test]
-fn the_ready_sets_place_the_files_of_their_programs() {
+fn built_in_sets_place_the_files_of_their_programs() {
     assert_eq!(READY.len(), sets::ALL.len());
     for (name, files) in READY {
         let set = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
@@ -389,7 +389,7 @@ fn both_level_maps_of_rocksdb_are_the_published_ones() {
 
 //= rocksdb-hints 1
 #[test]
-fn without_levels_the_hints_of_rocksdb_tell_what_they_can() {
+fn rocksdb_tables_without_level_are_placed_by_hint() {
     let streams = |name: &str| {
         let set = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
         [Hint::NotSet, Hint::Medium, Hint::Long, Hint::Extreme].map(|hint| {

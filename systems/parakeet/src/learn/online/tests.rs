@@ -66,7 +66,7 @@ fn a_kind_that_changes_is_learned_again() {
 }
 
 #[test]
-fn what_never_dies_is_expected_to_live_long() {
+fn files_that_never_die_are_expected_to_live_long() {
     let mut run = Run::new(OnlineLimits::default());
     let first = run.make("keep");
     assert_eq!(run.expected(first), None);
