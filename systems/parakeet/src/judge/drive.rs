@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_writes_and_cuts_keep_the_invariants(
+        fn random_writes_and_cuts_keep_the_invariants(
             calls in prop::collection::vec((0_u64..4, 0_u64..30, 0_u32..4, 0_u8..8), 1..600),
             unit in 1_u32..9,
         ) {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn three_of_a_kind_are_noise() {
+    fn three_equal_points_are_noise() {
         let mut opens = vec![(LOG, MODE); 3];
         opens.extend([(SST, MODE); 4]);
         let labels = clusters(&opens, Reading::Decimal, Params::default());

@@ -224,7 +224,7 @@ mod tests {
 
     /// Files of two kinds get later names of one shape in one folder, which no rule can tell apart.
     #[test]
-    fn a_later_name_of_two_kinds_is_of_neither() {
+    fn later_name_of_two_kinds_is_dropped() {
         let named = |file: u64| {
             let first = if file.is_multiple_of(2) { "a" } else { "b" };
             (file, format!("{first}.{file}"), Some(format!("d/{file}")))
@@ -237,7 +237,7 @@ mod tests {
 
     /// Among names that have nothing in common, only the most frequent shapes are tried.
     #[test]
-    fn a_kind_has_few_later_names() {
+    fn number_of_later_names_is_bounded() {
         let named = |file: u64| {
             let name = "x".repeat(1 + file as usize % 40);
             (file, format!("tmp.{file}"), Some(format!("d/{name}{file}")))
@@ -250,7 +250,7 @@ mod tests {
 
     /// Segments of a log are created under another name; relations keep their names.
     #[test]
-    fn a_later_name_that_others_have_too_has_its_folder() {
+    fn ambiguous_later_name_is_narrowed_by_its_folder() {
         let log = |file: u64| {
             (
                 file,

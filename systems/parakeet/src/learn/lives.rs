@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lives_from_its_first_byte() {
+    fn life_begins_at_the_first_written_byte() {
         let made = Flags::WRITE.and(Flags::CREATE);
         let events = [
             event(0, 1, open("a", made)),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_kind_agree() {
+    fn hexadecimal_and_decimal_names_have_one_shape() {
         let names = ["000000010000000000000009", "00000001000000000000000A", "12"];
         let shapes = Shapes::of(names.iter().map(|name| name.as_bytes()));
         let all = names.map(|name| shapes.shape(name.as_bytes()));

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_are_directories() {
+    fn two_stars_match_any_number_of_directories() {
         assert!(matches("a/**/b", "/x/a/b"));
         assert!(matches("a/**/b", "/x/a/c/d/b"));
         assert!(!matches("a/**/b", "/x/a/c/db"));

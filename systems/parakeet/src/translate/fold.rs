@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_streams_on_any_number_of_targets(streams in any_streams()) {
+        fn random_streams_get_gapless_targets_in_order_of_lifetime(streams in any_streams()) {
             let order = by_life(&streams);
             for targets in 1..=streams.len() as u32 + 5 {
                 let fold = Fold::new(&streams, targets);
@@ -335,7 +335,7 @@ mod tests {
         }
 
         #[test]
-        fn no_other_way_is_cheaper(streams in any_streams(), parts in 1_usize..8) {
+        fn cheapest_division_agrees_with_exhaustive_search(streams in any_streams(), parts in 1_usize..8) {
             let parts = parts.min(streams.len());
             let points = points(&streams, &by_life(&streams));
             let cuts = cheapest(&points, parts);

@@ -200,7 +200,7 @@ mod tests {
 
     //= dissertation 6.1.1
     #[test]
-    fn any_number_of_streams_is_put_on_four_classes_in_their_order() {
+    fn streams_are_spread_over_four_classes_in_order_of_lifetime() {
         for count in 0..12_usize {
             let streams: Vec<Stream> = (0..count).map(|at| expecting(10 << (4 * at))).collect();
             let hints = told(&streams, HintMap::ByName);
