@@ -41,7 +41,7 @@ pub struct Decider {
     limits: Limits,
 }
 
-/// A remembered file.
+/// State of a remembered file.
 #[derive(Clone, Debug)]
 struct Held {
     order: u64,

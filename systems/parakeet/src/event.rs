@@ -38,7 +38,7 @@ pub enum Call<'a> {
     Write {
         /// Offset of the first byte.
         offset: u64,
-        /// Number of bytes.
+        /// Number of written bytes.
         len: u64,
     },
     /// The file was synced.

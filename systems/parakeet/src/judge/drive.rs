@@ -142,7 +142,7 @@ impl Drive {
         self.free.insert(0, victim);
     }
 
-    /// Checks the invariants.
+    /// Checks the invariants of the drive.
     #[cfg(test)]
     fn check(&self) {
         let valid = |unit: usize| {

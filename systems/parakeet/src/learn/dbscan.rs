@@ -36,7 +36,7 @@ impl Reading {
     }
 }
 
-/// Parameters of DBSCAN.
+/// Parameters of the clustering by DBSCAN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// Maximum distance of neighbours.

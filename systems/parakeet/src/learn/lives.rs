@@ -45,7 +45,7 @@ pub struct FileLife {
     pub size: u64,
     /// Number of write calls.
     pub writes: u64,
-    /// Number of syncs.
+    /// Number of syncs of the file.
     pub syncs: u64,
     /// Start and end of the latest write, as offsets in bytes.
     last: (u64, u64),

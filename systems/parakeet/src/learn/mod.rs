@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use survive::taken;
 use tree::{Case, Growth, Leaf, Test, grow};
 
-/// Options of learning.
+/// Options of [`learn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Name of the rule set.
@@ -64,10 +64,10 @@ impl Default for Options {
     }
 }
 
-/// Result of learning.
+/// Result of [`learn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learned {
-    /// The learned rules.
+    /// Learned rules and their streams.
     pub rules: RuleSet,
     /// Comments on the rules for a reader of the file.
     pub notes: Notes,
