@@ -28,7 +28,7 @@ extern "C" fn passes(signal: libc::c_int) {
     if program == 0 {
         EARLY.store(signal, Ordering::SeqCst);
     } else {
-        // SAFETY: it takes no memory, and may be called in a handler.
+        // SAFETY: `kill` takes no pointers, and may be called in a signal handler.
         unsafe { libc::kill(program, signal) };
     }
 }
@@ -41,7 +41,7 @@ pub struct Ends {
 
 /// Sets the handler of a signal and returns the previous one.
 fn set(signal: libc::c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-    // SAFETY: the handler is the system's, or ours, which may run at any point.
+    // SAFETY: the handler is the default one or ours, which may run at any point.
     unsafe { libc::signal(signal, handler) }
 }
 
@@ -70,7 +70,7 @@ impl Ends {
         PROGRAM.store(program, Ordering::SeqCst);
         let early = EARLY.swap(0, Ordering::SeqCst);
         if early != 0 {
-            // SAFETY: the program was not waited for, so the number is its own.
+            // SAFETY: the program was not waited for, so the process ID is still its own.
             unsafe { libc::kill(program, early) };
         }
         // `WNOWAIT` keeps the process ID reserved until no signal can be sent to it any more.

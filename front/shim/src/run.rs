@@ -88,7 +88,7 @@ fn whole(rules: &Path) -> PathBuf {
 /// Checks that rules, a file or a built-in set, can be loaded.
 ///
 /// # Errors
-/// A sentence that says what is wrong with them.
+/// A sentence that describes the first problem.
 pub fn check(rules: &Path) -> Result<(), String> {
     let said = rules.to_string_lossy();
     let path = CString::new(whole(rules).into_os_string().into_vec());
@@ -304,7 +304,7 @@ fn interpreter(script: &[u8]) -> Option<PathBuf> {
 /// Whether a program gains privileges on start, by its mode bits or its file capabilities.
 fn gains(path: &Path) -> Option<&'static str> {
     let (about, name) = (fs::metadata(path).ok()?, OsStr::as_bytes(path.as_os_str()));
-    // SAFETY: the calls take nothing.
+    // SAFETY: the calls have no arguments.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let capable = || {
         let name = CString::new(name).ok()?;
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(runs(&at("shell"), b"#!/bin/sh\n", 0o4000), None);
         let linked = program(&[3], b"");
         assert_eq!(runs(&at("mine"), &linked, 0o4000), None, "as who it is");
-        // SAFETY: they take nothing.
+        // SAFETY: the calls have no arguments.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         if user != 0 {
             return;

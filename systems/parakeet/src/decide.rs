@@ -1,12 +1,12 @@
-//! Deciding: what the rules say of each file, kept up to date with what happens to it.
+//! Decisions: applies the rules to each file, and keeps the result up to date with events.
 //!
 //! Invariants:
-//! - A file is asked about when it is opened, and again when what rules may ask about it
-//!   changes: at a rename, at a hint, when room is set aside. What was written before
-//!   stays where it is; the answer is for what is written next.
+//! - The rules are evaluated when a file is opened, and again when an attribute that they can test
+//!   changes: at a rename, at a hint, when space is allocated. Data already written stay where they
+//!   are; the result applies to later writes.
 //! - A file that no rule names leaves no trace once it is closed.
-//! - At most [`Limits::files`] files are remembered. The closed one that was remembered
-//!   first is forgotten first; if it is opened again, it is asked about anew.
+//! - At most [`Limits::files`] files are remembered. Of the closed files the one remembered for
+//!   longest is forgotten first; if it is opened again, it is treated as new.
 
 use crate::directive::{Directive, Hint, Newest, StreamId};
 use crate::event::{Call, Event, FileKey, Opening};
@@ -15,33 +15,33 @@ use crate::rules::{Facts, RuleSet};
 use std::collections::BTreeMap;
 use units::Ns;
 
-/// What a decider may take.
+/// Limits of a decider's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files that are remembered, at least 1.
+    /// Maximum number of remembered files, at least 1.
     pub files: usize,
 }
 
 impl Default for Limits {
-    /// A million files, which are about 200 MB if all have long names: a choice of ours.
+    /// A million files, about 200 MB if all have long names: our choice.
     fn default() -> Self {
         Self { files: 1 << 20 }
     }
 }
 
-/// Tells where files belong.
+/// Decides the stream and lifetime group of files, by rules.
 #[derive(Clone, Debug)]
 pub struct Decider {
     rules: RuleSet,
     newest: Vec<Newest>,
     files: BTreeMap<FileKey, Held>,
-    /// Closed files, in the order in which they were remembered.
+    /// Closed files, by the order in which they were first opened.
     closed: BTreeMap<u64, FileKey>,
     next: u64,
     limits: Limits,
 }
 
-/// A file that is remembered.
+/// State of a remembered file.
 #[derive(Clone, Debug)]
 struct Held {
     order: u64,
@@ -54,7 +54,7 @@ struct Held {
     size: u64,
     hint: Hint,
     level: Option<u8>,
-    /// Bytes since it was last given a group.
+    /// Bytes written since the file was last assigned a group.
     written: u64,
     rule: Option<usize>,
     directive: Option<Directive>,
@@ -91,33 +91,33 @@ impl Decider {
         }
     }
 
-    /// The rules.
+    /// The rules that decide.
     #[must_use]
     pub fn rules(&self) -> &RuleSet {
         &self.rules
     }
 
-    /// How many files are remembered.
+    /// Number of remembered files.
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.files.len()
     }
 
-    /// Where `file` belongs, if it is remembered and a rule names it.
+    /// The directive of `file`; `None` if it is not remembered, or no rule names it.
     //= dissertation 6.1
     #[must_use]
     pub fn directive(&self, file: FileKey) -> Option<Directive> {
         self.files.get(&file)?.directive
     }
 
-    /// The place of the rule that decided of `file`, if one did.
+    /// Index of the rule that decided for `file`; `None` if none did.
     #[must_use]
     pub fn why(&self, file: FileKey) -> Option<usize> {
         self.files.get(&file)?.rule
     }
 
-    /// Takes in what happened, and says where what is written to the file from now on
-    /// belongs; `None` if no rule names it.
+    /// Processes an event and returns the directive for later writes to the file; `None` if no rule
+    /// names it.
     pub fn tell(&mut self, event: &Event<'_>) -> Option<Directive> {
         let (at, key) = (event.at, event.file);
         match event.call {
@@ -158,7 +158,7 @@ impl Decider {
                 return held.directive;
             }
         }
-        // What is in a file that is emptied dies here; what comes is a new file.
+        // The open empties the file: its data die, and later data are a new file's.
         let opens = self.files.get(&key).map_or(1, |held| held.opens);
         let held = Held {
             order: self.next,
@@ -218,7 +218,7 @@ impl Decider {
                 }
                 directive
             }
-            // Nothing but its new name is known of it. It is closed, as far as is known.
+            // A file known only by its new name is taken to be closed.
             None => {
                 let open = Opening {
                     path: to,
@@ -230,7 +230,7 @@ impl Decider {
         }
     }
 
-    /// Asks the rules about a remembered file, and moves it if they say another stream.
+    /// Evaluates the rules for a remembered file, and assigns a new group if the stream changes.
     fn ask(&mut self, at: Ns, key: FileKey) {
         let Some(held) = self.files.get_mut(&key) else {
             return;
@@ -259,7 +259,7 @@ impl Decider {
         }
     }
 
-    /// Forgets a closed file if there are too many; `key`, if all are open.
+    /// Forgets a closed file if there are too many files; forgets `key` if all are open.
     fn make_room(&mut self, key: FileKey) {
         if self.files.len() > self.limits.files {
             let oldest = self.closed.first_key_value().map(|(_, &oldest)| oldest);
@@ -267,10 +267,10 @@ impl Decider {
         }
     }
 
-    /// Whether the invariants hold.
+    /// Checks the invariants.
     ///
     /// # Panics
-    /// If one does not.
+    /// If an invariant is violated.
     pub fn check(&self) {
         assert!(self.files.len() <= self.limits.files);
         for (order, key) in &self.closed {

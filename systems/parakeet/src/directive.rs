@@ -1,95 +1,94 @@
-//! What is decided of a file: its stream, and its group within it.
+//! Directives: the stream of a file, and its lifetime group within the stream.
 //!
-//! Invariants: a group's number is never given twice by one stream and only goes up, and
-//! a file that has been given one keeps it until it changes its stream or begins anew.
+//! Invariants: a stream never reuses a group's number, and numbers only increase. A file keeps its
+//! group until it changes its stream or is emptied.
 
 use units::Ns;
 
 pub use units::Hint;
 
-/// A stream: a writer of files that belong together, counted from 0 in the order of the
-/// rule file.
+/// A stream: a set of files that a program writes for one purpose, numbered from 0 in the order of
+/// the rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
-/// Where a file belongs: among the files of a stream that are expected to die together.
+/// Placement of a file: the stream, and the group of files in it that are expected to die together.
 ///
-/// It is what every interface is told of, each as much as it can carry: see
-/// [`crate::translate`].
+/// Each interface is told as much of a directive as it can express: see [`crate::translate`].
 //= dissertation 6.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Directive {
-    /// The stream.
+    /// Stream of the file.
     pub stream: StreamId,
     /// The lifetime group within the stream, from 0.
     pub group: u64,
 }
 
-/// How long data live, in classes that have an order and no unit.
+/// Classes of data lifetimes, ordered but without a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Life {
-    /// Dies soonest.
+    /// Data that die soonest.
     Short,
-    /// Outlives what is short.
+    /// Data that outlive short-lived ones.
     Medium,
-    /// Outlives what is medium.
+    /// Data that outlive medium-lived ones.
     Long,
-    /// Outlives everything else, or is never removed.
+    /// Data that outlive all others, or are never removed.
     Extreme,
 }
 
 impl Life {
-    /// Every class, in their order.
+    /// Every class, from the shortest to the longest.
     pub const ALL: [Self; 4] = [Self::Short, Self::Medium, Self::Long, Self::Extreme];
-    /// Their words in rule files.
+    /// Words for the classes in rule files, in the same order.
     pub const WORDS: [&'static str; 4] = ["short", "medium", "long", "extreme"];
 
-    /// Its word.
+    /// Word for the class in rule files.
     #[must_use]
     pub const fn word(self) -> &'static str {
         Self::WORDS[self as usize]
     }
 }
 
-/// When a stream begins a new group.
+/// Policy by which a stream starts a new group.
 ///
-/// The source says that groups are made of creation time or other parameters and leaves
-/// it there (6.1); 6.3.2 speaks of timestamps.
+/// The source forms groups by creation time or other parameters, without details (6.1); 6.3.2
+/// mentions timestamps.
 //= dissertation 6.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Never: all files share one.
+    /// Never: all files share one group.
     One,
-    /// With every file.
+    /// A new group with every file.
     File,
-    /// After `files` files, or when none came for `gap`.
+    /// A new group after `files` files, or with the first file after a pause of more than `gap`.
     Batch {
-        /// Files in a group, at least 1.
+        /// Number of files in a group, at least 1.
         files: u32,
-        /// The pause that ends a group.
+        /// Longest pause between two files of a group.
         gap: Ns,
     },
-    /// With the first file after `every` has passed since the group began.
+    /// A new group with the first file that comes at least `every` after the group began.
     Epoch {
-        /// How long a group takes files, above 0.
+        /// Duration of a group, above 0.
         every: Ns,
     },
-    /// With the first file after `size` bytes were written to the group: the epoch of a
-    /// zone of that size.
+    /// A new group with the first file after `size` bytes were written to the group, such as the
+    /// size of a zone.
     Bytes {
-        /// Bytes, above 0.
+        /// Number of bytes, above 0.
         size: u64,
     },
 }
 
-/// Files of a batch where no number is given: a choice of ours, for a compaction of an
-/// LSM tree leaves about that many.
+/// Default number of files in a batch. Our choice: a compaction of an LSM tree writes about that
+/// many.
 pub const BATCH_FILES: u32 = 16;
-/// The pause that ends a batch where none is given: a choice of ours.
+/// Default pause that ends a batch; our choice.
 pub const BATCH_GAP: Ns = Ns::secs(1);
 
 impl Default for Grouping {
-    /// A batch.
+    /// Batches of [`BATCH_FILES`] files, ended by pauses of [`BATCH_GAP`].
     fn default() -> Self {
         Self::Batch {
             files: BATCH_FILES,
@@ -98,10 +97,10 @@ impl Default for Grouping {
     }
 }
 
-/// What is known of the newest group of a stream.
+/// State of the newest group of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Newest {
-    /// Its number, once there is a group.
+    /// Number of the group; `None` before the first one.
     number: Option<u64>,
     files: u32,
     bytes: u64,
@@ -110,7 +109,7 @@ pub(crate) struct Newest {
 }
 
 impl Newest {
-    /// The group of a file that comes at `at`.
+    /// The group of a file that is assigned at time `at`.
     pub(crate) fn take(&mut self, grouping: Grouping, at: Ns) -> u64 {
         let number = match self.number {
             Some(number) if !self.is_over(grouping, at) => number,
@@ -128,14 +127,14 @@ impl Newest {
         number
     }
 
-    /// Takes back a file that left group `number` before anything was written to it.
+    /// Uncounts a file that left group `number` before anything was written to it.
     pub(crate) fn leave(&mut self, number: u64) {
         if self.number == Some(number) {
             self.files = self.files.saturating_sub(1);
         }
     }
 
-    /// Counts bytes that were written to group `number`, if it is still the newest.
+    /// Counts bytes written to group `number`, if that is still the newest.
     pub(crate) fn wrote(&mut self, number: u64, bytes: u64) {
         if self.number == Some(number) {
             self.bytes = self.bytes.saturating_add(bytes);
@@ -143,7 +142,7 @@ impl Newest {
     }
 
     fn is_over(&self, grouping: Grouping, at: Ns) -> bool {
-        // A clock that went back makes no group older.
+        // A clock that went back does not age a group.
         let since = |then: Ns| at.0.saturating_sub(then.0);
         match grouping {
             Grouping::One => false,
@@ -155,26 +154,26 @@ impl Newest {
     }
 }
 
-/// A stream, as it was declared.
+/// A stream as declared in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Its name.
+    /// Name of the stream, by which rules refer to it.
     pub name: String,
-    /// How long its files live beside those of others; unknown without.
+    /// Lifetime class relative to other streams; `None` if unknown.
     pub life: Option<Life>,
-    /// How long its data are expected to live.
+    /// Expected lifetime of its data; `None` if unknown.
     pub expect: Option<Ns>,
-    /// Its part of what is written, in proportion to those of the others; at least 1.
-    /// What writes more gets more of what there is too little of.
+    /// Its share of written data, relative to the shares of other streams; at least 1. Scarce
+    /// targets are divided by share.
     pub share: u32,
-    /// What the kernel is told of it, where that is not what follows from `life`.
+    /// Write hint for the kernel, if it differs from that of `life`.
     pub hint: Option<Hint>,
-    /// When it begins a new group.
+    /// Policy by which the stream starts a new group.
     pub grouping: Grouping,
 }
 
 impl Stream {
-    /// A stream of which nothing is known but the name.
+    /// A stream of which only the name is known.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -204,7 +203,7 @@ mod tests {
 
     //= dissertation 6.1
     #[test]
-    fn a_group_ends_as_its_policy_says() {
+    fn group_ends_by_its_policy() {
         let files = [(0, 5), (1, 5), (2, 5), (9, 5), (10, 5), (3, 5)];
         let of = |grouping| groups(grouping, &files);
         assert_eq!(of(Grouping::One), [0; 6]);

@@ -1,80 +1,80 @@
-//! What a program did to its files, as far as placement is concerned.
+//! Events: calls of a program on its files, as far as they matter for placement.
 
 use crate::directive::Hint;
 use crate::flags::Flags;
 use units::Ns;
 
-/// A file, by a number that is its own while it exists: an inode number, say. It may
-/// stand for another file after [`Call::Gone`].
+/// A file, by a number that is unique while the file exists, such as its inode number. It may
+/// denote another file after [`Call::Gone`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub u64);
 
 /// A call that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// When it ended, on any clock that does not go back.
+    /// End of the call, on any clock that does not go back.
     pub at: Ns,
-    /// The thread that made it, by any number of its own.
+    /// Number of the calling thread; any unique one.
     pub thread: u32,
-    /// The file it was made on.
+    /// File that the call is made on.
     pub file: FileKey,
-    /// What was done.
+    /// Kind of the call, with its arguments.
     pub call: Call<'a>,
 }
 
-/// What was done to a file.
+/// A call on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
-    /// It was opened, or made and opened.
+    /// The file was opened, or created and opened.
     Open(Opening<'a>),
-    /// Room was set aside for it, up to `len` bytes from its start.
+    /// Space was allocated for the file, up to `len` bytes from its start.
     Allocate {
-        /// Bytes.
+        /// End of the allocated range in bytes.
         len: u64,
     },
-    /// The program said how long its data will live.
+    /// The program gave a hint at the lifetime of the file's data.
     Hint(Hint),
-    /// It was written to.
+    /// Data were written to the file.
     Write {
-        /// From which byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes.
+        /// Number of written bytes.
         len: u64,
     },
-    /// It was made durable.
+    /// The file was synced.
     Sync,
-    /// Its size was set.
+    /// The size of the file was set.
     Truncate {
-        /// The new size, in bytes.
+        /// New size in bytes.
         len: u64,
     },
-    /// It got another name. What had that name before is [`Call::Gone`] by an event of its
-    /// own.
+    /// The file was renamed. If another file had that name before, it gets a [`Call::Gone`] in an
+    /// event of its own.
     Rename {
-        /// The new path.
+        /// New path of the file.
         to: &'a [u8],
     },
-    /// One of its open descriptors was closed.
+    /// One of the file's open descriptors was closed.
     Close,
-    /// Its last name was removed and nobody has it open: its data are dead.
+    /// The file's last name was removed and it is not open: its data are dead.
     Gone,
 }
 
-/// How a file is opened, and what is known of who does.
+/// Arguments of an `open`, and attributes of its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening<'a> {
-    /// The path, as the program said it or from the root; bytes, as the kernel has them.
+    /// Path as the program passed it, or an absolute one; in bytes, as in the kernel.
     pub path: &'a [u8],
-    /// The flags.
+    /// Flags of the call.
     pub flags: Flags,
-    /// The permissions of a file that is made.
+    /// Permissions for a file that is created.
     pub mode: u32,
-    /// The size of the file before this call, in bytes.
+    /// Size of the file before this call, in bytes.
     pub size: u64,
-    /// The program, as its path or its name.
+    /// Path or name of the program.
     pub program: &'a [u8],
-    /// The name of the thread (`pthread_setname_np`), if known.
+    /// Name of the thread (`pthread_setname_np`); empty if unknown.
     pub thread: &'a [u8],
-    /// The level of an LSM tree that the file belongs to, where the caller knows.
+    /// Level of the file in an LSM tree, if the caller knows it.
     pub level: Option<u8>,
 }

@@ -1,16 +1,15 @@
-//! The flags of `open`.
+//! Flags of the system call `open`.
 
-/// Flags of `open`, with the numbers of Linux on x86-64, which differ from those of
-/// other processors in `O_DIRECT`, `O_DIRECTORY` and `O_NOFOLLOW`. A caller there
-/// translates.
+/// Flags of `open`, with the values of Linux on x86-64. Other processors have different values of
+/// `O_DIRECT`, `O_DIRECTORY` and `O_NOFOLLOW`; callers there must translate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flags(pub u32);
 
-/// The bits that say whether a file is read, written, or both: a number and no set.
+/// Mask of the access mode (read, write or both), which is a number and not a set of bits.
 const ACCESS: u32 = 0b11;
 
-/// Words that rule files use, and the bits that each stands for. `O_SYNC` contains
-/// `O_DSYNC`, as `O_TMPFILE` contains `O_DIRECTORY`.
+/// Words of rule files, and their bits. `O_SYNC` contains `O_DSYNC`, and `O_TMPFILE` contains
+/// `O_DIRECTORY`.
 ///
 /// Source: `include/uapi/asm-generic/fcntl.h` of Linux.
 const BITS: &[(&str, u32)] = &[
@@ -31,36 +30,36 @@ const BITS: &[(&str, u32)] = &[
 ];
 
 impl Flags {
-    /// For reading alone.
+    /// Access for reading only.
     pub const READ: Self = Self(0);
-    /// For writing alone.
+    /// Access for writing only.
     pub const WRITE: Self = Self(1);
-    /// For both.
+    /// Access for reading and writing.
     pub const READ_WRITE: Self = Self(2);
-    /// Made if it is missing.
+    /// Create the file if it is missing.
     pub const CREATE: Self = Self(0o100);
-    /// Refused if it is there.
+    /// Fail if the file exists.
     pub const EXCLUSIVE: Self = Self(0o200);
-    /// Emptied.
+    /// Empty the file when it is opened.
     pub const TRUNCATE: Self = Self(0o1000);
-    /// Every write goes to the end.
+    /// Write at the end of the file always.
     pub const APPEND: Self = Self(0o2000);
-    /// Past the page cache.
+    /// Bypass the page cache.
     pub const DIRECT: Self = Self(0o40000);
-    /// Closed by `exec`.
+    /// Close the descriptor on `exec`.
     pub const CLOEXEC: Self = Self(0o2_000_000);
-    /// Every write is durable with what is needed to read it.
+    /// Make every write durable, with the metadata needed to read it.
     pub const DSYNC: Self = Self(0o10000);
-    /// Every write is durable with its metadata.
+    /// Make every write durable, with all metadata.
     pub const SYNC: Self = Self(0o4_010_000);
 
-    /// These and `other`.
+    /// The union of these flags and `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all bits of `other` are set, its access aside.
+    /// Whether all bits of `other` are set, ignoring the access mode.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         let bits = other.0 & !ACCESS;
@@ -79,7 +78,7 @@ impl Flags {
         matches!(self.0 & ACCESS, 1 | 2)
     }
 
-    /// Whether `word`, one of [`words`], holds of these. `None` if there is no such word.
+    /// Whether the condition `word`, one of [`words`], holds; `None` for an unknown word.
     #[must_use]
     pub fn is(self, word: &str) -> Option<bool> {
         match word {
@@ -93,22 +92,22 @@ impl Flags {
     }
 }
 
-/// Every word that [`Flags::is`] knows.
+/// Every word that [`Flags::is`] accepts.
 pub fn words() -> impl Iterator<Item = &'static str> {
     ["read", "write"]
         .into_iter()
         .chain(BITS.iter().map(|(name, _)| *name))
 }
 
-/// What the flags of an open file must be like.
+/// A condition on the flags of an open file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlagTest {
-    /// Words, and whether they must hold.
+    /// Words, and whether each must hold.
     pub(crate) words: Vec<(&'static str, bool)>,
 }
 
 impl FlagTest {
-    /// The test that `text` says: a word, or `!` and a word; `None` if there is no such.
+    /// Parses a condition: a word, or `!` and a word; `None` if the word is unknown.
     pub(crate) fn parse(text: &str) -> Option<(&'static str, bool)> {
         let (word, wanted) = match text.strip_prefix('!') {
             Some(word) => (word, false),
@@ -131,7 +130,7 @@ mod tests {
 
     //= dissertation 6.3.1
     #[test]
-    fn the_flags_of_the_published_log_are_what_they_say() {
+    fn flags_of_the_published_log_decode_to_their_words() {
         // Figure 6.5 prints them as binary digits.
         let log = Flags(0b1000_0000_0010_0100_0001);
         let lock = Flags(0b1000_0000_0000_0100_0010);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_constants() {
+    fn words_agree_with_the_constants() {
         let named = [
             ("create", Flags::CREATE),
             ("exclusive", Flags::EXCLUSIVE),
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_wants_each_of_its_words() {
+    fn flag_test_requires_all_words() {
         let test = FlagTest {
             words: ["write", "!direct"]
                 .map(|text| FlagTest::parse(text).unwrap())

@@ -1,14 +1,14 @@
-//! Parakeet: where a file belongs, told to any interface that can be told something.
+//! Parakeet: decides where files belong, for every interface that accepts placement hints.
 //!
 //! # The idea
 //!
-//! A drive keeps apart what it is told to keep apart, and each kind of drive is told in
-//! another way. Programs do not know these ways, and whoever runs a program knows which of
-//! its files live how long, or can learn it from a recording. So the knowledge is put down
-//! once, in a form that belongs to no drive: **streams**, which are the writers of a
-//! program, and in each of them **lifetime groups**, files that are expected to die
-//! together. Rules say which file is of which stream; a translation says what a drive is
-//! told, and what is lost on the way.
+//! A drive can keep data apart only if it is told which data belong together, and each kind of
+//! drive has its own interface for that. Programs do not know these interfaces; but the users of a
+//! program know the lifetimes of its files, or can learn them from a recording. So this knowledge
+//! is written down once, in a form independent of drives: **streams**, which are the writers of a
+//! program, and in each of them **lifetime groups**, files that are expected to die together. Rules
+//! assign files to streams; a translation maps them to the interface of a drive, and reports the
+//! loss.
 //!
 //! ```text
 //!  open, hint, rename, …                     a recording
@@ -22,48 +22,46 @@
 //!
 //! # Invariants
 //!
-//! - It decides and does nothing: no input or output, no clock, no chance. Times are given,
-//!   paths are bytes, and what it answers is a function of what it was told.
-//! - A file that no rule names is none of its business: it is answered with nothing, and
-//!   nothing of it is kept once it is closed.
-//! - Memory is bounded, whatever a program does: by limits that have names.
-//! - Rules that were learned are written as a person writes them, and read as those are.
+//! - The crate only decides: it has no I/O, no clock and no randomness. Times are arguments, paths
+//!   are bytes, and its answers are a function of its inputs.
+//! - A file that no rule names gets no directive, and no state of it is kept once it is closed.
+//! - Memory is bounded by named limits, whatever a program does.
+//! - Learned rules are printed as a person would write them, and are read like those.
 //!
-//! # What a library before a program can know
+//! # Knowledge available to a preload library
 //!
-//! Of a file it knows the path, the flags and the permissions, the program and the thread,
-//! when it is opened; what the program says by `fcntl(F_SET_RW_HINT)`, which comes after
-//! that and before the first byte; its size as it is written, and when it is renamed and
-//! removed. The level of a table of RocksDB is none of these. RocksDB hints a lifetime that
-//! is made of the level, so its own map can be followed; the tuned map tells levels apart
-//! that RocksDB hints alike, so it needs somebody who knows the level ([`event::Opening`]
-//! has a place for it). See `rules/sets/rocksdb.toml` and `rocksdb-tuned.toml`.
+//! Of a file a preload library knows the path, the flags and permissions, the program and the
+//! thread at its opening; the program's hint by `fcntl(F_SET_RW_HINT)`, which comes after the
+//! opening and before the first byte; its growing size; and its renames and removal. The level of a
+//! RocksDB table is not among these. RocksDB derives its hint from the level, so its own map can be
+//! followed. The tuned map separates levels with equal hints, so it needs a caller that knows the
+//! level ([`event::Opening`] has a field for it). See `rules/sets/rocksdb.toml` and
+//! `rocksdb-tuned.toml`.
 //!
-//! # What the dissertation leaves open, and what was chosen
+//! # Questions that the dissertation leaves open, and our choices
 //!
-//! - *Which group a file is of* ("creation time or other parameters"): each stream says so
-//!   ([`directive::Grouping`]); a batch of files that come one after another, without.
-//! - *Which hint a log gets*: the text calls it very short-lived and the listing says
-//!   medium. Both are maps ([`translate::HintMap`]); the one by the names of the classes is
-//!   used unless asked otherwise.
-//! - *What distance a DBSCAN over printed binary digits measures*: both readings are there
-//!   ([`learn::dbscan::Reading`]); the digits as a decimal number are the default, which is
-//!   what the listing does.
-//! - *How streams get on fewer targets*: neighbours in lifetime share one, at the least
-//!   cost ([`translate::Fold`]).
-//! - *Rules by extension*: here by patterns of paths, flags, permissions, sizes, programs,
-//!   threads, hints and levels; the first that matches decides.
+//! - *The group of a file* ("creation time or other parameters"): each stream declares its policy
+//!   ([`directive::Grouping`]); the default is a batch of files that come one after another.
+//! - *The hint for a log*: the text calls it very short-lived, the listing medium. Both maps exist
+//!   ([`translate::HintMap`]); the default is the one by the names of the classes.
+//! - *The distance that DBSCAN measures over printed binary digits*: both readings exist
+//!   ([`learn::dbscan::Reading`]); the default reads the digits as a decimal number, as the listing
+//!   does.
+//! - *More streams than targets*: neighbours in lifetime share one, at the least cost
+//!   ([`translate::Fold`]).
+//! - *Rules by extension*: our rules test patterns of paths, flags, permissions, sizes, programs,
+//!   threads, hints and levels; the first one that matches decides.
 //!
 //! # Arithmetic
 //!
-//! Asking a rule costs at most (bytes of the path) × (parts of the pattern) steps, a few
-//! thousand for a long path; only opening, hinting and renaming ask. A write costs one
-//! look-up among the files that are remembered. A remembered file takes about 200 bytes.
+//! Testing a rule takes at most (bytes of the path) × (parts of the pattern) steps, a few thousand
+//! for a long path; rules are tested at opens, hints and renames only. A write takes one look-up
+//! among the remembered files. A remembered file takes about 200 bytes.
 //!
 //! # Where to start reading
 //!
-//! [`directive`] has the words; [`rules`] and its `sets`; [`decide`] is what a library
-//! calls; [`translate`]; then [`learn`], and [`judge`], which says whether it was any use.
+//! [`directive`] defines the terms; then [`rules`] and its `sets`; [`decide`], which a library
+//! calls; [`translate`]; at last [`learn`], and [`judge`], which evaluates its results.
 
 pub mod decide;
 pub mod directive;

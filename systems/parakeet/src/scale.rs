@@ -1,10 +1,10 @@
 //! Lifetimes on a logarithmic scale, in integers.
 
-/// Steps of the scale for a power of two.
+/// Number of steps for each power of two.
 pub(crate) const STEPS: u64 = 16;
 
-/// 16 × log2 of `value`, rounded down, between powers of two by a straight line (which is
-/// at most 1.4 steps too low); 0 for 0 and 1.
+/// 16 × log2 of `value`, rounded down and interpolated linearly between powers of two (at most 1.4
+/// steps too low); 0 for 0 and 1.
 pub(crate) fn log2(value: u64) -> u64 {
     let Some(whole) = value.checked_ilog2() else {
         return 0;
@@ -14,7 +14,7 @@ pub(crate) fn log2(value: u64) -> u64 {
     u64::from(whole) * STEPS + u64::try_from(part).unwrap_or(0)
 }
 
-/// A value that [`log2`] makes `steps` of, the smallest; `u64::MAX` beyond.
+/// The smallest value whose [`log2`] is at least `steps`; `u64::MAX` beyond the scale.
 pub(crate) fn exp2(steps: u64) -> u64 {
     let (whole, part) = (steps / STEPS, steps % STEPS);
     if whole >= 64 {
@@ -24,7 +24,7 @@ pub(crate) fn exp2(steps: u64) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// `value` to two digits, so that a person can read it.
+/// Rounds `value` down to two significant digits; at least 1.
 pub(crate) fn round(value: u64) -> u64 {
     let mut unit = 1_u64;
     while value / unit >= 100 {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_is_logarithmic_and_goes_back() {
+    fn exp2_inverts_log2() {
         assert_eq!(
             (log2(0), log2(1), log2(2), log2(3), log2(4)),
             (0, 0, 16, 24, 32)

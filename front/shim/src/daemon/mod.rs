@@ -95,7 +95,7 @@ impl Door {
 /// Whether `user` may write to the zones: root, the daemon's own user, and the owner of the zones
 /// may.
 fn allowed(user: u32, owner: u32) -> bool {
-    // SAFETY: the call takes nothing.
+    // SAFETY: the call has no arguments.
     user == 0 || user == owner || user == unsafe { libc::geteuid() }
 }
 

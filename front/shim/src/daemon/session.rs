@@ -43,7 +43,7 @@ fn bad() -> Fault {
 /// A random number that other processes cannot guess.
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: the bytes are there to be written.
+    // SAFETY: the call writes to the local `bytes`, which has this length.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), 8, 0) };
     assert_eq!(got, 8, "the system has eight random bytes");
     u64::from_ne_bytes(bytes)

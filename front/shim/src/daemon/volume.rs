@@ -67,7 +67,7 @@ fn unique() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock exists, and the time is there to be written.
+    // SAFETY: the clock exists, and the call writes to the local `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
     let process = std::process::id();
     (time.tv_sec as u64) << 32 ^ (time.tv_nsec as u64) << 12 ^ u64::from(process)

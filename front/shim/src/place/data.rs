@@ -209,7 +209,7 @@ pub(super) unsafe fn write_here(
 /// Writes data at the file offset, without a cancellation point.
 pub(super) fn put(fd: c_int, data: &[u8]) -> ssize_t {
     let piece = one(data.as_ptr().cast_mut().cast(), data.len());
-    // SAFETY: the piece is the data, which are only read.
+    // SAFETY: the vector covers `data`, which is only read.
     let write = |open: &Open, volume| unsafe { write_here((fd, open), volume, &piece, false) };
     on(fd, write, || {
         let args = [fd as usize, data.as_ptr() as usize, data.len(), 0, 0, 0];

@@ -153,7 +153,7 @@ unsafe extern "C" {
 pub(super) fn ends_if_cancelled(fd: c_int) {
     // For files that are not placed, the C library's call is the cancellation point.
     if !table::is_plain(fd) && !gate::is_inside() {
-        // SAFETY: it takes nothing. What it unwinds of ours has nothing to drop.
+        // SAFETY: the call has no arguments. If it unwinds, our frames have nothing to drop.
         unsafe { pthread_testcancel() };
     }
 }

@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn signal_handlers_that_enter_do_not_deadlock_with_forks() {
         let _alone = alone();
-        // SAFETY: the handler takes no lock and allocates nothing.
+        // SAFETY: the handler takes no lock and does not allocate.
         unsafe { libc::signal(libc::SIGUSR2, handles as *const () as libc::sighandler_t) };
         let (stop, senders) = (AtomicBool::new(false), AtomicU32::new(2));
         in_time(|| {
@@ -354,7 +354,7 @@ mod tests {
                 for _ in 0..2 {
                     let (says, said) = std::sync::mpsc::channel();
                     scope.spawn(move || {
-                        // SAFETY: it asks for the thread's own name.
+                        // SAFETY: the call has no arguments.
                         says.send(unsafe { libc::pthread_self() }).unwrap();
                         while senders.load(Ordering::SeqCst) > 0 {
                             drop(enter());

@@ -39,7 +39,7 @@ pub(super) struct Heap {
     free: UnsafeCell<Free>,
 }
 
-// SAFETY: what is free is touched only under the lock.
+// SAFETY: the free blocks are accessed only under the lock.
 unsafe impl Sync for Heap {}
 
 /// Source of an allocation: a block of a size class, or whole pages of this many bytes.
@@ -126,8 +126,9 @@ impl Heap {
     }
 }
 
-// SAFETY: blocks are as large as asked for and aligned to their sizes, which are powers of two
-// and as large as an alignment; chunks and pages are aligned to pages, more than which is refused.
+// SAFETY: blocks have at least the requested size. They are aligned to their own size, a power of
+// two that is at least the requested alignment. Chunks and pages are aligned to pages; larger
+// alignments are refused.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match kind(layout) {
@@ -179,16 +180,16 @@ mod tests {
                 // SAFETY: the layout is not empty.
                 let block = unsafe { heap.alloc(layout) };
                 assert!(!block.is_null() && block.addr().is_multiple_of(layout.align()));
-                // SAFETY: it is as large.
+                // SAFETY: the block has this size.
                 unsafe { block.write_bytes(round, layout.size()) };
                 held.push((block, layout, round));
             }
         }
         for (block, layout, round) in &held {
-            // SAFETY: it is as large, and was written.
+            // SAFETY: the block has this size, and was written.
             let bytes = unsafe { core::slice::from_raw_parts(*block, layout.size()) };
             assert!(bytes.iter().all(|byte| byte == round));
-            // SAFETY: it is given back once.
+            // SAFETY: the block is freed once.
             unsafe { heap.dealloc(*block, *layout) };
         }
         // SAFETY: the layout is not empty.

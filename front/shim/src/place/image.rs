@@ -13,7 +13,7 @@ static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 const LEN: usize = 4096;
 
 fn word() -> Option<&'static AtomicU32> {
-    // SAFETY: the page is never unmapped, and as large.
+    // SAFETY: the page is never unmapped, and is large enough.
     unsafe { PAGE.load(Ordering::Acquire).as_ref() }
 }
 

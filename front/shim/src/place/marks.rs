@@ -3,7 +3,7 @@
 //! Stand-ins are real files of the ordinary file system, so that names, folders, permissions,
 //! renames and removals work as ever. Their length is that of the placed file when it was last
 //! closed or synced, or when the last process that had it open ended. They begin with a sentence
-//! that says what they are.
+//! that states their purpose.
 //!
 //! Tools copy attributes. So a mark names the file for which it was made, by inode number and birth
 //! time, which renames and links preserve and no tool can set. A mark on any other file is a

@@ -221,7 +221,7 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
     if unsafe { said(path).is_empty() } {
         return next();
     }
-    // SAFETY: it was just read.
+    // SAFETY: the string was just read.
     let path = unsafe { CStr::from_ptr(path) };
     // The call follows symbolic links, and needs write permission.
     let mark = match raw::keeping_errno(|| Found::behind(path)) {

@@ -57,8 +57,8 @@ macro_rules! numbers {
                     if found.is_null() {
                         return None;
                     }
-                    // SAFETY: as for the function. The hook takes as many words as are
-                    // said, or halves of them, in registers; it does not look at others.
+                    // SAFETY: as for the function. The hook takes the stated number of words, or
+                    // halves of them, in registers, and reads no others.
                     let answer = unsafe {
                         let hook = core::mem::transmute::<*mut (), Words<$kind>>(found);
                         hook(word(0), word(1), word(2), word(3), word(4), word(5))

@@ -48,7 +48,7 @@ unsafe fn opens(
     if fd < 0 {
         return fd;
     }
-    // SAFETY: as for the function; the system has just read it.
+    // SAFETY: as for the function; the kernel has just read it.
     let said = unsafe { bytes(path) };
     if flags & OTHER != 0 {
         table::plain(fd);
@@ -88,7 +88,7 @@ pub(super) unsafe fn opens_as(
     if len < whole || !is_readable(how.addr()) || !is_readable(ends) {
         return next();
     }
-    // SAFETY: it can be read.
+    // SAFETY: both ends of the structure were found readable.
     let [flags, mode, resolve] = unsafe { how.read_unaligned() };
     // SAFETY: as for the function.
     let said = unsafe { said(path) };
@@ -136,7 +136,7 @@ pub(super) unsafe fn empties(place: Place, flags: c_int) -> bool {
     if flags & libc::O_TRUNC == 0 || !start::may_be_placed(unsafe { said(place.1) }) {
         return false;
     }
-    // SAFETY: it was just read.
+    // SAFETY: the string was just read.
     let path = unsafe { CStr::from_ptr(place.1) };
     sys::stat_at(place.0, path, 0).is_ok_and(|stat| stat.st_size > 0)
 }
@@ -410,7 +410,7 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
 /// # Safety
 /// The message was just received.
 unsafe fn came(message: *const msghdr) {
-    // SAFETY: as for the function. What is beside a message is as the system has written it.
+    // SAFETY: as for the function. The control data of the message are as the kernel wrote them.
     unsafe {
         let mut beside = libc::CMSG_FIRSTHDR(message);
         while let Some(head) = beside.as_ref() {
@@ -477,7 +477,7 @@ hooks! {
         let _ = (socket, flags);
         let got = next();
         if got >= 0 {
-            // SAFETY: as the caller vouches for the call, which has read it.
+            // SAFETY: as the caller vouches for the call, which has succeeded with this message.
             unsafe { came(message) };
         }
         got
@@ -488,7 +488,7 @@ hooks! {
         let _ = (socket, n, flags, wait);
         let got = next();
         for at in 0..usize::try_from(got).unwrap_or(0) {
-            // SAFETY: as the caller vouches for the call, which has written so many.
+            // SAFETY: as the caller vouches for the call, which has filled this number of messages.
             unsafe { came(&raw const (*messages.add(at)).msg_hdr) };
         }
         got

@@ -41,7 +41,7 @@ unsafe fn prints(
     };
     let mut done = 0;
     while done < all {
-        // SAFETY: there are so many bytes.
+        // SAFETY: the text has `all` bytes.
         let rest = unsafe { core::slice::from_raw_parts(text.add(done).cast(), all - done) };
         match put(fd, rest) {
             ..=0 => break,

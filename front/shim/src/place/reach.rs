@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn unreadable_pointer_gives_an_empty_string() {
-        // SAFETY: the first is a string; the others lead nowhere.
+        // SAFETY: the first pointer is a string, and the others are unreadable.
         unsafe {
             assert_eq!(said(c"a path".as_ptr()), b"a path");
             assert_eq!(said(core::ptr::null()), b"");

@@ -79,7 +79,7 @@ unsafe fn controls(
     let source = match request {
         CLONE => argument as c_int,
         // The first of its eight bytes each is the descriptor.
-        // SAFETY: as for the function; what leads nowhere is the system's to refuse.
+        // SAFETY: as for the function; the kernel refuses invalid pointers.
         CLONE_RANGE if argument != 0 => unsafe { *(argument as *const i64) as c_int },
         _ => return next(),
     };

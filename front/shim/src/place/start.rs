@@ -93,7 +93,7 @@ pub(super) fn may_be_placed(path: &[u8]) -> bool {
 /// The volume, if it was opened.
 pub(super) fn opened() -> Option<&'static Volume> {
     let volume = VOLUME.load(Ordering::Acquire);
-    // SAFETY: a volume is leaked, so that it is never gone.
+    // SAFETY: volumes are leaked, so the reference stays valid.
     unsafe { volume.as_ref() }
 }
 
@@ -191,7 +191,7 @@ pub(super) fn inherit(heir: Option<Volume>) {
         let volume: &'static mut Volume = Box::leak(Box::new(heir));
         VOLUME.store(core::ptr::from_mut(volume), Ordering::Release);
     }
-    // SAFETY: a volume is leaked.
+    // SAFETY: volumes are leaked, so the reference stays valid.
     if let Some(parent) = unsafe { parent.as_ref() } {
         parent.link.close();
     }

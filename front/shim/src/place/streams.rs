@@ -78,7 +78,7 @@ fn forks_by_it() -> bool {
     if version.is_null() {
         return false;
     }
-    // SAFETY: glibc's function of this name takes nothing and gives a string.
+    // SAFETY: glibc's function of this name has no arguments and returns a string.
     let told = unsafe { CStr::from_ptr(core::mem::transmute::<*mut c_void, Told>(version)()) };
     let minor = told.to_str().ok().and_then(|told| told.strip_prefix("2."));
     let minor = minor.and_then(|minor| minor.split('.').next()?.parse::<u32>().ok());
@@ -90,13 +90,13 @@ impl List {
         let alone = ALONE.get().cast::<c_char>();
         let (lock, unlock) = (LOCK.get(), UNLOCK.get());
         let missing = [alone.cast(), lock, unlock].iter().any(|it| it.is_null());
-        // SAFETY: glibc has this variable of one byte, and it does not move.
+        // SAFETY: glibc defines this variable of one byte, at a fixed address.
         if missing || !forks_by_it() || unsafe { alone.read_volatile() } != 0 {
             return Self { unlock: None };
         }
         type Work = unsafe extern "C" fn();
-        // SAFETY: glibc's functions of these names take and give nothing, and one thread may
-        // have the lock many times.
+        // SAFETY: glibc's functions of these names have no arguments and no result, and the lock is
+        // recursive.
         unsafe {
             core::mem::transmute::<*mut c_void, Work>(lock)();
             let unlock = core::mem::transmute::<*mut c_void, Work>(unlock);
@@ -168,21 +168,21 @@ unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ss
 /// # Safety
 /// As for [`read_entry`].
 unsafe extern "C" fn seek_entry(stream: *mut FILE, to: off64_t, whence: c_int) -> off64_t {
-    // SAFETY: as for the function. The C library's own does the same.
+    // SAFETY: as for the function. The C library's own function does the same.
     unsafe { lseek64(stdio::descriptor(stream), to, whence) }
 }
 
 /// # Safety
 /// As for [`read_entry`].
 unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
-    // SAFETY: as for the function. The C library's own does the same.
+    // SAFETY: as for the function. The C library's own function does the same.
     unsafe { close(stdio::descriptor(stream)) }
 }
 
 /// # Safety
 /// As for [`read_entry`].
 unsafe extern "C" fn stat_entry(stream: *mut FILE, into: *mut libc::stat) -> c_int {
-    // SAFETY: as for the function. The C library's own does the same.
+    // SAFETY: as for the function. The C library's own function does the same.
     unsafe { fstat64(stdio::descriptor(stream), into) }
 }
 
@@ -209,7 +209,7 @@ unsafe fn opens(
     // SAFETY: as for the function.
     let emptied = unsafe { open::empties((libc::AT_FDCWD, path), how) };
     let stream = next();
-    // SAFETY: it is null or was just opened.
+    // SAFETY: the stream is null or was just opened.
     let fd = unsafe { stdio::descriptor(stream) };
     if fd < 0 || (!named && open::is_plain_yet(fd, how) && (seen || placed(fd).is_none())) {
         return stream;

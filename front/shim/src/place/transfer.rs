@@ -132,7 +132,7 @@ unsafe fn into_pipe(
         may_read(open)?;
         let put = |from: u64| {
             let pages = Pages::new(most)?;
-            // SAFETY: the pages are there.
+            // SAFETY: the pages are mapped.
             let end = unsafe { read_from(open, volume, &[pages.vector()], from)? };
             let put = match end - from {
                 0 => 0,
@@ -202,7 +202,7 @@ unsafe fn out_of_pipe(
                 iov_base: data.as_ptr().cast_mut().cast(),
                 iov_len: data.len(),
             }];
-            // SAFETY: the piece is the data, which are only read.
+            // SAFETY: the vector covers `data`, which is only read.
             unsafe {
                 match at {
                     Some(at) => {
@@ -266,7 +266,7 @@ unsafe fn copies((source, source_at): End, (target, target_at): End, len: size_t
 /// As for [`copies`].
 unsafe fn copies_whole(source: End, target: End, len: size_t) -> ssize_t {
     let (mut before, mut now) = (0, 0);
-    // SAFETY: the states are there; for the rest as for the function.
+    // SAFETY: the calls write the local states; for the rest as for the function.
     unsafe {
         pthread_setcancelstate(NOT_CANCELLED, &raw mut before);
         let done = copies(source, target, len);

@@ -180,7 +180,7 @@ unsafe fn offset(pointer: *const off_t) -> u64 {
     if pointer.is_null() {
         return u64::MAX;
     }
-    // SAFETY: it is valid.
+    // SAFETY: the pointer is valid, as it is not null.
     unsafe { *pointer as u64 }
 }
 

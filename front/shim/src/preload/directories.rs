@@ -69,7 +69,7 @@ unsafe fn opens(path: *const c_char, next: impl FnOnce() -> *mut DIR) -> *mut DI
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let run = || {
         stream = next();
-        // SAFETY: it is null or was just opened.
+        // SAFETY: the stream is null or was just opened.
         unsafe { descriptor(stream) }
     };
     // SAFETY: as for the function.

@@ -117,8 +117,8 @@ impl Within {
     #[inline]
     fn enter() -> Self {
         let log = mine();
-        // SAFETY: the log is this thread's. A handler that comes between the
-        // two accesses leaves the depth as it found it.
+        // SAFETY: the log is this thread's. A signal handler that runs between the two accesses
+        // leaves the depth as it found it.
         let depth = log.map_or(0, |log| unsafe {
             let depth = (*log).depth;
             (*log).depth = depth + 1;
@@ -235,9 +235,9 @@ unsafe fn reserve(log: *mut Log, head: &Head) -> *mut u8 {
 /// `log` is that of this thread.
 #[inline]
 unsafe fn take(log: *mut Log, size: usize) -> Option<*mut u8> {
-    // SAFETY: the log is this thread's. A handler that comes in between moves
-    // the cursor, and what was read before is read again; so a place is in the
-    // chunk whose base and length were read.
+    // SAFETY: the log is this thread's. A signal handler that runs in between moves the cursor;
+    // then the exchange fails and everything is read again. So the place is in the chunk whose base
+    // and length were read.
     unsafe {
         loop {
             let at = (*log).cursor.load(Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Log {
 #[inline]
 unsafe fn write(place: *mut u8, head: &Head, more: &More<'_>) {
     let put = |at: usize, bytes: &[u8]| {
-        // SAFETY: the size of the head counts what is put here.
+        // SAFETY: the size in the head includes the bytes that are written here.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(at), bytes.len()) };
     };
     let mut at = Head::SIZE;
@@ -284,7 +284,7 @@ unsafe fn write(place: *mut u8, head: &Head, more: &More<'_>) {
     }
     put(at, more.s1);
     put(at + more.s1.len(), more.s2);
-    // SAFETY: the operation is a 16-bit number at an even place.
+    // SAFETY: the operation is a 16-bit number at an even address.
     let op = unsafe { AtomicU16::from_ptr(place.add(OP_OFFSET).cast()) };
     op.store(head.op as u16, Ordering::Release);
 }
@@ -296,8 +296,8 @@ fn mine() -> Option<*mut Log> {
         return None;
     }
     let log = start::log();
-    // SAFETY: what is kept for the thread is null or its log, which is freed
-    // only when the thread ends.
+    // SAFETY: the pointer kept for the thread is null or its log, which is freed only when the
+    // thread ends.
     if !log.is_null() && unsafe { (*log).image } == start::image() {
         return Some(log);
     }
@@ -332,7 +332,7 @@ fn begin(log: *mut Log) -> Option<*mut Log> {
         depth: 0,
         lost: 0,
     };
-    // SAFETY: it is this thread's memory, of the right size.
+    // SAFETY: the memory belongs to this thread and has the size of a log.
     unsafe { log.write(fresh) };
     start::keep(log);
     if let Some(head) = born {
@@ -485,7 +485,7 @@ pub(super) unsafe fn end(log: *mut Log) {
     if log.is_null() {
         return;
     }
-    // SAFETY: the log is read before its memory goes.
+    // SAFETY: the log is read before its memory is freed.
     let log_was = unsafe { log.read() };
     if log_was.image == start::image() {
         unmap(log_was.base, log_was.len);

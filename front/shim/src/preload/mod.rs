@@ -67,6 +67,6 @@ pub fn hooks() -> impl Iterator<Item = Hook> {
 #[cfg(flashloom_preload)]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: it takes nothing and ends the process.
+    // SAFETY: `abort` has no arguments and ends the process.
     unsafe { libc::abort() }
 }

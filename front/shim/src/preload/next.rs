@@ -63,7 +63,7 @@ unsafe extern "C" {
 #[cfg(any(flashloom_preload, flashloom_place))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> libc::pid_t {
-    // SAFETY: it takes nothing.
+    // SAFETY: `fork` has no arguments.
     unsafe { fork() }
 }
 
@@ -121,8 +121,8 @@ macro_rules! hook {
                     $crate::preload::raw::set_errno(libc::ENOSYS);
                     return <$ret as $crate::preload::next::Refusal>::REFUSED;
                 }
-                // SAFETY: the C library's function of this name has this type;
-                // the arguments are those that its caller vouches for.
+                // SAFETY: the C library's function of this name has this type, and its caller
+                // vouches for the arguments.
                 unsafe {
                     core::mem::transmute::<
                         *mut core::ffi::c_void,

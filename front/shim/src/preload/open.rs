@@ -127,7 +127,7 @@ pub(super) unsafe fn control(
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copy(fd, None, next),
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
-            // SAFETY: these commands take a lock.
+            // SAFETY: the argument of these commands is a lock.
             on_fd(
                 unsafe { lock(fd, command, argument as *const libc::flock) },
                 next,
@@ -152,7 +152,7 @@ unsafe fn lock(fd: c_int, command: c_int, lock: *const libc::flock) -> Head {
     if lock.is_null() {
         return head;
     }
-    // SAFETY: it is valid.
+    // SAFETY: the pointer is valid, as it is not null.
     let lock = unsafe { &*lock };
     let waits = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);
     let (start, len) = (lock.l_start as u64, lock.l_len as u64);

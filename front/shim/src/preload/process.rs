@@ -158,7 +158,7 @@ unsafe fn list<'a>(strings: Strings) -> &'a [*const c_char] {
         return &[];
     }
     let mut len = 0;
-    // SAFETY: a null pointer ends the strings.
+    // SAFETY: a null pointer terminates the list of strings.
     unsafe {
         while !(*strings.add(len)).is_null() {
             len += 1;

@@ -11,8 +11,8 @@ const ERRORS: isize = -4095;
 /// Makes a system call; returns -1 and sets `errno` on failure. It does not use the C library's
 /// `syscall`, which another loaded library may hook.
 pub(crate) fn call(number: c_long, args: [usize; 6]) -> isize {
-    // SAFETY: the kernel keeps all other registers and the stack; what the call does with
-    // the arguments is up to the callers below.
+    // SAFETY: the kernel preserves all other registers and the stack. The callers below are
+    // responsible for the arguments.
     let answer = unsafe { enter(number, args) };
     if (ERRORS..0).contains(&answer) {
         set_errno(-answer as c_int);
@@ -24,7 +24,7 @@ pub(crate) fn call(number: c_long, args: [usize; 6]) -> isize {
 #[cfg(target_arch = "x86_64")]
 unsafe fn enter(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     let answer;
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller vouches for the call.
     unsafe {
         asm!(
             "syscall",
@@ -40,7 +40,7 @@ unsafe fn enter(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
 #[cfg(target_arch = "aarch64")]
 unsafe fn enter(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     let answer;
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller vouches for the call.
     unsafe {
         asm!(
             "svc 0",
@@ -212,7 +212,7 @@ pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
-    // SAFETY: it is a string, and the slice ends before its end.
+    // SAFETY: `text` is a string, and the slice ends at its zero byte or before.
     unsafe {
         let length = libc::strnlen(text, libc::PATH_MAX as usize);
         core::slice::from_raw_parts(text.cast(), length)

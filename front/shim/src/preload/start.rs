@@ -80,7 +80,7 @@ pub(super) fn pid() -> u32 {
 /// The spool's folders, separated by colons.
 pub(super) fn spool() -> &'static [u8] {
     let len = SPOOL_LEN.load(Ordering::Acquire);
-    // SAFETY: atomic bytes lie as bytes do, and no one writes them any more.
+    // SAFETY: atomic bytes have the layout of bytes, and they are not written any more.
     unsafe { core::slice::from_raw_parts(SPOOL_BYTES.as_ptr().cast(), len) }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn keep(log: *mut Log) {
     thread::own().log.set(log.cast());
     let key = KEY.load(Ordering::Relaxed);
     if key < KEYS {
-        // SAFETY: the key exists once a log does.
+        // SAFETY: a thread has a log only after the key was created.
         unsafe { libc::pthread_setspecific(key, log.cast()) };
     }
 }
@@ -165,7 +165,8 @@ fn make_page() -> bool {
 
 fn make_key() -> bool {
     let mut key = 0;
-    // SAFETY: the key is written, and the function takes what it keeps.
+    // SAFETY: the call writes the local key, and `thread_ends` takes the value that is kept under
+    // it.
     let made = unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } == 0;
     KEY.store(key, Ordering::Relaxed);
     made

@@ -104,7 +104,7 @@ fn replace_in(memory: Option<usize>, table: *const usize, entries: &[&Entry]) ->
 
 /// Writes words to read-only memory by making it writable for the moment.
 fn write_by_right(to: usize, words: &[usize]) -> bool {
-    // SAFETY: the call takes no memory.
+    // SAFETY: the call takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = to & !(page - 1);
     let len = to + size_of_val(words) - start;
@@ -204,7 +204,7 @@ unsafe fn opens(
     let mut stream = core::ptr::null_mut();
     let run = || {
         stream = next();
-        // SAFETY: it is null or was just opened.
+        // SAFETY: the stream is null or was just opened.
         unsafe { descriptor(stream) }
     };
     // SAFETY: as for the function.

@@ -138,8 +138,7 @@ pub(super) fn look_at_all() {
         let Some(read) = usize::try_from(read).ok().filter(|&n| n > 0) else {
             break;
         };
-        // SAFETY: the system wrote that many bytes, no more than there is
-        // room.
+        // SAFETY: the kernel wrote that many bytes, which is at most the capacity.
         let bytes = unsafe { core::slice::from_raw_parts(entries.as_ptr().cast(), read) };
         each_number(bytes, |fd| {
             if fd as usize != folder {

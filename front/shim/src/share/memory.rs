@@ -142,8 +142,8 @@ impl Memory {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the mapping begins with a head, and all of it is atomic but for the key,
-        // which does not change.
+        // SAFETY: the mapping begins with a head, whose fields are atomic, except the key, which
+        // does not change.
         unsafe { &*self.start.cast() }
     }
 

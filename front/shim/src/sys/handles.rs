@@ -10,7 +10,7 @@ pub(crate) fn file_system(fd: c_int) -> Result<u64, Errno> {
     call(libc::SYS_fstatfs, [fd as usize, place, 0, 0, 0, 0])?;
     // SAFETY: all zeros are a valid answer, and the call has written it.
     let id = unsafe { about.assume_init() }.f_fsid;
-    // SAFETY: it is two words of 32 bits.
+    // SAFETY: an `fsid_t` is two words of 32 bits.
     Ok(unsafe { core::mem::transmute::<libc::fsid_t, u64>(id) })
 }
 

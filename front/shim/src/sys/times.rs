@@ -30,7 +30,7 @@ pub(crate) fn now() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock exists, and the time is there to be written.
+    // SAFETY: the clock exists, and the call writes to the local `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }

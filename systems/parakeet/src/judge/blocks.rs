@@ -1,26 +1,26 @@
-//! Events as blocks that are written and cut off.
+//! Converts events to writes and removals of blocks.
 //!
-//! Invariants: a block is written when it has been covered, or when its file is made
-//! durable or closed: a system gathers what is appended in small pieces.
+//! Invariant: a block is written when it has been covered, or when its file is synced or closed: a
+//! real system gathers small appends.
 
 use super::{JudgeError, MAX_WRITTEN};
 use crate::event::{Call, Event, FileKey};
 use crate::flags::Flags;
 use std::collections::BTreeMap;
 
-/// Blocks of a file that are written in part and wait for the rest, at most.
+/// Maximum number of partly written blocks of a file that wait to be covered.
 const MAX_PARTIAL: usize = 64;
 
-/// What happens to blocks.
+/// A change of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// This one of a file is written.
+    /// A block of a file is written, given by index.
     Write(FileKey, u64),
-    /// Those of a file from this one on are dead.
+    /// The blocks of a file from an index on are dead.
     Cut(FileKey, u64),
 }
 
-/// Files with blocks that wait, and how much of each is covered.
+/// Partly written blocks of each file, and the number of bytes covered.
 pub(super) struct Blocks {
     block: u64,
     partial: BTreeMap<FileKey, BTreeMap<u64, u64>>,
@@ -30,7 +30,7 @@ pub(super) struct Blocks {
 type Sink<'s> = dyn FnMut(Change) -> Result<(), JudgeError> + 's;
 
 impl Blocks {
-    /// Of `block` bytes, above 0.
+    /// An empty state for blocks of `block` bytes, above 0.
     pub(super) fn new(block: u64) -> Self {
         Self {
             block,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn few_blocks_wait() {
+    fn number_of_partial_blocks_is_bounded() {
         let calls: Vec<_> = (0..MAX_PARTIAL as u64 + 1)
             .map(|at| Call::Write {
                 offset: at * 100,

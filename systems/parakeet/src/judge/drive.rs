@@ -1,13 +1,12 @@
-//! A log with several heads and greedy reclaim.
+//! A log-structured drive with several write points and greedy reclaim.
 //!
-//! What an open unit has no use of does not count against the room: what was not written
-//! to it yet, and what died in it. Drives have thousands of units, so what their few open
-//! ones hold back is nothing beside their spare; a model with dozens of units would else
-//! punish every target that is used.
+//! Two parts of an open unit do not count as used: slots not yet written, and slots that are
+//! invalid. Real drives have thousands of units, so their few open ones are negligible beside the
+//! spare; a model with dozens of units would otherwise penalize every target in use.
 //!
-//! Invariants: each valid block has one slot, and each slot that is valid one block; a unit
-//! is free, open at one head, or closed; before each write less counts than there is room,
-//! and after it no more than that and what died in open units that were closed.
+//! Invariants: each valid block has one slot, and each valid slot one block. A unit is free, open
+//! at one write point, or closed. Before each write the used slots are fewer than the room; after
+//! it they exceed the room at most by the invalid slots of open units that were closed.
 
 use super::{Amplification, Device};
 use crate::event::FileKey;
@@ -17,16 +16,16 @@ type Block = (FileKey, u64);
 
 pub(super) struct Drive {
     unit: usize,
-    /// What each slot holds, if it is valid.
+    /// The block in each slot; `None` if the slot is not valid.
     slots: Vec<Option<Block>>,
-    /// Valid slots of each unit.
+    /// Number of valid slots in each unit.
     valid: Vec<u32>,
     closed: Vec<bool>,
     free: Vec<usize>,
-    /// For each target, and for what is moved: the unit that is open and its next slot.
+    /// Open unit and its next slot, for each target and, last, for relocated blocks.
     heads: Vec<Option<(usize, usize)>>,
     places: BTreeMap<FileKey, BTreeMap<u64, usize>>,
-    /// Slots of closed units and valid ones of open units, and how many there may be.
+    /// Number of used slots: all of closed units and the valid ones of open units; and its maximum.
     held: usize,
     room: usize,
     count: Amplification,
@@ -35,8 +34,8 @@ pub(super) struct Drive {
 impl Drive {
     /// A drive for at most `most` valid blocks.
     ///
-    /// Its room is `most` × (100 + spare) / 100. When that is full, more counts than is
-    /// valid, so some closed unit holds what is not; reclaiming it gives room.
+    /// Its room is `most` × (100 + spare) / 100. When the room is full there are more used slots
+    /// than valid ones, so some closed unit has an invalid slot; reclaiming that unit frees room.
     pub(super) fn new(device: &Device, most: u64) -> Self {
         let unit = device.unit.max(1) as usize;
         let heads = device.targets.clamp(1, 1 << 12) as usize + 1;
@@ -61,7 +60,7 @@ impl Drive {
         self.count
     }
 
-    /// Writes a block of a file to `target`, or to the last one.
+    /// Writes a block of a file to `target`; targets beyond the last are the last.
     pub(super) fn write(&mut self, file: FileKey, at: u64, target: u32) {
         let old = self.places.get(&file).and_then(|places| places.get(&at));
         if let Some(&old) = old {
@@ -75,7 +74,7 @@ impl Drive {
         self.count.host += 1;
     }
 
-    /// Drops the blocks of a file from `from` on.
+    /// Drops the blocks of a file from index `from` on.
     pub(super) fn cut(&mut self, file: FileKey, from: u64) {
         let Some(places) = self.places.get_mut(&file) else {
             return;
@@ -119,7 +118,8 @@ impl Drive {
         }
     }
 
-    /// Moves what is valid in the closed unit with the least of it, the first such.
+    /// Relocates the valid blocks of the closed unit with the fewest of them (the first among
+    /// equals), and frees the unit.
     fn reclaim(&mut self) {
         let closed = (0..self.valid.len()).filter(|&unit| self.closed[unit]);
         let victim = closed.min_by_key(|&unit| (self.valid[unit], unit));
@@ -142,7 +142,7 @@ impl Drive {
         self.free.insert(0, victim);
     }
 
-    /// Whether the invariants hold.
+    /// Checks the invariants of the drive.
     #[cfg(test)]
     fn check(&self) {
         let valid = |unit: usize| {
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_writes_and_cuts_keep_the_invariants(
+        fn random_writes_and_cuts_keep_the_invariants(
             calls in prop::collection::vec((0_u64..4, 0_u64..30, 0_u32..4, 0_u8..8), 1..600),
             unit in 1_u32..9,
         ) {

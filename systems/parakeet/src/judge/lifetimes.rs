@@ -1,4 +1,4 @@
-//! How far expected lifetimes are from those that came.
+//! Errors of expected lifetimes, compared with a recording.
 
 use crate::event::Event;
 use crate::learn::{Span, lives};
@@ -8,21 +8,21 @@ use crate::scale::{self, STEPS};
 /// Errors of expected lifetimes, over the files of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
-    /// Files whose data died, and of whose stream it is said how long it lives.
+    /// Number of files that died and whose stream has an expected lifetime.
     pub files: u64,
-    /// Files that were alive at the end, and older than expected: these are errors too.
+    /// Number of files that were alive at the end and older than expected, which is also an error.
     pub outlived: u64,
-    /// Files that no rule names, or of whose stream nothing is said.
+    /// Number of files without an expected lifetime: no rule names them, or their stream has none.
     pub unknown: u64,
-    /// The median factor between expected and found, in thousandths: 1000 is none, 2000 is
-    /// double or half. 0 if there is no file.
+    /// Median ratio between expected and actual lifetime, whichever is larger, in thousandths: 1000
+    /// is exact, 2000 is double or half. 0 if there is no file.
     pub median_per_mille: u64,
-    /// Files by the error in powers of two, rounded down: below 2, below 4, … ; the last
-    /// has what is more.
+    /// Histogram of the errors by powers of two: below 2, below 4, … ; the last bucket has the
+    /// rest.
     pub buckets: [u64; 8],
 }
 
-/// The errors of `rules` over `events`.
+/// The errors of the lifetimes that `rules` expect, over `events`.
 #[must_use]
 pub fn errors<'a>(rules: &RuleSet, events: impl Iterator<Item = Event<'a>>) -> Errors {
     let mut errors = Errors::default();
@@ -59,7 +59,7 @@ pub fn errors<'a>(rules: &RuleSet, events: impl Iterator<Item = Event<'a>>) -> E
     }
     steps.sort_unstable();
     if let Some(&median) = steps.get(steps.len() / 2) {
-        // exp2 takes whole steps; ten powers of two more keep three digits.
+        // `exp2` yields integers; ten more powers of two keep three digits.
         errors.median_per_mille = scale::exp2(median + 10 * STEPS).saturating_mul(1000) >> 10;
     }
     errors
@@ -72,7 +72,7 @@ mod tests {
     use units::Ns;
 
     #[test]
-    fn the_error_is_a_factor_either_way() {
+    fn lifetime_error_is_a_ratio_in_either_direction() {
         let text =
             "[[stream]]\nname = \"a\"\nexpect = \"1us\"\n[[rule]]\npath = \"a*\"\nstream = \"a\"\n";
         let rules = RuleSet::read("r", text).unwrap();

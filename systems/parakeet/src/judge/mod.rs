@@ -1,13 +1,13 @@
-//! How good a placement is: write amplification on a small model of a drive, and the error
-//! of lifetimes that were expected.
+//! Evaluation of placements: write amplification on a small model of a drive, and errors of
+//! expected lifetimes.
 //!
-//! The model: data are blocks, in units that are reclaimed as a whole. Each target has a
-//! unit open, and what is relocated has one of its own, whatever target it came from (a
-//! drive whose handles are initially isolated). The unit with least valid data is
-//! reclaimed when the room is full. There is no time in it.
+//! The model: data are blocks, in units that are reclaimed as a whole. Each target has an open
+//! unit, and relocated data share one of their own, whatever their target (as a drive with
+//! initially isolated handles). When the room is full, the unit with the fewest valid blocks is
+//! reclaimed. The model has no time.
 //!
-//! Invariants: it ends for any events, with an error if they ask for more than the limits;
-//! valid blocks are those of files that are there; a drive has room for all of them.
+//! Invariants: evaluation ends for any events, with an error if they exceed the limits. Valid
+//! blocks are those of existing files. A drive has room for all of them.
 
 mod blocks;
 mod drive;
@@ -23,26 +23,26 @@ use blocks::{Blocks, Change};
 use drive::Drive;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The drive of the model.
+/// Parameters of the model drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Bytes of a block, above 0.
+    /// Size of a block in bytes, above 0.
     pub block: u64,
-    /// Blocks of a unit that is reclaimed as a whole, above 0.
+    /// Number of blocks in a unit of reclaim, above 0.
     pub unit: u32,
-    /// Room beside the most data that there are at a time, in percent; at least 1.
+    /// Over-provisioning relative to the peak of data, in percent; at least 1.
     pub spare: u32,
-    /// Targets that data are told to, at least 1.
+    /// Number of targets (placement handles) for data, at least 1.
     pub targets: u32,
 }
 
 impl Device {
-    /// A drive for a recording whose files hold `peak` bytes at most: blocks of 4 KiB or
-    /// of a 65,536th of that, so that the model stays small; 64 units; 7 % spare; 8
-    /// targets, as drives with flexible data placement have.
+    /// A drive for a recording whose files hold at most `peak` bytes: blocks of 4 KiB, or of a
+    /// 65,536th of `peak` so that the model stays small; 64 units; 7 % spare; 8 targets, as on
+    /// drives with flexible data placement.
     ///
-    /// 64 units and 7 % are choices of ours: a drive has hundreds of units or thousands, but
-    /// files that are small beside them, as those of a recording that is as small must be.
+    /// 64 units and 7 % are our choices. A drive has hundreds or thousands of units, and files that
+    /// are small beside them, which those of a small recording would not be.
     #[must_use]
     pub fn for_peak(peak: u64) -> Self {
         let block = (peak >> 16).next_power_of_two().max(4096);
@@ -55,11 +55,11 @@ impl Device {
         }
     }
 
-    /// This drive and others that a recording could as well be judged on: with units of half
-    /// the size and of twice the size, and with twice as much room to spare.
+    /// This drive and variants on which a recording can be judged as well: with units of half and
+    /// of twice the size, and with twice the spare.
     ///
-    /// A recording has few files beside a drive's, and where the borders of units fall among
-    /// them moves what is written by some percent; over several drives that evens out.
+    /// A recording has few files, and how they fall on the borders of units changes the
+    /// amplification by some percent; the variants average this out.
     #[must_use]
     pub fn alike(self) -> [Self; ALIKE] {
         let with = |unit, spare| Self {
@@ -77,31 +77,31 @@ impl Device {
     }
 }
 
-/// Drives that a placement is tried on, so that it is not made for one.
+/// Number of drives that a placement is tried on, so that it does not fit only one.
 pub const ALIKE: usize = 4;
 
-/// Blocks that are valid at a time, at most.
+/// Maximum number of blocks that are valid at a time.
 const MAX_LIVE: u64 = 1 << 24;
-/// Blocks that are written in all, at most.
+/// Maximum number of block writes in a recording.
 const MAX_WRITTEN: u64 = 1 << 30;
 
-/// Why a recording cannot be judged.
+/// Reasons why a recording cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JudgeError {
-    /// More at a time than the model holds.
+    /// The files hold more blocks at a time than the model allows.
     #[error("expected at most {MAX_LIVE} blocks at a time, found more")]
     Live,
-    /// More in all than the model takes.
+    /// The recording writes more blocks than the model allows.
     #[error("expected at most {MAX_WRITTEN} blocks in all, found more")]
     Written,
 }
 
-/// What was written, in blocks.
+/// Numbers of blocks written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amplification {
-    /// By the program.
+    /// Blocks written by the program.
     pub host: u64,
-    /// By the drive, to make room.
+    /// Blocks relocated by the drive.
     pub moved: u64,
 }
 
@@ -115,7 +115,7 @@ impl std::iter::Sum for Amplification {
 }
 
 impl Amplification {
-    /// Write amplification, in thousandths; 1000 if nothing was written.
+    /// Write amplification in thousandths; 1000 if nothing was written.
     #[must_use]
     pub fn per_mille(&self) -> u64 {
         let all = u128::from(self.host) + u128::from(self.moved);
@@ -124,15 +124,15 @@ impl Amplification {
     }
 }
 
-/// The most bytes that files hold at a time, in whole blocks of 4 KiB.
+/// Peak number of bytes that files hold, in whole blocks of 4 KiB.
 ///
 /// # Errors
-/// If there are more blocks than can be judged.
+/// If the recording exceeds the limits of the model.
 pub fn peak<'a>(events: impl Iterator<Item = Event<'a>>) -> Result<u64, JudgeError> {
     most(events, 4096).map(|blocks| blocks * 4096)
 }
 
-/// The most blocks that files hold at a time.
+/// Peak number of blocks that files hold.
 fn most<'a>(events: impl Iterator<Item = Event<'a>>, block: u64) -> Result<u64, JudgeError> {
     let mut files: BTreeMap<FileKey, BTreeSet<u64>> = BTreeMap::new();
     let (mut live, mut most) = (0_u64, 0_u64);
@@ -163,12 +163,11 @@ fn most<'a>(events: impl Iterator<Item = Event<'a>>, block: u64) -> Result<u64, 
     Ok(most)
 }
 
-/// What `device` writes for `events`, when `place` tells the target of the file of each
-/// event, for what is written from then on. A target beyond those of the drive is the last
-/// one.
+/// Blocks that `device` writes for `events`. `place` returns the target of the event's file for
+/// later writes; targets beyond the last are the last.
 ///
 /// # Errors
-/// If there are more blocks than can be judged.
+/// If the recording exceeds the limits of the model.
 pub fn amplification<'a>(
     device: &Device,
     events: impl Iterator<Item = Event<'a>> + Clone,
@@ -178,8 +177,7 @@ pub fn amplification<'a>(
     Ok(judged)
 }
 
-/// The same on several drives with blocks of the same size, when the most blocks at a time
-/// are known.
+/// Like [`amplification`], on several drives with blocks of one size, with a known peak of blocks.
 fn on_drives_for<'a, const N: usize>(
     most: u64,
     devices: &[Device; N],
@@ -203,11 +201,10 @@ fn on_drives_for<'a, const N: usize>(
     Ok(drives.map(|drive| drive.count()))
 }
 
-/// What `device` writes when `rules` place the files on it, each stream by the handles that
-/// it has.
+/// Blocks that `device` writes if `rules` place the files, with FDP handles assigned to streams.
 ///
 /// # Errors
-/// If there are more blocks than can be judged.
+/// If the recording exceeds the limits of the model.
 pub fn by_rules<'a>(
     device: &Device,
     rules: &RuleSet,
@@ -217,18 +214,18 @@ pub fn by_rules<'a>(
     Ok(judged)
 }
 
-/// Drives with blocks of the same size and as many targets, on which placements of one
-/// recording are tried.
+/// Drives with equal block sizes and numbers of targets, on which placements of one recording are
+/// tried.
 pub struct Bench<const N: usize> {
     devices: [Device; N],
     most: u64,
 }
 
 impl<const N: usize> Bench<N> {
-    /// That of `devices` for what `events` have.
+    /// A bench of `devices` for a recording of `events`.
     ///
     /// # Errors
-    /// If there are more blocks than can be judged.
+    /// If the recording exceeds the limits of the model.
     pub fn new<'a>(
         devices: [Device; N],
         events: impl Iterator<Item = Event<'a>>,
@@ -237,10 +234,10 @@ impl<const N: usize> Bench<N> {
         Ok(Self { devices, most })
     }
 
-    /// What each writes when nothing is told apart.
+    /// Blocks that each drive writes if all data go to one target.
     ///
     /// # Errors
-    /// If there are more blocks than can be judged.
+    /// If the recording exceeds the limits of the model.
     pub fn try_none<'a>(
         &self,
         events: impl Iterator<Item = Event<'a>>,
@@ -248,10 +245,10 @@ impl<const N: usize> Bench<N> {
         self.try_by(events, |_| 0)
     }
 
-    /// What each writes when `place` says for each event where its data belong.
+    /// Blocks that each drive writes if `place` returns the target of each event's file.
     ///
     /// # Errors
-    /// If there are more blocks than can be judged.
+    /// If the recording exceeds the limits of the model.
     pub fn try_by<'a>(
         &self,
         events: impl Iterator<Item = Event<'a>>,
@@ -260,11 +257,11 @@ impl<const N: usize> Bench<N> {
         on_drives_for(self.most, &self.devices, events, place)
     }
 
-    /// What each writes when `rules` place the files on it, each stream by the handles that
-    /// FDP gives it.
+    /// Blocks that each drive writes if `rules` place the files, with FDP handles assigned to
+    /// streams.
     ///
     /// # Errors
-    /// If there are more blocks than can be judged.
+    /// If the recording exceeds the limits of the model.
     pub fn try_rules<'a>(
         &self,
         rules: &RuleSet,
@@ -292,8 +289,8 @@ mod tests {
         }
     }
 
-    /// Two kinds of files in turns: those with even numbers die when the next of their
-    /// kind comes, the others stay while ten times as many pass.
+    /// Files of two kinds, alternating: those with even numbers die after 8 rounds, the others
+    /// after 150.
     fn mixed(rounds: u64) -> Vec<Event<'static>> {
         let mut events = Vec::new();
         let mut file = |number: u64, dead: Option<u64>| {
@@ -311,12 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_together_is_best_kept_together() {
+    fn separating_lifetimes_reduces_relocation() {
         let events = mixed(3_000);
         let all = || events.iter().copied();
         let peak = peak(all()).unwrap();
         assert_eq!(peak, (8 + 1 + 150 + 1) * 65_536 - 65_536);
-        // A unit is not a whole number of files, or even mixing would cost nothing.
+        // A unit holds no whole number of files; otherwise even a mixture would cost nothing.
         let device = Device {
             block: 4096,
             unit: 200,
@@ -350,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused() {
+    fn recording_beyond_the_limits_is_refused() {
         let write = |offset, len| {
             let calls = [
                 Call::Open(Opening::default()),

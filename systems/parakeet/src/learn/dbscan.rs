@@ -1,29 +1,29 @@
-//! Clusters of files by their open flags and modes, as the dissertation finds them.
+//! The dissertation's clustering of files by open flags and modes.
 //!
-//! Invariants: labels are numbered in the order in which clusters are first met, from 0;
-//! files of equal flags and modes have equal labels.
+//! Invariants: clusters are numbered from 0 in the order of their first point. Files with equal
+//! flags and modes have equal labels.
 
 use super::shape::{extension, shape, split};
 use crate::event::{Call, Event, FileKey, Opening};
 use crate::flags::Flags;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the log of a recording, which prints flags and mode as binary digits, is read.
+/// Interpretation of a recording's log, which prints flags and mode as binary digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
-    /// The digits as a decimal number, which is what a reader of the printed table makes of
-    /// them. Neighbours at a distance of 4.54 are then equal numbers, and numbers of more
-    /// than 53 bits are equal to their neighbours: with `O_CLOEXEC` set, which makes 20
-    /// digits, writing alone (1) and reading and writing (10) cannot be told apart.
+    /// The digits are read as a decimal number, which a naive reader of the printed table gets.
+    /// Points within 4.54 of each other are then equal, and numbers of more than 53 bits equal
+    /// their neighbours: with `O_CLOEXEC` set, which makes 20 digits, write-only (1) and read-write
+    /// (10) cannot be told apart.
     #[default]
     Decimal,
-    /// The number that was printed. Then 4.54 is as much as the access mode, or a bit of
-    /// the permissions, and keeps all flags apart.
+    /// The digits are read as the number that was printed. Then 4.54 covers the access mode or one
+    /// bit of the permissions, and tells all flags apart.
     Integer,
 }
 
 impl Reading {
-    /// `number` as a coordinate.
+    /// The coordinate of a point for `number`.
     fn coordinate(self, number: u32) -> f64 {
         match self {
             Self::Integer => f64::from(number),
@@ -36,12 +36,12 @@ impl Reading {
     }
 }
 
-/// What DBSCAN is told.
+/// Parameters of the clustering by DBSCAN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// How near neighbours are.
+    /// Maximum distance of neighbours.
     pub eps: f64,
-    /// How many make a cluster, with the one itself.
+    /// Minimum number of neighbours of a core point, itself included.
     pub min_samples: usize,
 }
 
@@ -57,10 +57,10 @@ impl Default for Params {
 
 /// The cluster of each file, by its flags and mode; `None` for noise.
 ///
-/// The algorithm is the one of Ester et al. in the form of scikit-learn: points are visited
-/// in their order, a point with enough neighbours begins a cluster if it is in none, and
-/// takes in everything that is reached through such points. Equal points are one here, with
-/// a weight, so that it takes the square of the different ones.
+/// The algorithm is that of Ester et al. in the form of scikit-learn: points are visited in order;
+/// a core point in no cluster starts one, which takes in all points reachable through core points.
+/// Equal points are merged into one with a weight, so the cost is quadratic in the number of
+/// different ones.
 //= ester1996 4.1
 //= dissertation 6.3.2
 #[must_use]
@@ -115,17 +115,17 @@ fn label(points: &[(f64, f64, usize)], params: Params) -> Vec<Option<u32>> {
     labels
 }
 
-/// The clusters of a recording, and which of them files of any recording belong to.
+/// Clusters of a recording, as a placement for any recording.
 #[derive(Clone, Debug)]
 pub struct Clusters {
-    /// Opens that are noise are not there.
+    /// Labels by flags and mode; noise has none.
     labels: BTreeMap<(Flags, u32), u32>,
     names: Vec<BTreeSet<String>>,
     files: BTreeMap<FileKey, u32>,
 }
 
 impl Clusters {
-    /// Those of all opens among `events`.
+    /// Clusters of all opens among `events`.
     #[must_use]
     pub fn of<'a>(events: impl Iterator<Item = Event<'a>>, reading: Reading) -> Self {
         let opening = |event: Event<'a>| match event.call {
@@ -150,13 +150,13 @@ impl Clusters {
         }
     }
 
-    /// The kinds of files that are opened as those of each cluster, in order.
+    /// Kinds of files in each cluster, in the order of cluster numbers.
     pub fn kinds(&self) -> impl Iterator<Item = &BTreeSet<String>> {
         self.names.iter()
     }
 
-    /// Where the data of the file of `event` belong: 0 if nobody knows, else its cluster's
-    /// number and one, by how it was first opened for writing.
+    /// Target for the data of the event's file: its cluster's number plus one, by the file's first
+    /// open for writing; 0 if it is unknown.
     pub fn tell(&mut self, event: &Event<'_>) -> u32 {
         match event.call {
             Call::Open(open) if open.flags.writes() => {
@@ -173,8 +173,7 @@ impl Clusters {
     }
 }
 
-/// A name as the dissertation's figure shows it: what follows its last dot, or what is left
-/// of it without numbers.
+/// A name as in the dissertation's figure: its extension, or else the name without its numbers.
 fn kind(path: &[u8]) -> String {
     let (_, name) = split(path);
     extension(name).map_or_else(|| shape(name), |extension| format!(".{extension}"))
@@ -190,8 +189,8 @@ mod tests {
     const SST: Flags = Flags(0b1000_0100_0010_0100_0001);
     const MODE: u32 = 0b1_1010_0100;
 
-    /// The recording of Figures 6.5 and 6.6: its first and last rows as printed, and logs
-    /// and tables in turns between them.
+    /// The recording of Figures 6.5 and 6.6: its first and last rows as printed, with logs and
+    /// tables alternating in between.
     fn published() -> Vec<(&'static str, Flags, u32)> {
         let mut rows = vec![
             ("LOG", LOG, 0),
@@ -225,7 +224,7 @@ mod tests {
 
     //= dissertation 6.3.2
     #[test]
-    fn clusters_are_named_and_say_where_files_go() {
+    fn clusters_have_kinds_and_place_files() {
         let rows = published();
         let event = |file: u64, call| Event {
             at: Ns(0),
@@ -251,7 +250,7 @@ mod tests {
             .collect();
         assert_eq!(kinds[0], [".dbtmp", ".log", "LOG"]);
         assert_eq!(kinds[1..], [vec!["LOCK"], vec![".sst"]]);
-        // Another recording: the first open that writes decides, until the file is gone.
+        // In another recording, the first open for writing decides until the file is gone.
         assert_eq!(found.tell(&open(7, "9.sst", SST)), 3);
         assert_eq!(found.tell(&open(7, "9.sst", LOG)), 3);
         assert_eq!(found.tell(&event(7, Call::Sync)), 3);
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn three_of_a_kind_are_noise() {
+    fn three_equal_points_are_noise() {
         let mut opens = vec![(LOG, MODE); 3];
         opens.extend([(SST, MODE); 4]);
         let labels = clusters(&opens, Reading::Decimal, Params::default());
@@ -272,7 +271,7 @@ mod tests {
 
     //= dissertation 6.3.2
     #[test]
-    fn the_readings_differ_in_what_is_near() {
+    fn readings_differ_in_the_neighbours_of_a_point() {
         let both = |a: (Flags, u32), b: (Flags, u32)| {
             let opens = [vec![a; 4], vec![b; 4]].concat();
             [Reading::Decimal, Reading::Integer].map(|reading| {
@@ -280,9 +279,9 @@ mod tests {
                 labels[0] == labels[7]
             })
         };
-        // A bit of the permissions: 4 as a number, 100 in digits.
+        // One bit of the permissions differs: by 4 as a number, by 100 as decimal digits.
         assert_eq!(both((LOG, 0o644), (LOG, 0o640)), [false, true]);
-        // The access, with and without the twenty digits of O_CLOEXEC.
+        // The access mode differs, with and without the twenty digits of O_CLOEXEC.
         let (write, both_ways) = (Flags(LOG.0 | 1), Flags(LOG.0 ^ 0b11));
         assert_eq!(both((write, MODE), (both_ways, MODE)), [true, true]);
         let short = |flags: Flags| (Flags(flags.0 & !Flags::CLOEXEC.0), MODE);
@@ -292,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_chain_of_neighbours_is_one_cluster_and_its_ends_belong_to_it() {
-        // Seven at each of two places 4 apart, and one beside each: reached, and no core.
+        // Two core points 4 apart, and one border point beside each of them.
         let at = |mode: u32, count: usize| vec![(Flags(0), mode); count];
         let opens = [at(0, 1), at(4, 3), at(8, 3), at(12, 1), at(100, 1)].concat();
         let labels = clusters(&opens, Reading::Integer, Params::default());

@@ -1,7 +1,7 @@
-//! Kinds of files: those whose names have one shape, or else one extension or folder.
+//! Kinds of files: files whose names have one shape, or else one extension or folder.
 //!
-//! Invariants: kinds are in the order in which their patterns are to be asked, the more
-//! special first; a file is of the first kind whose pattern matches it.
+//! Invariants: kinds are in the order in which their patterns must be tried, the more specific
+//! first. A file belongs to the first kind whose pattern matches it.
 
 use super::FileLife;
 use super::shape::{Shapes, extension, shape, split};
@@ -10,30 +10,30 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
-/// Files with a pattern in common.
+/// Files with a common pattern of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The pattern of their names, without a folder.
+    /// Pattern of their names, without the folder.
     pub(super) pattern: String,
-    /// A folder that the pattern is of in any case.
+    /// Folder that the pattern must be combined with, if any.
     pub(super) folder: Option<String>,
-    /// Patterns of names that files of it were given later, some with their folder.
+    /// Patterns of names that its files got later; some include the folder.
     pub(super) later: Vec<String>,
-    /// The files.
+    /// Indices of its files.
     pub(super) files: Vec<usize>,
 }
 
-/// A folder, if the kind is of one, and a pattern of names.
+/// Folder, if the kind is limited to one, and pattern of names.
 type Key = (Option<String>, String);
 
-/// The kind of a file, if it has one of this sort.
+/// Key of a file's kind by one criterion; `None` if it does not apply.
 type By<'f> = &'f dyn Fn(&FileLife) -> Option<Key>;
 
-/// A file or a few of one shape are a kind of their own if they wrote this part of all.
+/// Fraction (1/256) of all written data that justifies a kind with few files.
 const RARE: u64 = 256;
 
-/// The kinds of `files`, of `min_files` files or of much that was written. What is in none
-/// has nothing in common with enough others.
+/// The kinds of `files` that have `min_files` files or a considerable part of the written data.
+/// Other files belong to no kind.
 pub(super) fn kinds(files: &[FileLife], min_files: usize) -> Vec<Kind> {
     let names = files.iter().map(|file| split(&file.path).1);
     let shapes = Shapes::of(names);
@@ -78,20 +78,20 @@ pub(super) fn kinds(files: &[FileLife], min_files: usize) -> Vec<Kind> {
     kinds
 }
 
-/// How much a file wrote, in blocks of 4 KiB.
+/// Amount of data that a file wrote, in blocks of 4 KiB; at least 1.
 pub(super) fn weight(file: &FileLife) -> u64 {
     file.written.div_ceil(4096).max(1)
 }
 
-/// How many patterns of later names a kind has at most.
+/// Maximum number of patterns for later names of a kind.
 const LATER: usize = 4;
 
-/// How many shapes of later names are tried, those of most names first: each is held against
-/// all files. Names of which each has its own shape make no pattern.
+/// Number of shapes of later names that are tried, the most frequent first, as each is matched
+/// against all files. Names with no common shape yield no pattern.
 const TRIED: usize = 8;
 
-/// Notes which names files are given after they were first written: by a pattern that is
-/// of no file of another kind, with the folder if it must be.
+/// Finds patterns for names that files got after they were first written. A pattern must match no
+/// file of another kind; the folder is included if this requires it.
 fn name_later(files: &[FileLife], kinds: &mut [Kind]) {
     let mut kind_of = vec![usize::MAX; files.len()];
     for (at, kind) in kinds.iter().enumerate() {
@@ -129,8 +129,8 @@ fn name_later(files: &[FileLife], kinds: &mut [Kind]) {
     }
 }
 
-/// Patterns with a star come last, those of a folder at the very end; of the others a
-/// pattern that matches names of another kind comes after it.
+/// Orders kinds: patterns with a star are last, and those with a folder at the very end. Among the
+/// others, a pattern that matches names of another kind comes after that kind.
 fn sort(files: &[FileLife], kinds: &mut Vec<Kind>) {
     let rank = |kind: &Kind| {
         let stars = kind.pattern.starts_with('*');
@@ -141,8 +141,8 @@ fn sort(files: &[FileLife], kinds: &mut Vec<Kind>) {
             .cmp(&rank(b))
             .then_with(|| a.pattern.cmp(&b.pattern))
     });
-    // `%` matches what `#` does, and a shape with fewer letters may match more: whoever is
-    // matched by an earlier pattern and is not of its kind moves before it.
+    // `%` matches what `#` does, and a shape with fewer letters may match more. So a kind whose
+    // names match an earlier pattern is moved before that one.
     let mut sorted: Vec<Kind> = Vec::with_capacity(kinds.len());
     for kind in kinds.drain(..) {
         let names = names(files, &kind);
@@ -157,7 +157,7 @@ fn sort(files: &[FileLife], kinds: &mut Vec<Kind>) {
     *kinds = sorted;
 }
 
-/// A name for each pattern of a kind.
+/// One example name for each pattern of a kind.
 fn names<'f>(files: &'f [FileLife], kind: &Kind) -> Vec<&'f [u8]> {
     let first = kind.files.first().map(|&at| &*files[at].path);
     let later = || kind.files.iter().flat_map(|&at| files[at].later());
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(patterns, ["xab.log", "x??.log"]);
     }
 
-    /// What is done to a file: made and written under a path, and renamed if there is another.
+    /// Events of a file that is created and written, and then renamed if `later` is given.
     fn calls(
         (file, path, later): (u64, String, Option<String>),
     ) -> impl Iterator<Item = Event<'static>> {
@@ -222,9 +222,9 @@ mod tests {
         })
     }
 
-    /// Two kinds of files end under names of one shape in one folder: no rule can tell them.
+    /// Files of two kinds get later names of one shape in one folder, which no rule can tell apart.
     #[test]
-    fn a_later_name_of_two_kinds_is_of_neither() {
+    fn later_name_of_two_kinds_is_dropped() {
         let named = |file: u64| {
             let first = if file.is_multiple_of(2) { "a" } else { "b" };
             (file, format!("{first}.{file}"), Some(format!("d/{file}")))
@@ -235,9 +235,9 @@ mod tests {
         }
     }
 
-    /// Of names that have nothing in common, those that are most are tried.
+    /// Among names that have nothing in common, only the most frequent shapes are tried.
     #[test]
-    fn a_kind_has_few_later_names() {
+    fn number_of_later_names_is_bounded() {
         let named = |file: u64| {
             let name = "x".repeat(1 + file as usize % 40);
             (file, format!("tmp.{file}"), Some(format!("d/{name}{file}")))
@@ -248,9 +248,9 @@ mod tests {
         }
     }
 
-    /// Segments of a log are made under another name, and relations are called as they are.
+    /// Segments of a log are created under another name; relations keep their names.
     #[test]
-    fn a_later_name_that_others_have_too_has_its_folder() {
+    fn ambiguous_later_name_is_narrowed_by_its_folder() {
         let log = |file: u64| {
             (
                 file,

@@ -1,7 +1,7 @@
-//! What a recording says of each file: who it was, how it was written, how long it lived.
+//! Facts about each file of a recording: identity, manner of writing, and lifetime.
 //!
-//! Invariants: a file that is emptied is another one from then on; a file that is there at
-//! the end has lived at least as long as was seen, and is not said to have died.
+//! Invariants: a file that is emptied counts as another one from then on. A file that exists at the
+//! end has lived at least as long as was seen, and does not count as dead.
 
 use crate::directive::Hint;
 use crate::event::{Call, Event, FileKey, Opening};
@@ -10,71 +10,71 @@ use crate::scale;
 use std::collections::BTreeMap;
 use units::Ns;
 
-/// One file from its first byte to its end.
+/// The life of one file, from its first byte to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLife {
-    /// Its path when it was first written.
+    /// Path of the file when it was first written.
     pub path: Vec<u8>,
-    /// Its last path, if it was renamed since.
+    /// Last path of the file, if it was renamed since.
     pub renamed: Option<Vec<u8>>,
-    /// Paths that it had between, the first eight.
+    /// Paths in between, the first eight.
     pub between: Vec<Vec<u8>>,
-    /// The program that opened it.
+    /// Program that opened the file.
     pub program: Vec<u8>,
-    /// The name of the thread that did.
+    /// Name of the thread that opened it.
     pub thread: Vec<u8>,
-    /// How.
+    /// Flags with which it was opened.
     pub flags: Flags,
-    /// With which permissions.
+    /// Permissions passed when it was opened.
     pub mode: u32,
-    /// What the program said of it last.
+    /// Latest write hint of the program.
     pub hint: Hint,
-    /// When it was first written.
+    /// Time of the first write.
     pub born: Ns,
-    /// When it was last seen alive, or died.
+    /// Time of death, or the end of the recording.
     pub until: Ns,
-    /// Whether it died.
+    /// Whether the file died during the recording.
     pub died: bool,
-    /// Bytes that were written.
+    /// Number of bytes written.
     pub written: u64,
-    /// Those of them that replaced others.
+    /// Number of those bytes that replaced earlier ones.
     pub replaced: u64,
-    /// Those of these that were written on from where the write before them was.
+    /// Number of the replacing bytes that continued the previous write.
     pub followed: u64,
-    /// Its largest size by what was written, in bytes.
+    /// Maximum size by its writes, in bytes.
     pub size: u64,
-    /// Calls that wrote.
+    /// Number of write calls.
     pub writes: u64,
-    /// Calls that made it durable.
+    /// Number of syncs of the file.
     pub syncs: u64,
-    /// Where the last write began, and where it ended.
+    /// Start and end of the latest write, as offsets in bytes.
     last: (u64, u64),
 }
 
-/// Paths of a file that is renamed again and again that are remembered, beside its first and
-/// its last: enough to see what they have in common.
+/// Number of intermediate paths that are remembered of a file that is renamed repeatedly: enough to
+/// find a common pattern.
 const NAMES: usize = 8;
 
-/// How the data of a file come to their end. What ends in one way leaves whole units of a
-/// drive at once, or holes in them, so these are worth keeping apart whatever lifetimes are.
+/// Manner in which a file's data die. Each manner leaves either whole free units on a drive or
+/// holes in them, so it is worth separating files by manner whatever their lifetimes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Manner {
-    /// All at once: the file is removed or emptied.
+    /// The data die all at once: the file is removed or emptied.
     #[default]
     Whole,
-    /// In the order in which they came: the file is written over from one end to the other,
-    /// as a log that is used again.
+    /// The data die in the order of their writing: the file is overwritten from one end to the
+    /// other, as a circular log.
     InOrder,
-    /// One here, one there: pages are written over in place.
+    /// The data die in random order: pages are overwritten in place.
     Scattered,
 }
 
-/// How long the data of a file live.
+/// Lifetime of a file's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The time, on the logarithmic scale of sixteenths of a power of two of nanoseconds.
+    /// Duration on a logarithmic scale: sixteenths of a power of two of nanoseconds.
     pub steps: u64,
-    /// Whether they were seen to die; else they lived at least so long.
+    /// Whether the death was seen; otherwise the data lived at least so long.
     pub whole: bool,
 }
 
@@ -102,7 +102,7 @@ impl FileLife {
         }
     }
 
-    /// The same file, emptied.
+    /// The life of the same file after it was emptied.
     fn anew(&self, at: Ns) -> Self {
         Self {
             path: self.renamed.clone().unwrap_or_else(|| self.path.clone()),
@@ -127,7 +127,7 @@ impl FileLife {
         self.between.extend(old.filter(|_| room));
     }
 
-    /// Paths that it was given after it was first written.
+    /// Paths that the file got after its first write.
     pub(super) fn later(&self) -> impl Iterator<Item = &[u8]> {
         self.between.iter().chain(&self.renamed).map(Vec::as_slice)
     }
@@ -138,7 +138,7 @@ impl FileLife {
         }
         let over = self.size.saturating_sub(offset).min(len);
         self.replaced = self.replaced.saturating_add(over);
-        // A block that fills up is written again from its beginning.
+        // A partial block that fills up is written again from its start.
         let (first, next) = self.last;
         if (first..=next).contains(&offset) {
             self.followed = self.followed.saturating_add(over);
@@ -149,14 +149,14 @@ impl FileLife {
         self.writes += 1;
     }
 
-    /// Whether at least half of what was written replaced something: the file is written in
-    /// place, and its data die while it lives.
+    /// Whether at least half of the written bytes replaced others: the file is written in place,
+    /// and its data die while it lives.
     #[must_use]
     pub fn in_place(&self) -> bool {
         self.replaced > 0 && self.replaced >= self.written / 2
     }
 
-    /// How its data come to their end.
+    /// Manner in which the file's data die.
     #[must_use]
     pub fn manner(&self) -> Manner {
         match self.in_place() {
@@ -166,8 +166,8 @@ impl FileLife {
         }
     }
 
-    /// How long its data live. In a file that is written in place they are replaced after
-    /// (its size) / (bytes replaced in a unit of time) on average, by Little's law.
+    /// Lifetime of the file's data. In a file that is written in place it is, on average, (size) /
+    /// (bytes replaced per unit of time), by Little's law.
     #[must_use]
     pub fn span(&self) -> Span {
         let age = self.until.since(self.born).0.max(1);
@@ -186,7 +186,7 @@ impl FileLife {
     }
 }
 
-/// Every file of `events` that was written, in the order of their first bytes.
+/// The lives of all files that `events` write, in the order of their first writes.
 pub fn lives<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<FileLife> {
     let mut open: BTreeMap<FileKey, FileLife> = BTreeMap::new();
     let mut done = Vec::new();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lives_from_its_first_byte() {
+    fn life_begins_at_the_first_written_byte() {
         let made = Flags::WRITE.and(Flags::CREATE);
         let events = [
             event(0, 1, open("a", made)),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emptied_dies_and_begins_anew() {
+    fn emptied_file_dies_and_begins_a_new_life() {
         let write = Call::Write { offset: 0, len: 8 };
         let emptied = Flags::WRITE.and(Flags::TRUNCATE);
         let events = [
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_the_data_die_before_the_file() {
+    fn data_written_in_place_die_before_the_file() {
         let mut events = vec![event(0, 1, open("a", Flags::READ_WRITE))];
         events.push(event(
             0,
@@ -329,7 +329,7 @@ mod tests {
                 len: 100,
             },
         ));
-        // A tenth of the file in each of 1,000 steps: all of it within ten.
+        // Each of 1,000 steps replaces a tenth of the file: all of it within ten steps.
         for step in 1..=1_000 {
             let offset = step % 10 * 10;
             events.push(event(step, 1, Call::Write { offset, len: 10 }));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn how_data_end_is_seen_in_how_they_are_written_over() {
+    fn manner_of_death_follows_from_overwrites() {
         let of = |writes: &[(u64, u64)]| {
             let mut file = FileLife::begin(&Opening::default(), Ns(0));
             for &(offset, len) in writes {
@@ -366,7 +366,7 @@ mod tests {
             (8, 8),
         ];
         assert_eq!(of(&around), Manner::InOrder);
-        // The last block of a log is written again while it fills up.
+        // The last block of a log is rewritten while it fills up.
         let filling = [(0, 16), (0, 2), (0, 4), (0, 8), (8, 2), (8, 4)];
         assert_eq!(of(&filling), Manner::InOrder);
         let pages = [(0, 32), (24, 8), (0, 8), (16, 8), (0, 8)];

@@ -1,18 +1,18 @@
-//! Putting leaves of the tree together to streams.
+//! Merging of the tree's leaves into streams.
 //!
-//! Invariants: files whose data end in different ways ([`Manner`]) share no stream, unless
-//! there are fewer streams than ways.
+//! Invariant: files with different manners of death ([`Manner`]) share no stream, unless there are
+//! fewer streams than manners.
 
 use super::Manner;
 
-/// A leaf, as far as it matters here.
+/// Summary of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
-    /// Its mean lifetime, on the logarithmic scale.
+    /// Mean lifetime, on the logarithmic scale.
     pub(super) life: u64,
-    /// How much it wrote, in blocks.
+    /// Amount of written data, in blocks.
     pub(super) weight: u64,
-    /// How most of it ends.
+    /// Manner in which most of its data die.
     pub(super) manner: Manner,
 }
 
@@ -22,9 +22,9 @@ struct Cluster {
     members: Vec<usize>,
 }
 
-/// The stream of each of `points`, numbered by lifetime: at most `max`, at least 1. First
-/// those are put together, nearest first, that are less than `apart` from each other; then,
-/// while there are too many, the two of which it raises the spread least (Ward's method).
+/// The stream of each of `points`, numbered by lifetime; at most `max`, which counts as 1 if it is
+/// 0. First, points less than `apart` from each other are merged, nearest first. Then, while there
+/// are too many streams, the two whose merge increases the spread least are merged (Ward's method).
 pub(super) fn merge(points: &[Point], apart: u64, max: usize) -> Vec<usize> {
     let cluster = |(at, &point): (usize, &Point)| Cluster {
         point,
@@ -56,7 +56,7 @@ pub(super) fn merge(points: &[Point], apart: u64, max: usize) -> Vec<usize> {
     streams
 }
 
-/// Places of clusters that have a next one, of the same manner if `same`.
+/// Indices of clusters whose next one exists and, if `same`, has the same manner.
 fn pairs(all: &[Cluster], same: bool) -> impl Iterator<Item = usize> {
     (1..all.len())
         .filter(move |&at| !same || all[at - 1].point.manner == all[at].point.manner)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_is_put_together_and_in_place_is_kept_apart() {
+    fn near_points_of_one_manner_are_merged() {
         let all = points(&[
             (10, 1, Manner::Whole),
             (12, 1, Manner::Whole),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_put_to_its_neighbour_before_much_is() {
+    fn light_points_are_merged_before_heavy_ones() {
         let all = points(&[
             (0, 1_000, Manner::Whole),
             (50, 1, Manner::Whole),

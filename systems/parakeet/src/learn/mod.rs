@@ -1,16 +1,16 @@
-//! Learning rules from a recorded run.
+//! Learning of rules from a recording.
 //!
-//! Files are first taken by the shapes of their names ([`shape`]), which is what a person
-//! would write a rule for. Each kind is taken apart by what is known before a file is
-//! written (flags, hints, threads, programs, folders), as long as that tells lifetimes
-//! apart. What is then left over is put together to streams by how long its data live and
-//! by how they end ([`Manner`]). How far apart streams must be, how many there are and
-//! whether they have groups is chosen by [`crate::judge`] on the recording itself.
+//! Files are first grouped by the shapes of their names ([`shape`]), for which a person would write
+//! rules. Each kind is split by attributes known before a file is written (flags, hints, threads,
+//! programs, folders), as long as that separates lifetimes. The resulting leaves are merged into
+//! streams by the lifetimes of their data and the manner of their death ([`Manner`]). The minimum
+//! distance of streams, their number, and whether they have groups are chosen by [`crate::judge`]
+//! on the recording itself.
 //!
-//! [`dbscan`] is what the dissertation does instead: flags and modes, and nothing else.
+//! [`dbscan`] is the dissertation's method: clusters of flags and modes only.
 //!
-//! Invariants: the outcome is a function of the events; each file of the recording is in
-//! the stream that the rules say, and the rules can be read back as they are printed.
+//! Invariants: the result is a function of the events. Each file of the recording is in the stream
+//! that the rules assign, and printed rules can be read back.
 
 pub mod dbscan;
 mod kinds;
@@ -38,19 +38,18 @@ use std::collections::BTreeMap;
 use survive::taken;
 use tree::{Case, Growth, Leaf, Test, grow};
 
-/// What learning is told.
+/// Options of [`learn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What the rules are called.
+    /// Name of the rule set.
     pub name: String,
-    /// Files of a kind that make it worth a rule, unless they wrote much: 4, as in the
+    /// Number of files that justify a rule for a kind, unless these wrote much: 4, as for the
     /// dissertation's clusters.
     pub min_files: usize,
-    /// Streams, at most: 7, which eight placement handles have beside the one of unnamed
-    /// files.
+    /// Maximum number of streams: 7, as eight placement handles leave beside that of unnamed files.
     pub streams: usize,
-    /// The drive that placements are tried on, with those alike; one for the size of the
-    /// recording without.
+    /// Drive that placements are tried on, with its variants; `None` derives one from the
+    /// recording's size.
     pub device: Option<Device>,
 }
 
@@ -65,34 +64,34 @@ impl Default for Options {
     }
 }
 
-/// What was learned.
+/// Result of [`learn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learned {
-    /// The rules.
+    /// Learned rules and their streams.
     pub rules: RuleSet,
-    /// What a reader of them wants to know.
+    /// Comments on the rules for a reader of the file.
     pub notes: Notes,
-    /// Files of the recording that were written.
+    /// Number of files that the recording wrote.
     pub files: usize,
-    /// Those of them that no rule names.
+    /// Number of those files that no rule names.
     pub unnamed: usize,
-    /// The drive that placements were tried on, beside those that are [`Device::alike`].
+    /// Drive that placements were tried on, beside those that are [`Device::alike`].
     pub device: Device,
-    /// What they write when nothing is told apart.
+    /// Blocks written on all drives without placement.
     pub without: Amplification,
-    /// What they write by these rules.
+    /// Blocks written on all drives with these rules.
     pub with: Amplification,
 }
 
 impl Learned {
-    /// The rule file, with its notes.
+    /// Prints the rule file, with its comments.
     #[must_use]
     pub fn print(&self) -> String {
         self.rules.print(&self.notes)
     }
 }
 
-/// A way to make streams of leaves.
+/// Parameters for merging leaves into streams.
 #[derive(Clone, Copy)]
 struct Choice {
     apart: u64,
@@ -102,7 +101,7 @@ struct Choice {
 /// Learns rules from `events`.
 ///
 /// # Errors
-/// If there is more in them than can be judged.
+/// If the recording exceeds the limits of the model drive.
 pub fn learn<'a>(
     events: &(impl Iterator<Item = Event<'a>> + Clone),
     options: &Options,
@@ -148,12 +147,13 @@ pub fn learn<'a>(
     Ok(learned)
 }
 
-/// What was written on each of the drives that placements are tried on.
+/// Blocks written on each of the drives that placements are tried on.
 type Tried = [Amplification; ALIKE];
 
-/// Whether a plan moves less: by half a percent at least, and with more streams on each of
-/// the drives, since another recording of the same program is no more like this one than
-/// those drives are like each other; or hardly more, with fewer streams.
+/// Whether a plan is better than the best known one: it relocates at least half a percent less, and
+/// with more streams no more on any of the drives, since another recording of the program resembles
+/// this one no more than the drives resemble each other. Or it relocates hardly more, with fewer
+/// streams.
 fn is_better(with: &Tried, plan: &Plan, known: &Tried, old: &Plan) -> bool {
     let moved = |tried: &Tried| tried.iter().map(|one| u128::from(one.moved)).sum::<u128>();
     let (new, before) = (moved(with) * 200, moved(known) * 200);
@@ -164,8 +164,8 @@ fn is_better(with: &Tried, plan: &Plan, known: &Tried, old: &Plan) -> bool {
     less || (streams(plan) < streams(old) && new <= before + margin)
 }
 
-/// The ways that are tried, the plainest first: any number of streams, then those that are so
-/// far apart, however many that makes. None has groups yet.
+/// Parameters to try, the simplest first: each number of streams, then each minimum distance, with
+/// the maximum number of streams. None has groups yet.
 fn choices(streams: usize) -> impl Iterator<Item = Choice> {
     let any = (1..=streams.max(1)).map(|streams| (1, streams));
     let far = [2 * STEPS, STEPS, STEPS / 2].map(move |apart| (apart, streams));
@@ -173,7 +173,7 @@ fn choices(streams: usize) -> impl Iterator<Item = Choice> {
         .map(|(apart, streams)| Choice { apart, streams })
 }
 
-/// Tries each stream by itself with groups instead of none, and keeps what is better.
+/// Tries each stream with groups instead of none, and keeps the better plan.
 fn refine<'a>(
     bench: &Bench<ALIKE>,
     events: &(impl Iterator<Item = Event<'a>> + Clone),
@@ -194,7 +194,7 @@ fn refine<'a>(
     Ok(())
 }
 
-/// A leaf, and the kind it is of.
+/// A leaf, and the kind that it was split from.
 struct Part {
     kind: usize,
     leaf: Leaf,
@@ -246,8 +246,8 @@ fn point(cases: &[Case<'_>], leaf: &Leaf) -> Point {
     }
 }
 
-/// Whether most of what was written to a stream was so in place. Its files stay, and groups of
-/// them would be put on targets by the chance of who was opened when.
+/// Whether most of the data of a stream were written in place. Such files persist, and groups would
+/// spread them over targets by the accident of opening order.
 fn in_place(points: impl Iterator<Item = Point>) -> bool {
     let (mut whole, mut other) = (0_u64, 0_u64);
     for point in points {
@@ -260,15 +260,15 @@ fn in_place(points: impl Iterator<Item = Point>) -> bool {
     other > whole
 }
 
-/// Rules, and what led to them.
+/// Rules, and the files that led to them.
 #[derive(Clone, Debug, Default)]
 struct Plan {
     rules: RuleSet,
-    /// The files of each stream.
+    /// Indices of the files of each stream.
     of_stream: Vec<Vec<usize>>,
     /// Whether each stream is written in place.
     in_place: Vec<bool>,
-    /// The files of each rule.
+    /// Indices of the files of each rule.
     of_rule: Vec<Vec<usize>>,
 }
 
@@ -304,8 +304,8 @@ impl Plan {
         plan
     }
 
-    /// Adds the rule of a part. The one before is not needed if it leads to the same
-    /// stream and asks for the same and more.
+    /// Adds the rule of a part. Drops preceding rules that lead to the same stream and only test
+    /// more.
     fn add(&mut self, kind: &Kind, part: &Part, stream: usize) {
         let mut rule = rule(kind, &part.leaf.tests);
         rule.stream = u16::try_from(stream).ok().map(StreamId);
@@ -361,7 +361,7 @@ impl Plan {
     }
 }
 
-/// Whether all that `rule` asks for is a pattern that `other` asks for too.
+/// Whether `rule` has no tests but patterns, which include those of `other`.
 fn covers(rule: &Rule, other: &Rule) -> bool {
     let bare = Rule {
         paths: rule.paths.clone(),
@@ -375,7 +375,7 @@ fn covers(rule: &Rule, other: &Rule) -> bool {
     *rule == bare && other.paths.iter().all(inner)
 }
 
-/// The first word of a pattern from its end: its extension, or what there is.
+/// The last word of a pattern, mostly its extension; empty if it has none with letters.
 fn word(pattern: &str) -> String {
     let mut words = pattern.split(|c: char| !c.is_ascii_alphanumeric());
     let last = words.rfind(|word| word.chars().any(|c| c.is_ascii_alphabetic()));

@@ -1,4 +1,4 @@
-//! What a reader of learned rules wants to know.
+//! Comments for a reader of learned rules.
 
 use super::kinds::weight;
 use super::survive::{median, taken};
@@ -7,9 +7,9 @@ use crate::rules::{Notes, span};
 use crate::scale::{self, STEPS};
 use units::{Bytes, Ns};
 
-/// How long the data of `own` are expected to live, to two digits: the time after which
-/// half of the bytes are dead, or twice the median of what was seen if that was longer than
-/// the recording.
+/// Expected lifetime of the data of `own`, to two digits: the time after which half of the bytes
+/// are dead; or if that was longer than the recording, the median with living files counted at
+/// twice their age.
 pub(super) fn expect(files: &[FileLife], own: &[usize]) -> Ns {
     let spans: Vec<_> = own
         .iter()
@@ -23,7 +23,7 @@ pub(super) fn expect(files: &[FileLife], own: &[usize]) -> Ns {
     Ns(scale::round(scale::exp2(steps)))
 }
 
-/// What is said above the file, its streams and its rules.
+/// Comments on the rule file, its streams and its rules.
 pub(super) fn notes(learned: &Learned, files: &[FileLife], plan: &Plan) -> Notes {
     let ratio = |per_mille: u64| format!("{}.{:02}", per_mille / 1000, per_mille % 1000 / 10);
     let wrote: u64 = files

@@ -1,16 +1,16 @@
-//! The shape of a name: what is left of it when its numbers are taken out.
+//! Shapes: names with their numbers replaced by wildcards.
 //!
-//! Invariants: a shape is a pattern that matches the name that it was made of, and names
-//! that differ in their numbers alone have one shape.
+//! Invariants: a shape is a pattern that matches the name it was made from. Names that differ only
+//! in their numbers have one shape.
 
 use crate::rules::escaped;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A run of this many hexadecimal digits is a number, if it has both letters and digits:
-/// a choice of ours, for shorter ones are words as well.
+/// Minimum length of a run of hexadecimal digits, with both letters and digits, that counts as a
+/// number. Our choice: shorter runs may be words.
 const HEX_RUN: usize = 8;
 
-/// A name in pieces.
+/// A part of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Piece {
     Text(Vec<u8>),
@@ -18,7 +18,7 @@ enum Piece {
     HexDigits,
 }
 
-/// The last component of `path`, and the one before it.
+/// Splits `path` into the last folder's name and the last component.
 #[must_use]
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let mut parts = path.rsplitn(3, |&byte| byte == b'/');
@@ -26,7 +26,7 @@ pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     (parts.next().unwrap_or_default(), name)
 }
 
-/// What follows the last dot of a name that does not begin with it, without its numbers.
+/// Shape of the part of a name behind its last dot; `None` if the dot is first or last.
 #[must_use]
 pub fn extension(name: &[u8]) -> Option<String> {
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
@@ -58,7 +58,7 @@ fn pieces(name: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// Letters, and digits between them.
+/// Splits a run of letters and digits into text and decimal numbers.
 fn words(run: &[u8], pieces: &mut Vec<Piece>) {
     for &byte in run {
         match pieces.last() {
@@ -91,13 +91,13 @@ pub fn shape(name: &[u8]) -> String {
     text(&pieces(name))
 }
 
-/// Shapes of many names, which agree where some of a kind have letters among their digits
-/// and others happen to have none.
+/// Shapes of many names, unified for numbers that have hexadecimal letters in some names and happen
+/// to have none in others.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes(BTreeMap<Vec<Piece>, BTreeSet<usize>>);
 
 impl Shapes {
-    /// The shapes of `names`.
+    /// Collects the shapes of `names`.
     #[must_use]
     pub fn of<'a>(names: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut shapes = Self::default();
@@ -112,7 +112,7 @@ impl Shapes {
         shapes
     }
 
-    /// The shape of `name` among them.
+    /// The shape of `name`, unified with the collected names.
     #[must_use]
     pub fn shape(&self, name: &[u8]) -> String {
         let mut pieces = plain(pieces(name));
@@ -123,7 +123,7 @@ impl Shapes {
     }
 }
 
-/// All numbers as decimal ones, so that names of a kind are equal.
+/// The pieces with all numbers as decimal ones, so that names of a kind are equal.
 fn plain(mut pieces: Vec<Piece>) -> Vec<Piece> {
     for piece in &mut pieces {
         if *piece == Piece::HexDigits {
@@ -139,7 +139,7 @@ mod tests {
     use crate::rules::Glob;
 
     #[test]
-    fn numbers_are_taken_out() {
+    fn numbers_become_wildcards() {
         let shape = |name: &str| shape(name.as_bytes());
         assert_eq!(shape("000012.sst"), "#.sst");
         assert_eq!(shape("LOG.old.1732"), "LOG.old.#");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_kind_agree() {
+    fn hexadecimal_and_decimal_names_have_one_shape() {
         let names = ["000000010000000000000009", "00000001000000000000000A", "12"];
         let shapes = Shapes::of(names.iter().map(|name| name.as_bytes()));
         let all = names.map(|name| shapes.shape(name.as_bytes()));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_matches_what_it_is_of() {
+    fn shape_matches_its_own_name() {
         bolero::check!().for_each(|name: &[u8]| {
             let name: Vec<u8> = name.iter().filter(|&&byte| byte != b'/').copied().collect();
             let shapes = Shapes::of([name.as_slice()].into_iter());

@@ -1,17 +1,17 @@
-//! Lifetimes of which some are not over.
+//! Statistics of lifetimes, some of which are censored.
 
 use super::lives::Span;
 use crate::scale::STEPS;
 
-/// The shortest time after which at most half of the weight is alive, by the estimator of
-/// Kaplan and Meier; `None` if more was alive as far as was seen.
+/// Median lifetime: the shortest time after which at most half of the weight is alive, by the
+/// estimator of Kaplan and Meier; `None` if more than half was alive as far as was seen.
 ///
-/// A file that was alive at the end counts among those at risk until then, and no further.
+/// A file that was alive at the end counts as at risk until then, and not further.
 //= kaplan1958 2
 #[must_use]
 pub fn median(spans: &[(Span, u64)]) -> Option<u64> {
     let mut spans: Vec<_> = spans.to_vec();
-    // Among equals deaths come first: what was alive at a time was at risk then.
+    // At equal times deaths come first, as files alive at that time were at risk then.
     spans.sort_unstable_by_key(|(span, weight)| (span.steps, !span.whole, *weight));
     let mut risk: u128 = spans.iter().map(|(_, weight)| u128::from(*weight)).sum();
     let one = 1_u128 << 32;
@@ -29,9 +29,9 @@ pub fn median(spans: &[(Span, u64)]) -> Option<u64> {
     None
 }
 
-/// The time at which something is taken to die: its own, if it did; else twice what was
-/// seen of it. Of what is as likely to be seen at any part of its life, half lives on for
-/// more than its age.
+/// Lifetime to assume: the actual one for dead files, twice the seen one for others. If a file is
+/// seen at a random point of its life, the rest of its life exceeds its age with probability one
+/// half.
 #[must_use]
 pub(crate) fn taken(span: Span) -> u64 {
     span.steps + if span.whole { 0 } else { STEPS }
@@ -51,7 +51,8 @@ mod tests {
     fn files_that_are_alive_make_the_median_later() {
         let dead = [(1, true), (2, true), (3, true), (4, true)];
         assert_eq!(median(&spans(&dead)), Some(2));
-        // 3/4, then 2/4 × … the second is lost from sight: 3/4 × 1/2 at the third.
+        // The survival is 3/4 after the first; the second is censored; the third makes it 3/4 ×
+        // 1/2.
         let lost = [(1, true), (2, false), (3, true), (4, true)];
         assert_eq!(median(&spans(&lost)), Some(3));
         let alive = [(1, true), (2, false), (3, false), (4, false)];
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_numbers_of_files() {
+    fn weight_counts_like_equal_files() {
         let mut weighed = spans(&[(1, true), (5, true)]);
         weighed[0].1 = 3;
         assert_eq!(median(&weighed), Some(1));

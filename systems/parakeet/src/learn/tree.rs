@@ -1,8 +1,8 @@
-//! Taking files apart by what is known of them before they are written.
+//! Decision tree: splits files by attributes known before they are written.
 //!
-//! Invariants: leaves are a decision list: a file belongs to the first whose tests all
-//! hold, and every file of the tree belongs to one. A test is made only if it tells
-//! lifetimes, or how they end, apart: see [`Growth`].
+//! Invariants: leaves form a decision list: a file belongs to the first leaf whose tests all hold,
+//! and every file belongs to one. A test is only made if it separates lifetimes or manners of
+//! death: see [`Growth`].
 
 use super::shape::{shape, split};
 use super::{FileLife, Manner};
@@ -11,16 +11,16 @@ use crate::flags::{self, Flags};
 use crate::scale::STEPS;
 use std::collections::BTreeMap;
 
-/// A file that is to be told apart.
+/// A file in the tree.
 pub(super) struct Case<'f> {
     pub(super) file: &'f FileLife,
-    /// How long it is taken to live, on the logarithmic scale.
+    /// Assumed lifetime, on the logarithmic scale.
     pub(super) life: u64,
-    /// How much it wrote, in blocks of 4 KiB.
+    /// Amount of data that it wrote, in blocks of 4 KiB.
     pub(super) weight: u64,
 }
 
-/// What may be asked of a file when it is opened, or hinted at.
+/// A test on a file's attributes at its opening, or on its hint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Test {
     Hint(Hint),
@@ -31,16 +31,16 @@ pub(super) enum Test {
     Mode(u32),
 }
 
-/// Files that are not told apart further, and what they have in common.
+/// Files that are not split further, and the tests that they passed.
 pub(super) struct Leaf {
     pub(super) tests: Vec<Test>,
     pub(super) cases: Vec<usize>,
 }
 
-/// When a test is made: if it leaves `min_files` on both sides, if their means (see
-/// [`place`]) are `apart` steps from each other at least, and if that difference is nine
-/// times what chance leads to expect (three standard deviations of Student's t). Among such
-/// tests the one that takes away most of the spread is made, weighed by what was written.
+/// Conditions of a test: it leaves `min_files` on both sides, their means (see [`place`]) are at
+/// least `apart` steps from each other, and the squared difference is nine times that expected by
+/// chance (three standard deviations of Student's t). Among such tests the one that reduces the
+/// spread most is chosen, weighted by written data.
 #[derive(Clone, Copy)]
 pub(super) struct Growth {
     pub(super) min_files: usize,
@@ -48,14 +48,14 @@ pub(super) struct Growth {
     pub(super) depth: usize,
 }
 
-/// The most values of one attribute that are tried: what has more tells single files.
+/// Maximum number of values of one attribute; with more, a test would single out files.
 const MAX_VALUES: usize = 64;
 
-/// How far files are from each other whose data end in different ways, in steps: as far as
-/// those that live 16 times as long as the others.
+/// Distance in steps of files with different manners of death: equal to that of lifetimes that
+/// differ by a factor of 16.
 const OTHER: i128 = 4 * STEPS as i128;
 
-/// Where a file is: along the scale of lifetimes, and beside it by how its data end.
+/// Coordinates of a file: its lifetime, and two axes for its manner of death.
 type Place = [i128; 3];
 
 fn place(life: u64, manner: Manner) -> Place {
@@ -67,7 +67,7 @@ fn place(life: u64, manner: Manner) -> Place {
     ]
 }
 
-/// Sums over files, from which their spread can be said.
+/// Sums over files, from which mean and spread are computed.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     files: usize,
@@ -77,7 +77,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Weights below 2^20 and fewer than 2^32 files keep all products below 2^127.
+    /// Adds a file. Weights below 2^20 and fewer than 2^32 files keep all products below 2^127.
     fn add(&mut self, place: Place, weight: u64) {
         let weight = i128::from(weight.clamp(1, 1 << 20));
         self.files += 1;
@@ -102,7 +102,7 @@ impl Sums {
         }
     }
 
-    /// The sum of squares around the mean, rounded up.
+    /// Sum of squared distances from the mean, rounded up.
     fn spread(self) -> i128 {
         let around = |sum: i128| (sum * sum).checked_div(self.weight).unwrap_or(0);
         self.second - self.first.into_iter().map(around).sum::<i128>()
@@ -113,14 +113,14 @@ impl Sums {
             .map(|sum| sum.checked_div(self.weight).unwrap_or(0))
     }
 
-    /// The square of the distance between two means.
+    /// Squared distance of two means.
     fn apart(self, other: Self) -> u128 {
         let each = self.mean().into_iter().zip(other.mean());
         each.map(|(a, b)| a.abs_diff(b).pow(2)).sum()
     }
 }
 
-/// The leaves of `all`, those with most tests first where they overlap.
+/// The leaves of `all`; where they overlap, those with more tests come first.
 pub(super) fn grow(cases: &[Case<'_>], all: Vec<usize>, growth: Growth) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     split_up(cases, all, Vec::new(), growth, &mut leaves);
@@ -149,7 +149,7 @@ fn split_up(
     let mut more = tests.clone();
     more.push(test);
     split_up(cases, yes, more, growth, leaves);
-    // Each round leaves fewer files, so this ends; what is asked here is asked of the rest.
+    // Each round leaves fewer files, so the recursion ends; the rest may be split again.
     split_up(cases, no, tests, growth, leaves);
 }
 
@@ -186,12 +186,12 @@ fn best(cases: &[Case<'_>], all: &[usize], growth: Growth) -> Option<Test> {
         .iter()
         .filter_map(|(test, &part)| Some((gain(part)?, test)));
     let good = good.filter(|(_, test)| !too_many(test));
-    // Of equal gains the first test by their order.
+    // Among equal gains the first test in their order is chosen.
     let best = good.max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(a.1)));
     best.map(|(_, test)| test.clone())
 }
 
-/// Everything that holds of a file.
+/// Every test that a file passes.
 fn of(file: &FileLife) -> Vec<Test> {
     let (folder, _) = split(&file.path);
     let mut tests = vec![Test::Mode(file.mode)];

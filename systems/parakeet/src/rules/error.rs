@@ -1,21 +1,21 @@
-//! What is wrong with a rule file, and where.
+//! Errors in a rule file, with their position.
 
-/// What is wrong with a rule file: one sentence, and its place.
+/// An error in a rule file: one sentence, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct RuleError {
-    /// The file, as it was called.
+    /// Name of the file, as it was passed.
     pub file: String,
-    /// The line, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
-    /// The character of the line, from 1.
+    /// Column of the error in characters, from 1.
     pub column: usize,
-    /// What was expected and what was found, perhaps with what may have been meant.
+    /// Expectation and finding, perhaps with a suggestion.
     pub problem: String,
 }
 
 impl RuleError {
-    /// `problem` at byte `at` of `text`.
+    /// An error `problem` at byte `at` of `text`.
     pub(crate) fn at(file: &str, text: &str, at: usize, problem: impl Into<String>) -> Self {
         let mut end = at.min(text.len());
         while !text.is_char_boundary(end) {

@@ -1,7 +1,7 @@
 //! Patterns of paths.
 //!
-//! Invariants: matching takes at most (length of the path) × (parts of the pattern) steps
-//! and allocates nothing, whatever both are; a pattern has at most [`MAX_PARTS`] parts.
+//! Invariants: matching takes at most (length of the path) × (parts of the pattern) steps for any
+//! input, and allocates nothing. A pattern has at most [`MAX_PARTS`] parts.
 
 use std::fmt;
 
@@ -17,17 +17,17 @@ use std::fmt;
 /// | `**/` | any number of directories, or none |
 /// | `**` at the end | everything below |
 ///
-/// Anything else stands for itself, and so does what is alone in brackets: `[*]`. A
-/// pattern that begins with `/` is one of whole paths; any other one is of the last
-/// components of a path, as many as it has: `*.sst` is any file of that extension, and
-/// `pg_wal/%` what is directly in any directory `pg_wal`.
+/// Any other character stands for itself, and so does a single one in brackets: `[*]`. A pattern
+/// that begins with `/` matches whole paths; any other one matches the last components of a path,
+/// as many as it has: `*.sst` is any file of that extension, and `pg_wal/%` a file directly in any
+/// directory `pg_wal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     text: String,
     parts: Vec<Part>,
 }
 
-/// The most parts of a pattern: characters, wildcards and sets.
+/// Maximum number of parts of a pattern: characters, wildcards and sets.
 pub const MAX_PARTS: usize = 254;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +37,9 @@ enum Part {
     Star,
     Digits,
     HexDigits,
-    /// `**/`
+    /// The wildcard `**/`: any number of folders, or none.
     Folders,
-    /// `**`
+    /// The wildcard `**` at the end: everything below.
     Rest,
     Set(Box<Set>),
 }
@@ -58,31 +58,31 @@ impl Set {
     }
 }
 
-/// Why a text is no pattern.
+/// Reasons why a text is no valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// Nothing matches it but the empty path.
+    /// The text is empty.
     #[error("expected a pattern such as *.sst, found nothing")]
     Empty,
-    /// A set that has no end.
+    /// A set has no closing bracket.
     #[error("expected ] after the [ at character {0}; a bracket itself is [[]")]
     Open(usize),
-    /// A set without members, or with its ends the wrong way round.
+    /// A set has a range whose last byte is below its first.
     #[error("expected bytes such as a-z within the [] at character {0}")]
     Set(usize),
-    /// `**` beside something else.
+    /// `**` is not a whole component of the path.
     #[error("expected ** to be a whole component, as in a/**/b, at character {0}")]
     Stars(usize),
-    /// Too long.
+    /// The pattern has more than [`MAX_PARTS`] parts.
     #[error("expected at most {MAX_PARTS} characters and wildcards, found more")]
     Long,
 }
 
 impl Glob {
-    /// The pattern that `text` is.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// If it is none, with the character at which it goes wrong, from 1.
+    /// The first problem, with its character (from 1) where it has one.
     pub fn new(text: &str) -> Result<Self, GlobError> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
@@ -105,7 +105,7 @@ impl Glob {
         Ok(Self { text, parts })
     }
 
-    /// The part at `at`, and how long it is.
+    /// The part that begins at byte `at`, and its length in bytes.
     fn part(bytes: &[u8], at: usize) -> Result<(Part, usize), GlobError> {
         Ok(match bytes[at] {
             b'?' => (Part::One, 1),
@@ -155,7 +155,7 @@ impl Glob {
         Ok((Part::Set(Box::new(set)), at + 1 - open))
     }
 
-    /// Whether `path` matches.
+    /// Whether the whole of `path` matches the pattern.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let mut states = States::default();
@@ -173,7 +173,7 @@ impl Glob {
         states.has(self.parts.len())
     }
 
-    /// Marks part `at` as the one to match next, and what follows if it may be nothing.
+    /// Adds part `at` to the states, and the following parts as long as they may match nothing.
     fn enter(&self, states: &mut States, mut at: usize) {
         states.add(at);
         while let Some(Part::Star | Part::Folders | Part::Rest) = self.parts.get(at) {
@@ -182,7 +182,7 @@ impl Glob {
         }
     }
 
-    /// What may come next when part `at` is to match and `byte` is found.
+    /// Adds the states that follow if part `at` consumes `byte`.
     fn step(&self, next: &mut States, at: usize, byte: u8) {
         let Some(part) = self.parts.get(at) else {
             return;
@@ -194,8 +194,8 @@ impl Glob {
             Part::Star => (byte != b'/', false),
             Part::Digits => (byte.is_ascii_digit(), byte.is_ascii_digit()),
             Part::HexDigits => (byte.is_ascii_hexdigit(), byte.is_ascii_hexdigit()),
-            // What follows begins with a component. Only the part itself stays, for
-            // within a component nothing of what follows may begin.
+            // The next part must begin at a component. Within a component only this part stays
+            // active, as no later part may begin there.
             Part::Folders => (false, byte == b'/'),
             Part::Rest => (true, false),
         };
@@ -210,7 +210,7 @@ impl Glob {
         }
     }
 
-    /// The pattern, as it was written.
+    /// The pattern in its written form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -223,7 +223,7 @@ impl fmt::Display for Glob {
     }
 }
 
-/// Which parts may match next.
+/// Set of the parts that may match next.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct States([u64; 4]);
 
@@ -248,7 +248,7 @@ impl States {
     }
 }
 
-/// `text` as a pattern of itself alone. Bytes that no rule file can hold become `?`.
+/// A pattern that matches `text` only, except that bytes which rule files cannot hold become `?`.
 #[must_use]
 pub fn escaped(text: &[u8]) -> String {
     let mut out = String::new();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_of_the_last_components() {
+    fn relative_pattern_matches_the_last_components() {
         assert!(matches("*.sst", "/srv/db/000012.sst"));
         assert!(matches("*.sst", "000012.sst"));
         assert!(!matches("*.sst", "/srv/x.sst/LOCK"));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_are_directories() {
+    fn two_stars_match_any_number_of_directories() {
         assert!(matches("a/**/b", "/x/a/b"));
         assert!(matches("a/**/b", "/x/a/c/d/b"));
         assert!(!matches("a/**/b", "/x/a/c/db"));
@@ -328,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_more_than_their_steps() {
-        // A matcher that goes back takes 2^60 steps here.
+    fn many_stars_take_bounded_steps() {
+        // A backtracking matcher would take 2^60 steps here.
         let pattern = "*a".repeat(60) + "b";
         assert!(!matches(&pattern, &"a".repeat(4_000)));
     }
 
     #[test]
-    fn what_is_escaped_matches_itself_alone() {
+    fn escaped_text_matches_only_itself() {
         bolero::check!().for_each(|path: &[u8]| {
             let name: Vec<u8> = path
                 .iter()
@@ -352,7 +352,7 @@ mod tests {
         });
     }
 
-    /// What the matcher does, said again without its states.
+    /// A recursive model of the matcher, without its sets of states.
     fn model(parts: &[Part], path: &[u8]) -> bool {
         let Some((part, rest)) = parts.split_first() else {
             return path.is_empty();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn any_pattern_matches_what_its_model_does() {
+    fn random_patterns_agree_with_the_model() {
         bolero::check!()
             .with_type::<(Vec<u8>, Vec<u8>)>()
             .with_iterations(20_000)

@@ -1,7 +1,7 @@
-//! Rules: which file belongs to which stream.
+//! Rules: the assignment of files to streams.
 //!
-//! Invariants: the first rule that matches decides; a rule names a stream that is
-//! declared, or none; a rule without conditions is the last one. Asking allocates nothing.
+//! Invariants: the first rule that matches decides. A rule names a declared stream, or none. A rule
+//! without conditions is the last one. Evaluation allocates nothing.
 
 mod error;
 mod glob;
@@ -20,24 +20,24 @@ use crate::event::Opening;
 use crate::flags::{FlagTest, Flags};
 use std::ops::RangeInclusive;
 
-/// What a rule may ask about a file.
+/// Attributes of a file that rules can test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts<'a> {
-    /// Its path now.
+    /// Present path of the file.
     pub path: &'a [u8],
-    /// How it was opened.
+    /// Flags with which it was opened.
     pub flags: Flags,
-    /// The permissions that were asked for.
+    /// Permissions passed when it was opened.
     pub mode: u32,
-    /// Its size, or the room set aside for it if that is more, in bytes.
+    /// Size in bytes, or the end of its allocated space if that is larger.
     pub size: u64,
-    /// The program.
+    /// Path or name of the program.
     pub program: &'a [u8],
-    /// The name of the thread that opened it.
+    /// Name of the thread that opened it.
     pub thread: &'a [u8],
-    /// What the program said of it.
+    /// Latest write hint of the program.
     pub hint: Hint,
-    /// The level of an LSM tree that it belongs to, where that is known.
+    /// Level of the file in an LSM tree; `None` if unknown.
     pub level: Option<u8>,
 }
 
@@ -56,40 +56,40 @@ impl<'a> From<&Opening<'a>> for Facts<'a> {
     }
 }
 
-/// Conditions, all of which must hold, and the stream of a file of which they do. An
-/// empty list is no condition.
+/// A conjunction of conditions, and the stream of files that fulfil it. An empty list is no
+/// condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// Patterns of the path, one of which matches.
+    /// Patterns of the path, of which one must match.
     pub paths: Vec<Glob>,
-    /// What the flags are like.
+    /// Conditions on the flags.
     pub(crate) flags: FlagTest,
-    /// The permissions, one of these.
+    /// Permissions, of which one must be the file's.
     pub modes: Vec<u32>,
-    /// The size, in bytes.
+    /// Range of the size in bytes.
     pub size: Option<RangeInclusive<u64>>,
-    /// Patterns of the program, one of which matches.
+    /// Patterns of the program, of which one must match.
     pub programs: Vec<Glob>,
-    /// Patterns of the thread's name, one of which matches.
+    /// Patterns of the thread's name, of which one must match.
     pub threads: Vec<Glob>,
-    /// What the program said, one of these.
+    /// Write hints, of which one must be the file's.
     pub hints: Vec<Hint>,
-    /// The level, within these; a file of an unknown level is in none.
+    /// Range of the level; a file of unknown level is in no range.
     pub level: Option<RangeInclusive<u8>>,
-    /// Where the file belongs; `None` leaves it alone.
+    /// Stream of matching files; `None` leaves them without a directive.
     pub stream: Option<StreamId>,
 }
 
 impl Rule {
-    /// Adds a condition on the flags: a word of [`crate::flags::words`], perhaps after a
-    /// `!`. Whether there is such a word.
+    /// Adds a condition on the flags: a word of [`crate::flags::words`], optionally after a `!`.
+    /// Returns `false` if there is no such word.
     pub fn require(&mut self, flag: &str) -> bool {
         let test = FlagTest::parse(flag);
         self.flags.words.extend(test);
         test.is_some()
     }
 
-    /// Whether it matches everything.
+    /// Whether the rule has no conditions.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let bare = Self {
@@ -99,7 +99,7 @@ impl Rule {
         *self == bare
     }
 
-    /// Whether it matches.
+    /// Whether all conditions hold for a file.
     #[must_use]
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         let any = |globs: &[Glob], text| globs.is_empty() || globs.iter().any(|g| g.matches(text));
@@ -118,33 +118,32 @@ fn within<T: PartialOrd>(range: Option<&RangeInclusive<T>>, value: Option<T>) ->
     range.is_none_or(|range| value.is_some_and(|value| range.contains(&value)))
 }
 
-/// A rule file, read.
+/// The contents of a rule file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSet {
-    /// What it is called.
+    /// Name of the rule set; may be empty.
     pub name: String,
-    /// The streams, at the index that is their number.
+    /// Streams of the rule set, indexed by [`StreamId`].
     pub streams: Vec<Stream>,
-    /// The rules, in their order.
+    /// Rules in the order in which they are tried.
     pub rules: Vec<Rule>,
 }
 
 impl RuleSet {
-    /// The first rule that matches, by its place.
+    /// Index of the first rule that matches; `None` if none does.
     //= dissertation 6.2
     #[must_use]
     pub fn find(&self, facts: &Facts<'_>) -> Option<usize> {
         self.rules.iter().position(|rule| rule.matches(facts))
     }
 
-    /// The stream that a file belongs to; `None` if no rule matches, or one that leaves
-    /// the file alone.
+    /// Stream of a file; `None` if no rule matches, or the first match has no stream.
     #[must_use]
     pub fn classify(&self, facts: &Facts<'_>) -> Option<StreamId> {
         self.find(facts).and_then(|rule| self.rules[rule].stream)
     }
 
-    /// The stream called `name`.
+    /// The stream called `name`; `None` if there is none.
     #[must_use]
     pub fn stream(&self, name: &str) -> Option<StreamId> {
         let at = self.streams.iter().position(|stream| stream.name == name)?;

@@ -1,4 +1,4 @@
-//! The writer of rule files: what it writes is read as what was written.
+//! The writer of rule files: reading its output yields the same rule set.
 
 use super::read::NO_STREAM;
 use super::{Glob, Rule, RuleSet};
@@ -6,19 +6,19 @@ use crate::directive::{Grouping, Stream};
 use std::fmt::Write as _;
 use units::Ns;
 
-/// Remarks for the reader of a file, a line each.
+/// Comments for the reader of a rule file, one line each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Above all.
+    /// Comments at the top of the file.
     pub head: Vec<String>,
-    /// Above each stream.
+    /// Comments above each stream, by its index.
     pub streams: Vec<Vec<String>>,
-    /// Above each rule.
+    /// Comments above each rule, by its index.
     pub rules: Vec<Vec<String>>,
 }
 
 impl RuleSet {
-    /// The rules as a file, with `notes` as comments.
+    /// Prints the rules as a file, with `notes` as comments.
     #[must_use]
     pub fn print(&self, notes: &Notes) -> String {
         let mut out = String::new();
@@ -147,7 +147,7 @@ fn ends<T: PartialEq + ToString>(out: &mut String, key: &str, (low, high): (T, T
     line(out, key, &quoted(&format!("{low}..{high}")));
 }
 
-/// A basic string of TOML.
+/// The text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

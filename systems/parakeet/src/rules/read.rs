@@ -1,7 +1,7 @@
 //! The reader of rule files.
 //!
-//! Invariants: whatever the text, it ends in a rule set that keeps the invariants of
-//! [`super`] or in one error with its place; nothing is allocated by a number of the file.
+//! Invariants: any text yields a rule set that fulfils the invariants of [`super`], or one error
+//! with its position. No allocation has a size that the file states.
 
 use super::value::{Entries, Source, Value};
 use super::{Glob, GlobError, Rule, RuleError, RuleSet};
@@ -12,14 +12,14 @@ use toml::de::DeTable;
 use units::did_you_mean;
 use units::{Bytes, Ns};
 
-/// The most streams of a file.
+/// Maximum number of streams in a file.
 pub const MAX_STREAMS: usize = 255;
-/// The most rules of a file.
+/// Maximum number of rules in a file.
 pub const MAX_RULES: usize = 4096;
-/// The most bytes of a file.
+/// Maximum size of a file in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The name of the stream that is none: what belongs to it is left alone.
+/// Name that stands for no stream in a rule: matching files get no directive.
 pub(crate) const NO_STREAM: &str = "none";
 
 const STREAM: &[&str] = &["name", "life", "expect", "share", "hint", "group"];
@@ -30,10 +30,10 @@ const GROUP: &[&str] = &["by", "files", "gap", "every", "size"];
 const GROUPINGS: &[&str] = &["one", "file", "batch", "epoch", "bytes"];
 
 impl RuleSet {
-    /// Reads the rules in `text`; errors call it `file`.
+    /// Parses the rules in `text`; errors name it `file`.
     ///
     /// # Errors
-    /// What is wrong with it first, with line and column.
+    /// The first problem, with line and column.
     pub fn read(file: &str, text: &str) -> Result<Self, RuleError> {
         let source = Source { file, text };
         if text.len() > MAX_TEXT {
@@ -237,7 +237,7 @@ fn mode(value: Value<'_>) -> Result<u32, RuleError> {
     good.ok_or_else(|| value.error(format!("expected {what}, found {text:?}")))
 }
 
-/// `A..B`, `A..`, `..B` or `A` alone; both ends belong to it.
+/// Parses a range: `A..B`, `A..`, `..B` or `A` alone; both ends are included.
 fn range<T: Copy + Default + PartialOrd>(
     value: Value<'_>,
     what: &str,

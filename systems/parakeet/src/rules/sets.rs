@@ -1,6 +1,6 @@
-//! Rule sets that are ready to use, each with its sources in its comments.
+//! Built-in rule sets; the comments of each name its sources.
 
-/// The name and the text of each.
+/// Name and text of every built-in set, sorted by name.
 pub const ALL: &[(&str, &str)] = &[
     ("cachelib", include_str!("sets/cachelib.toml")),
     ("kafka", include_str!("sets/kafka.toml")),
@@ -12,7 +12,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("wiredtiger", include_str!("sets/wiredtiger.toml")),
 ];
 
-/// The text of the set called `name`.
+/// The text of the built-in set `name`; `None` if there is none.
 #[must_use]
 pub fn text(name: &str) -> Option<&'static str> {
     let found = ALL.iter().find(|(own, _)| *own == name);

@@ -1,4 +1,4 @@
-//! Values of a rule file, each where it stands.
+//! Values of a rule file, with their positions for errors.
 
 use super::RuleError;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 use units::did_you_mean;
 
-/// A file that is being read.
+/// The rule file that is being parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
@@ -19,7 +19,7 @@ impl Source<'_> {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position, a byte offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'a> {
     source: Source<'a>,
@@ -27,7 +27,7 @@ pub(crate) struct Value<'a> {
     value: &'a DeValue<'a>,
 }
 
-/// A table whose keys have been looked at.
+/// A table whose keys are all known.
 pub(crate) struct Entries<'a> {
     source: Source<'a>,
     at: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of `table`, each of which must be called as one of `known`.
+    /// The entries of `table`; a key that is not among `known` is an error.
     pub(crate) fn of(
         source: Source<'a>,
         at: usize,
@@ -70,7 +70,7 @@ impl<'a> Entries<'a> {
         self.get(key).ok_or_else(missing)
     }
 
-    /// What `read` makes of the value at `key`, if there is one.
+    /// The value at `key`, converted by `read`; `None` if it is missing.
     pub(crate) fn maybe<T>(
         &self,
         key: &str,
@@ -79,7 +79,7 @@ impl<'a> Entries<'a> {
         self.get(key).map(read).transpose()
     }
 
-    /// What `read` makes of each value at `key`, which may be one or a list.
+    /// Every value at `key`, converted by `read`; `key` may have one value or a list.
     pub(crate) fn each<T>(
         &self,
         key: &str,
@@ -128,7 +128,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A whole number within `range`.
+    /// The value as an integer from `low` to `high`.
     pub(crate) fn number(&self, what: &str, low: u64, high: u64) -> Result<u64, RuleError> {
         let DeValue::Integer(integer) = self.value else {
             return Err(self.found(what));
@@ -143,7 +143,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// One of `words`, by its place.
+    /// Index of the value among `words`.
     pub(crate) fn word(&self, words: &[&str]) -> Result<usize, RuleError> {
         let all = words.join(", ");
         let text = self.text(&format!("one of {all}"))?;
@@ -154,7 +154,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// What `text` of it parses to.
+    /// The value's text, parsed as a `T`.
     pub(crate) fn parse<T: std::str::FromStr>(&self, what: &str) -> Result<T, RuleError> {
         let text = self.text(what)?;
         let wrong = |_| self.error(format!("expected {what}, found {text:?}"));

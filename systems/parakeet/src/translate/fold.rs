@@ -1,52 +1,52 @@
-//! Putting streams on a limited number of targets.
+//! Folding of streams onto a limited number of targets.
 //!
-//! Invariants: with at least one target every stream has one or more, all in range; with as
-//! many targets as streams no two streams share one; streams that share are neighbours
-//! when all are ordered by lifetime. Among all ways to do so the cheapest is taken, where
-//! a stream costs its share times its distance in lifetime from those it is put with.
+//! Invariants: with at least one target every stream has one or more, all in range. With as many
+//! targets as streams no two streams share one. Streams that share are neighbours in the order of
+//! lifetimes. Among all such folds the cheapest is chosen; a stream costs its share times its
+//! distance in lifetime from those it is put with.
 
 use crate::directive::{Directive, Grouping, Life, Stream, StreamId};
 use std::fmt;
 
-/// Which targets each stream has.
+/// Assignment of targets to streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fold {
-    /// For each stream its first target and how many it has.
+    /// First target and number of targets of each stream.
     slots: Vec<(u32, u32)>,
     names: Vec<String>,
-    /// Streams whose groups never change have no use for a second target.
+    /// Whether each stream has several groups; others have no use for a second target.
     groups: Vec<bool>,
     targets: u32,
 }
 
-/// What is lost when directives are translated.
+/// Information of directives that a translation loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// There is no target: nothing is told.
+    /// There is no target, so nothing is told apart.
     All,
-    /// These streams, by name, share a target.
+    /// The named streams share a target.
     Shared(Vec<String>),
-    /// The groups of a stream share as many targets.
+    /// The groups of a stream share a limited number of targets.
     Groups {
-        /// The stream, by name.
+        /// Name of the stream.
         stream: String,
-        /// Its targets.
+        /// Number of its targets.
         targets: u32,
     },
     /// Files that no rule names share a target with streams.
     Unnamed,
-    /// How long a stream lives is told as a class that it shares with these, by name.
+    /// Several streams are told to have the same lifetime class.
     Class {
-        /// The word of the class.
+        /// Word for the class.
         class: &'static str,
-        /// The streams.
+        /// Names of the streams.
         streams: Vec<String>,
     },
-    /// A stream is given a class that another one, which lives longer, is below.
+    /// A stream gets a longer class than another one that lives longer.
     Order {
-        /// The stream, by name.
+        /// Name of the stream.
         stream: String,
-        /// The other.
+        /// Name of the longer-lived stream.
         below: String,
     },
 }
@@ -77,7 +77,7 @@ impl fmt::Display for Loss {
 }
 
 impl Fold {
-    /// The cheapest way to put `streams` on `targets` targets.
+    /// The cheapest fold of `streams` onto `targets` targets.
     #[must_use]
     pub fn new(streams: &[Stream], targets: u32) -> Self {
         let order = by_life(streams);
@@ -106,8 +106,7 @@ impl Fold {
         }
     }
 
-    /// The target of `directive`; `None` without targets, and of a stream that there is
-    /// not.
+    /// The target of `directive`; `None` without targets, or if the stream does not exist.
     #[must_use]
     pub fn target(&self, directive: Directive) -> Option<u32> {
         let (first, count) = self.targets_of(directive.stream)?;
@@ -115,19 +114,19 @@ impl Fold {
         Some(first + u32::try_from(turn).unwrap_or(0))
     }
 
-    /// The first target of `stream`, and how many it has.
+    /// First target of `stream` and number of its targets; `None` if it has none.
     #[must_use]
     pub fn targets_of(&self, stream: StreamId) -> Option<(u32, u32)> {
         let slot = self.slots.get(usize::from(stream.0)).copied();
         slot.filter(|&(_, count)| count > 0)
     }
 
-    /// The targets of each stream, in the order of the streams.
+    /// First target and number of targets of each stream, in the order of the streams.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
         self.slots.iter().copied().filter(|&(_, count)| count > 0)
     }
 
-    /// What is lost, streams first.
+    /// Every loss of the fold, shared streams first.
     #[must_use]
     pub fn lost(&self) -> Vec<Loss> {
         if self.targets == 0 {
@@ -161,19 +160,19 @@ impl Fold {
     }
 }
 
-/// How long streams live, on one scale: sixteenths of a power of two of nanoseconds where
-/// all say how long, classes otherwise. A stream that says neither is taken for medium.
+/// Lifetimes of streams on one scale: by their expected lifetimes (in sixteenths of a power of two
+/// of ns) if all have one, else by their classes. A stream without a class counts as medium then.
 pub(crate) fn lives(streams: &[Stream]) -> Vec<u64> {
     let expected: Option<Vec<u64>> = streams
         .iter()
         .map(|stream| Some(crate::scale::log2(stream.expect?.0)))
         .collect();
-    // A class is a factor of sixteen: a choice of ours, which matters only beside shares.
+    // A class is taken as a factor of 16; our choice, which matters only in relation to shares.
     let class = |stream: &Stream| stream.life.unwrap_or(Life::Medium) as u64 * 64;
     expected.unwrap_or_else(|| streams.iter().map(class).collect())
 }
 
-/// The streams, by place, those first that die first.
+/// Indices of the streams in the order of their lifetimes.
 fn by_life(streams: &[Stream]) -> Vec<usize> {
     let lives = lives(streams);
     let mut order: Vec<usize> = (0..streams.len()).collect();
@@ -181,19 +180,19 @@ fn by_life(streams: &[Stream]) -> Vec<usize> {
     order
 }
 
-/// The points that streams, in `order`, are on the scale of lifetimes: (life, share).
+/// Points (life, share) of the streams, in `order`.
 fn points(streams: &[Stream], order: &[usize]) -> Vec<(u64, u64)> {
     let lives = lives(streams);
     let point = |&at: &usize| (lives[at], u64::from(streams[at].share));
     order.iter().map(point).collect()
 }
 
-/// Where parts of `points` (life, share), ordered by life, begin and end: the cheapest way
-/// to cut them in `parts`, of which there are at least one and at most as many as points.
-/// Of equal ways, the one whose last part is longest.
+/// Bounds of the cheapest division of `points` (life, share), ordered by life, into `parts` ranges;
+/// `parts` is from 1 to the number of points. Among equal costs the last range is as long as
+/// possible.
 pub(crate) fn cheapest(points: &[(u64, u64)], parts: usize) -> Vec<usize> {
     let len = points.len();
-    // best[k][end]: cost of the first `end` points in k + 1 parts, and where the last begins.
+    // best[k][end]: cost of the first `end` points in k + 1 parts, and start of the last part.
     let mut best: Vec<Vec<(u64, usize)>> = Vec::with_capacity(parts);
     let first = (0..=len).map(|end| (cost(&points[..end]), 0)).collect();
     best.push(first);
@@ -222,8 +221,7 @@ pub(crate) fn cheapest(points: &[(u64, u64)], parts: usize) -> Vec<usize> {
     cuts
 }
 
-/// What it costs that `points`, in their order, are put together: share times distance
-/// from the median one.
+/// Cost of putting `points` together: the sum of share times distance from the median.
 fn cost(points: &[(u64, u64)]) -> u64 {
     let whole: u64 = points.iter().map(|(_, share)| share).sum();
     let mut below = 0;
@@ -238,8 +236,8 @@ fn cost(points: &[(u64, u64)]) -> u64 {
     points.iter().map(distance).fold(0, u64::saturating_add)
 }
 
-/// How many targets each part has: one, and of those that are left the next one to the part
-/// that writes most for each that it has, as seats are given by d'Hondt's rule.
+/// Number of targets of each part: one each; the rest is divided in proportion to written data by
+/// d'Hondt's rule.
 fn spread(streams: &[Stream], order: &[usize], cuts: &[usize], targets: u32) -> Vec<u32> {
     let share = |range: &[usize]| -> u64 {
         let parts = order[range[0]..range[1]].iter();
@@ -248,7 +246,7 @@ fn spread(streams: &[Stream], order: &[usize], cuts: &[usize], targets: u32) -> 
     };
     let shares: Vec<u64> = cuts.windows(2).map(share).collect();
     let mut zones = vec![1; shares.len()];
-    // More targets than this are of no use to anyone, and a drive may claim any number.
+    // More targets than this are useless, and a drive may claim any number.
     let most = u32::from(u16::MAX);
     let whole: u64 = shares.iter().sum();
     let used = u32::try_from(shares.len()).unwrap_or(most);
@@ -291,7 +289,7 @@ mod tests {
         prop::collection::vec(one, 1..9)
     }
 
-    /// The cheapest of all ways to cut, by trying each.
+    /// The cost of the cheapest division, found by exhaustive search.
     fn tried(points: &[(u64, u64)], parts: usize) -> u64 {
         if parts == 1 {
             return cost(points);
@@ -304,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_streams_on_any_number_of_targets(streams in any_streams()) {
+        fn random_streams_get_gapless_targets_in_order_of_lifetime(streams in any_streams()) {
             let order = by_life(&streams);
             for targets in 1..=streams.len() as u32 + 5 {
                 let fold = Fold::new(&streams, targets);
@@ -337,7 +335,7 @@ mod tests {
         }
 
         #[test]
-        fn no_other_way_is_cheaper(streams in any_streams(), parts in 1_usize..8) {
+        fn cheapest_division_agrees_with_exhaustive_search(streams in any_streams(), parts in 1_usize..8) {
             let parts = parts.min(streams.len());
             let points = points(&streams, &by_life(&streams));
             let cuts = cheapest(&points, parts);
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_to_spare_go_where_most_is_written() {
+    fn spare_targets_go_to_the_streams_that_write_most() {
         let streams = [
             stream(10, 60, Grouping::File),
             stream(1_000, 30, Grouping::File),
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_said() {
+    fn losses_are_listed() {
         let streams = [
             stream(10, 1, Grouping::One),
             stream(20, 1, Grouping::File),
@@ -394,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_claims_any_number_of_targets_is_borne() {
+    fn absurd_number_of_targets_is_capped() {
         let fold = Fold::new(&[stream(10, 1, Grouping::File)], u32::MAX);
         assert_eq!(fold.targets_of(StreamId(0)), Some((0, 65_535)));
     }

@@ -1,23 +1,22 @@
-//! Directives as the kernel's hints of lifetimes.
+//! Translation of directives to the kernel's write hints.
 
 use super::Loss;
 use super::fold::{Fold, lives};
 use crate::directive::{Directive, Hint, Life, Stream, StreamId};
 
-/// Which hint stands for which class, where a stream does not say itself.
+/// Map from lifetime classes to hints, for streams that declare no hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HintMap {
-    /// Each class is the hint of its name: a log is short (2), tables that stay are
-    /// extreme (5).
+    /// Each class has the hint of its name: logs are short (2), tables that stay are extreme (5).
     #[default]
     ByName,
-    /// The two that the dissertation shows, medium (3) for logs and extreme (5) for
-    /// tables, and between them long (4). So it never says short.
+    /// The two hints that the dissertation shows, medium (3) for logs and extreme (5) for tables,
+    /// with long (4) in between. It never uses short.
     Published,
 }
 
 impl HintMap {
-    /// The hint for `life`.
+    /// The hint for the class `life`.
     //= dissertation 5.2
     #[must_use]
     pub const fn hint(self, life: Life) -> Hint {
@@ -38,9 +37,9 @@ pub struct HintPlan {
 }
 
 impl HintPlan {
-    /// For `streams`. One that says its hint has it; one that says its class has what
-    /// `map` makes of that; the others are put on the four classes by how long they are
-    /// expected to live, or are told to be unknown.
+    /// Chooses hints for `streams`: the declared hint; else that of the declared class by `map`;
+    /// else that of a class by the expected lifetime, relative to the other such streams; else
+    /// [`Hint::None`].
     //= dissertation 6.1.1
     #[must_use]
     pub fn new(streams: &[Stream], map: HintMap) -> Self {
@@ -56,23 +55,23 @@ impl HintPlan {
         Self { hints, lost }
     }
 
-    /// The hint for a file: the argument of `fcntl(F_SET_RW_HINT)`. A file that no rule
-    /// names keeps what it has.
+    /// The hint for a file, the argument of `fcntl(F_SET_RW_HINT)`; `None` for a file that no rule
+    /// names, which keeps its hint.
     #[must_use]
     pub fn hint(&self, directive: Option<Directive>) -> Option<Hint> {
         let StreamId(stream) = directive?.stream;
         self.hints.get(usize::from(stream)).copied()
     }
 
-    /// What is lost beside how long a class lives, which no hint says.
+    /// Losses of the translation, apart from the durations of classes, which hints cannot express.
     #[must_use]
     pub fn lost(&self) -> Vec<Loss> {
         self.lost.clone()
     }
 }
 
-/// The classes of streams that say how long they live and not of which class: all of
-/// these put on four targets, and the first and the last of them on the outermost ones.
+/// Classes of the streams that declare an expected lifetime but no class, by their order among
+/// themselves; `None` for other streams.
 pub(crate) fn classes(streams: &[Stream]) -> Vec<Option<Life>> {
     let said: Vec<usize> = (0..streams.len())
         .filter(|&at| streams[at].life.is_none() && streams[at].expect.is_some())
@@ -88,7 +87,7 @@ pub(crate) fn classes(streams: &[Stream]) -> Vec<Option<Life>> {
 /// The class of each of `streams`, by their order among themselves.
 pub(crate) fn ranks(streams: &[Stream]) -> Vec<Life> {
     let groups = streams.len().min(4);
-    // Without groups of their own, so that no target goes to them.
+    // Streams without groups get one target each.
     let plain = |stream: &Stream| Stream {
         grouping: crate::directive::Grouping::One,
         ..stream.clone()
@@ -168,7 +167,7 @@ mod tests {
 
     //= dissertation 5.2
     #[test]
-    fn both_maps_say_what_they_are_known_for() {
+    fn hint_maps_give_the_published_values() {
         let text = sets::text("shimmer").unwrap();
         let rules = RuleSet::read("shimmer", text).unwrap();
         let (log, table) = (
@@ -201,7 +200,7 @@ mod tests {
 
     //= dissertation 6.1.1
     #[test]
-    fn any_number_of_streams_is_put_on_four_classes_in_their_order() {
+    fn streams_are_spread_over_four_classes_in_order_of_lifetime() {
         for count in 0..12_usize {
             let streams: Vec<Stream> = (0..count).map(|at| expecting(10 << (4 * at))).collect();
             let hints = told(&streams, HintMap::ByName);
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_hints_turn_round_is_said() {
+    fn inverted_order_of_hints_is_a_loss() {
         let mut streams = [expecting(10), expecting(1_000)];
         streams[0].hint = Some(Hint::Extreme);
         streams[1].hint = Some(Hint::Short);

@@ -1,8 +1,8 @@
-//! From a directive to what an interface can be told.
+//! Translation of directives to the interfaces of drives and of the kernel.
 //!
-//! Invariants: a translation is made once, of the streams and the number of targets, and
-//! is a pure function afterwards; it can say what it loses, and says nothing if it loses
-//! nothing. Streams that must share a target are neighbours in lifetime.
+//! Invariants: a translation is built once, from the streams and the number of targets, and is a
+//! pure function afterwards. It can list its losses; the list is empty if nothing is lost. Streams
+//! that must share a target are neighbours in lifetime.
 //!
 //! | interface | is told | is not told |
 //! | --- | --- | --- |
@@ -11,8 +11,8 @@
 //! | placement handles (FDP) | a handle, by number | how long it lives |
 //! | zones | all: a group has zones of its own | groups beyond the zones that may be open |
 //!
-//! The last column is what is lost in any case. Groups of a stream that has several
-//! targets take turns on them.
+//! The last column lists unavoidable losses. Groups of a stream with several targets take turns on
+//! them.
 
 mod fold;
 mod hints;
@@ -26,26 +26,26 @@ use crate::directive::{Directive, Stream};
 
 /// Streams of a drive with multiple streams (the streams directive of NVMe).
 ///
-/// Stream 0 of the directive is no stream; it is what writes of unnamed files go to.
+/// Stream 0 of NVMe means no stream; writes to unnamed files use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeStreams(Fold);
 
 impl NvmeStreams {
-    /// For `streams` on a drive that lets `count` be open.
+    /// A translation for `streams` on a drive that allows `count` open streams.
     //= dissertation 6.1.1
     #[must_use]
     pub fn new(streams: &[Stream], count: u16) -> Self {
         Self(Fold::new(streams, u32::from(count)))
     }
 
-    /// The stream to name in a write, from 1; 0 if there is none.
+    /// Stream identifier for a write, from 1; 0 for none.
     #[must_use]
     pub fn id(&self, directive: Option<Directive>) -> u16 {
         let target = directive.and_then(|directive| self.0.target(directive));
         target.map_or(0, |target| u16::try_from(target + 1).unwrap_or(0))
     }
 
-    /// What is lost.
+    /// Losses of the translation; empty if there are none.
     #[must_use]
     pub fn lost(&self) -> Vec<Loss> {
         self.0.lost()
@@ -54,8 +54,8 @@ impl NvmeStreams {
 
 /// Placement handles of a drive with flexible data placement.
 ///
-/// Handle 0 is where writes that name none go. It is left to unnamed files as long as there
-/// is another one.
+/// Handle 0 is the default of writes without a directive. It is reserved for unnamed files if there
+/// is another handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fdp {
     fold: Fold,
@@ -64,7 +64,7 @@ pub struct Fdp {
 }
 
 impl Fdp {
-    /// For `streams` on a drive with `handles` placement handles and `groups` reclaim
+    /// A translation for `streams` on a drive with `handles` placement handles and `groups` reclaim
     /// groups, both at least 1.
     //= dissertation 6.1.1
     #[must_use]
@@ -78,17 +78,17 @@ impl Fdp {
         }
     }
 
-    /// The placement handle for a write.
+    /// The placement handle for a write; 0 for unnamed files.
     #[must_use]
     pub fn handle(&self, directive: Option<Directive>) -> u16 {
         let target = directive.and_then(|directive| self.fold.target(directive));
         target.map_or(0, |target| u16::try_from(target + self.first).unwrap_or(0))
     }
 
-    /// The placement identifier for a write to reclaim group `group`: the handle, below
-    /// the group in the topmost bits, as many as there are groups to tell apart.
+    /// The placement identifier for a write to reclaim group `group`: the group in as many of the
+    /// topmost bits as the number of groups requires, and the handle below.
     ///
-    /// `None` if there is no such group, or no room for the handle beside it.
+    /// `None` if there is no such group, or the handle does not fit beside it.
     //= nvme-2.1 8.1.10
     #[must_use]
     pub fn identifier(&self, directive: Option<Directive>, group: u16) -> Option<u16> {
@@ -101,7 +101,7 @@ impl Fdp {
             .map(|high| high | handle)
     }
 
-    /// What is lost.
+    /// Losses of the translation; empty if there are none.
     #[must_use]
     pub fn lost(&self) -> Vec<Loss> {
         let mut lost = self.fold.lost();
@@ -112,30 +112,29 @@ impl Fdp {
     }
 }
 
-/// Pools of zones: each stream has one, as large as it needs, and within it as many zones
-/// that are open for writing as there are to spare.
+/// Pools of zones: each stream has a pool that grows as needed, with as many zones open for writing
+/// as its part of the limit allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZonePools(Fold);
 
-/// Where in the pools something is written.
+/// Pool and write point for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pool {
-    /// The pool. Zones move between pools once they are empty, and at no other time.
+    /// Number of the pool. A zone changes its pool only while it is empty.
     pub pool: u32,
-    /// Which of the open zones of the pool.
+    /// Index of one of the pool's open zones.
     pub writer: u32,
 }
 
 impl ZonePools {
-    /// For `streams` on a drive that lets `open` zones be open.
+    /// A translation for `streams` on a drive that allows `open` open zones.
     //= dissertation 6.1.1
     #[must_use]
     pub fn new(streams: &[Stream], open: u32) -> Self {
         Self(Fold::new(streams, open))
     }
 
-    /// Where `directive` is written; `None` if no zone may be open, or of a stream that
-    /// there is not.
+    /// The pool for `directive`; `None` if no zone may be open, or the stream does not exist.
     #[must_use]
     pub fn pool(&self, directive: Directive) -> Option<Pool> {
         let target = self.0.target(directive)?;
@@ -146,7 +145,7 @@ impl ZonePools {
         })
     }
 
-    /// Every pool and how many zones it may hold open.
+    /// Every pool and the number of zones it may hold open.
     #[must_use]
     pub fn pools(&self) -> Vec<(u32, u32)> {
         let mut pools: Vec<_> = self.0.all().collect();
@@ -155,7 +154,7 @@ impl ZonePools {
         pools
     }
 
-    /// What is lost.
+    /// Losses of the translation; empty if there are none.
     #[must_use]
     pub fn lost(&self) -> Vec<Loss> {
         self.0.lost()

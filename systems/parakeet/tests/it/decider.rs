@@ -1,4 +1,4 @@
-//! What a decider is told and answers.
+//! Tests of the decider.
 
 use parakeet::decide::{Decider, Limits};
 use parakeet::directive::{Directive, Hint, StreamId};
@@ -70,7 +70,7 @@ stream = "table"
 
 //= dissertation 6.1
 #[test]
-fn a_file_keeps_its_group_while_it_is_there() {
+fn file_keeps_its_group_until_it_is_emptied_or_removed() {
     let mut told = Told::by(RULES, 100);
     assert_eq!(told.open(1, "/d/1.log"), Some((0, 0)));
     assert_eq!(told.open(2, "/d/2.log"), Some((0, 0)));
@@ -98,7 +98,7 @@ fn a_file_keeps_its_group_while_it_is_there() {
 }
 
 #[test]
-fn a_file_is_asked_about_again_when_more_is_known_of_it() {
+fn rules_are_evaluated_again_at_hint_rename_and_allocation() {
     let mut told = Told::by(RULES, 100);
     assert_eq!(told.open(1, "1.sst"), None);
     assert_eq!(told.tell(1, Call::Hint(Hint::Short)), None);
@@ -117,7 +117,7 @@ fn a_file_is_asked_about_again_when_more_is_known_of_it() {
 }
 
 #[test]
-fn a_file_that_moves_before_it_is_written_leaves_no_gap() {
+fn file_that_leaves_a_group_unwritten_is_uncounted() {
     let mut told = Told::by(RULES, 100);
     assert_eq!(told.open(1, "1.log"), Some((0, 0)));
     told.tell(1, Call::Rename { to: b"x" });
@@ -127,7 +127,7 @@ fn a_file_that_moves_before_it_is_written_leaves_no_gap() {
 }
 
 #[test]
-fn what_no_rule_names_leaves_no_trace() {
+fn file_that_no_rule_names_leaves_no_trace() {
     let mut told = Told::by(RULES, 100);
     for file in 0..50 {
         assert_eq!(told.open(file, "LOCK"), None);
@@ -146,7 +146,7 @@ fn what_no_rule_names_leaves_no_trace() {
 }
 
 #[test]
-fn only_so_many_files_are_remembered() {
+fn number_of_remembered_files_is_bounded() {
     let mut told = Told::by(RULES, 3);
     for file in 0..10 {
         assert!(told.open(file, "1.log").is_some());
@@ -163,7 +163,7 @@ fn only_so_many_files_are_remembered() {
 
 //= rocksdb-hints 1
 #[test]
-fn a_table_of_rocksdb_moves_when_it_is_hinted() {
+fn hint_moves_a_rocksdb_table_to_another_stream() {
     let mut told = Told::by(sets::text("rocksdb").unwrap(), 100);
     assert_eq!(told.open(1, "/srv/db/000009.log"), Some((0, 0)));
     assert_eq!(told.tell(1, Call::Hint(Hint::Short)), Some((0, 0)));

@@ -1,4 +1,4 @@
-//! Whatever is read and told.
+//! Fuzz tests of reading, deciding and learning.
 
 use bolero::TypeGenerator;
 use parakeet::decide::{Decider, Limits};
@@ -10,7 +10,8 @@ use parakeet::learn::{Online, OnlineLimits, Options, learn};
 use parakeet::rules::{Facts, Notes, RuleSet, sets};
 use units::Ns;
 
-/// A rule set that was read is printed and read again, and its answers are its own streams.
+/// Checks that a text, if it is a rule set, survives printing and reading, and answers with its own
+/// streams.
 fn survive(text: &str) {
     let Ok(set) = RuleSet::read("any", text) else {
         return;
@@ -31,7 +32,7 @@ fn survive(text: &str) {
 }
 
 #[test]
-fn any_bytes_as_rules() {
+fn random_bytes_as_rules_cause_no_panic() {
     bolero::check!()
         .with_iterations(3_000)
         .for_each(|bytes: &[u8]| {
@@ -79,7 +80,7 @@ const WORDS: &[&str] = &[
 ];
 
 #[test]
-fn any_words_as_rules() {
+fn random_words_as_rules_survive_printing() {
     bolero::check!()
         .with_iterations(5_000)
         .for_each(|words: &[u8]| {
@@ -89,7 +90,7 @@ fn any_words_as_rules() {
 }
 
 #[test]
-fn any_damage_to_a_ready_set() {
+fn damaged_built_in_set_is_read_or_refused_with_a_line() {
     bolero::check!()
         .with_type::<(u8, u16, u8)>()
         .with_iterations(3_000)
@@ -183,7 +184,7 @@ fn events(steps: &[(u8, u32, Step)]) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn any_events_to_a_decider() {
+fn random_events_keep_the_deciders_invariants() {
     let rules: Vec<RuleSet> = sets::ALL
         .iter()
         .map(|(name, text)| RuleSet::read(name, text).unwrap())
@@ -200,7 +201,7 @@ fn any_events_to_a_decider() {
                 let answer = decider.tell(&event);
                 decider.check();
                 if let Some(directive) = answer.filter(|_| answer != before) {
-                    // A group that is begun is above all that were.
+                    // Group numbers of a stream never decrease.
                     let newest: &mut Option<u64> = &mut newest[usize::from(directive.stream.0)];
                     assert!(newest.is_none_or(|newest| directive.group >= newest));
                     *newest = Some(directive.group);
@@ -210,7 +211,7 @@ fn any_events_to_a_decider() {
 }
 
 #[test]
-fn any_events_to_learn_from() {
+fn random_events_keep_the_learners_invariants() {
     let limits = OnlineLimits {
         files: 6,
         kinds: 8,
@@ -226,7 +227,7 @@ fn any_events_to_learn_from() {
                 online.tell(event);
                 online.check();
             }
-            // Writes beyond the model are refused; all others are learned from.
+            // Recordings beyond the model's limits are refused; all others must be learned from.
             let Ok(learned) = learn(
                 &events.iter().copied(),
                 &Options {

@@ -1,5 +1,5 @@
-//! What is learned is at least as good as what was written by hand, on a recording that was
-//! not seen.
+//! Learned rules are at least as good as hand-written ones, on a recording that was not used for
+//! learning.
 
 use crate::synthetic::Tape;
 use crate::synthetic::lsm::{Shape, lsm};
@@ -27,8 +27,9 @@ fn learned(tape: &Tape) -> Learned {
     learned
 }
 
-/// Write amplification in thousandths on `tape`: without rules, by those of `hand`, and by
-/// what was learned; over several drives, or chance would decide between what is near.
+/// Write amplification on `tape` in thousandths: without rules, by the rules `hand`, and by the
+/// learned ones. It is summed over several drives, as chance would decide between similar results
+/// on one.
 fn compared(learned: &Learned, hand: &str, tape: &Tape) -> [u64; 3] {
     let devices = Device::for_peak(peak(tape.events()).unwrap()).alike();
     let on = |judged: &dyn Fn(&Device) -> Amplification| -> u64 {
@@ -40,14 +41,14 @@ fn compared(learned: &Learned, hand: &str, tape: &Tape) -> [u64; 3] {
     [without, by(&ready(hand)), by(&learned.rules)]
 }
 
-/// Whether `own` is no worse than `hand`, but for a hundredth of what was written, which two
-/// recordings of one program differ by as well.
+/// Whether `own` is no worse than `hand`, up to the hundredth by which two recordings of one
+/// program differ as well.
 fn reaches(own: u64, hand: u64) -> bool {
     own <= hand + 10
 }
 
 #[test]
-fn a_tree_with_hints() {
+fn learned_rules_reach_hand_written_ones_for_hinted_lsm() {
     let learned = learned(&lsm(1, HINTED));
     let [without, hand, own] = compared(&learned, "rocksdb", &lsm(2, HINTED));
     println!("{}\n{without} {hand} {own}", learned.print());
@@ -61,7 +62,7 @@ fn a_tree_with_hints() {
 }
 
 #[test]
-fn a_tree_that_says_nothing() {
+fn learned_rules_reach_hand_written_ones_for_lsm_without_hints() {
     let silent = Shape {
         hints: false,
         ..HINTED
@@ -76,7 +77,7 @@ fn a_tree_that_says_nothing() {
 }
 
 #[test]
-fn a_tree_whose_threads_have_names() {
+fn learned_rules_reach_hand_written_ones_for_lsm_with_named_threads() {
     let named = Shape {
         hints: false,
         threads: true,
@@ -92,7 +93,7 @@ fn a_tree_whose_threads_have_names() {
 }
 
 #[test]
-fn chunks_and_a_table_in_place() {
+fn learned_rules_reach_hand_written_ones_for_wiredtiger() {
     let learned = learned(&wiredtiger(1, 600));
     let [without, hand, own] = compared(&learned, "wiredtiger", &wiredtiger(2, 600));
     println!("{}\n{without} {hand} {own}", learned.print());
@@ -103,12 +104,12 @@ fn chunks_and_a_table_in_place() {
 }
 
 #[test]
-fn relations_and_a_log_that_is_used_again() {
+fn learned_rules_reach_hand_written_ones_for_postgresql() {
     let learned = learned(&postgres(1, 900));
     let [without, hand, own] = compared(&learned, "postgresql", &postgres(2, 900));
     println!("{}\n{without} {hand} {own}", learned.print());
-    // Where all is rewritten in place at random there is nothing to gain: the greedy choice
-    // of units tells what dies early by itself. So nothing must be lost.
+    // Random overwrites in place leave nothing to gain: greedy reclaim finds short-lived data by
+    // itself. So nothing must be lost.
     assert!(
         reaches(own, hand) && own <= without,
         "{without} {hand} {own}"
@@ -116,7 +117,7 @@ fn relations_and_a_log_that_is_used_again() {
 }
 
 #[test]
-fn what_is_learned_is_a_function_of_the_recording() {
+fn learning_is_deterministic() {
     let small = Shape {
         flushes: 60,
         ..HINTED
@@ -130,7 +131,7 @@ fn what_is_learned_is_a_function_of_the_recording() {
 }
 
 #[test]
-fn learning_while_running_is_better_than_nothing() {
+fn online_learning_beats_no_placement() {
     let recordings = [
         (lsm(7, HINTED), "hints", 97),
         (wiredtiger(3, 600), "wiredtiger", 100),
@@ -153,7 +154,7 @@ fn learning_while_running_is_better_than_nothing() {
 }
 
 #[test]
-fn handles_that_are_too_few_cost_and_more_do_not() {
+fn too_few_handles_share_targets_and_cost_amplification() {
     let tape = lsm(8, HINTED);
     let rules = ready("rocksdb");
     let base = Device::for_peak(peak(tape.events()).unwrap());

@@ -1,4 +1,4 @@
-//! The reader of rule files, its errors, and the sets that are ready.
+//! The reader of rule files, its errors, and the built-in sets.
 
 use parakeet::directive::{Grouping, Hint, Life, StreamId};
 use parakeet::flags::Flags;
@@ -9,7 +9,7 @@ fn error(text: &str) -> String {
     RuleSet::read("r.toml", text).unwrap_err().to_string()
 }
 
-/// Every key that there is.
+/// A rule file with every key.
 const WHOLE: &str = r##"
 name = "all"
 [[stream]]
@@ -37,7 +37,7 @@ stream = "none"
 "##;
 
 #[test]
-fn everything_that_a_file_can_say_is_read() {
+fn every_key_is_read_and_survives_printing() {
     let set = RuleSet::read("r.toml", WHOLE).unwrap();
     let (a, b) = (&set.streams[0], &set.streams[1]);
     assert_eq!(
@@ -57,7 +57,7 @@ fn everything_that_a_file_can_say_is_read() {
     assert_eq!(RuleSet::read("r.toml", &printed).unwrap(), set, "{printed}");
 }
 
-/// What the first rule of [`WHOLE`] matches.
+/// Attributes of a file that the first rule of [`WHOLE`] matches.
 const FACTS: Facts<'static> = Facts {
     path: b"/srv/db/000012.log",
     flags: Flags::WRITE,
@@ -74,7 +74,7 @@ fn each_condition_can_fail() {
     let set = RuleSet::read("r.toml", WHOLE).unwrap();
     let facts = FACTS;
     assert_eq!(set.classify(&facts), Some(StreamId(0)));
-    // Each condition by itself can fail.
+    // Each of these violates one condition.
     let others = [
         Facts {
             path: b"/srv/db/x.log",
@@ -127,7 +127,7 @@ fn each_condition_can_fail() {
     }
 }
 
-/// Texts, and what is said of them.
+/// Invalid rule files, and their error messages.
 const WRONG: &[(&str, &str)] = &[
     (
         "[[streams]]\n",
@@ -175,7 +175,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
 ];
 
-/// Texts after a stream "wal", and a part of what is said of them.
+/// Invalid texts behind a stream "wal", and parts of their error messages.
 const WRONG_LATER: &[(&str, &str)] = &[
     (
         "[[rule]]\nstream = \"wall\"\n",
@@ -212,7 +212,7 @@ const WRONG_LATER: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn errors_say_where_and_what_was_meant() {
+fn errors_have_position_and_suggestion() {
     let stream = "[[stream]]\nname = \"wal\"\n";
     for (text, expected) in WRONG {
         assert_eq!(error(text), *expected);
@@ -238,7 +238,7 @@ fn of<'s>(set: &'s RuleSet, facts: &Facts<'_>) -> &'s str {
     stream.map_or("none", |id| &set.streams[usize::from(id.0)].name)
 }
 
-/// Sets, and the streams of files.
+/// Built-in sets, and the expected streams of files.
 const READY: &[(&str, &[(&str, &str)])] = &[
     (
         "rocksdb",
@@ -329,7 +329,7 @@ const READY: &[(&str, &[(&str, &str)])] = &[
 ];
 
 #[test]
-fn the_ready_sets_place_the_files_of_their_programs() {
+fn built_in_sets_place_the_files_of_their_programs() {
     assert_eq!(READY.len(), sets::ALL.len());
     for (name, files) in READY {
         let set = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
@@ -342,7 +342,7 @@ fn the_ready_sets_place_the_files_of_their_programs() {
             };
             assert_eq!(of(&set, &facts), *stream, "{name} {path}");
         }
-        // Each stream is of some use.
+        // Each stream is used by some rule.
         for (at, stream) in set.streams.iter().enumerate() {
             let used = set
                 .rules
@@ -389,7 +389,7 @@ fn both_level_maps_of_rocksdb_are_the_published_ones() {
 
 //= rocksdb-hints 1
 #[test]
-fn without_levels_the_hints_of_rocksdb_tell_what_they_can() {
+fn rocksdb_tables_without_level_are_placed_by_hint() {
     let streams = |name: &str| {
         let set = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
         [Hint::NotSet, Hint::Medium, Hint::Long, Hint::Extreme].map(|hint| {

@@ -1,18 +1,17 @@
-//! Telling where files belong while learning it.
+//! Online placement: assigns files to streams while it learns their lifetimes.
 //!
-//! A new file is expected to live as long as the median of those that were like it: of the
-//! same shape of name, folder, hint and thread; if too few were, of the same shape and hint;
-//! of the same shape; of the same extension; of any. When its data die that is noted. A
-//! file that outlives what was expected is noted before it dies, as one that lives twice
-//! as long as it has, and so on at each doubling; what is noted so is taken back when the
-//! truth is known. So files that never die are learned as well.
+//! The expected lifetime of a new file is the median of similar files: those with the same shape of
+//! name, folder, hint and thread; if these are too few, those with the same shape and hint; the
+//! same shape; the same extension; all files. The death of a file's data is noted as a lifetime. A
+//! file that outlives its expectation is noted before its death with twice its age, and again at
+//! each doubling; such a note is replaced when the true lifetime is known. So files that never die
+//! are learned, too.
 //!
-//! Streams are ranges of lifetimes, cut so that what is written is spread over them with
-//! the least spread within each. Stream 0 is of files of which nothing is expected yet.
+//! Streams are ranges of lifetimes, cut such that written data are divided with the least spread
+//! within streams. Stream 0 is for files without an expected lifetime.
 //!
-//! Invariants: memory is bounded by [`OnlineLimits`], whatever happens: files that were
-//! remembered first and kinds that were used least recently are forgotten. Each event
-//! takes a bounded number of steps.
+//! Invariants: memory is bounded by [`OnlineLimits`] in any case: the files remembered first and
+//! the kinds least recently used are forgotten. Each event takes a bounded number of steps.
 
 mod seen;
 #[cfg(test)]
@@ -27,22 +26,22 @@ use seen::{BUCKETS, FADE, LEVELS, Live, Seen, Traits, bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use units::Ns;
 
-/// What learning while running may take.
+/// Limits of online learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnlineLimits {
-    /// Streams beside stream 0, at least 1.
+    /// Number of streams beside stream 0, at least 1.
     pub streams: u16,
-    /// Files that are remembered, at least 1; about 200 bytes each.
+    /// Maximum number of remembered files, at least 1; about 200 bytes each.
     pub files: usize,
-    /// Kinds of files that are remembered, at least 5; about 350 bytes each.
+    /// Maximum number of remembered kinds of files, at least 5; about 350 bytes each.
     pub kinds: usize,
-    /// When a stream begins a new group.
+    /// Policy by which a stream starts a new group.
     pub grouping: Grouping,
 }
 
 impl Default for OnlineLimits {
-    /// Choices of ours: 7 streams, as many as eight placement handles leave; 65,536 files
-    /// and 4,096 kinds, which are 15 MB.
+    /// Our choices: 7 streams, as many as eight placement handles leave; 65,536 files and 4,096
+    /// kinds, about 15 MB.
     fn default() -> Self {
         Self {
             streams: 7,
@@ -53,14 +52,14 @@ impl Default for OnlineLimits {
     }
 }
 
-/// Files that are looked at in one event because they outlived what was expected.
+/// Maximum number of overdue files that one event processes.
 const LOOKS: usize = 16;
-/// Files between cuts of the streams.
+/// Number of opened files after which the streams are cut anew.
 const CUT_EVERY: u32 = 64;
-/// What is expected at least, where nothing is known: 2^20 ns, a millisecond.
+/// Default expectation, as a power of two: 2^20 ns, a millisecond.
 const FIRST: u8 = 20;
 
-/// Tells where files belong, and learns it.
+/// Assigns files to streams, and learns lifetimes meanwhile.
 #[derive(Clone, Debug)]
 pub struct Online {
     limits: OnlineLimits,
@@ -69,7 +68,7 @@ pub struct Online {
     files: BTreeMap<FileKey, Live>,
     by_order: BTreeMap<u64, FileKey>,
     due: BTreeSet<(Ns, FileKey)>,
-    /// Blocks written by what was expected of their files.
+    /// Blocks written, by the expected lifetime of their files.
     traffic: [u64; BUCKETS],
     stream_of: [u16; BUCKETS],
     opened: u32,
@@ -78,7 +77,7 @@ pub struct Online {
 }
 
 impl Online {
-    /// Nothing is known yet.
+    /// A learner without any knowledge.
     #[must_use]
     pub fn new(limits: OnlineLimits) -> Self {
         let limits = OnlineLimits {
@@ -102,8 +101,8 @@ impl Online {
         }
     }
 
-    /// Takes in what happened, and says where what is written to the file from now on
-    /// belongs; `None` of a file that is not remembered.
+    /// Processes an event and returns the directive for later writes to the file; `None` if the
+    /// file is not remembered.
     pub fn tell(&mut self, event: &Event<'_>) -> Option<Directive> {
         let (at, key) = (event.at, event.file);
         self.look_at_due(at);
@@ -122,14 +121,14 @@ impl Online {
         self.files.get(&key).map(|live| live.directive)
     }
 
-    /// How long the data of `file` are expected to live, as a power of two of nanoseconds;
-    /// `None` if nothing is known of such files.
+    /// Expected lifetime of the data of `file`, as a power of two of nanoseconds; `None` if it is
+    /// unknown.
     #[must_use]
     pub fn expected(&self, file: FileKey) -> Option<u8> {
         self.files.get(&file)?.expected
     }
 
-    /// How many files and how many kinds are remembered.
+    /// Numbers of remembered files and of remembered kinds.
     #[must_use]
     pub fn remembered(&self) -> (usize, usize) {
         (self.files.len(), self.seen.len())
@@ -184,7 +183,7 @@ impl Online {
         }
     }
 
-    /// Expects a lifetime of a file anew, and gives it a group of the stream of that.
+    /// Updates the expected lifetime of a file, and assigns a group in its stream.
     fn expect(&mut self, at: Ns, key: FileKey) {
         let Some(live) = self.files.get_mut(&key) else {
             return;
@@ -205,7 +204,7 @@ impl Online {
         let Some(live) = self.files.get_mut(&key) else {
             return;
         };
-        // What is noted of a file is noted of the kind that it was of.
+        // A provisional note belongs to the kinds that the file had before.
         let noted = live
             .noted
             .take()
@@ -240,7 +239,7 @@ impl Online {
         self.newest[usize::from(stream.0)].wrote(group, len);
     }
 
-    /// Looks at files that outlived what was expected of them, a few at a time.
+    /// Processes files that outlived their expectation, at most [`LOOKS`] of them.
     fn look_at_due(&mut self, now: Ns) {
         for _ in 0..LOOKS {
             let Some(&(until, key)) = self.due.first() else {
@@ -274,13 +273,13 @@ impl Online {
             self.take_back(kinds, before);
         }
         self.note(kinds, bucket);
-        // Such a file goes on being written, so what is learned is of use to itself.
+        // Such a file continues to be written, so it profits from the lesson itself.
         if in_place {
             self.expect(now, key);
         }
     }
 
-    /// The data of a file are dead; it may go on without them.
+    /// Handles the death of a file's data; the file itself may live on.
     fn end(&mut self, at: Ns, key: FileKey) {
         let Some(live) = self.files.get_mut(&key) else {
             return;
@@ -344,8 +343,8 @@ impl Online {
         }
     }
 
-    /// Cuts the range of lifetimes anew, by what was written since and half of what was
-    /// before.
+    /// Cuts the range of lifetimes into streams anew, by the data written since the last cut and
+    /// half of the earlier ones.
     fn cut(&mut self) {
         let used = |(bucket, &blocks): (usize, &u64)| {
             (blocks > 0).then_some((bucket as u64, blocks.min(1 << 40)))
@@ -357,7 +356,7 @@ impl Online {
         let cuts = cheapest(&points, points.len().min(usize::from(self.limits.streams)));
         let mut stream = 1;
         for bucket in 0..BUCKETS {
-            // A part ends where the next one's first point is.
+            // A range ends at the first point of the next one.
             let next = cuts
                 .get(usize::from(stream))
                 .and_then(|&cut| points.get(cut));
@@ -369,10 +368,10 @@ impl Online {
         self.traffic.iter_mut().for_each(|blocks| *blocks /= 2);
     }
 
-    /// Whether the invariants hold.
+    /// Checks the invariants.
     ///
     /// # Panics
-    /// If one does not.
+    /// If an invariant is violated.
     pub fn check(&self) {
         assert!(self.files.len() <= self.limits.files && self.seen.len() <= self.limits.kinds);
         assert_eq!(self.files.len(), self.by_order.len());
@@ -393,7 +392,7 @@ impl Online {
     }
 }
 
-/// 2^`power` nanoseconds after `at`.
+/// The time 2^`power` nanoseconds after `at`.
 fn after(at: Ns, power: u8) -> Ns {
     let span = 1_u64.checked_shl(u32::from(power)).unwrap_or(u64::MAX);
     Ns(at.0.saturating_add(span))

@@ -1,19 +1,19 @@
-//! What is remembered of kinds of files, and of files.
+//! State of kinds of files, and of single files.
 
 use super::super::shape::{extension, shape, split};
 use crate::directive::{Directive, Hint};
 use units::Ns;
 
-/// Powers of two of nanoseconds.
+/// Number of lifetime buckets: powers of two of nanoseconds.
 pub(super) const BUCKETS: usize = 64;
-/// Lifetimes that a kind needs before it is believed: a choice of ours.
+/// Number of lifetimes that a kind needs for an expectation; our choice.
 pub(super) const ENOUGH: u32 = 8;
-/// Lifetimes after which older ones count half, so that a kind may change: a choice of ours.
+/// Number of lifetimes at which older ones are halved, so that a kind may change; our choice.
 pub(super) const FADE: u32 = 256;
-/// How special a kind is: what it is made of, and from the first to the last less of it.
+/// Number of kinds that a file belongs to, from the most specific to the most general.
 pub(super) const LEVELS: usize = 5;
 
-/// Lifetimes of a kind.
+/// Histogram of the lifetimes of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) counts: [u32; BUCKETS],
@@ -49,7 +49,7 @@ impl Seen {
     }
 }
 
-/// What makes a file of a kind, as hashes, so that no name is kept.
+/// Attributes that determine a file's kinds, as hashes, so that no names are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     pub(super) folder: u64,
@@ -79,7 +79,7 @@ impl Traits {
     }
 }
 
-/// FNV-1a: cheap, and the same on every machine.
+/// FNV-1a hash: cheap, and equal on every machine.
 pub(super) fn bytes(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -98,13 +98,13 @@ pub(super) fn hash(numbers: &[u64]) -> u64 {
 pub(super) struct Live {
     pub(super) order: u64,
     pub(super) traits: Traits,
-    /// When it was first written.
+    /// Time of the first write since the file was created or emptied.
     pub(super) born: Option<Ns>,
     pub(super) size: u64,
     pub(super) written: u64,
     pub(super) replaced: u64,
     pub(super) expected: Option<u8>,
-    /// The bucket that it is noted in although it has not died.
+    /// Bucket of a provisional note, made while the file is alive.
     pub(super) noted: Option<u8>,
     pub(super) due: Option<Ns>,
     pub(super) directive: Directive,
@@ -115,7 +115,7 @@ impl Live {
         self.replaced > 0 && self.replaced >= self.written / 2
     }
 
-    /// How long its data live, by what was seen until `now`.
+    /// Bucket of the lifetime of its data, as seen until `now`.
     pub(super) fn bucket(&self, now: Ns) -> u8 {
         let age = now.since(self.born.unwrap_or(now)).0.max(1);
         let life = if self.in_place() {

@@ -1,4 +1,4 @@
-//! What is learned while files come and go.
+//! Tests of online learning while files come and go.
 
 use super::seen::ENOUGH;
 use super::*;
@@ -29,7 +29,7 @@ impl Run {
         self.online.check();
     }
 
-    /// A new file that is written once.
+    /// Creates a file with the extension `end`, and writes it once.
     fn make(&mut self, end: &str) -> u64 {
         self.next += 1;
         let path = format!("d/{}.{end}", self.next);
@@ -66,7 +66,7 @@ fn a_kind_that_changes_is_learned_again() {
 }
 
 #[test]
-fn what_never_dies_is_expected_to_live_long() {
+fn files_that_never_die_are_expected_to_live_long() {
     let mut run = Run::new(OnlineLimits::default());
     let first = run.make("keep");
     assert_eq!(run.expected(first), None);
@@ -77,7 +77,7 @@ fn what_never_dies_is_expected_to_live_long() {
         run.tell(short, Call::Gone);
     }
     run.now += 1 << 40;
-    // Each event looks at a few of the files that are older than was expected.
+    // Each event processes a few of the overdue files.
     for _ in 0..40 {
         run.tell(0, Call::Sync);
     }

@@ -1,6 +1,5 @@
-//! A leveled tree of tables over a range of keys, as RocksDB keeps one: a log for each
-//! memtable, tables of level 0 that overlap, deeper levels that do not, each ten times as
-//! large as the one above.
+//! A leveled LSM tree as in RocksDB: a log for each memtable, overlapping tables in level 0, and
+//! deeper levels without overlap, each six times as large as the one above.
 
 use super::{MADE, Tape};
 use parakeet::directive::Hint;
@@ -8,22 +7,22 @@ use parakeet::flags::Flags;
 use sim::chance::{Rng, Seed};
 use units::{KIB, MIB};
 
-/// What the tree is like.
+/// Parameters of the tree and its recording.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// Whether it says how long its files live.
+    /// Whether it gives write hints.
     pub(crate) hints: bool,
     /// Whether its threads have names.
     pub(crate) threads: bool,
-    /// Memtables that are flushed.
+    /// Number of memtables that are flushed.
     pub(crate) flushes: u32,
 }
 
-/// Bytes of a table.
+/// Maximum size in bytes of a table below level 0.
 const TABLE: u64 = 128 * KIB;
-/// Keys of the range.
+/// Number of keys in the range.
 const KEYS: u64 = 1 << 32;
-/// Bytes of all keys together.
+/// Size in bytes of the data of all keys.
 const DATA: u64 = 24 * MIB;
 const FANOUT: u64 = 6;
 
@@ -140,7 +139,7 @@ impl Tree {
         4 * TABLE * FANOUT.pow(level as u32 - 1)
     }
 
-    /// Compacts what is due first; whether anything was.
+    /// Runs the first compaction that is due; returns `false` if none is.
     fn compact(&mut self) -> bool {
         if self.levels[0].len() >= 4 {
             let from = std::mem::take(&mut self.levels[0]);
@@ -171,7 +170,7 @@ impl Tree {
         let low = under.iter().map(|table| table.low).fold(low, u64::min);
         let high = under.iter().map(|table| table.high).fold(high, u64::max);
         let input: u64 = from.iter().chain(&under).map(|table| table.size).sum();
-        // What is written twice is there once: never more than there are keys.
+        // Overwritten keys are stored once, so the output is bounded by the number of keys.
         let all = u128::from(DATA) * u128::from(high - low) / u128::from(KEYS);
         let size = input.min((all as u64).max(TABLE / 4));
         let count = size.div_ceil(TABLE);

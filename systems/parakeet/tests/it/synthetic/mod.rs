@@ -1,4 +1,4 @@
-//! Recordings of programs whose truth is known.
+//! Synthetic recordings of programs with known lifetimes.
 
 pub(crate) mod lsm;
 pub(crate) mod postgres;
@@ -9,7 +9,7 @@ use parakeet::event::{Call, Event, FileKey, Opening};
 use parakeet::flags::Flags;
 use units::Ns;
 
-/// A recording that is being made.
+/// A recording under construction.
 #[derive(Default)]
 pub(crate) struct Tape {
     events: Vec<(Ns, u32, u64, Done)>,
@@ -34,7 +34,7 @@ enum Done {
     Gone,
 }
 
-/// How a program makes a file that it appends to.
+/// Flags with which a program creates a file to append to.
 pub(crate) const MADE: Flags = Flags(0o2_001_101);
 
 impl Tape {

@@ -1,5 +1,5 @@
-//! Tables that are rewritten in place, a log whose segments are used again, and temporary
-//! files, as PostgreSQL has them.
+//! PostgreSQL: relations that are rewritten in place, a log whose segments are recycled, and
+//! temporary files.
 
 use super::{MADE, Tape};
 use parakeet::flags::Flags;
@@ -32,7 +32,7 @@ pub(crate) fn postgres(seed: u64, rounds: u32) -> Tape {
         .map(|at| tape.open(wal(at), Flags::READ_WRITE.and(Flags::CREATE), ""))
         .collect();
     for round in 0..rounds {
-        // A segment of the log, then it is renamed to come again.
+        // A segment of the log is written and synced, then renamed for reuse.
         let segment = segments.remove(0);
         for part in 0..32 {
             tape.write(segment, part * SEGMENT / 32, SEGMENT / 32);
@@ -41,7 +41,7 @@ pub(crate) fn postgres(seed: u64, rounds: u32) -> Tape {
         }
         tape.rename(segment, wal(u64::from(round) + 6));
         segments.push(segment);
-        // Pages of relations, most of them of two hot ones.
+        // Pages of relations are overwritten, most of them in two hot relations.
         for _ in 0..96 {
             let hot = chance.chance(3, 4);
             let at = chance.below(if hot { 2 } else { 8 });

@@ -1,5 +1,5 @@
-//! Chunks of a tree that are merged, logs that are made ahead under another name, and a
-//! table in place, as WiredTiger has them.
+//! WiredTiger: chunks of an LSM tree that are merged, logs that are prepared under another name,
+//! and a table that is written in place.
 
 use super::{MADE, Tape};
 use parakeet::flags::Flags;
@@ -59,7 +59,7 @@ pub(crate) fn wiredtiger(seed: u64, chunks: u32) -> Tape {
             }
             tiers[tier + 1].push(merged);
         }
-        // Of what is merged no more the oldest expires.
+        // The last tier is not merged: its oldest chunk expires.
         if tiers[3].len() > 1 {
             let (file, bloom) = tiers[3].remove(0);
             tape.gone(file);
