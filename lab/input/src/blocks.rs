@@ -1,26 +1,26 @@
-//! What our own binary traces are made of: a magic number, then a zstd frame of blocks,
-//! each with its length and checksum; numbers take as many bytes as they need.
+//! Container of Flashloom's own binary traces: a magic number, then a zstd frame of blocks, each
+//! with its length and checksum; numbers are stored in as many bytes as they need.
 //!
-//! Invariant: what is read of a block lies inside it, and one block is held at a time.
+//! Invariant: a read within a block never passes its end, and one block is held at a time.
 
 use crate::error::{Expected, Fault, expected};
 use crate::stream::{Input, unzstd};
 use std::io::{self, BufReader, Read, Write};
 
-/// Most bytes of a block. A writer closes a block once it is longer than half.
+/// Upper bound on the bytes of a block. A writer closes a block once it is longer than half of it.
 const BLOCK_MAX: usize = 64 << 10;
 
-/// Writes blocks.
+/// Writer of a container.
 pub struct BlockWriter<W: Write> {
     out: zstd::Encoder<'static, W>,
     block: Vec<u8>,
 }
 
 impl<W: Write> BlockWriter<W> {
-    /// Begins with `magic`, to be compressed at `level` of zstd.
+    /// Writes `magic`, and compresses everything after it at `level` of zstd.
     ///
     /// # Errors
-    /// If the system refuses, as for all that follow.
+    /// If the output fails; so for all methods below.
     pub fn new(mut out: W, magic: &[u8], level: i32) -> io::Result<Self> {
         out.write_all(magic)?;
         Ok(Self {
@@ -29,12 +29,13 @@ impl<W: Write> BlockWriter<W> {
         })
     }
 
-    /// Puts bytes as they are.
+    /// Appends raw bytes to the block.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.block.extend_from_slice(bytes);
     }
 
-    /// Puts a number: 7 bits a byte, the lowest first.
+    /// Appends a number in 7 bits a byte, the lowest first; the high bit of a byte tells that
+    /// another follows.
     pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.block.push(number as u8 | 0x80);
@@ -43,7 +44,7 @@ impl<W: Write> BlockWriter<W> {
         self.block.push(number as u8);
     }
 
-    /// Says that what was put is whole: here a block may end.
+    /// Ends an item: the block may be closed here.
     ///
     /// # Errors
     /// See [`BlockWriter::new`].
@@ -51,7 +52,7 @@ impl<W: Write> BlockWriter<W> {
         self.close(BLOCK_MAX / 2)
     }
 
-    /// Hands the block on if it is longer than `most`.
+    /// Writes the block if it is longer than `most` bytes.
     fn close(&mut self, most: usize) -> io::Result<()> {
         if self.block.len() > most {
             let length = u32::try_from(self.block.len()).expect("a block is short");
@@ -64,7 +65,7 @@ impl<W: Write> BlockWriter<W> {
         Ok(())
     }
 
-    /// Ends the last block and the file.
+    /// Closes the last block and the compressed frame; returns the output.
     ///
     /// # Errors
     /// See [`BlockWriter::new`].
@@ -74,21 +75,21 @@ impl<W: Write> BlockWriter<W> {
     }
 }
 
-/// Reads what [`BlockWriter`] wrote.
+/// Reader of a container that [`BlockWriter`] wrote.
 pub struct Blocks {
     input: Box<dyn Read + Send>,
     block: Vec<u8>,
-    /// Where in the block reading goes on.
+    /// Offset in the block of the next byte to read.
     at: usize,
-    /// Where the block begins in the uncompressed contents behind the magic.
+    /// Offset of the block in the decompressed contents behind the magic number.
     offset: u64,
 }
 
 impl Blocks {
-    /// Reads on behind `magic`, which whoever opened the file has seen.
+    /// Starts reading behind `magic`, which the caller has checked.
     ///
     /// # Errors
-    /// If the system refuses, or what follows is not compressed.
+    /// If `input` cannot be read, or zstd cannot be set up.
     pub fn new(mut input: Input, magic: &[u8]) -> io::Result<Self> {
         input.read_exact(&mut vec![0; magic.len()])?;
         Ok(Self {
@@ -99,16 +100,16 @@ impl Blocks {
         })
     }
 
-    /// Where reading goes on in the uncompressed contents behind the magic.
+    /// Offset of the next byte to read, in the decompressed contents behind the magic number.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.offset + self.at as u64
     }
 
-    /// Goes on to the next block if this one has been read.
+    /// Reads the next block if the present one is used up.
     ///
     /// # Errors
-    /// If there is none, or it is not whole.
+    /// If there is no further block, or the block is cut off or damaged.
     pub fn begin_item(&mut self) -> Result<(), Fault> {
         if self.at < self.block.len() {
             return Ok(());
@@ -130,10 +131,10 @@ impl Blocks {
         Ok(())
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     ///
     /// # Errors
-    /// If the block ends before.
+    /// If the block ends before it.
     pub fn byte(&mut self) -> Result<u8, Expected> {
         let Some(&byte) = self.block.get(self.at) else {
             return expected("an item that ends in its block");
@@ -142,17 +143,17 @@ impl Blocks {
         Ok(byte)
     }
 
-    /// The next `count` bytes, if the block has them.
+    /// Reads the next `count` bytes; `None` if the block has fewer.
     pub fn bytes(&mut self, count: usize) -> Option<&[u8]> {
         let bytes = self.block.get(self.at..self.at.checked_add(count)?)?;
         self.at += count;
         Some(bytes)
     }
 
-    /// The next number.
+    /// Reads the next number.
     ///
     /// # Errors
-    /// If the block ends before, or it has more than 64 bits.
+    /// If the block ends within it, or if it has more than 64 bits.
     pub fn number(&mut self) -> Result<u64, Expected> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -169,10 +170,10 @@ impl Blocks {
         expected("a number of 64 bits")
     }
 
-    /// Refuses what follows the end.
+    /// Checks that nothing follows the last item.
     ///
     /// # Errors
-    /// If anything does.
+    /// If anything follows, or `input` cannot be read.
     pub fn end(&mut self) -> Result<(), Fault> {
         if self.at < self.block.len() || self.input.read(&mut [0])? > 0 {
             return expected("nothing after the end");
@@ -181,13 +182,13 @@ impl Blocks {
     }
 }
 
-/// A number of either sign, such that small ones are short.
+/// Maps a signed number to an unsigned one such that numbers near 0 stay small.
 #[must_use]
 pub const fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63) as u64
 }
 
-/// What [`zigzag`] made of a number, undone.
+/// Inverse of [`zigzag`].
 #[must_use]
 pub const fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_they_are_written() {
+    fn numbers_round_trip() {
         let numbers = [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX];
         let mut read = blocks(|writer| numbers.into_iter().for_each(|n| writer.number(n)));
         for number in numbers {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_of_either_sign_are_short() {
+    fn zigzag_round_trips_and_keeps_small_numbers_small() {
         for number in [0, -1, 1, i64::MIN, i64::MAX] {
             assert_eq!(unzigzag(zigzag(number)), number);
         }

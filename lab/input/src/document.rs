@@ -1,57 +1,57 @@
-//! Documents in TOML, whose errors name the file, the line and what was expected.
+//! TOML documents, with errors that name the file, the line and the expectation.
 
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// What is wrong with a document.
+/// Error of reading a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// A file that the system refused to read.
+    /// The operating system could not read the file.
     #[error("{file}: cannot be read: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A place in a file that says something else than it should.
+    /// The file has a fault at one line.
     #[error("{file}:{line}: {problem}")]
     Place {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The line, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What was expected.
+        /// Problem, as a phrase.
         problem: String,
     },
 }
 
-/// A file that has been read.
+/// Text of a document that has been read.
 #[derive(Debug)]
 pub struct Source {
-    /// What it is called.
+    /// Name of the file in errors.
     pub file: String,
-    /// What it says.
+    /// Whole text of the file.
     pub text: String,
 }
 
-/// A value of a file, where it stands, and the keys that lead to it.
+/// Value of a document, with its path and its place.
 pub struct Leaf {
-    /// The keys.
+    /// Path of the value, from the outermost key.
     pub path: Vec<String>,
-    /// The value.
+    /// Value that is no table.
     pub value: Value,
-    /// Its bytes in the text.
+    /// Byte range of the value's key in the text.
     pub span: Range<usize>,
 }
 
 impl Source {
-    /// The file at `path`.
+    /// Reads the file at `path`.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the file cannot be read.
     pub fn read(path: &str) -> Result<Self, DocumentError> {
         let text = std::fs::read_to_string(path).map_err(|source| DocumentError::Read {
             file: path.to_owned(),
@@ -63,15 +63,15 @@ impl Source {
         })
     }
 
-    /// All of it as a `T`.
+    /// Deserializes the whole document into a `T`.
     ///
     /// # Errors
-    /// Says at which line it is none, and why.
+    /// The line and the reason for which it is no `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
         toml::from_str(&self.text).map_err(|e| self.syntax(&e))
     }
 
-    /// The error that `problem` at byte `at` of this file is.
+    /// Error for `problem` at the line of byte `at`.
     pub fn error(&self, at: usize, problem: impl Into<String>) -> DocumentError {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let breaks = before.iter().filter(|&&byte| byte == b'\n').count();
@@ -83,14 +83,13 @@ impl Source {
         }
     }
 
-    /// The error of the parser, at its place.
+    /// Error of the TOML parser, at its line.
     fn syntax(&self, error: &toml::de::Error) -> DocumentError {
         let at = error.span().map_or(0, |span| span.start);
         self.error(at, error.message())
     }
 
-    /// All values of the file that are no tables, in the order in which they
-    /// stand.
+    /// All values of the document that are no tables, in the order of the text.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -123,7 +122,7 @@ fn collect(spans: &DeTable<'_>, values: &Table, path: &mut Vec<String>, leaves: 
     }
 }
 
-/// Lays `value` over what `path` leads to in `table`; makes tables on the way.
+/// Sets the value at `path` in `table`, and creates tables on the way.
 fn set(table: &mut Table, path: &[String], value: Value) {
     let Some((key, rest)) = path.split_first() else {
         return;
@@ -143,10 +142,10 @@ fn set(table: &mut Table, path: &[String], value: Value) {
     }
 }
 
-/// `base` with `value` laid over what `path` leads to.
+/// Sets the value at `path` in `base` and deserializes the result.
 ///
 /// # Errors
-/// Says what would have been accepted there.
+/// The path and the reason for which the result is no `T`.
 pub fn overlaid<T: DeserializeOwned>(
     base: &mut Table,
     path: &[String],

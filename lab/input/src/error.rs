@@ -1,64 +1,63 @@
-//! What can be wrong with a trace.
+//! Errors of reading traces.
 
 use std::io;
 
-/// A trace that cannot be read further. Each names the file, the place and
-/// what was expected there.
+/// Error that ends the reading of a trace. It names the file, the place and the expectation.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The system refused to open or read, or the compression is broken.
+    /// The file could not be opened or read, or its compression is broken.
     #[error("{name}: {place} cannot be read: {}", why(source))]
     Read {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Which part of it, for example `line 7`.
+        /// Place in the file, such as `line 7`.
         place: String,
-        /// What the system said.
+        /// Error of the operating system or of the decompressor.
         source: io::Error,
     },
-    /// A line says something else than its format prescribes.
+    /// A line violates its format.
     #[error("{name}:{line}: expected {expected}, found {found:?}")]
     Line {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The line, from 1.
+        /// Line, from 1.
         line: u64,
-        /// What should stand there.
+        /// Expected text, as a phrase.
         expected: String,
-        /// The beginning of what stands there.
+        /// Beginning of the line.
         found: String,
     },
-    /// A binary record is not what its format prescribes.
+    /// A binary record violates its format.
     #[error("{name}: {place}: expected {expected}")]
     Record {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Which record, or where it begins after decompression.
+        /// Number of the record, or its offset after decompression.
         place: String,
-        /// What should stand there.
+        /// Expected contents, as a phrase.
         expected: String,
     },
-    /// The contents are of no format that is read.
+    /// The format of the contents is unknown or ambiguous.
     #[error("{name}: {reason}")]
     Format {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Why not.
+        /// Reason, as a sentence.
         reason: String,
     },
-    /// It is not what can be replayed.
+    /// The trace is valid but cannot be replayed.
     #[error("{name}: expected {expected}, found {found}")]
     Unfit {
-        /// The file or folder.
+        /// Path of the file or folder.
         name: String,
-        /// What would do.
+        /// Property that a replay needs.
         expected: String,
-        /// What it is instead.
+        /// Property that the trace has instead.
         found: String,
     },
 }
 
-/// What `error` is in the words of who reads a file.
+/// Text of `error`, with a plain explanation of an early end of the file.
 fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("the file ends too early: {error}"),
@@ -67,7 +66,7 @@ fn why(error: &io::Error) -> String {
 }
 
 impl TraceError {
-    /// That `place` of the file `name` cannot be read, by what the system said.
+    /// Conversion of an I/O error at `place` of the file `name` into [`Self::Read`].
     pub fn unreadable(name: &str, place: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let (name, place) = (name.to_owned(), place.into());
         move |source| Self::Read {
@@ -78,16 +77,16 @@ impl TraceError {
     }
 }
 
-/// What a parser expected. Whoever drives it knows the file and the place.
+/// Expectation that the input of a parser violated. The caller adds file and place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Expected(pub String);
 
-/// What a parser expected, or what the system said while it read on.
+/// Fault of a parser that reads its input itself.
 #[derive(Debug)]
 pub enum Fault {
-    /// It is not what the format prescribes.
+    /// The input violates the format.
     Expected(Expected),
-    /// The system refused.
+    /// The input could not be read.
     Io(io::Error),
 }
 
@@ -103,7 +102,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Refuses, saying what was expected.
+/// Returns an error with the expectation `what`.
 ///
 /// # Errors
 /// Always.
@@ -111,7 +110,7 @@ pub fn expected<T, E: From<Expected>>(what: impl Into<String>) -> Result<T, E> {
     Err(Expected(what.into()).into())
 }
 
-/// The beginning of `text`, for an error message.
+/// First 60 characters of `text`, for an error message.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     const MAX: usize = 60;

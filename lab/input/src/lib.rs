@@ -1,12 +1,11 @@
-//! How the lab reads what comes from outside: files that others wrote, whose contents may be
-//! compressed, by line, record and block; documents in TOML; and what is asked for by a name and
-//! parameters.
+//! Reading of input from outside: files written by other programs, whose contents may be
+//! compressed, by line, record and block; TOML documents; and names with parameters.
 //!
-//! Invariants: nothing is allocated by a length that a file states, but for the window of
-//! a zstd frame and a block of ours, which are bounded; whatever is refused is named by
-//! its file, its place and what was expected there.
+//! Invariants: no allocation has a size that a file states, except the window of a zstd frame and a
+//! block of the binary container, which are bounded; every error names the file, the place and the
+//! expectation.
 //!
-//! It must not know what is read: formats belong to who reads them.
+//! This crate must not know the formats that it carries: they belong to the crates that parse them.
 
 pub mod blocks;
 pub mod document;

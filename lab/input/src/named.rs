@@ -1,92 +1,93 @@
-//! What is asked for by a name and parameters: `name:param=value,…`.
+//! Names with parameters: `name:param=value,…`.
 //!
-//! Invariant: each value that [`Given`] has was accepted by the unit of its parameter, so who reads
-//! it finds what that unit promises. Lists, help and messages derive from the tables of who has
-//! something to ask for.
+//! Invariant: the unit of its parameter has accepted every value in [`Given`], so a reader of the
+//! value may rely on the unit. Lists, help and messages derive from the tables of presets of the
+//! calling crates.
 
 use std::collections::BTreeMap;
 use units::did_you_mean;
 
-/// What values look like.
+/// Check and description of a parameter's values.
 pub trait Unit: Copy + 'static {
-    /// What is expected, for people: `a whole number above 0`.
+    /// Expectation of a value for messages, such as `a whole number above 0`.
     fn expectation(self) -> String;
 
-    /// Whether `text` is such a value.
+    /// Whether `text` is a valid value.
     fn accepts(self, text: &str) -> bool;
 }
 
-/// Something that has a name.
+/// Named thing with parameters: a workload, a trace or the like.
 #[derive(Debug)]
 pub struct Preset<U: 'static> {
-    /// The name; for a file, what stands for its path.
+    /// Name; for a path to a file, a placeholder such as `TRACE`.
     pub name: &'static str,
-    /// One line.
+    /// Description, in one line.
     pub help: &'static str,
-    /// Parameters of its own, which come before those of `common` and hide what has their name.
+    /// Parameters of this preset. They are listed before those of `common` and hide parameters of
+    /// equal name there.
     pub own: &'static [Param<U>],
-    /// Those of all like it.
+    /// Parameters shared by all presets of its kind.
     pub common: &'static [Param<U>],
 }
 
 /// A parameter, written `name=value`.
 #[derive(Clone, Copy, Debug)]
 pub struct Param<U> {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// Its value if none is given.
+    /// Value if none is given, as text.
     pub default: &'static str,
-    /// What a value looks like.
+    /// Unit that checks the values.
     pub unit: U,
-    /// One line.
+    /// Description, in one line.
     pub help: &'static str,
 }
 
-/// A preset, and which values were given for its parameters.
+/// Preset with the values given for its parameters.
 #[derive(Clone, Debug)]
 pub struct Given<U: 'static> {
     preset: &'static Preset<U>,
     values: BTreeMap<&'static str, String>,
 }
 
-/// A parameter that is refused.
+/// Error of parsing a parameter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamError {
-    /// There is none of that name.
+    /// The preset has no parameter of this name.
     #[error("{called}: expected one of the parameters {known}, found {found:?}{hint}")]
     Name {
-        /// What it was given for.
+        /// Name of the preset or file in messages.
         called: String,
-        /// All parameters of that.
+        /// Names of all parameters of the preset, separated by commas.
         known: String,
-        /// The text as given.
+        /// Name as it was given.
         found: String,
-        /// `; did you mean …`, or nothing.
+        /// Suggestion `; did you mean …`; may be empty.
         hint: String,
     },
-    /// It has no such value.
+    /// The value is not one of the parameter's unit.
     #[error("{called}: {param}: expected {expected}, found {found:?}")]
     Value {
-        /// What it was given for.
+        /// Name of the preset or file in messages.
         called: String,
-        /// The parameter.
+        /// Name of the parameter.
         param: &'static str,
-        /// What its value looks like.
+        /// Expectation of the unit.
         expected: String,
-        /// The text as given.
+        /// Value as it was given.
         found: String,
     },
 }
 
 impl<U: Unit> Preset<U> {
-    /// All parameters, in the order in which they are listed.
+    /// All parameters, in the order in which lists show them.
     pub fn params(&self) -> impl Iterator<Item = &'static Param<U>> + use<U> {
         let own = self.own;
         let hidden = move |p: &&Param<U>| own.iter().all(|o| o.name != p.name);
         own.iter().chain(self.common.iter().filter(hidden))
     }
 
-    /// The parameter called `name`.
+    /// Parameter with the name `name`, if there is one.
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&'static Param<U>> {
         self.params().find(|p| p.name == name)
@@ -94,7 +95,7 @@ impl<U: Unit> Preset<U> {
 }
 
 impl<U> Param<U> {
-    /// One of these.
+    /// A parameter with these fields; usable in constants.
     pub const fn new(
         name: &'static str,
         default: &'static str,
@@ -111,7 +112,7 @@ impl<U> Param<U> {
 }
 
 impl<U: Unit> Given<U> {
-    /// All parameters of `preset` as they are by default.
+    /// `preset` with the defaults of all parameters.
     #[must_use]
     pub const fn none(preset: &'static Preset<U>) -> Self {
         Self {
@@ -120,10 +121,10 @@ impl<U: Unit> Given<U> {
         }
     }
 
-    /// Reads `param=value,param=value` for `preset`, which messages call `called`.
+    /// Parses `param=value,param=value` for `preset`; `called` is its name in messages.
     ///
     /// # Errors
-    /// If there is no such parameter or value.
+    /// If there is no such parameter, or the value is invalid.
     pub fn parse(preset: &'static Preset<U>, called: &str, text: &str) -> Result<Self, ParamError> {
         let mut given = Self::none(preset);
         for assignment in assignments(text) {
@@ -133,10 +134,10 @@ impl<U: Unit> Given<U> {
         Ok(given)
     }
 
-    /// Takes `value` for the parameter called `name`.
+    /// Sets the parameter `name` to `value`; `called` is the preset's name in messages.
     ///
     /// # Errors
-    /// As of [`Given::parse`]; nothing has changed then.
+    /// As of [`Given::parse`]; the values are unchanged then.
     pub fn set(&mut self, called: &str, name: &str, value: &str) -> Result<(), ParamError> {
         let Some(param) = self.preset.param(name) else {
             let names: Vec<&str> = self.preset.params().map(|p| p.name).collect();
@@ -159,36 +160,35 @@ impl<U: Unit> Given<U> {
         Ok(())
     }
 
-    /// The name of the preset.
+    /// Name of the preset.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.preset.name
     }
 
-    /// Whether there is such a parameter.
+    /// Whether the preset has a parameter `name`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.preset.param(name).is_some()
     }
 
-    /// Whether a value was given for it.
+    /// Whether a value was given for `name`, so that its default is not used.
     #[must_use]
     pub fn gives(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The value of the parameter called `name`: what was given, or its default; nothing if there
-    /// is no such parameter.
+    /// Value of the parameter `name`, given or default; empty if there is no such parameter.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {
         let default = || self.preset.param(name).map_or("", |p| p.default);
         self.values.get(name).map_or_else(default, String::as_str)
     }
 
-    /// That value as `read` reads it.
+    /// Value of the parameter `name`, converted by `read`.
     ///
     /// # Panics
-    /// If the unit accepts what `read` does not.
+    /// If `read` rejects a value that the unit accepts.
     #[must_use]
     pub fn value<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>) -> T {
         let text = self.text(name);
@@ -202,8 +202,8 @@ impl<U> PartialEq for Given<U> {
     }
 }
 
-/// The assignments in `text`. A comma also stands within a device (`8,0`), so what holds no `=` and
-/// begins with a digit continues the assignment before.
+/// Splits `text` into assignments. A comma also occurs within a device (`8,0`), so a piece without
+/// `=` that begins with a digit continues the assignment before it.
 fn assignments(text: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let mut start = 0;
@@ -220,8 +220,8 @@ fn assignments(text: &str) -> Vec<&str> {
     all
 }
 
-/// A decimal with up to `places` places, as a whole number of its last place: of `0.99` with three
-/// places 990.
+/// Parses a decimal with at most `places` places, as a multiple of its last place: `0.99` with
+/// three places is 990.
 #[must_use]
 pub fn decimal(text: &str, places: usize) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -260,7 +260,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_given_stands_before_defaults_and_the_own_before_the_common() {
+    fn given_values_override_defaults_and_own_parameters_hide_common_ones() {
         let given = Given::parse(&WALK, "walk", "pause=3").unwrap();
         let number = |name| given.value(name, |text| text.parse::<u64>().ok());
         assert_eq!((number("steps"), number("pause")), (7, 3));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_and_changes_nothing() {
+    fn invalid_parameter_is_refused_and_changes_nothing() {
         let mut given = Given::none(&WALK);
         let refused = given.set("my walk", "step", "1").unwrap_err();
         let told = "my walk: expected one of the parameters steps, pause, found \"step\"; did you mean steps";

@@ -1,33 +1,34 @@
 //! Bytes and lines of a file that may be compressed and may be hostile.
 //!
-//! Invariant: no line is held that is longer than who reads it grants, and nothing is
-//! allocated by a length that the input states. The one exception is the
-//! window of a zstd frame, which is bounded by [`WINDOW_LOG_MAX`].
+//! Invariant: no line is held that is longer than its reader allows, and no allocation has a size
+//! that the input states. The one exception is the window of a zstd frame, which is bounded by
+//! [`WINDOW_LOG_MAX`].
 
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
-/// How much of the beginning is looked at to tell the format.
+/// Bytes at the beginning that formats are detected from.
 const HEAD: u64 = 16 * 1024;
 
-/// 128 MiB, which is what `zstd --long` needs and what its tool accepts.
+/// Binary logarithm of the largest zstd window, 128 MiB: `zstd --long` needs that much, and the
+/// zstd tool accepts it.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// Bytes that are read on.
+/// Decompressed input, ready to be read.
 pub type Input = Box<dyn BufRead + Send>;
 
-/// A decompressed source, and what it begins with.
+/// Decompressed input, and its first bytes.
 pub struct Opened {
-    /// All of it, the beginning included.
+    /// All of the input, the beginning included.
     pub input: Input,
-    /// Its first bytes.
+    /// First bytes of the input, at most 16 KiB.
     pub head: Vec<u8>,
 }
 
-/// Opens `reader`, decompressing gzip and zstd as their first bytes tell.
+/// Opens `reader`; its first bytes tell whether to decompress gzip or zstd.
 ///
 /// # Errors
-/// If the system refuses to read the beginning, or the compression is broken there.
+/// If the beginning cannot be read or decompressed.
 pub fn open(reader: impl Read + Send + 'static) -> io::Result<Opened> {
     let (magic, raw) = peek(reader, 4)?;
     let plain: Box<dyn Read + Send> = match magic.as_slice() {
@@ -40,14 +41,14 @@ pub fn open(reader: impl Read + Send + 'static) -> io::Result<Opened> {
     Ok(Opened { input, head })
 }
 
-/// What a zstd frame holds.
+/// Decompressor of the zstd frame in `raw`, with a bounded window.
 pub(crate) fn unzstd<R: Read>(raw: R) -> io::Result<zstd::Decoder<'static, BufReader<R>>> {
     let mut decoder = zstd::Decoder::new(raw)?;
     decoder.window_log_max(WINDOW_LOG_MAX)?;
     Ok(decoder)
 }
 
-/// The first `count` bytes, and a reader that still begins with them.
+/// First `count` bytes of `reader`, and a reader that still begins with them.
 fn peek<R: Read + Send>(
     mut reader: R,
     count: u64,
@@ -58,11 +59,11 @@ fn peek<R: Read + Send>(
     Ok((head, whole))
 }
 
-/// Reads one line of up to `most` bytes into `line`, without its end. `false` at the end
-/// of the input.
+/// Reads one line of up to `most` bytes into `line`, without its end; returns `false` at the end of
+/// the input.
 ///
 /// # Errors
-/// If the system refuses; of kind `InvalidData` for a line that is too long.
+/// If `input` cannot be read; of kind `InvalidData` if the line is too long.
 pub fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     line.clear();
     let read = input.take(most as u64 + 1).read_until(b'\n', line)?;

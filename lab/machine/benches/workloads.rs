@@ -1,10 +1,9 @@
-//! How many loads and stores of the workloads a second of wall time simulates, on one
-//! core, with all that belongs to it: kernels that run, caches, drive, operating system.
+//! Loads and stores of the workloads simulated per second of wall time on one core, including
+//! kernels, caches, drive and operating system.
 //!
-//! An access is a load or a store that a thread of the workload executes, wherever it
-//! finds its line; those that are squashed count once, when they are done. The workloads
-//! are those with most misses in the paper's Table I, as `--scale small` runs them, with what
-//! warms up.
+//! An access is a load or a store that a thread of the workload executes, whichever level holds its
+//! line; a squashed access counts once, when it completes. The workloads are those with the most
+//! misses in the paper's Table I, at `--scale small`, with their warm-up.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

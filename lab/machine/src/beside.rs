@@ -1,4 +1,4 @@
-//! Designs of memory beside each other: what is asked for, and the document of what came out.
+//! Comparison of memory designs: the request in words, and the document of the outcomes.
 
 use crate::outcome::{Outcome, compare};
 use crate::setup::{Change, Setup, SetupError};
@@ -6,51 +6,51 @@ use programs::{Workload, WorkloadError};
 use serde::Serialize;
 use skybyte::Profile;
 
-/// What designs are compared with, where it is among them; else with the first.
+/// Design that others are compared with if it is among the runs; otherwise the first one.
 const BASE: &str = "base-cssd";
 
-/// The schema of the document of several designs.
+/// Schema of the document of several designs.
 pub const MEMORY_RUNS_SCHEMA: &str = "flashloom.memory-runs/1";
 
-/// What designs of memory are asked for, in words.
+/// Request for runs of memory designs, in words.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Their names.
+    /// Names of the designs.
     pub designs: &'a [&'a str],
-    /// What runs on each, with its parameters.
+    /// Workload with its parameters, run on each design.
     pub workload: &'a str,
-    /// The reading of the paper.
+    /// Name of the reading of the paper, as [`Profile`] has it.
     pub profile: &'a str,
-    /// Changes of knobs of all of them, `key=value`.
+    /// Changes of knobs for all designs, `key=value` each.
     pub changes: &'a [String],
-    /// The seed of everything that is random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What cannot be asked for.
+/// Reason for which a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AskedError {
-    /// No such reading of the paper.
+    /// There is no profile of this name.
     #[error("expected one of {known}, found {found:?}")]
     Profile {
-        /// What there is.
+        /// Names of all profiles.
         known: String,
-        /// What was asked for.
+        /// Name as it was given.
         found: String,
     },
-    /// The workload.
+    /// The workload is refused.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A design, or a change of it.
+    /// The design does not exist, or a change is invalid.
     #[error(transparent)]
     Setup(#[from] SetupError),
 }
 
 impl Asked<'_> {
-    /// A setup for each design.
+    /// One setup for each design.
     ///
     /// # Errors
-    /// What of it there is not, in a sentence.
+    /// A sentence about the first unknown name or invalid value.
     pub fn setups(&self) -> Result<Vec<Setup>, AskedError> {
         let workload = Workload::parse(self.workload)?;
         let profile = self.profile()?;
@@ -72,8 +72,8 @@ impl Asked<'_> {
     }
 }
 
-/// Sets `runs` of one workload beside that of `base-cssd`, or the first if they are several without
-/// it; one alone beside nothing.
+/// Compares `runs` of one workload with the run of `base-cssd`, or with the first run if there are
+/// several without it; a single other run is compared with nothing.
 pub fn beside(runs: &mut [Outcome]) {
     let base = match &*runs {
         [first, _, ..] if !runs.iter().any(|run| run.design == BASE) => first.design.clone(),
@@ -82,7 +82,7 @@ pub fn beside(runs: &mut [Outcome]) {
     compare(runs, &base);
 }
 
-/// The document [`MEMORY_RUNS_SCHEMA`].
+/// Document with the schema [`MEMORY_RUNS_SCHEMA`].
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct MemoryRuns<'a> {
     schema: &'static str,
@@ -90,7 +90,7 @@ pub struct MemoryRuns<'a> {
 }
 
 impl<'a> MemoryRuns<'a> {
-    /// That of `runs`.
+    /// The document of `runs`.
     #[must_use]
     pub const fn of(runs: &'a [Outcome]) -> Self {
         let schema = MEMORY_RUNS_SCHEMA;

@@ -1,14 +1,12 @@
-//! Builds a memory system with a CXL-SSD, runs a program on it, and says what came out.
+//! Builds a memory system with a CXL-SSD, runs a program on it, and reports the outcome.
 //!
-//! A [`Setup`] is a design, a reading of the paper, a workload and what is changed of
-//! them; [`run()`] makes an [`Outcome`] of it. Designs that are compared share the
-//! workload, the flash and all sizes.
+//! A [`Setup`] is a design, a reading of the paper, a workload and their changes; [`run()`] turns
+//! it into an [`Outcome`]. Designs that are compared share the workload, the flash and all sizes.
 //!
-//! Invariants: sizes that belong together shrink together ([`Setup::factor`]); a run is
-//! a function of its setup; every number of an outcome is a counter, a quotient of
-//! counters, or a price.
+//! Invariants: sizes that belong together shrink together ([`Setup::factor`]); a run is a function
+//! of its setup; every number of an outcome is a counter, a quotient of counters, or a price.
 //!
-//! It must not know the command line, and how a report looks.
+//! This crate must not know the command line or the layout of a report.
 
 mod beside;
 mod outcome;

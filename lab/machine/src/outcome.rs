@@ -1,4 +1,4 @@
-//! What a run leaves behind: the document `flashloom.memory/1`.
+//! Outcome of a run: the document `flashloom.memory/1`.
 //!
 //! Invariant: a field is never renamed or removed within a schema version.
 
@@ -11,77 +11,77 @@ use skybyte::Metrics as DeviceMetrics;
 use std::collections::BTreeMap;
 use units::{Bytes, Ns};
 
-/// The schema of [`Outcome`].
+/// Schema of [`Outcome`].
 pub const MEMORY_SCHEMA: &str = "flashloom.memory/1";
 
-/// Prices of a gigabyte in the summer of 2024: DDR5, and the SSD with ULL flash.
+/// Prices in US dollars of a gigabyte of DDR5 and of an SSD with ULL flash, summer of 2024.
 //= skybyte 6.2
 const DRAM_USD: f64 = 4.28;
 const FLASH_USD: f64 = 0.27;
 
-/// A run.
+/// Record of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Always [`MEMORY_SCHEMA`].
     pub schema: String,
-    /// The design.
+    /// Name of the design.
     pub design: String,
-    /// The reading of the paper.
+    /// Name of the reading of the paper.
     pub profile: String,
-    /// The workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Threads.
+    /// Number of threads of the workload.
     pub threads: u32,
-    /// The seed.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What was changed of the design.
+    /// Changes of the design, as they were given.
     pub changes: Vec<String>,
-    /// What sizes of the paper were divided by.
+    /// Divisor of the paper's sizes.
     pub factor: u64,
     /// Bytes of memory that the program uses.
     pub footprint_bytes: u64,
-    /// The drive's DRAM for log and cache; 0 without a drive.
+    /// Bytes of the drive's DRAM for log and cache; 0 without a drive.
     pub ssd_dram_bytes: u64,
-    /// Of that, the log.
+    /// Bytes of the drive's DRAM for the log.
     pub log_bytes: u64,
-    /// The host's memory for pages of the drive.
+    /// Bytes of the host's memory for pages of the drive.
     pub host_bytes: u64,
-    /// From the start of measuring to the end of the last thread.
+    /// Nanoseconds from the start of measuring to the end of the last thread.
     pub time_ns: u64,
-    /// How many times faster than the run it is compared with; none alone.
+    /// Speed relative to the run it is compared with; `None` without comparison.
     pub speed_up: Option<f64>,
-    /// The design that it is compared with.
+    /// Design that it is compared with; `None` without comparison.
     pub versus: Option<String>,
-    /// Instructions.
+    /// Number of instructions executed.
     pub instructions: u64,
-    /// Instructions a cycle and core.
+    /// Instructions per cycle and core.
     pub ipc: f64,
-    /// Misses of the last cache in a thousand instructions.
+    /// Misses of the last-level cache per thousand instructions.
     pub mpki: f64,
-    /// Stores among loads and stores.
+    /// Share of stores among loads and stores, 0 to 1.
     pub write_share: f64,
-    /// The share of cycles that memory bounds.
+    /// Share of cycles that memory bounds, 0 to 1.
     pub memory_bound: f64,
-    /// Where the time of the cores went.
+    /// Distribution of the cores' time.
     pub core_time: Time,
-    /// Average time of an access to memory, and its parts.
+    /// Average memory access time, and its parts.
     pub amat: Amat,
-    /// How long accesses to memory took; none in records of before it was told.
+    /// Latency distribution of accesses to memory; `None` in records older than this field.
     #[serde(default)]
     pub latency: Option<Latency>,
-    /// Flash.
+    /// Counters of flash, by cause.
     pub flash: Flash,
-    /// The front of the drive.
+    /// Counters of the drive's front end.
     pub device: Device,
-    /// Switches of threads.
+    /// Counters of thread switches.
     pub switches: Switches,
-    /// Pages that moved.
+    /// Counters of page migration.
     pub moves: Moves,
-    /// Lines of pages that were asked of memory.
+    /// Distribution of the lines used per page.
     pub lines: Lines,
-    /// What such a memory costs.
+    /// Price of the memory.
     pub cost: Cost,
-    /// Seconds that the run took here.
+    /// Wall time of the simulation, in seconds.
     pub wall_time_s: f64,
 }
 
@@ -104,9 +104,9 @@ impl Kept for Outcome {
 /// Shares of the time of all cores, which add up to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Time {
-    /// Instructions that touch no memory.
+    /// Executing instructions that access no memory.
     pub compute: f64,
-    /// Slots of those that do.
+    /// Issue slots of instructions that access memory.
     pub memory_instructions: f64,
     /// Waiting for caches.
     pub caches: f64,
@@ -118,199 +118,202 @@ pub struct Time {
     pub flash: f64,
     /// Waiting for room in the store buffer, whatever its oldest store waits for.
     pub stores: f64,
-    /// Loads that could not ask the drive yet, as it had refused as many writes as the host
-    /// holds; waiting for the answer to them is among the others. It is no part of `amat`,
-    /// which begins when a load asks.
+    /// Loads that could not be issued to the drive yet, since it had refused as many writes as the
+    /// host holds; waiting for their data is counted above. This time is no part of `amat`, which
+    /// begins when a load is issued.
     #[serde(default)]
     pub room: f64,
-    /// Fences and meetings.
+    /// Fences and barriers of threads.
     pub order: f64,
-    /// Switches of threads.
+    /// Switching threads.
     pub switches: f64,
     /// Interrupts and shootdowns.
     pub kernel: f64,
-    /// Without a thread to run.
+    /// Idle, without a thread to run.
     pub idle: f64,
 }
 
-/// Accesses of one kind.
+/// Accesses answered at one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// How many.
+    /// Number of accesses.
     pub count: u64,
-    /// Their average time, ns.
+    /// Average time of these accesses, in ns.
     pub mean_ns: f64,
-    /// What they add to the average of all, ns.
+    /// Their contribution to the average over all accesses, in ns.
     pub adds_ns: f64,
 }
 
-/// Average time of an access to memory.
+/// Average memory access time (AMAT).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amat {
-    /// Of all that data came for, ns.
+    /// Average over all accesses that returned data, in ns.
     pub mean_ns: f64,
-    /// Those that the host's DRAM answered.
+    /// Accesses answered by the host's DRAM.
     pub host_dram: Part,
-    /// Those that the drive's DRAM answered.
+    /// Accesses answered by the drive's DRAM.
     pub ssd_dram: Part,
-    /// Those for which flash was read.
+    /// Accesses for which flash was read.
     pub flash: Part,
-    /// Of the accesses to the drive, the time on the link, ns each.
+    /// Time on the link, in ns per access to the drive.
     pub link_ns: f64,
-    /// Lines that were written to the drive.
+    /// Lines written to the drive.
     pub ssd_writes: u64,
-    /// Of all accesses, those for which flash was not read.
+    /// Share of accesses for which no flash was read, 0 to 1.
     pub share_without_flash: f64,
-    /// Accesses in vain, which are in none of the above: a hint was all that came, or they
-    /// were squashed before their data came. What they add is time that the others bear.
+    /// Wasted accesses, which are counted in none of the above: they returned only a hint, or were
+    /// squashed before their data came. Their contribution is time that the other accesses bear.
     #[serde(default)]
     pub in_vain: Part,
-    /// The average with what they add, ns.
+    /// Average including the contribution of wasted accesses, in ns.
     #[serde(default)]
     pub with_vain_ns: f64,
 }
 
-/// How long accesses to memory took that data came for, from when they left the last cache.
-/// They are counted in classes of 12.5 ns, beyond 200 ns in wider ones of an eighth of their times:
+/// Latency distribution of accesses to memory that returned data, from when they left the
+/// last-level cache. Classes are 12.5 ns wide up to 200 ns, and an eighth of their latency beyond;
 /// a percentile is the end of its class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The share of those that took 200 ns or less.
+    /// Share of accesses within 200 ns, 0 to 1.
     pub within_200_ns: f64,
-    /// The 99th percentile, ns.
+    /// 99th percentile, in ns.
     pub p99_ns: f64,
-    /// The 99.99th, ns.
+    /// 99.99th percentile, in ns.
     pub p99_99_ns: f64,
-    /// The longest, ns.
+    /// Longest latency, in ns.
     pub longest_ns: f64,
 }
 
-/// Flash pages, by cause.
+/// Flash pages read and programmed, by cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flash {
-    /// Read.
+    /// Pages read in total.
     pub read_pages: u64,
-    /// The same by cause.
+    /// Pages read, by cause.
     pub reads: BTreeMap<String, u64>,
-    /// Programmed.
+    /// Pages programmed in total.
     pub program_pages: u64,
-    /// The same by cause.
+    /// Pages programmed, by cause.
     pub programs: BTreeMap<String, u64>,
-    /// Lines of blocks that garbage collection took.
+    /// Lines of blocks (superblocks) that garbage collection has reclaimed.
     pub collected_lines: u64,
-    /// Mean time of a page that somebody asked for, ns; `skybyte` Table III.
+    /// Mean time of a page fetch on demand, in ns; `skybyte` Table III.
     //= skybyte 6.3
     pub mean_fetch_ns: f64,
 }
 
-/// The front of the drive.
+/// Counters of the drive's front end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Reads of lines.
+    /// Line reads received.
     pub reads: u64,
-    /// Of those, found in the cache.
+    /// Line reads that hit the cache.
     pub cache_hits: u64,
-    /// Found in the log.
+    /// Line reads that hit the log.
     pub log_hits: u64,
-    /// Writes of lines.
+    /// Line writes received.
     pub writes: u64,
-    /// Times that a write was refused for want of room, that is each time that it came.
+    /// Refusals of a write for want of room; each attempt counts.
     pub stalls: u64,
-    /// Time during which there was none, ns.
+    /// Time during which writes were refused, in ns.
     pub stall_ns: u64,
-    /// Compactions of the log.
+    /// Number of compactions of the log.
     pub compactions: u64,
-    /// Their mean time, ns.
+    /// Mean duration of a compaction, in ns.
     pub mean_compaction_ns: f64,
-    /// Pages that a compaction wrote, of all.
+    /// Pages written by all compactions.
     pub compacted_pages: u64,
-    /// The most that the index of the log took, bytes.
+    /// Largest size of the log's index, in bytes.
     pub most_index_bytes: u64,
-    /// Pages fetched ahead.
+    /// Pages prefetched into the cache.
     pub prefetches: u64,
-    /// Of those, used.
+    /// Prefetched pages that were used.
     pub prefetches_used: u64,
-    /// Bytes over the link to the drive.
+    /// Bytes sent over the link to the drive.
     pub link_down_bytes: u64,
-    /// Bytes from it.
+    /// Bytes received over the link from the drive.
     pub link_up_bytes: u64,
 }
 
-/// Switches of threads.
+/// Counters of thread switches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Switches {
-    /// Of all reasons.
+    /// Switches for any reason.
     pub all: u64,
     /// Hints of the drive that an access takes long.
     pub hints: u64,
-    /// Exceptions because of them.
+    /// Long-delay exceptions raised by such hints.
     pub long_delays: u64,
-    /// Of those, by an access that had raised one before.
+    /// Exceptions by an access that had raised one before.
     pub repeated: u64,
-    /// Slices of time that ended.
+    /// Switches at the end of a time slice.
     pub preemptions: u64,
-    /// Operations that were squashed.
+    /// Operations squashed by exceptions.
     pub squashed: u64,
 }
 
-/// Pages that moved between the drive and the host.
+/// Page migration between the drive and the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moves {
-    /// Pages that the drive called hot.
+    /// Pages that the drive offered as hot.
     pub offers: u64,
-    /// Pages that moved to the host.
+    /// Pages moved to the host.
     pub promotions: u64,
-    /// Pages that went back.
+    /// Pages moved back to the drive.
     pub demotions: u64,
-    /// Lines that went back with them.
+    /// Lines written back with these pages.
     pub demoted_lines: u64,
-    /// Rounds of shootdowns.
+    /// Rounds of TLB shootdowns.
     pub shootdowns: u64,
     /// Pages that the host holds at the end.
     pub held: u64,
-    /// Hits of the host's cache of pages.
+    /// Hits in the host's page cache.
     pub page_hits: u64,
-    /// Its misses.
+    /// Misses in the host's page cache.
     pub page_misses: u64,
 }
 
-/// How many lines of a page were asked of memory.
+/// Distribution of the lines used per page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lines {
-    /// Pages by how many of their 64 lines were, from 0.
+    /// Number of pages, by the lines accessed in memory, 0 to 64.
     pub pages: Vec<u64>,
-    /// Of the pages of which any was, the share with less than 40 % of theirs.
+    /// Share of pages with less than 40 % of their lines accessed, among those with any.
     pub share_below_40_percent: f64,
-    /// Pages that the drive's cache evicted, by how many of their lines were used while they
-    /// were there.
+    /// Number of pages evicted from the drive's cache, by the lines used during their stay.
     #[serde(default)]
     pub stays: Vec<u64>,
-    /// Of those of which any line was, the share with less than 40 % of theirs.
+    /// Share of evicted pages with less than 40 % of their lines used, among those with any.
     #[serde(default)]
     pub stays_below_40_percent: f64,
-    /// Those of which none was: they were fetched ahead in vain.
+    /// Evicted pages without a used line: prefetches in vain.
     #[serde(default)]
     pub stays_unused: u64,
-    /// Of these pages, those that were written back, by how many of their lines were written.
+    /// Number of written-back pages, by the lines written during their stay.
     #[serde(default)]
     pub written: Vec<u64>,
-    /// Of those of which any line was, the share with less than 40 % of theirs.
+    /// Share of written-back pages with less than 40 % of their lines written, among those with
+    /// any.
     #[serde(default)]
     pub written_below_40_percent: f64,
 }
 
-/// What the memory of the program costs, by the paper's prices.
+/// Price of the program's memory, by the paper's prices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// As DRAM, US dollars.
+    /// Price of all memory as DRAM, in US dollars.
     pub dram_usd: f64,
-    /// As the design has it: the drive's flash, as the paper counts; DRAM without one.
+    /// Price of the design in US dollars: the drive's flash, as the paper counts; DRAM without a
+    /// drive.
     pub usd: f64,
-    /// The same and the DRAM of the drive and of moved pages, which the paper leaves out.
+    /// Price of the design with the DRAM of the drive and of moved pages, which the paper leaves
+    /// out, in US dollars.
     pub usd_with_dram: f64,
-    /// How many times less than DRAM.
+    /// Price of DRAM over the price of the design.
     pub cheaper: f64,
-    /// That times the performance beside DRAM alone, where it is among the compared.
+    /// `cheaper` times the performance relative to `dram-only`; `None` if that design is not among
+    /// the runs.
     pub cost_effectiveness: Option<f64>,
 }
 
@@ -496,11 +499,11 @@ fn moves(metrics: &Metrics) -> Moves {
     }
 }
 
-/// Of the pages by how many of their lines were used, 0 to 64, the share with few, of those
-/// of which any was.
+/// Share of pages with less than 40 % of their lines used, among pages with any; `pages` counts
+/// pages by the lines used, 0 to 64.
 fn with_few(pages: &[u64]) -> f64 {
     let used = pages.get(1..).unwrap_or_default();
-    // 25 of 64 lines are the last below 40 %.
+    // 25 of 64 lines are the last count below 40 %.
     let few: u64 = used.iter().take(25).sum();
     few as f64 / used.iter().sum::<u64>().max(1) as f64
 }
@@ -542,8 +545,8 @@ fn cost(setup: &Setup, footprint: u64, dram: u64) -> Cost {
     }
 }
 
-/// Sets runs of one workload beside each other: each beside `base`, and its cost beside
-/// that of DRAM alone, where there are such runs.
+/// Compares the runs of one workload: each with the run of `base`, and its cost with that of
+/// `dram-only`, if those runs are there.
 pub fn compare(runs: &mut [Outcome], base: &str) {
     let time = |runs: &[Outcome], design: &str| {
         let found = runs.iter().find(|run| run.design == design);
@@ -563,7 +566,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_which_nothing_was_used_have_no_share() {
+    fn unused_pages_do_not_count_in_the_share() {
         //= skybyte 2.3
         let mut pages = vec![0; 65];
         (pages[0], pages[25], pages[26], pages[64]) = (1_000, 3, 4, 1);

@@ -1,4 +1,4 @@
-//! One run.
+//! Execution of one setup.
 
 use crate::outcome::{Outcome, outcome};
 use crate::setup::Setup;
@@ -10,63 +10,63 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use units::{Bytes, Ns};
 
-/// A run that cannot be made.
+/// Error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The workload.
+    /// The workload is refused.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The computer.
+    /// The configuration of the computer is invalid.
     #[error("machine: {0}")]
     Machine(#[from] memsys::Invalid),
-    /// The drive.
+    /// The configuration of the drive is invalid.
     #[error("device: {0}")]
     Device(#[from] skybyte::ConfigError),
-    /// The workload does not fit.
+    /// The workload does not fit the drive.
     #[error("{workload} uses {footprint}, and the drive has {capacity}")]
     Size {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// What it needs.
+        /// Bytes that the workload uses.
         footprint: Bytes,
-        /// What there is.
+        /// Bytes that the drive has.
         capacity: Bytes,
     },
-    /// The drive shrinks with the workload, and would be too small.
+    /// The drive shrinks with the workload, and its DRAM would be too small.
     #[error(
         "{workload}: expected a footprint of {least} at least on {design}, whose drive's DRAM \
          shrinks with it, found {found}"
     )]
     Footprint {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// The design.
+        /// Name of the design.
         design: &'static str,
-        /// What would do.
+        /// Smallest footprint that is accepted.
         least: Bytes,
-        /// What was asked for.
+        /// Footprint as it was given.
         found: Bytes,
     },
-    /// The run came to no end.
+    /// The computer found no end, or the program failed.
     #[error(transparent)]
     Run(#[from] memsys::RunError),
-    /// Its witness has ended it.
+    /// The witness stopped the run.
     #[error("stopped before its end")]
     Stopped,
 }
 
-/// Who looks at runs from outside; what comes out is the same whoever does.
+/// Observer of runs; it cannot change an outcome except by stopping the run.
 #[derive(Clone, Copy)]
 pub struct Witness<'a> {
-    /// Tells seconds of wall time, from any beginning.
+    /// Returns wall time in seconds, from any origin.
     pub clock: &'a (dyn Fn() -> f64 + Sync),
-    /// Hears of so many more instructions, [`Witness::STEP`] or a few more at a time, and may
-    /// end the run.
+    /// Receives the number of further instructions, [`Witness::STEP`] or a few more at a time;
+    /// `Break` stops the run.
     pub heard: &'a (dyn Fn(u64) -> ControlFlow<()> + Sync),
 }
 
 impl Witness<'static> {
-    /// Nobody, to whom all takes no time.
+    /// Observer without a clock that never stops a run.
     pub const NOBODY: Self = Self {
         clock: &|| 0.0,
         heard: &|_| ControlFlow::Continue(()),
@@ -74,14 +74,14 @@ impl Witness<'static> {
 }
 
 impl Witness<'_> {
-    /// Instructions from one word to the next.
+    /// Instructions between two calls of `heard`.
     pub const STEP: u64 = 1 << 20;
 }
 
-/// Runs `setup` before `witness`.
+/// Runs `setup` under `witness`.
 ///
 /// # Errors
-/// If something of it cannot be, in a sentence.
+/// If the workload, the computer or the drive is refused, or if the run fails or is stopped.
 pub fn run(setup: &Setup, witness: Witness) -> Result<Outcome, RunError> {
     let begin = (witness.clock)();
     let program = setup.workload.program(Seed(setup.seed))?;
@@ -93,8 +93,7 @@ pub fn run(setup: &Setup, witness: Witness) -> Result<Outcome, RunError> {
     })
 }
 
-/// Runs `program`, which is the workload of `setup`; its wall time is without the making of
-/// the program.
+/// Runs `program`, which is the workload of `setup`; the wall time excludes making the program.
 ///
 /// # Errors
 /// As [`run`].
@@ -177,13 +176,13 @@ fn measure<F: Far>(
     ))
 }
 
-/// A program of which only the seam is known, and what it has executed.
+/// Program under observation, and the instructions it has executed.
 struct Watched<'a> {
     program: Box<dyn Program>,
     heard: &'a (dyn Fn(u64) -> ControlFlow<()> + Sync),
-    /// Instructions of which nobody has heard.
+    /// Instructions not yet reported.
     unsaid: u64,
-    /// Nothing is to be executed any more.
+    /// Whether the witness has stopped the run.
     stopped: &'a Cell<bool>,
 }
 

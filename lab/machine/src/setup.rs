@@ -1,4 +1,4 @@
-//! What is run: a design, a reading, a workload, and what is changed of them.
+//! Setup of a run: a design, a reading of the paper, a workload, and their changes.
 
 use crate::size::{self, shrink};
 use memsys::{Config, Tiering};
@@ -9,20 +9,20 @@ use ssd::Precondition;
 use std::str::FromStr;
 use units::{Bytes, Ns};
 
-/// What a computer and its drive are made of.
+/// Configuration of a computer and its drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Knobs {
-    /// The computer.
+    /// Computer: cores, caches, memory and operating system.
     machine: Config,
-    /// The drive, unless there is none.
+    /// Drive; unused by designs without one.
     device: DeviceConfig,
-    /// What the drive has been through.
+    /// State of the drive before the run.
     precondition: Precondition,
 }
 
 impl Knobs {
-    /// All of them as a document. The seed is none of them, and may be too large for one.
+    /// All knobs as a document, except the seed, which may be too large for TOML.
     fn document(&self) -> Result<toml::Value, toml::ser::Error> {
         let mut seedless = self.clone();
         seedless.machine.seed = 0;
@@ -35,51 +35,51 @@ impl Knobs {
     }
 }
 
-/// A memory system and what runs on it.
+/// Memory system and the workload that runs on it.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The design.
+    /// Design of the memory system.
     pub design: &'static Design,
-    /// The reading of the paper.
+    /// Reading of the paper.
     pub profile: Profile,
-    /// What runs, with its threads.
+    /// Workload, with its number of threads.
     pub workload: Workload,
-    /// What sizes of the paper are divided by.
+    /// Divisor of the paper's sizes.
     pub factor: u64,
-    /// The seed of everything that is random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What was changed, as it was given.
+    /// Changes, as they were given.
     pub changes: Vec<String>,
     knobs: Knobs,
 }
 
-/// A knob and its value: `machine.os.switch=1300ns`.
+/// New value of a knob: `machine.os.switch=1300ns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     key: String,
     value: String,
 }
 
-/// A setup that cannot be.
+/// Reason for which a setup is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// No such design.
+    /// There is no design of this name.
     #[error("expected one of {known}, found {found:?}")]
     Design {
-        /// What there is.
+        /// Names of all designs.
         known: String,
-        /// What was asked for.
+        /// Name as it was given.
         found: String,
     },
-    /// The workload cannot be.
+    /// The workload is refused.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A change that is no `key=value`, or whose key or value does not exist.
+    /// A change is no `key=value`, or there is no such knob or value.
     #[error("{change}: {why}")]
     Change {
-        /// As it was given.
+        /// Change as it was given.
         change: String,
-        /// Why it does not do, and what would.
+        /// Reason, with the expectation.
         why: String,
     },
 }
@@ -101,7 +101,7 @@ impl FromStr for Change {
     }
 }
 
-/// Why a design has no knob called `key` beside those that are known.
+/// Reason that a design has no knob `key`; `known` are the knobs at that place.
 fn no_knob(design: &str, key: &str, known: &[String]) -> String {
     match known.is_empty() {
         true => format!("{design} has no {key:?} there, as what is before it is one value"),
@@ -110,8 +110,8 @@ fn no_knob(design: &str, key: &str, known: &[String]) -> String {
 }
 
 impl Setup {
-    /// The design called `design` with `workload`, whose threads are the paper's unless
-    /// it names them.
+    /// A setup of the design called `design` with `workload`; the number of threads is the paper's
+    /// unless `workload` gives it.
     ///
     /// # Errors
     /// If there is no such design, or a trace cannot be read.
@@ -156,10 +156,10 @@ impl Setup {
         Ok(setup)
     }
 
-    /// The same with one knob changed.
+    /// The setup with one knob changed.
     ///
     /// # Errors
-    /// If there is no such knob or value.
+    /// If there is no such knob, or the value is invalid.
     pub fn with(mut self, change: &Change) -> Result<Self, SetupError> {
         let told = format!("{}={}", change.key, change.value);
         let refuse = |why: String| SetupError::Change {
@@ -194,20 +194,20 @@ impl Setup {
         Ok(self)
     }
 
-    /// Gives the drive so much DRAM, and of it so much to the log, if it has one.
+    /// Sets the bytes of the drive's DRAM, and of the log in it if the drive has one.
     pub(crate) fn resize_ssd_dram(&mut self, dram: Bytes, log: Bytes) {
         self.knobs.device.dram.bytes = dram;
         self.resize_log(log);
     }
 
-    /// Gives the log so much of the drive's DRAM, if there is one.
+    /// Sets the bytes of the log, if the drive has one.
     pub(crate) const fn resize_log(&mut self, log: Bytes) {
         if self.knobs.device.has_log() {
             self.knobs.device.log.bytes = log;
         }
     }
 
-    /// Lets the host hold so many bytes of the drive's pages, if it holds any.
+    /// Sets the bytes of the host's memory for pages of the drive, if the design uses any.
     pub(crate) const fn resize_host(&mut self, bytes: Bytes) {
         match &mut self.knobs.machine.tiering {
             Tiering::Hinted(moves) | Tiering::Sampled(moves, _) => moves.limit = bytes,
@@ -216,7 +216,7 @@ impl Setup {
         }
     }
 
-    /// Gives flash the times that flash of the paper's size has.
+    /// Sets the operation times of flash, given for flash of the paper's size.
     pub(crate) fn time_flash(&mut self, read: Ns, program: Ns, erase: Ns) {
         let whole = self.profile.device(self.design);
         let drive = &mut self.knobs.device.drive;
@@ -227,8 +227,8 @@ impl Setup {
         drive.flash.timing = Some(timing);
     }
 
-    /// The least footprint of the workload, if the one that it is given makes the drive's DRAM
-    /// too small.
+    /// Smallest footprint that is accepted, if the given footprint makes the drive's DRAM too
+    /// small; `None` if the drive is large enough or its DRAM was set explicitly.
     pub(crate) fn least_footprint(&self) -> Option<Bytes> {
         let whole = self.profile.device(self.design);
         let (shrunk, device) = (whole.scaled(self.factor), self.device());
@@ -243,19 +243,19 @@ impl Setup {
         Some(size::least(size::paper(&self.workload), factor))
     }
 
-    /// The computer.
+    /// Configuration of the computer.
     #[must_use]
     pub const fn machine(&self) -> &Config {
         &self.knobs.machine
     }
 
-    /// The drive; what it would be, where there is none.
+    /// Configuration of the drive; unused by designs without one.
     #[must_use]
     pub const fn device(&self) -> &DeviceConfig {
         &self.knobs.device
     }
 
-    /// What the drive has been through.
+    /// State of the drive before the run.
     #[must_use]
     pub const fn precondition(&self) -> Precondition {
         self.knobs.precondition

@@ -1,10 +1,11 @@
 //! Runs of one program on many machines.
 //!
-//! A program does the same on every machine, and what comes before its section takes longer
-//! to execute than the section: so setups with the same program share a tape of it.
+//! A program does the same work on every machine, and the part before its section takes longer to
+//! execute than the section: so setups with the same program share a tape of it.
 //!
-//! Invariants: an outcome is that of the setup alone but for its wall time; a tape is made
-//! once, by whoever needs it first, and dropped once all runs that share it have begun.
+//! Invariants: an outcome equals that of a run of the setup alone, except for its wall time; a tape
+//! is made once, by the first run that needs it, and dropped once all runs that share it have
+//! begun.
 
 use crate::outcome::Outcome;
 use crate::run::{RunError, Witness, run, run_program};
@@ -13,10 +14,10 @@ use programs::Tape;
 use sim::Seed;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Setups that are run in any order, on any threads.
+/// Setups whose runs may be made in any order, on any threads.
 pub struct Sweep {
     setups: Vec<Setup>,
-    /// The setups, those with one program after another, each with its group.
+    /// Index and group of each setup, sorted by group.
     order: Vec<(usize, usize)>,
     groups: Vec<Mutex<Group>>,
 }
@@ -24,15 +25,15 @@ pub struct Sweep {
 /// Setups with the same program.
 #[derive(Default)]
 struct Group {
-    /// How many have not begun.
+    /// Number of runs that have not begun.
     left: usize,
-    /// None if there is none yet, or is to be none.
+    /// Tape of the program; `None` before it is made, or if it is not worth one.
     tape: Option<Arc<Tape>>,
     refused: bool,
 }
 
 impl Sweep {
-    /// Runs of all `setups`.
+    /// A sweep over `setups`.
     #[must_use]
     pub fn new(setups: Vec<Setup>) -> Self {
         let mut firsts: Vec<&Setup> = Vec::new();
@@ -61,14 +62,14 @@ impl Sweep {
         }
     }
 
-    /// What is run, in the order in which it was given.
+    /// Setups, in the order in which they were given.
     #[must_use]
     pub fn setups(&self) -> &[Setup] {
         &self.setups
     }
 
-    /// Makes run number `turn` of the sweep: which setup it was, and what came out. None
-    /// once all were made, before `witness`.
+    /// Makes run number `turn` of the sweep under `witness`. Returns the index of its setup and the
+    /// outcome; `None` past the last run.
     pub fn run(&self, turn: usize, witness: Witness) -> Option<(usize, Result<Outcome, RunError>)> {
         let &(index, group) = self.order.get(turn)?;
         let setup = &self.setups[index];
@@ -80,7 +81,8 @@ impl Sweep {
         Some((index, outcome))
     }
 
-    /// The tape of a group for one that begins, if it is worth one.
+    /// Tape for one run of the group that begins; `None` if the program is not worth one, or if no
+    /// other run shares it.
     fn tape(&self, group: usize, setup: &Setup) -> Result<Option<Arc<Tape>>, RunError> {
         let mut group = self.groups[group]
             .lock()

@@ -1,4 +1,4 @@
-//! How many operations a second the kernels emit on one core.
+//! Operations per second that the kernels emit on one core.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -12,7 +12,7 @@ use std::hint::black_box;
 const SEED: Seed = Seed(1);
 const THREADS: u32 = 8;
 
-/// Runs a program; operations in all.
+/// Runs a program to its end; returns the number of its operations.
 fn drain(mut program: Threads) -> u64 {
     let mut ops: Vec<Op> = Vec::new();
     let mut count = 0;

@@ -1,8 +1,8 @@
-//! What a program does to its memory, counted without a machine.
+//! Memory use of a program, counted without a machine.
 //!
-//! Invariant: only what is measured counts: accesses after each thread's
-//! [`Op::Begin`]. Lines used of a page are those that the measured part touches at all,
-//! however often the page would come and go in a smaller memory.
+//! Invariant: only the measured part counts: accesses after each thread's [`Op::Begin`]. The lines
+//! used of a page are those that the measured part touches at all, however often a smaller memory
+//! would evict the page.
 
 use memsys::{Op, Program};
 use std::collections::BTreeMap;
@@ -11,35 +11,34 @@ use std::collections::BTreeMap;
 const PAGE: u64 = 4096;
 const LINE: u64 = 64;
 
-/// Counts of a program.
+/// Totals of a program's measured part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Character {
-    /// Bytes up to the highest address.
+    /// Bytes up to the highest address of the program.
     pub footprint_bytes: u64,
-    /// Bytes of pages that were touched.
+    /// Bytes of the pages that were touched.
     pub touched_bytes: u64,
-    /// Loads.
+    /// Number of loads.
     pub loads: u64,
-    /// Stores.
+    /// Number of stores.
     pub stores: u64,
-    /// Instructions, accesses among them.
+    /// Number of instructions, including loads and stores.
     pub instructions: u64,
-    /// Of pages that were touched, how many had up to so many tenths of their lines
-    /// touched: the first has those up to one tenth, the last all above nine.
+    /// Number of touched pages, by tenths of their lines touched: the first entry counts pages with
+    /// up to one tenth, the last those above nine tenths.
     pub pages_by_lines_touched: [u64; 10],
-    /// The same of pages that were stored to and lines that were.
+    /// Number of pages stored to, by tenths of their lines stored to.
     pub pages_by_lines_stored: [u64; 10],
 }
 
 impl Character {
-    /// Stores of all accesses, 0 to 1.
+    /// Share of stores among all accesses, 0 to 1.
     #[must_use]
     pub fn write_share(&self) -> f64 {
         self.stores as f64 / (self.loads + self.stores).max(1) as f64
     }
 
-    /// Of the pages that were touched, the share with at most `tenths` tenths of their
-    /// lines touched.
+    /// Share of touched pages with at most `tenths` tenths of their lines touched, 0 to 1.
     #[must_use]
     pub fn share_up_to(&self, tenths: usize) -> f64 {
         let all: u64 = self.pages_by_lines_touched.iter().sum();
@@ -48,7 +47,7 @@ impl Character {
     }
 }
 
-/// Runs `program` to its end and counts.
+/// Runs `program` to its end and counts its measured part.
 pub fn characterise(program: &mut dyn Program) -> Character {
     let threads = program.threads() as usize;
     let mut count = Count::default();
@@ -87,9 +86,9 @@ struct State {
 #[derive(Default)]
 struct Count {
     character: Character,
-    /// By page, the lines that were touched and those that were stored to.
+    /// Bit sets of the lines touched and of the lines stored to, by page.
     lines: BTreeMap<u64, [u64; 2]>,
-    /// The page that was touched last, which is often the next.
+    /// Page touched last and its bit sets, kept apart since the next access often goes there.
     last: (u64, [u64; 2]),
 }
 
@@ -127,7 +126,7 @@ impl Count {
         self.last.1[1] |= if store { bit } else { 0 };
     }
 
-    /// Adds the page touched last to the others.
+    /// Merges the page touched last into `lines`.
     fn settle(&mut self) {
         let (page, lines) = self.last;
         if lines[0] != 0 {

@@ -1,33 +1,32 @@
 //! Random graphs that are computed rather than held.
 //!
-//! Invariants: an edge is a function of the seed and its number, so that a graph of
-//! billions of edges costs a few bits a vertex; the edges of a vertex are the numbers
-//! from its offset to that of the next vertex, as in compressed sparse rows, and
-//! offsets rise to the number of edges.
+//! Invariants: an edge is a function of the seed and its number, so that a graph of billions of
+//! edges costs a few bits a vertex; the edges of a vertex are the numbers from its offset to that
+//! of the next vertex, as in compressed sparse rows, and offsets ascend to the number of edges.
 //!
-//! Two kinds. In a **uniform** one each vertex has the same number of edges, to any
-//! vertex. In a **Kronecker** one (Leskovec and others 2010; the probabilities are
-//! Graph500's, which GAP takes too: A 0.57, B 0.19, C 0.19) the expected degree of a
-//! vertex whose number has k bits set, of L, is m·0.76^(L-k)·0.24^k; it is rounded up or
-//! down by chance. Where an edge leads is drawn bit by bit: a bit of the target is set with
-//! probability 1/4 where the source's is clear, and 5/24 where it is set. Numbers of vertices are
-//! then scattered by a bijection, as GAP permutes them. Both are directed.
+//! In a **uniform** graph each vertex has the same number of edges, to random vertices. In a
+//! **Kronecker** graph (Leskovec and others 2010; the probabilities are Graph500's, which GAP uses
+//! too: A 0.57, B 0.19, C 0.19) the expected degree of a vertex whose number has k bits set, of L,
+//! is m·0.76^(L-k)·0.24^k; it is rounded up or down at random. The target of an edge is drawn bit
+//! by bit: a bit is set with probability 1/4 where the source's is clear, and 5/24 where it is set.
+//! Numbers of vertices are then scattered by a bijection, as GAP permutes them. Both kinds are
+//! directed.
 
 use sim::{Seed, mix};
 
-/// Vertices of which one offset is held.
+/// Vertices that share one stored offset.
 const BLOCK: u64 = 64;
 
-/// How edges are spread.
+/// Distribution of the edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// The same degree for all, targets anywhere.
+    /// Equal degrees and uniformly random targets.
     Uniform,
-    /// A few vertices have most edges.
+    /// Skewed degrees: a few vertices have most edges.
     Kronecker,
 }
 
-/// A directed graph.
+/// Directed graph, computed from its seed.
 #[derive(Debug)]
 pub struct Graph {
     seed: u64,
@@ -40,15 +39,15 @@ pub struct Graph {
 struct Kronecker {
     bits: u32,
     scatter: Bijection,
-    /// Expected degree of a vertex with so many bits set, with 32 bits after the point.
+    /// Expected degree of a vertex by its number of set bits, with 32 bits after the point.
     degrees: Vec<u64>,
     /// Offset of the first vertex of each block.
     offsets: Vec<u64>,
 }
 
 impl Graph {
-    /// A graph of `vertices` vertices and about `degree` edges for each. A Kronecker
-    /// graph has the next lower power of two of vertices.
+    /// A graph of `vertices` vertices with about `degree` edges each. A Kronecker graph has the
+    /// largest power of two of vertices that is not above `vertices`.
     ///
     /// # Panics
     /// If there is no vertex, or more than 2³².
@@ -69,13 +68,13 @@ impl Graph {
         graph
     }
 
-    /// How many vertices there are.
+    /// Number of vertices.
     #[must_use]
     pub const fn vertices(&self) -> u64 {
         self.vertices
     }
 
-    /// How many edges there are.
+    /// Number of edges.
     #[must_use]
     pub fn edges(&self) -> u64 {
         match &self.kronecker {
@@ -84,7 +83,7 @@ impl Graph {
         }
     }
 
-    /// The first edge of `vertex`; for the number of vertices, the number of edges.
+    /// Number of the first edge of `vertex`; the number of edges for `vertex` = `vertices()`.
     #[must_use]
     pub fn offset(&self, vertex: u64) -> u64 {
         match &self.kronecker {
@@ -97,7 +96,7 @@ impl Graph {
         }
     }
 
-    /// How many edges leave `vertex`.
+    /// Number of edges that leave `vertex`.
     #[must_use]
     #[inline]
     pub fn degree(&self, vertex: u64) -> u64 {
@@ -107,7 +106,7 @@ impl Graph {
         }
     }
 
-    /// Where edge number `edge`, which leaves `from`, leads.
+    /// Vertex that edge number `edge`, which leaves `from`, leads to.
     #[must_use]
     #[inline]
     pub fn target(&self, from: u64, edge: u64) -> u64 {
@@ -118,7 +117,8 @@ impl Graph {
         }
     }
 
-    /// A vertex with an edge, the first from a drawn place on; vertex 0 if none has.
+    /// First vertex with an edge, from a random place on and around; vertex 0 if there are no
+    /// edges.
     #[must_use]
     pub fn source(&self, seed: Seed) -> u64 {
         let start = seed.stream("source").below(self.vertices);
@@ -163,8 +163,8 @@ impl Kronecker {
             draws = draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
             mix(draws)
         };
-        // Each bit of `quarter` is set with probability 1/4. 5/24 is 5/6 of that: of
-        // 5/6, 0.11010101… in binary, eight places are taken.
+        // Each bit of `quarter` is set with probability 1/4, and 5/24 is 5/6 of that. Eight binary
+        // places of 5/6, 0.11010101…, are used.
         let quarter = draw() & draw();
         let mut five_sixths = draw();
         for place in [0_u8, 1, 0, 1, 0, 1, 1] {
@@ -181,7 +181,7 @@ impl Kronecker {
     }
 }
 
-/// Expected degrees by number of set bits, in fixed point.
+/// Expected degrees by number of set bits, with 32 bits after the point.
 fn degrees(bits: u32, degree: u64) -> Vec<u64> {
     let edges = u128::from(degree) << bits;
     let of = |set: u32| {
@@ -194,8 +194,8 @@ fn degrees(bits: u32, degree: u64) -> Vec<u64> {
     (0..=bits).map(of).collect()
 }
 
-/// A bijection of the numbers of some bits that can be taken back: a multiplication,
-/// a fold and another multiplication.
+/// Invertible bijection of the numbers below a power of two: a multiplication, a fold and another
+/// multiplication.
 #[derive(Debug)]
 struct Bijection {
     mask: u64,
@@ -226,13 +226,13 @@ impl Bijection {
     #[inline]
     fn back(&self, number: u64) -> u64 {
         let folded = number.wrapping_mul(self.back[1]) & self.mask;
-        // The fold moves the upper half onto the lower; twice is none.
+        // The fold xors the upper half onto the lower; folding twice is the identity.
         let first = folded ^ folded >> self.fold;
         first.wrapping_mul(self.back[0]) & self.mask
     }
 }
 
-/// The number whose product with the odd `number` is 1, by Newton's steps.
+/// Inverse of the odd `number` modulo 2^64, by Newton's method.
 fn inverse(number: u64) -> u64 {
     let mut inverse = number;
     for _ in 0..5 {
@@ -242,7 +242,7 @@ fn inverse(number: u64) -> u64 {
     inverse
 }
 
-/// The number of `index` among `count` equal shares of `whole`, as a range.
+/// Range number `index` when `whole` is divided into `count` nearly equal ranges.
 pub(crate) fn share(whole: u64, index: u32, count: u32) -> std::ops::Range<u64> {
     let at = |i: u32| (u128::from(whole) * u128::from(i) / u128::from(count)) as u64;
     at(index)..at(index + 1)
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_rise_by_degrees_to_the_edges() {
+    fn offsets_ascend_by_degrees_to_the_number_of_edges() {
         for shape in [Shape::Uniform, Shape::Kronecker] {
             let graph = Graph::new(shape, 1 << 12, 16, Seed(3));
             let mut offset = 0;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bijection_can_be_taken_back() {
+    fn bijection_is_inverted_by_back() {
         for bits in [1, 2, 5, 12] {
             let scatter = Bijection::new(bits, Seed(9));
             let mut seen = vec![false; 1 << bits];
@@ -280,8 +280,7 @@ mod tests {
         }
     }
 
-    /// Edges whose original target has a bit set, of those whose source has it set
-    /// and of those whose source has it clear.
+    /// Share of target bits that are set, among edges whose source has the bit clear, and set.
     fn shares_of_set_bits(graph: &Graph) -> [f64; 2] {
         let scatter = &graph.kronecker.as_ref().unwrap().scatter;
         let (mut set, mut all) = ([0_u64; 2], [0_u64; 2]);
@@ -305,8 +304,8 @@ mod tests {
         let [clear, set] = shares_of_set_bits(&graph);
         assert!((clear - 0.19 / 0.76).abs() < 0.005, "{clear}");
         assert!((set - 0.05 / 0.24).abs() < 0.005, "{set}");
-        // A + B of all edges leave sources whose given bit is clear; rounding of
-        // degrees changes little.
+        // Each clear bit of a source has probability A + B; rounding of degrees changes the number
+        // of edges little.
         let edges = graph.edges() as f64 / (2048.0 * 16.0);
         assert!((edges - 1.0).abs() < 0.03, "{edges}");
         let most = (0..2048).map(|v| graph.degree(v)).max().unwrap();
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_targets_are_anywhere() {
+    fn uniform_targets_are_evenly_distributed() {
         let graph = Graph::new(Shape::Uniform, 1000, 8, Seed(1));
         let mut seen = vec![0_u32; 1000];
         for vertex in 0..1000 {

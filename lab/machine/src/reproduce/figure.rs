@@ -1,4 +1,4 @@
-//! What is claimed in a figure or a table of the paper.
+//! Claims of a figure or a table of the paper.
 //!
 //! ```toml
 //! title = "Execution time"
@@ -24,7 +24,8 @@
 //! about = "itself"                     # or others, own; else a test of the paper's systems
 //! ```
 //!
-//! A profile is a set-up. The rest of the file is as [`report::figure`] has it.
+//! A set-up of [`report`] is a profile here. The rest of the file is as [`report::figure`] defines
+//! it.
 
 use super::plan::{Key, Plan};
 use input::document::DocumentError;
@@ -59,10 +60,10 @@ struct Claimed {
     about: About,
 }
 
-/// A claim, and what it takes to measure it.
+/// Claim with the runs that measure it.
 type Row = figure::Row<Key>;
 
-/// Reads a figure whose claims are about what `plan` has.
+/// Reads a figure; its claims may name designs, and workloads, settings and quantities of `plan`.
 pub(super) fn read(plan: &Plan, file: &File) -> Result<figure::Figure<Key>, DocumentError> {
     figure::read(file.name, &file.source(), |reader, claimed| {
         Reader { plan, reader }.rows(claimed)
@@ -75,7 +76,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Workloads, each with what is expected beside it, or with nothing.
+    /// Workloads of a claim, each with its own expectation if the claim gives one.
     fn workloads(&self, claimed: &Claimed) -> Result<Named, DocumentError> {
         let all = || self.plan.workloads.keys();
         let Some(said) = &claimed.workloads else {
@@ -98,7 +99,7 @@ impl Reader<'_> {
         self.reader.known(name, kind, name.as_ref(), known)
     }
 
-    /// A row for each expectation and profile.
+    /// Rows of a claim: one for each expectation and profile.
     fn rows(&self, claimed: &Claimed) -> Result<Vec<Row>, DocumentError> {
         let designs = || skybyte::DESIGNS.iter().map(|design: &Design| design.name);
         self.known(&claimed.design, "design", designs())?;
@@ -181,7 +182,7 @@ impl Reader<'_> {
     }
 }
 
-/// The runs of a claim in this profile, each with what it is set beside.
+/// Runs of a claim in this profile, each with the run it is compared with, if any.
 fn pairs(claimed: &Claimed, profile: Profile, workloads: &[&str]) -> Vec<(Key, Option<Key>)> {
     let key = |design: &str, workload: &str, setting: &str| Key {
         design: design.to_owned(),

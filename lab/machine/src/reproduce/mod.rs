@@ -1,11 +1,11 @@
-//! The SkyByte paper reproduced: its plans, the runs that these need, and its claims
-//! beside what was measured.
+//! Reproduction of the SkyByte paper: its plans, the runs that they need, and its claims compared
+//! with the measurements.
 //!
-//! What is run and what is claimed are files beside the system, embedded here: a
-//! `setup.toml` and a file for each figure.
+//! Runs and claims are described in files beside the system, which are embedded here: `setup.toml`
+//! and one file for each figure.
 //!
-//! Invariants: a value is arithmetic on outcomes of runs, none is written down; a run
-//! is made once, however many figures need it; a mean is named as the one that it is.
+//! Invariants: a value is arithmetic on outcomes of runs, none is written down; a run is made once,
+//! however many figures need it; each mean states its kind.
 
 mod figure;
 mod plan;
@@ -19,7 +19,7 @@ use report::paper_file;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The paper's short name.
+/// Short name of the paper, in commands and reports.
 pub const PAPER: &str = "skybyte";
 
 const SETUP: File = paper_file!("skybyte", "setup");
@@ -54,26 +54,26 @@ const FILES: Files = Files {
     regime: Some(&REGIME),
 };
 
-/// What is wrong with a plan or with what was asked of it.
+/// Error of a plan, or of a request for it.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A file that says something else than it should.
+    /// A file has a fault at one line.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// A figure that is not there.
+    /// There is no such figure.
     #[error(transparent)]
     Figure(#[from] NoFigure),
-    /// A scale that is not there.
+    /// There is no such scale.
     #[error("{PAPER}: expected one of its scales {known}, found {found:?}")]
     Scale {
-        /// Those that are.
+        /// Names of all scales.
         known: String,
-        /// As given.
+        /// Name as it was given.
         found: String,
     },
 }
 
-/// Figures that are ready to be measured.
+/// Figures, ready to be measured.
 pub struct Prepared {
     plan: Plan,
     scale: String,
@@ -84,15 +84,15 @@ pub struct Prepared {
     pub setups: Vec<Setup>,
 }
 
-/// The title of the paper.
+/// Title of the paper.
 ///
 /// # Errors
-/// If a file says something else than it should.
+/// If a file has a fault.
 pub fn title() -> Result<String, PlanError> {
     Ok(Plan::read(&SETUP)?.title)
 }
 
-/// The scales, and what each divides sizes by.
+/// Scales, with the divisor of sizes of each.
 ///
 /// # Errors
 /// As [`title`].
@@ -100,7 +100,7 @@ pub fn scales() -> Result<BTreeMap<String, u64>, PlanError> {
     Ok(Plan::read(&SETUP)?.scales)
 }
 
-/// The figures.
+/// List of the figures.
 ///
 /// # Errors
 /// As [`title`].
@@ -111,11 +111,10 @@ pub fn list() -> Result<Vec<Listed>, PlanError> {
     })?)
 }
 
-/// Reads what is asked for, all figures or one, at a scale of [`scales`], and makes its
-/// setups.
+/// Prepares one figure or all, at a scale of [`scales`], and makes the setups of its runs.
 ///
 /// # Errors
-/// If there is no such figure or scale, or a file says something else than it should.
+/// If there is no such figure or scale, or a file has a fault.
 pub fn prepare(figure: Option<&str>, scale: &str, seed: u64) -> Result<Prepared, PlanError> {
     let plan = Plan::read(&SETUP)?;
     let read = |file: &File| figure::read(&plan, file);
@@ -140,14 +139,14 @@ pub fn prepare(figure: Option<&str>, scale: &str, seed: u64) -> Result<Prepared,
 }
 
 impl Prepared {
-    /// Sets what `runs` of the setups, in their order, measured beside the claims; what
-    /// takes a run that failed is listed with the reason.
+    /// Compares the claims with `runs`, which are in the order of the setups. Claims that need a
+    /// failed run are listed with the reason.
     pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
         let judged = self.wanted.measured(&runs, self.factor);
         self.reproduction(judged, runs.into_iter().flatten().collect())
     }
 
-    /// Judges the values of an `earlier` report by the plans of today, without a run.
+    /// Judges the values of an `earlier` report by the present plans, without a run.
     #[must_use]
     pub fn again<R>(&self, earlier: &Judged) -> Reproduction<R> {
         self.reproduction(self.wanted.judged_again(earlier), Vec::new())

@@ -1,4 +1,4 @@
-//! What all figures share: `setup.toml`.
+//! Settings shared by all figures: `setup.toml`.
 //!
 //! ```toml
 //! title = "…"                       # of the paper
@@ -37,7 +37,7 @@ use std::ops::Range;
 use toml::Spanned;
 use units::{Bytes, Ns};
 
-/// What a setup says.
+/// Contents of `setup.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
@@ -54,7 +54,7 @@ pub(super) struct Plan {
     source: Option<Source>,
 }
 
-/// What differs from a design.
+/// Differences of a setting from its design.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Setting {
@@ -67,7 +67,7 @@ pub(super) struct Setting {
     flash: Option<Flash>,
 }
 
-/// Times of flash.
+/// Operation times of flash.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Flash {
@@ -76,12 +76,12 @@ struct Flash {
     erase: Ns,
 }
 
-/// Which run.
+/// Identity of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) design: String,
     pub(super) workload: String,
-    /// Empty for none.
+    /// Name of the setting; empty for none.
     pub(super) setting: String,
     pub(super) profile: &'static str,
 }
@@ -94,7 +94,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The setup of a run.
+    /// Setup of the run `key` at a scale.
     pub(super) fn setup(&self, key: &Key, scale: &str, seed: u64) -> Result<Setup, PlanError> {
         let text = &self.workloads[&key.workload];
         let refuse = |at: Range<usize>, e: &SetupError| {

@@ -1,5 +1,5 @@
-//! A program that relies on what it flushed: the power goes while it runs, and what its
-//! log and its records hold is what a restart needs.
+//! A program that relies on its flushes: the power is cut while it runs, and its log and records
+//! must hold all that a restart needs.
 
 use crate::small::{Reader, TimeKept, computer, drive};
 use memsys::stored_value;
@@ -12,20 +12,20 @@ use skybyte::{CxlSsd, DeviceConfig, DeviceMedia, Profile};
 use ssd::Precondition;
 use units::Ns;
 
-/// A line that was stored: where, and which operation of its thread it was.
+/// Stored line: its address, and the index of the store in its thread.
 type Stored = (u64, u64);
 
-/// A transaction as its thread executed it.
+/// Transaction, as its thread executed it.
 #[derive(Debug, Default)]
 struct Transaction {
-    /// The new lines in the log, the mark, the lines of the record.
+    /// New lines in the log, mark, lines of the record in place.
     logged: Vec<Stored>,
     mark: Stored,
     record: Vec<Stored>,
 }
 
-/// The transactions of each thread of a program: between fences, lines that are stored and
-/// flushed, which are a record's in place and then the next one's in the log, and a mark.
+/// Transactions of each thread of a program. Between fences lie flushed stores: a record in place,
+/// then the next record in the log, then a mark alone.
 fn transactions(mut program: Box<dyn Program>) -> Vec<Vec<Transaction>> {
     let of = |ops: &[Op]| {
         let mut groups: Vec<Vec<Stored>> = vec![Vec::new()];
@@ -77,13 +77,13 @@ fn transactions(mut program: Box<dyn Program>) -> Vec<Vec<Transaction>> {
 
 const LINES: usize = 2;
 
-/// A drive whose power goes at many of its calls.
+/// Drive whose power is cut at every [`EVERY`]th call.
 struct Cut {
     device: CxlSsd,
     config: DeviceConfig,
     threads: Vec<Vec<Transaction>>,
     calls: u64,
-    /// Of each thread, the most transactions that were found.
+    /// Largest number of transactions found after a cut, by thread.
     found: Vec<usize>,
 }
 
@@ -95,8 +95,8 @@ impl Cut {
         }
     }
 
-    /// The power goes now. Of the transactions whose mark is there, the last can be done
-    /// again from the log, and those before are in place, or newer ones are.
+    /// Cuts the power. Of the transactions whose mark is durable, the last can be redone from the
+    /// log, and the records of earlier ones are in place or overwritten by newer ones.
     fn judge(&mut self) {
         let kernel = Kernel::new();
         let media = self.device.at_power_cut();
@@ -118,7 +118,7 @@ impl Cut {
                 "log: {}",
                 told()
             );
-            // Those whose records the last ones have not changed again.
+            // Transactions whose records later ones may have overwritten.
             for before in last.saturating_sub(3)..last {
                 for &line in &all[before].record {
                     let newer = all[before + 1..].iter().flat_map(|one| &one.record);
@@ -168,8 +168,8 @@ impl Far for Cut {
     }
 }
 
-/// Runs the workload on a tiny machine whose power goes all the time; with or without what it
-/// asks to be pinned. How far it came, and how many pages came to the host.
+/// Runs the workload on a tiny machine under power cuts, with its pages pinned if `pins`. Returns
+/// the transactions found by thread, and the number of pages moved to the host.
 fn run(design: &str, pins: bool) -> (Vec<usize>, u64) {
     let text = "durable:footprint=1MiB,threads=2,section=whole,transactions=300,looks=10";
     let workload = Workload::parse(text).unwrap();
@@ -213,7 +213,7 @@ impl Program for Whole {
 fn transactions_of_flushed_lines_are_whole_after_a_power_cut() {
     for design in ["base-cssd", "skybyte-full", "astriflash-cxl"] {
         let (found, moved) = run(design, true);
-        // 150 of each thread, after a quarter as many that warm up.
+        // 150 transactions of each thread, after a quarter as many that warm up.
         assert!(
             found.iter().all(|&found| found > 180),
             "{design}: {found:?}"
@@ -224,6 +224,6 @@ fn transactions_of_flushed_lines_are_whole_after_a_power_cut() {
 
 #[test]
 #[should_panic(expected = "transaction")]
-fn pages_that_may_move_lose_what_was_flushed() {
+fn flushed_lines_on_pages_that_move_are_lost() {
     run("skybyte-full", false);
 }

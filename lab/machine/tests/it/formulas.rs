@@ -1,6 +1,5 @@
-//! What the whole computer takes is what its formulas say: a chain of loads the sum of its
-//! parts, a stream the rate of the narrowest part, and as many lines under way as latency
-//! times rate.
+//! Timing of the whole computer against formulas: a chain of loads takes the sum of its parts, a
+//! stream reaches the rate of the narrowest part, and the lines in flight are latency times rate.
 
 use memsys::model::{Listed, tiny};
 use memsys::{
@@ -22,12 +21,12 @@ fn load(at: u64, after: u16) -> Op {
     Op::Load { at, size: 8, after }
 }
 
-/// Loads that each need the one before.
+/// Loads that each depend on the one before.
 fn chain(places: impl IntoIterator<Item = u64>) -> Vec<Op> {
     places.into_iter().map(|at| load(at, 1)).collect()
 }
 
-/// Loads that need nothing.
+/// Loads that are independent of each other.
 fn stream(places: impl IntoIterator<Item = u64>) -> Vec<Op> {
     places.into_iter().map(|at| load(at, 0)).collect()
 }
@@ -37,10 +36,11 @@ fn random(count: u64, below: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |_| rng.below(below / LINE) * LINE)
 }
 
-/// What threads do before it is measured, and what is measured.
+/// Operations of each thread before measuring begins, and those that are measured.
 type Threads = Vec<[Vec<Op>; 2]>;
 
-/// Runs the first part of `threads`, and measures the second once all of them are done.
+/// Runs the first part of `threads`, and measures the second once all threads have finished the
+/// first.
 fn measured(config: &Config, kernel: &Kernel, far: impl Far, threads: Threads) -> Metrics {
     let whole = |[before, measured]: [Vec<Op>; 2]| {
         let begin = vec![Op::Meet, Op::Begin, Op::Meet];
@@ -65,13 +65,13 @@ fn computer(cores: u64, place: Place, page: PageSize) -> Config {
     }
 }
 
-/// Memory that expands, at a place of its own.
+/// Far memory of plain DRAM with a latency of its own.
 fn plain() -> PlainDram {
     PlainDram::new(&DramConfig::LPDDR4_3200, Ns(49)).unwrap()
 }
 
-/// What the caches, the translations and the host's DRAM of a chain of loads take, each as
-/// often as it was counted.
+/// Sum of the latencies of caches, translations and host DRAM in a chain of loads, each weighted by
+/// its count.
 fn parts(config: &Config, metrics: &Metrics) -> Tick {
     let (caches, counts, rows) = (&metrics.caches, &metrics.counts, &metrics.dram);
     let dram = Dram::new(&config.dram).unwrap();
@@ -95,8 +95,8 @@ fn parts(config: &Config, metrics: &Metrics) -> Tick {
     Tick(sum.sum())
 }
 
-/// Whether the core took `parts`, and no more than the slots of its last instructions and
-/// `rounded` besides.
+/// Asserts that the core took `parts`, plus at most the slots of its last instructions and
+/// `rounded`.
 fn is_sum(metrics: &Metrics, parts: Tick, rounded: Ns) {
     let most = parts + Tick::of(Ns(2)) + Tick::of(rounded);
     let time = metrics.core_time;
@@ -107,11 +107,11 @@ fn is_sum(metrics: &Metrics, parts: Tick, rounded: Ns) {
 }
 
 #[test]
-fn a_chain_takes_the_sum_of_its_parts_at_every_level() {
+fn chain_takes_the_sum_of_its_parts_at_every_level() {
     for page in [PageSize::Huge, PageSize::Small] {
         let config = computer(1, Place::Local, page);
-        // What fits the first cache, the second, the last, and none of them; then all of it
-        // at random, over more pages than the second TLB has.
+        // Footprints that fit the first cache, the second, the last, and none of them; then the
+        // whole memory at random, over more pages than the second TLB has.
         for (bytes, level) in [(16 * KIB, 0), (256 * KIB, 1), (8 * MIB, 2), (FOOTPRINT, 3)] {
             let warm = chain((0..bytes / LINE).map(|line| line * LINE));
             let asked = random(20_000, bytes);
@@ -132,8 +132,8 @@ fn a_chain_takes_the_sum_of_its_parts_at_every_level() {
 }
 
 #[test]
-fn a_chain_takes_the_sum_of_its_parts_whatever_a_bank_has_open() {
-    // One row of all banks that is always open, or rows of one unit in one bank.
+fn chain_takes_the_sum_of_its_parts_for_open_and_closed_rows() {
+    // A row so long that it stays open, and short rows in one bank.
     let open = DramConfig {
         row: Bytes(1 << 30),
         ..DramConfig::DDR5_4800
@@ -156,7 +156,7 @@ fn a_chain_takes_the_sum_of_its_parts_whatever_a_bank_has_open() {
     }
 }
 
-/// A drive whose DRAM always takes 46 ns, and the computer before it.
+/// Drive whose DRAM always takes 46 ns, and the computer before it.
 struct Rig {
     kernel: Kernel,
     device: CxlSsd,
@@ -186,9 +186,9 @@ impl Rig {
         }
     }
 
-    /// Runs `before` and measures the chain, which has to take the look-ups, the DRAM and
-    /// the flash that the drive counted, and the link and the caches. What was counted:
-    /// hits of the cache and of the log, and misses.
+    /// Runs `before` and measures the chain, whose time must be the sum of look-ups, DRAM and flash
+    /// as the drive counted them, link and caches. Returns the hits of the cache, the hits of the
+    /// log, and the misses.
     fn chain(&self, before: Vec<Op>, places: Vec<u64>) -> [u64; 3] {
         let config = self.device.config();
         let begun = Rc::new(Cell::new([0; 3]));
@@ -213,19 +213,19 @@ impl Rig {
             + flash.0 * missed
             + DRIVE_DRAM.0 * asked);
         let sum = parts(&self.computer, &metrics) + link.times(asked) + Tick::of(inside);
-        // The drive counts whole nanoseconds: up to one is lost at either end of it.
+        // The drive counts whole nanoseconds: up to one is lost at either end of a request.
         is_sum(&metrics, sum, Ns(2 * asked));
         [cached, logged, missed]
     }
 }
 
-/// Reads that the drive's cache answered, its log, and flash.
+/// Reads answered by the drive's cache, by its log, and by flash.
 fn answers(device: &CxlSsd) -> [u64; 3] {
     let front = device.metrics().front;
     [front.cache_hits, front.log_hits, front.misses]
 }
 
-/// A drive that notes what it had answered when measuring began.
+/// Drive that keeps its counters of the time when measuring began.
 struct Watched {
     device: CxlSsd,
     begun: Rc<Cell<[u64; 3]>>,
@@ -255,9 +255,9 @@ impl Far for Watched {
 
 //= skybyte 5
 #[test]
-fn a_chain_to_the_drive_takes_look_ups_dram_flash_and_link() {
+fn chain_to_the_drive_takes_look_ups_dram_flash_and_link() {
     let line_of = |page: u64, line: u64| page * PAGE + line * LINE;
-    // More pages than the drive's DRAM has, of which the last are there.
+    // The pages exceed the drive's DRAM; the last ones are in its cache.
     let first = |from: u64, to: u64| (from..to).map(move |page| line_of(page, 1));
     for design in ["base-cssd", "skybyte-w"] {
         let missed = Rig::new(design).chain(vec![], first(0, 300).collect());
@@ -283,13 +283,13 @@ fn a_chain_to_the_drive_takes_look_ups_dram_flash_and_link() {
     );
 }
 
-/// Bytes a second of lines of the host's DRAM, or of the device.
+/// Bytes per second of lines from the host's DRAM or the device.
 fn rate(metrics: &Metrics) -> f64 {
     let lines = metrics.host.count + metrics.device.count;
     (lines * LINE) as f64 / metrics.time.0 as f64 * 1e9
 }
 
-/// Once over all huge pages, so that their translations are there.
+/// A load of every huge page, so that their translations are cached.
 fn pages() -> Vec<Op> {
     chain((0..FOOTPRINT / (2 * MIB)).map(|page| page * 2 * MIB))
 }
@@ -302,16 +302,16 @@ fn streamed(config: &Config) -> Metrics {
 }
 
 #[test]
-fn streams_reach_the_peak_of_what_they_pass() {
+fn streams_reach_the_peak_of_the_narrowest_part() {
     let mut config = computer(8, Place::Local, PageSize::Huge);
-    // As many registers as latency times bandwidth asks for of eight channels.
+    // Enough miss registers for the latency times the bandwidth of eight channels.
     config.l1.misses = 64;
     for channels in [1, 8] {
         config.dram.channels = channels;
         let reached = rate(&streamed(&config)) / config.dram.peak() as f64;
         assert!((0.95..=1.0).contains(&reached), "{channels}: {reached}");
     }
-    // Rows of one bank follow each other as it closes one and opens the next.
+    // With one bank, each row is opened after the one before is closed.
     config.dram = DramConfig {
         channels: 1,
         banks: 1,
@@ -324,7 +324,7 @@ fn streams_reach_the_peak_of_what_they_pass() {
     let rows = rate(&rows_in_turn(&config)) * step.0 as f64 / Tick::PER_NS as f64 / 64e9;
     assert!((0.99..=1.001).contains(&rows), "{rows}");
 
-    // Behind the link headers and flits take their share, which leaves less than the DRAM has.
+    // Headers and flits take their share of the link, which leaves less than the DRAM's bandwidth.
     let far = computer(8, Place::Far, PageSize::Huge);
     let link = far.link.bytes_per_second * LINE / 85;
     assert!(link < DramConfig::LPDDR4_3200.peak());
@@ -332,7 +332,7 @@ fn streams_reach_the_peak_of_what_they_pass() {
     assert!((0.94..=1.001).contains(&reached), "{reached}");
 }
 
-/// One core that reads a line of each row.
+/// One core that reads one line of each row.
 fn rows_in_turn(config: &Config) -> Metrics {
     let config = Config {
         cores: 1,
@@ -342,7 +342,7 @@ fn rows_in_turn(config: &Config) -> Metrics {
     measured(&config, &Kernel::new(), plain(), vec![[pages(), rows]])
 }
 
-/// What one core reaches of `config` with so many lines under way.
+/// Bandwidth that one core reaches with `lines` misses in flight.
 fn under_way(mut config: Config, lines: u64, far: PlainDram) -> f64 {
     (config.l1.misses, config.l2.misses, config.llc.misses) = (lines, lines, lines);
     config.window = 4_096;
@@ -355,7 +355,7 @@ fn under_way(mut config: Config, lines: u64, far: PlainDram) -> f64 {
     ))
 }
 
-/// What is left of `all` for the DRAM once the caches have been looked through.
+/// Part of `all` that is left for the DRAM after the look-ups in the caches.
 fn behind_caches(config: &Config, all: Ns) -> Tick {
     let cycles = config.l1.cycles + config.l2.cycles + config.llc.cycles;
     Tick::of(all) - Tick::cycles(cycles, config.hertz)
@@ -364,12 +364,12 @@ fn behind_caches(config: &Config, all: Ns) -> Tick {
 //= skybyte 2.3
 #[test]
 fn thirty_five_lines_fill_a_channel_and_750_the_link() {
-    // Long rows: opening them is not what the formula is about.
+    // Rows are long, as the formula is not about opening them.
     let open = DramConfig {
         row: Bytes(1 << 30),
         ..DramConfig::DDR5_4800
     };
-    // 70 ns at 32 GB/s are 35 lines.
+    // 70 ns at 32 GB/s are 35 lines in flight.
     let mut local = computer(1, Place::Local, PageSize::Huge);
     local.dram = DramConfig {
         channels: 1,
@@ -379,13 +379,13 @@ fn thirty_five_lines_fill_a_channel_and_750_the_link() {
     assert_eq!(local.dram.peak(), 32_000_000_000);
     let rest = Dram::new(&local.dram).unwrap().at_rest(Row::Hit);
     local.dram.controller += (behind_caches(&local, Ns(70)) - rest).ns();
-    // The controller counts whole nanoseconds: a part of one is missing of the 70.
+    // The controller counts whole nanoseconds, so a fraction of one is missing from the 70 ns.
     for (lines, wanted) in [(70, 1.0), (35, 1.0), (17, 17.0 / 35.0), (7, 0.2)] {
         let reached = under_way(local.clone(), lines, plain()) / 32e9;
         let share = reached / wanted;
         assert!((0.97..=1.015).contains(&share), "{lines}: {reached}");
     }
-    // 3 µs at 16 GB/s are 750 lines.
+    // 3 µs at 16 GB/s are 750 lines in flight.
     let mut far = computer(1, Place::Far, PageSize::Huge);
     far.link = LinkConfig {
         framing: false,

@@ -1,4 +1,4 @@
-//! The plans of the paper can be read, and ask for runs that can be made.
+//! The plans of the paper are valid, and their runs can be set up.
 
 use machine::reproduce::{PAPER, list, prepare, scales, title};
 use machine::{Change, Setup};
@@ -10,7 +10,7 @@ use skybyte::{DESIGNS, Profile};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
-fn every_figure_is_read_and_every_run_can_be_set_up() {
+fn every_figure_is_valid_and_every_run_can_be_set_up() {
     assert!(title().unwrap().starts_with("SkyByte"));
     let figures = list().unwrap();
     assert!(
@@ -24,7 +24,7 @@ fn every_figure_is_read_and_every_run_can_be_set_up() {
             setup.machine().check().unwrap();
             setup.device().clone().checked().unwrap();
         }
-        // A run of a design, workload, reading and setting is made once.
+        // Each run of a design, workload, profile and setting is made once.
         let told = |s: &Setup| {
             (
                 s.design.name,
@@ -42,7 +42,7 @@ fn every_figure_is_read_and_every_run_can_be_set_up() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn unknown_figure_or_scale_is_refused() {
     let refused = prepare(Some("fig7"), "small", 1).err().unwrap().to_string();
     assert!(
         refused.contains("expected one of its figures fig2, fig3"),
@@ -61,12 +61,12 @@ fn full() -> Setup {
 }
 
 #[test]
-fn a_change_reaches_its_knob() {
+fn change_sets_its_knob() {
     let change = |text: &str| full().with(&text.parse::<Change>().unwrap());
     let set = change("device.hints.threshold=4us").unwrap();
     assert_eq!(set.device().hints.threshold, units::Ns::us(4));
     assert_eq!(set.changes, ["device.hints.threshold=4us"]);
-    // What is not set can be.
+    // A knob without a value can be set.
     let fixed = change("device.dram.fixed=46ns").unwrap();
     assert_eq!(fixed.device().dram.fixed, Some(units::Ns(46)));
     assert_eq!(change("machine.cores=4").unwrap().machine().cores, 4);
@@ -104,7 +104,7 @@ fn sizes_shrink_together() {
         assert_eq!(setup.factor, factor);
         assert_eq!(setup.device().dram.bytes.0, (512 << 20) / factor);
         let buffer = setup.device().drive.controller.write_buffer.0;
-        // A page for each die.
+        // The buffer holds at least a page for each die.
         assert_eq!(buffer, ((8 << 20) / factor).max(1_024 * 4_096));
         assert_eq!(setup.device().log.bytes.0, (64 << 20) / factor);
         let moves = setup.machine().tiering.moves().unwrap();
@@ -113,7 +113,7 @@ fn sizes_shrink_together() {
 }
 
 #[test]
-fn threads_are_the_papers_unless_they_are_given() {
+fn threads_default_to_the_papers() {
     for design in DESIGNS {
         let made = |text: &str| {
             let workload = Workload::parse(text).unwrap();
@@ -131,8 +131,8 @@ fn threads_are_the_papers_unless_they_are_given() {
     }
 }
 
-/// All claims, with `measured` as the value of each, where the lines of the regime are `times` the
-/// paper's.
+/// All claims with `measured` as their value, and the lines of the regime at `times` the paper's
+/// values.
 fn judged(measured: f64, times: f64) -> Reproduction<()> {
     let prepared = prepare(None, "small", 1).unwrap();
     let empty: Reproduction<()> = prepared.again(&Judged::default());
@@ -150,7 +150,7 @@ fn judged(measured: f64, times: f64) -> Reproduction<()> {
     })
 }
 
-/// Fails where a headline count unites readings, or takes a claim twice.
+/// Fails if a headline count mixes readings, or counts a claim twice.
 #[test]
 fn figure_has_one_primary_reading_and_each_claim_stands_once() {
     let (mut set_ups, mut seen) = (BTreeMap::new(), BTreeSet::new());
@@ -178,7 +178,7 @@ fn figure_has_one_primary_reading_and_each_claim_stands_once() {
     }
 }
 
-/// Fails where numbers of the regime are shown but decide nothing.
+/// Fails if the numbers of the regime are shown but decide nothing.
 #[test]
 fn claim_is_of_another_regime_where_a_line_of_its_workload_differs_by_more_than_two() {
     let verdicts = |times: f64| {
@@ -201,7 +201,7 @@ fn claim_is_of_another_regime_where_a_line_of_its_workload_differs_by_more_than_
     assert_eq!(verdicts(0.4).verdict, Verdict::OtherRegime);
 }
 
-/// Fails for a reason that no record can be asked about.
+/// Fails if a reason names no field of the records that could confirm it.
 #[test]
 fn reason_names_a_field_of_the_records_that_show_it() {
     const FIELDS: [&str; 17] = [

@@ -7,14 +7,14 @@ use skybyte::{DESIGNS, Profile};
 use std::path::Path;
 use units::{Bytes, MIB};
 
-/// A record of ChampSim: an instruction that loads from there, or touches no memory.
+/// ChampSim record of an instruction that loads from an address, or accesses no memory.
 fn instruction(load: Option<u64>) -> [u8; 64] {
     let mut record = [0; 64];
     record[32..40].copy_from_slice(&load.unwrap_or(0).to_le_bytes());
     record
 }
 
-/// Loads of `pages` pages, line after line, with two instructions after each.
+/// Loads of `pages` pages, line by line, with two instructions after each load.
 fn phases(pages: u64) -> Vec<u8> {
     let lines = (0..pages * 64).map(|line| 0x10_0000 + line * 64);
     let round = |at| [Some(at), None, None].map(instruction).concat();
@@ -35,7 +35,7 @@ fn named(path: &Path, params: &str) -> String {
 }
 
 #[test]
-fn a_recorded_program_executes_the_same_on_every_design() {
+fn recorded_program_executes_equal_instructions_on_every_design() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("champsim");
     std::fs::write(&path, phases(80)).unwrap();
@@ -52,8 +52,8 @@ fn a_recorded_program_executes_the_same_on_every_design() {
     }
 }
 
-/// One thread loads, the other computes and is through its preparation long before: without a
-/// meeting behind it, it goes on meanwhile, and how far depends on the design.
+/// One thread loads; the other computes and finishes its preparation long before. Without a barrier
+/// it would run on meanwhile, by an amount that depends on the design.
 #[test]
 fn recorded_threads_that_are_uneven_measure_the_same_on_every_design() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn recorded_threads_that_are_uneven_measure_the_same_on_every_design() {
     }
 }
 
-/// Of a trace that touches so many pages.
+/// Divisor and drive DRAM for a trace that touches `pages` pages.
 fn divided(pages: u64, params: &str) -> (u64, Bytes) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("champsim");
@@ -95,11 +95,12 @@ fn divided(pages: u64, params: &str) -> (u64, Bytes) {
 }
 
 #[test]
-fn the_computer_of_a_recorded_program_is_as_small_as_its_memory() {
-    // A sixteenth for the drive's DRAM, as of the 8 GiB of the paper's smallest workload.
+fn computer_of_a_recorded_program_scales_with_its_memory() {
+    // The drive's DRAM is a sixteenth of the memory, as for the 8 GiB of the paper's smallest
+    // workload.
     assert_eq!(divided(16_384, "warm=0"), (128, Bytes(4 * MIB)));
     assert_eq!(divided(32_768, "warm=0,scale=auto"), (64, Bytes(8 * MIB)));
-    // No less than for 4 MiB.
+    // The computer is no smaller than for 4 MiB.
     assert_eq!(divided(1_024, "warm=0"), divided(1, "warm=0"));
     assert_eq!(divided(1, "warm=0"), (2_048, Bytes(MIB / 4)));
     for (scale, factor) in [("small", 256), ("medium", 16), ("paper", 1)] {
@@ -109,23 +110,23 @@ fn the_computer_of_a_recorded_program_is_as_small_as_its_memory() {
 }
 
 #[test]
-fn a_recorded_program_presses_on_the_drives_dram() {
+fn recorded_program_overflows_a_small_drive_dram() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("champsim");
     std::fs::write(&path, phases(200).repeat(2)).unwrap();
     let reads = |text: &str| ran("base-cssd", Profile::Default, text).flash.read_pages;
     let (all, fits) = (named(&path, "warm=0"), named(&path, "warm=0,scale=small"));
-    // Of its 200 pages 64 fit, and here all.
+    // 64 of its 200 pages fit the small DRAM, and all fit the large one.
     let (small, large) = (reads(&all), reads(&fits));
     assert!(small > 350 && large < 220, "{small} {large}");
 }
 
 #[test]
-fn a_run_ends_with_what_its_replay_meets() {
+fn run_fails_with_the_error_of_its_replay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("champsim");
     std::fs::write(&path, phases(20)).unwrap();
-    // Which reads the file, that is half as long by the time of the run.
+    // The first reading of the file; it is half as long at the time of the run.
     let setup = setup("dram-only", Profile::Default, &named(&path, "warm=0"));
     std::fs::write(&path, phases(10)).unwrap();
     let refused = run(&setup, Witness::NOBODY).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What designs do with one small workload.
+//! Behaviour of the designs with one small workload.
 
 use machine::{Change, Outcome, RunError, Setup, Sweep, Witness, compare, run};
 use programs::Workload;
@@ -13,11 +13,11 @@ fn ran(design: &str, workload: &str) -> Outcome {
     run(&setup, Witness::NOBODY).unwrap()
 }
 
-/// 16 MiB, which is the paper's footprint over 512: more than the drive's DRAM of 1 MiB.
+/// 16 MiB, the paper's footprint over 512, more than the drive's DRAM of 1 MiB.
 const WORKLOAD: &str = "bfs:footprint=16MiB,section=300000";
 
 #[test]
-fn every_design_runs_and_its_parts_do_what_they_are_for() {
+fn every_design_runs_and_its_mechanisms_act() {
     let mut runs: Vec<Outcome> = DESIGNS.iter().map(|d| ran(d.name, WORKLOAD)).collect();
     compare(&mut runs, "base-cssd");
     let by = |name: &str| runs.iter().find(|run| run.design == name).unwrap();
@@ -27,13 +27,13 @@ fn every_design_runs_and_its_parts_do_what_they_are_for() {
         full.speed_up > Some(1.0) && dram.speed_up > full.speed_up,
         "{full:?}"
     );
-    // What a program misses is its own, however often a design lets it ask.
+    // The misses of a program hardly depend on the design.
     for run in [base, by("skybyte-c"), full] {
         let misses = run.mpki / dram.mpki;
         assert!((0.75..1.25).contains(&misses), "{}: {misses}", run.design);
     }
     for (run, design) in runs.iter().zip(DESIGNS) {
-        // AstriFlash switches too, at what its cache of pages has not.
+        // AstriFlash switches threads too, at misses of its page cache.
         let switches = design.switches || design.name == "astriflash-cxl";
         assert_eq!(run.switches.long_delays > 0, switches, "{}", run.design);
         assert_eq!(run.flash.read_pages > 0, design.drive, "{}", run.design);
@@ -55,7 +55,7 @@ fn every_design_runs_and_its_parts_do_what_they_are_for() {
     }
     assert!(by("skybyte-p").moves.promotions > 0 && base.moves.promotions == 0);
     assert!(by("astriflash-cxl").moves.page_hits > 0);
-    // The paper's prices and nothing else.
+    // The cost ratio follows from the paper's prices alone.
     assert!((full.cost.cheaper - 4.28 / 0.27).abs() < 1e-9);
     let share = dram.time_ns as f64 / full.time_ns as f64;
     let effect = full.cost.cost_effectiveness.unwrap();
@@ -63,14 +63,14 @@ fn every_design_runs_and_its_parts_do_what_they_are_for() {
 }
 
 #[test]
-fn a_run_is_a_function_of_its_setup() {
+fn run_is_a_function_of_its_setup() {
     let once = ran("skybyte-full", WORKLOAD);
     assert_eq!(once, ran("skybyte-full", WORKLOAD));
 }
 
 #[test]
 fn preparation_is_not_measured() {
-    // A quarter of the operations comes before; what is measured reads less than all.
+    // A quarter of the operations comes before measuring, so fewer accesses are counted than made.
     let run = ran(
         "base-cssd",
         "synthetic:footprint=16MiB,visits=400,lines=16,writes=0,threads=1",
@@ -100,12 +100,12 @@ fn all_designs_count_the_same_instructions() {
 }
 
 #[test]
-fn a_run_tells_how_long_accesses_took_and_a_record_from_before_is_read() {
+fn latency_is_reported_and_older_records_parse() {
     //= skybyte 2.3
     let (base, dram) = (ran("base-cssd", WORKLOAD), ran("dram-only", WORKLOAD));
     let of = |run: &Outcome| run.latency.clone().unwrap();
     let (far, near) = (of(&base), of(&dram));
-    // Most of what the drive's DRAM answers, and little else.
+    // About as many as the drive's DRAM answers are within 200 ns.
     let without_flash = base.amat.share_without_flash;
     assert!(((without_flash - 0.1)..(without_flash + 0.1)).contains(&far.within_200_ns));
     assert!(near.within_200_ns > far.within_200_ns);
@@ -123,7 +123,7 @@ fn a_run_tells_how_long_accesses_took_and_a_record_from_before_is_read() {
 }
 
 #[test]
-fn runs_that_share_a_program_are_what_each_is_alone() {
+fn outcomes_of_a_sweep_equal_those_of_single_runs() {
     let setup = |design: &str, text: &str, seed| {
         let workload = Workload::parse(text).unwrap();
         Setup::new(design, Profile::Default, workload, seed).unwrap()
@@ -156,7 +156,7 @@ fn runs_that_share_a_program_are_what_each_is_alone() {
 }
 
 #[test]
-fn a_witness_hears_of_all_but_the_last_instructions_and_changes_nothing() {
+fn witness_receives_all_but_the_last_instructions_and_changes_nothing() {
     let workload = Workload::parse("bfs:footprint=4MiB,section=3000000,threads=2").unwrap();
     let setup = Setup::new("dram-only", Profile::Default, workload, 1).unwrap();
     let (heard, words) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -182,7 +182,7 @@ fn a_witness_hears_of_all_but_the_last_instructions_and_changes_nothing() {
 }
 
 #[test]
-fn a_witness_ends_a_run() {
+fn witness_can_stop_a_run() {
     let workload = Workload::parse("bfs:footprint=4MiB,section=3000000,threads=2").unwrap();
     for design in ["dram-only", "skybyte-full"] {
         let setup = Setup::new(design, Profile::Default, workload.clone(), 1).unwrap();
@@ -201,7 +201,7 @@ fn a_witness_ends_a_run() {
 }
 
 #[test]
-fn a_drive_that_shrinks_too_far_names_the_footprint() {
+fn too_small_drive_is_refused_with_the_least_footprint() {
     let asked = |design: &str, text: &str, change: &str| {
         let workload = Workload::parse(text).unwrap();
         let mut setup = Setup::new(design, Profile::Default, workload, 1).unwrap();
@@ -223,7 +223,7 @@ fn a_drive_that_shrinks_too_far_names_the_footprint() {
         assert!(refused.starts_with(&wanted), "{refused}");
         asked("skybyte-full", &small(name, least), "precondition=fresh").unwrap();
     }
-    // Whoever sets the DRAM is told of that.
+    // An explicit size of the DRAM or the log is refused by the drive's own check.
     let refused = asked("skybyte-full", &small("bfs", 1), "device.log.bytes=4KiB");
     let refused = refused.unwrap_err().to_string();
     assert!(refused.starts_with("device: log.bytes"), "{refused}");
@@ -232,7 +232,7 @@ fn a_drive_that_shrinks_too_far_names_the_footprint() {
 }
 
 #[test]
-fn any_seed_goes_with_any_change() {
+fn changes_work_with_the_largest_seed() {
     let workload = Workload::parse(WORKLOAD).unwrap();
     let setup = Setup::new("skybyte-full", Profile::Default, workload, u64::MAX).unwrap();
     let change = |text: &str| text.parse::<Change>().unwrap();

@@ -1,4 +1,4 @@
-//! Small computers and drives on which everything happens within some thousand accesses.
+//! Small computers and drives on which every mechanism acts within some thousand accesses.
 
 use memsys::model::{Listed, tiny};
 use memsys::{Config, Far, FarEvent, Line, Moves, Op, ReadReply, Tag, Tiering, Values};
@@ -6,7 +6,8 @@ use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, Design, DeviceConfig, Profile, host};
 use units::{Bytes, KIB, MIB, Ns};
 
-/// A drive that is all used within some thousand accesses, and that has pages promoted soon.
+/// Drive whose resources are used up within some thousand accesses, and which offers pages for
+/// promotion early.
 pub(crate) fn drive(design: &str, profile: Profile) -> DeviceConfig {
     let mut config = profile.tiny_device(Design::named(design).unwrap());
     config.promotion.threshold = 3;
@@ -14,8 +15,8 @@ pub(crate) fn drive(design: &str, profile: Profile) -> DeviceConfig {
     config
 }
 
-/// A computer whose caches hold next to nothing, with what the design has to move pages:
-/// eight of the drive at most, as soon as can be.
+/// Computer with tiny caches, and with the design's mechanism to move pages, at most eight of them
+/// and as early as possible.
 pub(crate) fn computer(cores: u64, design: &str) -> Config {
     let few = |moves: &mut Moves| {
         moves.limit = Bytes(8 * 4 * KIB);
@@ -38,18 +39,18 @@ pub(crate) fn computer(cores: u64, design: &str) -> Config {
     }
     Config {
         cores,
-        // A power of two, of which pages are handed out in order.
+        // A power of two, whose pages are handed out in order.
         far: Bytes(4 * MIB),
         tiering,
         ..tiny()
     }
 }
 
-/// Bytes of a piece that one thread has; lines and pages do not divide it.
+/// Bytes of a piece that belongs to one thread; lines and pages are no multiples of it.
 const PIECE: u64 = 96;
 
-/// Random loads and stores of threads that share pages and lines and no bytes. Half of
-/// them go to a few pieces.
+/// Random loads and stores of threads that share pages and lines but no bytes. Half of them go to a
+/// few pieces.
 pub(crate) fn without_races(seed: u64, threads: u64, footprint: u64, length: u64) -> Listed {
     let pieces = footprint / PIECE / threads;
     let thread = |number: u64| {
@@ -76,7 +77,7 @@ pub(crate) fn without_races(seed: u64, threads: u64, footprint: u64, length: u64
     Listed::new((0..threads).map(thread).collect(), footprint)
 }
 
-/// Reads what a drive holds, one line after the other.
+/// Reader of a drive's contents, line by line.
 pub(crate) struct Reader {
     pub(crate) kernel: Kernel,
     pub(crate) device: CxlSsd,
@@ -101,7 +102,7 @@ impl Reader {
     }
 }
 
-/// Contents are kept and nobody looks at them.
+/// Memory values that are stored and not checked.
 pub(crate) struct TimeKept;
 
 impl Values for TimeKept {

@@ -1,5 +1,5 @@
-//! The computer with the real drive behind its link: what is loaded, what is left after a
-//! power cut, and that a drive which holds everything is memory.
+//! The computer with the real drive behind its link: values of loads, contents after a power cut,
+//! and the equality of a drive that holds everything with plain memory.
 
 use crate::small::{Reader, TimeKept, computer, drive, without_races};
 use memsys::model::{Flat, Listed};
@@ -18,8 +18,7 @@ fn fresh(kernel: &Kernel, config: &DeviceConfig) -> CxlSsd {
     CxlSsd::ready(&kernel.sim(), config, media, Seed(1)).unwrap()
 }
 
-/// What a design did with a random program, every load of which returned what was stored
-/// last.
+/// Runs a random program on a design, and asserts that every load returns the value stored last.
 fn compared(design: &Design, profile: Profile, config: &Config, program: Listed) -> Ran {
     let kernel = Kernel::new();
     let device = fresh(&kernel, &drive(design.name, profile));
@@ -34,9 +33,9 @@ fn compared(design: &Design, profile: Profile, config: &Config, program: Listed)
 
 type Ran = (Counts, skybyte::Metrics, u64);
 
-/// Through caches, log, cache of pages, migration, eviction and compaction.
+/// Exercises caches, log, page cache, migration, eviction and compaction.
 #[test]
-fn loads_return_what_was_stored_last_whatever_the_design() {
+fn loads_return_the_value_stored_last_on_every_design() {
     for design in DESIGNS.iter().filter(|design| design.drive) {
         for (seed, profile) in [
             (1, Profile::Default),
@@ -68,7 +67,7 @@ fn loads_return_what_was_stored_last_whatever_the_design() {
 
 //= skybyte 4
 #[test]
-fn loads_return_what_was_stored_last_while_huge_pages_move() {
+fn loads_return_the_value_stored_last_while_huge_pages_move() {
     for design in DESIGNS {
         if design.migration != Migration::Counted {
             continue;
@@ -78,7 +77,7 @@ fn loads_return_what_was_stored_last_while_huge_pages_move() {
         let Tiering::Hinted(moves) = &mut config.tiering else {
             panic!("{} moves pages", design.name);
         };
-        // One of the two that the program has.
+        // One of the two huge pages of the program.
         moves.limit = Bytes(PageSize::Huge.bytes());
         let program = without_races(4, 4, 2 * PageSize::Huge.bytes(), 250);
         let (counts, _, loads) = compared(design, Profile::Default, &config, program);
@@ -87,7 +86,7 @@ fn loads_return_what_was_stored_last_while_huge_pages_move() {
     }
 }
 
-/// A drive that is cut at every call, and judged by what comes back.
+/// Drive whose power is cut at every call; its contents after the cut are checked.
 struct Cut {
     device: CxlSsd,
     config: DeviceConfig,
@@ -96,7 +95,7 @@ struct Cut {
     found: u64,
 }
 
-/// A store that was flushed before another, its mark, was made.
+/// Flushed store, and the store of a mark made after it.
 #[derive(Clone, Copy)]
 struct Pair {
     line: u64,
@@ -107,8 +106,8 @@ struct Pair {
 const MARK: u64 = 8;
 
 impl Cut {
-    /// Cuts the power now: of every mark that is there, what was flushed before it is too,
-    /// or something newer.
+    /// Cuts the power now. For every mark that is durable, the store flushed before it must be
+    /// durable too, or a newer one.
     fn judge(&mut self) {
         self.calls += 1;
         let kernel = Kernel::new();
@@ -139,7 +138,7 @@ impl Cut {
     }
 }
 
-/// Whether a line begins with what the store at this place of the program wrote.
+/// Whether `line` begins with the value that the store at `place` of the program wrote.
 fn starts(line: &[u8; 64], place: u64) -> bool {
     line[..8] == stored_value(0, place)[..8]
 }
@@ -176,11 +175,11 @@ impl Far for Cut {
     }
 }
 
-/// Of lines on a pinned page: a store, its flush and a fence, then a mark in the same way;
-/// between them accesses all over memory that evict, compact and migrate.
+/// Lines on a pinned page get a store, its flush and a fence, then the mark in the same way;
+/// accesses all over memory in between cause evictions, compactions and migrations.
 //= skybyte 4
 #[test]
-fn what_was_flushed_on_pinned_pages_survives_a_power_cut_at_any_call() {
+fn flushed_stores_on_pinned_pages_survive_a_power_cut_at_any_call() {
     for design in ["base-cssd", "skybyte-full", "astriflash-cxl"] {
         let footprint = 300 * 4 * KIB;
         let mut rng = Seed(4).stream("flushed");
@@ -230,10 +229,10 @@ fn what_was_flushed_on_pinned_pages_survives_a_power_cut_at_any_call() {
     }
 }
 
-/// All mechanisms off, and DRAM of the drive for as many pages as its sets could be asked
-/// for: what is left is memory behind the link, to the nanosecond and access by access.
+/// All mechanisms are off, and the drive's DRAM has room for every page: the drive then equals
+/// memory behind the link, to the nanosecond and access by access.
 #[test]
-fn a_drive_that_holds_everything_is_memory_behind_the_link() {
+fn drive_that_holds_everything_equals_memory_behind_the_link() {
     let footprint = 4 * MIB;
     let config = Config {
         cores: 3,
@@ -256,7 +255,7 @@ fn a_drive_that_holds_everything_is_memory_behind_the_link() {
     device.dram.bytes = Bytes(u64::from(device.cache.ways) * footprint);
     assert!(device.lookup.before_writes, "as memory looks up its line");
     let dram = DramConfig {
-        // What the controller takes is part of the look-up's time.
+        // The controller's latency is part of the look-up's time.
         controller: Ns::ZERO,
         ..DramConfig::LPDDR4_3200
     };
@@ -280,8 +279,8 @@ fn timed<F: Far>(config: &Config, kernel: &Kernel, far: F, program: Listed) -> M
     machine.unwrap().run().unwrap()
 }
 
-/// A line of every page once, so that every page is there; then loads and stores all over
-/// memory, in order and at random, with and without dependences.
+/// A line of every page once, so that every page is cached; then loads and stores all over memory,
+/// in order and at random, with and without dependences.
 fn everywhere(footprint: u64, threads: u64) -> Listed {
     let share = footprint / threads;
     let thread = |number: u64| {
@@ -308,7 +307,8 @@ fn everywhere(footprint: u64, threads: u64) -> Listed {
         }
         ops
     };
-    // The first touches take different times; the last to come lets all go on at one.
+    // The first touches take different times; the last thread to arrive makes all continue at one
+    // time.
     let last = vec![Op::Compute(1 << 25), Op::Meet, Op::Begin, Op::Meet];
     let all = (0..threads).map(thread).chain([last]);
     Listed::new(all.collect(), footprint)

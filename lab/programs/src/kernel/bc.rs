@@ -1,19 +1,18 @@
-//! Betweenness centrality after Brandes, as GAP's.
+//! Betweenness centrality by Brandes' algorithm, as in GAP.
 //!
-//! Structures: offsets of 8 bytes a vertex, neighbours of 4 bytes an edge, depths of 4
-//! bytes, numbers of shortest paths of 8, dependencies of 4, scores of 4, a queue of 4
-//! bytes a vertex, and a bit an edge that says whether it leads to a successor. Forward,
-//! a level of the queue is divided among the threads; who first reaches a vertex puts
-//! it into the queue. Backward, the levels are taken again, deepest first.
+//! Structures: offsets of 8 bytes a vertex, neighbours of 4 bytes an edge, depths of 4 bytes,
+//! numbers of shortest paths of 8, dependencies of 4, scores of 4, a queue of 4 bytes a vertex, and
+//! a bit an edge that marks successors. Forward, a level of the queue is divided among the threads;
+//! the thread that first reaches a vertex puts it into the queue. Backward, the levels are
+//! processed again, deepest first.
 //!
-//! On a real machine the race for a vertex is won by chance. Here the threads of a
-//! level win in their order, as if they ran one after the other, which is one of the
-//! outcomes that can happen; so what a thread does depends on no one's speed.
+//! On a real machine chance decides which thread reaches a vertex first. Here the threads of a
+//! level win in their order, as if they ran one after the other, which is one of the possible
+//! outcomes; so the work of a thread does not depend on the speed of any other.
 //!
-//! Instructions besides loads and stores: 6 an edge forward (test, branch, test,
-//! branch, increment, loop) and 2 where it leads to a successor (addition, setting the
-//! bit); backward 4 an edge (bit, branch, increment, loop) and 3 a successor (division,
-//! addition, multiply-add).
+//! Instructions besides loads and stores: 6 an edge forward (test, branch, test, branch, increment,
+//! loop) and 2 more for a successor (addition, setting the bit); backward 4 an edge (bit, branch,
+//! increment, loop) and 3 more for a successor (division, addition, multiply-add).
 
 use super::bfs::chunks;
 use crate::graph::{Graph, share};
@@ -26,7 +25,7 @@ use std::rc::Rc;
 /// Bytes of one vertex without its edges.
 const VERTEX: u64 = 8 + 4 + 8 + 4 + 4 + 4;
 const UNREACHED: u32 = u32::MAX;
-/// The winner of a vertex that its winner has come to.
+/// Mark in `winner` of a vertex whose winning thread has processed it.
 const TAKEN: u16 = u16::MAX;
 
 /// State of betweenness centrality, shared by its threads.
@@ -46,37 +45,38 @@ pub struct Bc {
     path: Vec<Cell<f64>>,
     delta: Vec<Cell<f32>>,
     score: Vec<Cell<f32>>,
-    /// A bit an edge.
+    /// Bit of each edge that leads to a successor.
     successor: Vec<Cell<u64>>,
     levels: RefCell<Levels>,
     sources: u32,
     seed: Seed,
 }
 
-/// The queue, cut into levels, and where each thread's share of the newest begins.
+/// Queue of a search, cut into levels, and the start of each thread's additions to the newest
+/// level.
 #[derive(Default)]
 struct Levels {
     queue: Vec<u32>,
     /// Start of each level in the queue; the last level ends with the queue.
     starts: Vec<usize>,
-    /// Of the newest level, where what each thread added begins.
+    /// Index in the queue at which each thread's additions to the newest level begin.
     added: Vec<usize>,
 }
 
 impl Bc {
-    /// Vertices of a graph of `degree` edges each that fills `footprint` bytes.
+    /// Number of vertices with `degree` edges each that fill `footprint` bytes.
     #[must_use]
     pub const fn vertices(footprint: u64, degree: u64) -> u64 {
         footprint * 8 / (VERTEX * 8 + degree * 33)
     }
 
-    /// Edges for each of `vertices` vertices so that they fill `footprint` bytes.
+    /// Number of edges per vertex with which `vertices` vertices fill `footprint` bytes.
     #[must_use]
     pub const fn degree(footprint: u64, vertices: u64) -> u64 {
         (footprint / vertices).saturating_sub(VERTEX) * 8 / 33
     }
 
-    /// A search to warm up, then the paths from `sources` vertices of `graph`.
+    /// One search as warm-up, then searches from `sources` vertices of `graph`.
     #[must_use]
     pub fn new(graph: Graph, sources: u32, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -105,7 +105,7 @@ impl Bc {
         })
     }
 
-    /// The program of so many threads, at most 65,534.
+    /// Program of `threads` threads, at most 65,534.
     #[must_use]
     pub fn program(self: &Rc<Self>, threads: u32) -> Threads {
         Threads::new(threads, self.end, |thread, mem| {
@@ -119,20 +119,19 @@ impl Bc {
         })
     }
 
-    /// The score of `vertex`: the sum over the sources of the shares of shortest paths
-    /// that pass it.
+    /// Score of `vertex`: the sum over the sources of the shares of shortest paths through it.
     #[must_use]
     pub fn score(&self, vertex: u64) -> f32 {
         self.score[vertex as usize].get()
     }
 
-    /// The vertex from which paths are counted in search `number`; 0 warms up.
+    /// Source vertex of search `number`; search 0 is the warm-up.
     #[must_use]
     pub fn source(&self, number: u32) -> u64 {
         self.graph.source(self.seed.child(number.into()))
     }
 
-    /// The graph.
+    /// Graph that is searched.
     #[must_use]
     pub const fn graph(&self) -> &Graph {
         &self.graph
@@ -142,7 +141,7 @@ impl Bc {
         self.successor[(edge / 64) as usize].get() >> (edge % 64) & 1 == 1
     }
 
-    /// Starts a search.
+    /// Resets the queue to a search from `source`.
     fn seed_queue(&self, source: u64) {
         let mut levels = self.levels.borrow_mut();
         levels.queue.clear();
@@ -153,7 +152,7 @@ impl Bc {
         self.path[source as usize].set(1.0);
     }
 
-    /// Takes the step from level `depth` to the next, unless it was taken.
+    /// Computes level `depth` + 1, unless that has been done.
     fn expand(&self, depth: u32, threads: u32) {
         let mut levels = self.levels.borrow_mut();
         let levels = &mut *levels;
@@ -172,7 +171,7 @@ impl Bc {
         }
     }
 
-    /// Follows the edges of `from` to depth `depth` in the name of `thread`.
+    /// Follows the edges of `from` to level `depth`; new vertices count as reached by `thread`.
     fn reach(&self, from: u64, depth: u32, thread: u16, queue: &mut Vec<u32>) {
         let first = self.graph.offset(from);
         let paths = self.path[from as usize].get();
@@ -192,7 +191,7 @@ impl Bc {
         }
     }
 
-    /// Vertices of level `depth` that are `thread`'s, by their place in the queue.
+    /// Range of the queue with the vertices of level `depth` that `thread` processes.
     fn own(&self, depth: u32, thread: u32, threads: u32) -> std::ops::Range<u64> {
         let levels = self.levels.borrow();
         let start = levels.starts[depth as usize];
@@ -230,7 +229,7 @@ impl Worker {
         self.mem.end();
     }
 
-    /// Clears the arrays of a search, by stores of whole lines.
+    /// Clears the arrays of a search with stores of whole lines.
     async fn clear(&mut self) {
         let (bc, mem) = (&self.bc, &mut self.mem);
         for chunk in chunks(share(bc.graph.vertices(), self.thread, self.threads), 4096) {
@@ -259,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// The search; how many levels it has.
+    /// Runs the forward phase; returns the number of levels.
     async fn forward(&mut self, search: u32) -> u32 {
         let bc = Rc::clone(&self.bc);
         if self.thread == 0 {
@@ -286,7 +285,8 @@ impl Worker {
         }
     }
 
-    /// The vertex at `place` of the queue and where its edges begin and end, loaded.
+    /// Loads the vertex at `place` of the queue, the bounds of its edges and its number of paths;
+    /// returns the vertex and the tag of its first offset.
     fn take(&mut self, place: u64) -> (u64, Tag) {
         let vertex = self.bc.queued(place);
         let id = self.mem.load(self.bc.queue.at(place), 4);
@@ -336,7 +336,8 @@ impl Worker {
         }
     }
 
-    /// Sums what the successors of the vertex at `place` depend on it.
+    /// Sums the dependencies of the successors of the vertex at `place`, and adds the sum to its
+    /// score.
     async fn gather(&mut self, place: u64) {
         let bc = Rc::clone(&self.bc);
         let (from, begin) = self.take(place);

@@ -1,14 +1,14 @@
-//! Breadth-first search over all vertices in turn, as Rodinia's.
+//! Breadth-first search over all vertices in turn, as in Rodinia.
 //!
-//! Structures: a node of 8 bytes (first edge, number of edges), edges of 4 bytes, three
-//! arrays of flags of 1 byte (in the frontier, reached now, visited), costs of 4 bytes.
-//! A level is two passes over all vertices, each divided among the threads in equal
-//! ranges: the first follows the edges of the frontier and marks what was not visited,
-//! the second makes of the marks the next frontier. The search ends when a level marked
-//! nothing. Two threads may mark the same vertex; they write the same values.
+//! Structures: a node of 8 bytes (first edge, number of edges), edges of 4 bytes, three arrays of
+//! flags of 1 byte (in the frontier, reached now, visited), costs of 4 bytes. A level is two passes
+//! over all vertices, each divided among the threads in equal ranges: the first follows the edges
+//! of the frontier and marks unvisited vertices, the second turns the marks into the next frontier.
+//! The search ends when a level marked nothing. Two threads may mark the same vertex; they write
+//! the same values.
 //!
-//! Instructions besides loads and stores: 3 a vertex and pass (test, increment, loop),
-//! 5 an edge (test, branch, addition of the cost, increment, loop).
+//! Instructions besides loads and stores: 3 a vertex and pass (test, increment, loop), 5 an edge
+//! (test, branch, addition of the cost, increment, loop).
 
 use crate::graph::{Graph, share};
 use crate::mem::{Array, Mem, Space};
@@ -26,10 +26,10 @@ const FRONTIER: u8 = 1;
 const MARKED: u8 = 2;
 const VISITED: u8 = 4;
 
-/// The cost of a vertex that no search reached.
+/// Cost of a vertex that the last search did not reach.
 pub const UNREACHED: u32 = u32::MAX;
 
-/// What the searches share.
+/// State of the search, shared by its threads.
 pub struct Bfs {
     graph: Graph,
     nodes: Array,
@@ -41,20 +41,20 @@ pub struct Bfs {
     end: u64,
     flags: Vec<Cell<u8>>,
     cost: Vec<Cell<u32>>,
-    /// Whether a level marked something, for even and odd levels.
+    /// Whether a level marked a vertex, for even and odd levels.
     went_on: [Cell<bool>; 2],
     searches: u32,
     seed: Seed,
 }
 
 impl Bfs {
-    /// Vertices of a graph of `degree` edges each that fills `footprint` bytes.
+    /// Number of vertices with `degree` edges each that fill `footprint` bytes.
     #[must_use]
     pub const fn vertices(footprint: u64, degree: u64) -> u64 {
         footprint / (VERTEX + degree * EDGE)
     }
 
-    /// One search to warm up and `searches` more over `graph`.
+    /// One search as warm-up and `searches` more over `graph`.
     #[must_use]
     pub fn new(graph: Graph, searches: u32, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -76,7 +76,7 @@ impl Bfs {
         })
     }
 
-    /// The program of so many threads.
+    /// Program of `threads` threads.
     #[must_use]
     pub fn program(self: &Rc<Self>, threads: u32) -> Threads {
         Threads::new(threads, self.end, |thread, mem| {
@@ -84,19 +84,19 @@ impl Bfs {
         })
     }
 
-    /// Edges between the source of the last search and `vertex`, once it has ended.
+    /// Depth of `vertex` from the source of the last search, once the program has ended.
     #[must_use]
     pub fn cost(&self, vertex: u64) -> u32 {
         self.cost[vertex as usize].get()
     }
 
-    /// The source of search `number`; 0 is the one that warms up.
+    /// Source vertex of search `number`; search 0 is the warm-up.
     #[must_use]
     pub fn source(&self, number: u32) -> u64 {
         self.graph.source(self.seed.child(number.into()))
     }
 
-    /// The graph.
+    /// Graph that is searched.
     #[must_use]
     pub const fn graph(&self) -> &Graph {
         &self.graph
@@ -119,7 +119,7 @@ impl Bfs {
 
 async fn run(bfs: Rc<Bfs>, thread: u32, threads: u32, mut mem: Mem) {
     let own = share(bfs.graph.vertices(), thread, threads);
-    // A range's first offset is found once; the others follow from it.
+    // The first offset of a range is looked up once; the others follow from it.
     let first_edge = bfs.graph.offset(own.start);
     for search in 0..=bfs.searches {
         if search == 1 {
@@ -144,7 +144,7 @@ async fn run(bfs: Rc<Bfs>, thread: u32, threads: u32, mut mem: Mem) {
     mem.end();
 }
 
-/// Clears the flags and costs of `own` by stores of whole lines.
+/// Clears the flags and costs of `own` with stores of whole lines.
 async fn prepare(bfs: &Bfs, search: u32, own: std::ops::Range<u64>, mem: &mut Mem) {
     let source = bfs.source(search);
     for chunk in chunks(own, 4096) {
@@ -168,7 +168,7 @@ async fn prepare(bfs: &Bfs, search: u32, own: std::ops::Range<u64>, mem: &mut Me
     }
 }
 
-/// A range in pieces of at most `most`.
+/// Splits `range` into pieces of at most `most`.
 pub(super) fn chunks(
     range: std::ops::Range<u64>,
     most: u64,
@@ -179,7 +179,7 @@ pub(super) fn chunks(
         .map(move |start| start..end.min(start + most))
 }
 
-/// Marks what the frontier's edges lead to.
+/// Follows the edges of the frontier in `own` and marks unvisited targets.
 async fn follow(bfs: &Bfs, level: u32, own: std::ops::Range<u64>, mut edge: u64, mem: &mut Mem) {
     for vertex in own {
         mem.load(bfs.frontier.at(vertex), 1);
@@ -209,7 +209,7 @@ async fn follow(bfs: &Bfs, level: u32, own: std::ops::Range<u64>, mut edge: u64,
     }
 }
 
-/// Makes the next frontier of what was marked.
+/// Turns the marks in `own` into the next frontier.
 async fn advance(bfs: &Bfs, parity: usize, own: std::ops::Range<u64>, mem: &mut Mem) {
     for vertex in own {
         mem.load(bfs.marked.at(vertex), 1);

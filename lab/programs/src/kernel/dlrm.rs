@@ -1,21 +1,20 @@
-//! Training of a deep-learning recommendation model, as DLRM's.
+//! Training of a deep-learning recommendation model, as in DLRM.
 //!
-//! Structures: tables of rows of 32 floats; the weights of a small network (13 dense
-//! features, 64, 32; then 68, 64, 1) and for each thread their gradients. A batch:
-//! each thread takes its share of the samples. It takes the dense features through the
-//! lower network, gathers ten rows of each of eight tables and pools them by addition,
-//! takes the products of all pairs and the lower network's output through the upper
-//! network, and the squared error back again. All meet; each thread adds up a part of
-//! the gradients and changes its weights, and takes the gradient of its samples' rows
-//! off each row. Ten lookups a table and rows that are drawn evenly are what the benchmark
-//! does by default with random data.
+//! Structures: tables of rows of 32 floats; the weights of a small network (13 dense features, 64,
+//! 32; then 68, 64, 1) and for each thread their gradients. In a batch each thread takes its share
+//! of the samples. For a sample it runs the dense features through the lower network, gathers ten
+//! rows of each of eight tables and pools them by addition, runs the products of all pairs and the
+//! lower network's output through the upper network, and propagates the squared error back. Then
+//! all threads meet; each subtracts the gradients of its samples from the rows that they read, sums
+//! a part of all threads' gradients and updates that part of the weights. Ten lookups a table and
+//! uniformly drawn rows are the benchmark's defaults with random data.
 //!
-//! Where rows are does not depend on values. Of tables of more than [`HELD`] bytes the
-//! values are not held: their rows are read as zero.
+//! The rows that are accessed do not depend on values. Tables of more than [`HELD`] bytes hold no
+//! values: their rows read as zero.
 //!
-//! Instructions besides loads and stores: vectors hold 16 floats; one multiply-add for
-//! each vector of weights, forward, and two backward; one addition a vector that is
-//! pooled or updated; 6 to draw and bound an index.
+//! Instructions besides loads and stores: vectors hold 16 floats; one multiply-add for each vector
+//! of weights forward, and two backward; one addition for each vector that is pooled or updated; 6
+//! to draw and bound an index.
 
 use super::bfs::chunks;
 use crate::graph::share;
@@ -25,23 +24,23 @@ use sim::{Seed, Theta, Zipf, mix};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Most bytes of tables whose values are held.
+/// Largest size of the tables, in bytes, whose values are held.
 pub const HELD: u64 = 1 << 30;
-/// Floats of a row.
+/// Floats of a table row.
 pub const ROW: usize = 32;
-/// Tables.
+/// Number of embedding tables.
 pub const TABLES: usize = 8;
-/// Rows that a sample takes of each table.
+/// Rows that a sample reads from each table.
 pub const LOOKUPS: usize = 10;
 const DENSE: usize = 13;
 const HIDDEN: usize = 64;
 /// Pairs of the eight pooled rows and the lower network's output.
 const PAIRS: usize = (TABLES + 1) * TABLES / 2;
 const UPPER: usize = PAIRS + ROW;
-/// Step of the descent.
+/// Learning rate of the gradient descent.
 const RATE: f32 = 1.0 / 128.0;
 
-/// Inputs and outputs of each layer, and where its weights begin.
+/// Inputs, outputs and index of the first weight of each layer.
 const LAYERS: [(usize, usize, usize); 4] = [
     (DENSE, HIDDEN, 0),
     (HIDDEN, ROW, DENSE * HIDDEN),
@@ -50,7 +49,7 @@ const LAYERS: [(usize, usize, usize); 4] = [
 ];
 const WEIGHTS: usize = (DENSE + ROW + UPPER + 1) * HIDDEN;
 
-/// What the threads share.
+/// State of the training, shared by its threads.
 pub struct Dlrm {
     rows: u64,
     samples: u64,
@@ -59,26 +58,26 @@ pub struct Dlrm {
     weights: Array,
     gradients: Array,
     end: u64,
-    /// Values of the tables in turn; empty if they are not held.
+    /// Values of the tables, one table after the other; empty if they are not held.
     values: Vec<Cell<f32>>,
     weight: Vec<Cell<f32>>,
     gradient: RefCell<Vec<f32>>,
     zipf: Option<Zipf>,
     seed: Seed,
-    /// Sum of the squared errors of all samples.
+    /// Sum of the squared errors of all samples so far.
     loss: Cell<f64>,
 }
 
 impl Dlrm {
-    /// Rows of each table so that all fill `footprint` bytes.
+    /// Number of rows of each table with which all tables fill `footprint` bytes.
     #[must_use]
     pub const fn rows(footprint: u64) -> u64 {
         let rows = footprint / (TABLES * ROW * 4) as u64;
         if rows == 0 { 1 } else { rows }
     }
 
-    /// Tables of `rows` rows, of which `samples` samples in batches of `batch` take some
-    /// by Zipf's law with exponent `theta`, or evenly.
+    /// A model with tables of `rows` rows, trained with `samples` samples in batches of `batch`.
+    /// Rows are drawn by Zipf's law with exponent `theta`, or uniformly if it is `None`.
     #[must_use]
     pub fn new(
         rows: u64,
@@ -115,7 +114,7 @@ impl Dlrm {
         })
     }
 
-    /// The program, of the threads that the model was made for.
+    /// Program of the threads that the model was made for.
     #[must_use]
     pub fn program(self: &Rc<Self>) -> Threads {
         let threads = (self.gradient.borrow().len() / WEIGHTS) as u32;
@@ -130,7 +129,7 @@ impl Dlrm {
         })
     }
 
-    /// The rows that `sample` takes of each table.
+    /// Rows of each table that `sample` reads.
     #[must_use]
     pub fn lookups(&self, sample: u64) -> [[u64; LOOKUPS]; TABLES] {
         let mut rng = self.seed.child(sample).stream("lookups");
@@ -142,7 +141,7 @@ impl Dlrm {
         })
     }
 
-    /// The sum of rows of a table.
+    /// Sum of the given rows of a table.
     #[must_use]
     pub fn pooled(&self, table: usize, rows: &[u64]) -> [f32; ROW] {
         let mut sum = [0.0; ROW];
@@ -154,19 +153,19 @@ impl Dlrm {
         sum
     }
 
-    /// The values of a row; none if they are not held.
+    /// Values of a row; empty if values are not held.
     fn row(&self, table: usize, row: u64) -> &[Cell<f32>] {
         let at = (table as u64 * self.rows + row) as usize * ROW;
         self.values.get(at..at + ROW).unwrap_or(&[])
     }
 
-    /// A value of a row.
+    /// Value at `column` of a row; 0 if values are not held.
     #[must_use]
     pub fn value(&self, table: usize, row: u64, column: usize) -> f32 {
         self.row(table, row).get(column).map_or(0.0, Cell::get)
     }
 
-    /// Sum of the squared errors so far.
+    /// Sum of the squared errors of all samples so far.
     #[must_use]
     pub const fn loss(&self) -> f64 {
         self.loss.get()
@@ -177,19 +176,19 @@ impl Dlrm {
     }
 }
 
-/// A value between -1/8 and 1/8.
+/// Pseudo-random value between -1/8 and 1/8.
 fn small(hash: u64, index: u64) -> f32 {
     let bits = mix(hash ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
     (bits as f32 / (1_u32 << 23) as f32 - 1.0) / 8.0
 }
 
-/// The gradient where a layer's output was positive: what it gave as zero changed nothing.
+/// Gradient through a ReLU: zero where the layer's `output` was zero.
 fn alive(output: &[f32], gradient: &[f32]) -> Vec<f32> {
     let of = |(x, back): (&f32, &f32)| if *x > 0.0 { *back } else { 0.0 };
     output.iter().zip(gradient).map(of).collect()
 }
 
-/// What a sample leaves for its rows: which, and the gradient of each pooled row.
+/// Rows that a sample read, and the gradient of each pooled row.
 struct Scatter {
     rows: [[u64; LOOKUPS]; TABLES],
     gradients: [[f32; ROW]; TABLES],
@@ -205,7 +204,7 @@ struct Worker {
 impl Worker {
     async fn run(mut self) {
         let dlrm = Rc::clone(&self.dlrm);
-        // The first quarter of the batches warms up.
+        // The first quarter of the batches is the warm-up.
         let batches = dlrm.samples.div_ceil(dlrm.batch);
         for (batch, samples) in (0..).zip(chunks(0..dlrm.samples, dlrm.batch)) {
             if batch == batches / 4 {
@@ -228,13 +227,13 @@ impl Worker {
         self.mem.end();
     }
 
-    /// One sample forward and backward.
+    /// Runs one sample forward and backward.
     fn sample(&mut self, sample: u64) -> Scatter {
         let dlrm = Rc::clone(&self.dlrm);
         let rows = dlrm.lookups(sample);
         let mut rng = dlrm.seed.child(sample).stream("features");
         let dense: [f32; DENSE] = [(); DENSE].map(|()| rng.below(256) as f32 / 256.0);
-        // What is learned: whether the first feature is in its upper half.
+        // Target of the training: whether the first feature is in its upper half.
         let wanted = if dense[0] >= 0.5 { 1.0 } else { 0.0 };
 
         let lower = self.forward(0, &dense);
@@ -273,7 +272,7 @@ impl Worker {
         }
     }
 
-    /// A layer's output. All layers but the last keep what is positive.
+    /// Output of a layer. All layers but the last are followed by a ReLU.
     fn forward(&mut self, layer: usize, input: &[f32]) -> Vec<f32> {
         let (inputs, outputs, first) = LAYERS[layer];
         self.vectors(layer, 1, false);
@@ -285,7 +284,7 @@ impl Worker {
         (0..outputs).map(of).collect()
     }
 
-    /// Adds to the weights' gradients; the gradient of the input.
+    /// Adds to the gradients of a layer's weights; returns the gradient of its input.
     fn backward(&mut self, layer: usize, input: &[f32], output: &[f32]) -> Vec<f32> {
         let (inputs, _, first) = LAYERS[layer];
         self.vectors(layer, 2, true);
@@ -301,7 +300,8 @@ impl Worker {
         back
     }
 
-    /// Goes over the weights of a layer, and over this thread's gradients of them.
+    /// Emits the accesses to a layer's weights and, with `gradients`, to this thread's gradients of
+    /// them.
     fn vectors(&mut self, layer: usize, instructions: u32, gradients: bool) {
         let (inputs, outputs, first) = LAYERS[layer];
         let end = (first + inputs * outputs) as u64;
@@ -329,7 +329,7 @@ impl Worker {
         all
     }
 
-    /// The gradients of the vectors, from those of their products.
+    /// Gradients of the vectors, from those of their products.
     fn uncross(&mut self, vectors: &[[f32; ROW]], back: &[f32]) -> [[f32; ROW]; TABLES + 1] {
         self.mem.compute(4 * PAIRS as u32);
         let mut gradients = [[0.0; ROW]; TABLES + 1];
@@ -349,7 +349,7 @@ impl Worker {
         gradients
     }
 
-    /// Takes the gradients off the rows of a sample.
+    /// Subtracts the gradients of a sample from the rows that it read.
     fn scatter(&mut self, scatter: &Scatter) {
         let dlrm = Rc::clone(&self.dlrm);
         for (table, rows) in scatter.rows.iter().enumerate() {
@@ -368,7 +368,7 @@ impl Worker {
         }
     }
 
-    /// Changes this thread's part of the weights by the gradients of all.
+    /// Updates this thread's part of the weights by the sum of all threads' gradients.
     async fn descend(&mut self) {
         let dlrm = Rc::clone(&self.dlrm);
         let own = share(WEIGHTS as u64, self.thread, self.threads);

@@ -1,27 +1,27 @@
-//! Records that transactions change and that a power cut may not lose.
+//! Records that transactions change and that must survive a power cut.
 //!
-//! Structures: for each thread a circular log of 16 entries, an entry being a record's
-//! new lines and a line for its mark; the records; and an index of 8 bytes a slot that is
-//! made anew after a power cut, in what is left of the footprint. Log and records lie on
-//! pages that are to stay on the drive, whose memory a battery keeps; the index may move.
+//! Structures: for each thread a circular log of 16 entries, where an entry is a record's new lines
+//! and a line for its mark; the records; and an index of 8 bytes a slot that is rebuilt after a
+//! power cut, in the rest of the footprint. Log and records lie on pages pinned to the drive, whose
+//! memory a battery keeps; the index may move.
 //!
-//! A transaction looks some slots of the index up, changes one of them, and changes a record
-//! of its thread: it stores the new lines to the log and flushes each (`clwb`), fences,
-//! stores the mark, flushes and fences, and then stores the lines to the record and flushes
-//! them. The fence of the next transaction is what ends that, so an entry can be written
-//! again once another has been: what of a record is torn is in the log, whole and marked.
+//! A transaction looks up some slots of the index, changes one of them, and changes a record of its
+//! thread: it stores the new lines to the log and flushes each (`clwb`), fences, stores the mark,
+//! flushes and fences, and then stores the lines to the record and flushes them. The fence of the
+//! next transaction completes these flushes, so an entry can be reused once another has been
+//! written: a torn record is whole and marked in the log.
 //!
 //! The first quarter of the transactions is made once more before measuring begins.
 //!
-//! Instructions besides loads, stores and flushes: 6 a slot (hash, mask, address, test,
-//! increment, loop), 3 a line (address, increment, loop).
+//! Instructions besides loads, stores and flushes: 6 a slot (hash, mask, address, test, increment,
+//! loop), 3 a line (address, increment, loop).
 
 use crate::mem::{Array, Mem, PAGE, Space};
 use crate::threads::Threads;
 use sim::{Rng, Seed};
 use std::rc::Rc;
 
-/// Entries of a log.
+/// Number of entries of each thread's log.
 const ENTRIES: u64 = 16;
 /// Bytes of a line.
 const LINE: u64 = 64;
@@ -31,15 +31,15 @@ const SHARE: u64 = 8;
 /// Parameters of the durable workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Bytes of all structures, about.
+    /// Approximate bytes of all structures.
     pub footprint: u64,
-    /// Lines of a record; at least one.
+    /// Lines of a record, at least one.
     pub lines: u64,
-    /// Slots that a transaction looks up.
+    /// Index slots that a transaction looks up.
     pub looks: u64,
-    /// Transactions in all.
+    /// Number of transactions of all threads.
     pub transactions: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
 }
 
@@ -57,7 +57,7 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// Structures of these sizes.
+    /// Lays out the structures for `asked`.
     #[must_use]
     pub fn new(asked: Asked, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -65,7 +65,7 @@ impl Durable {
         let entries = threads * ENTRIES;
         let log = Array::new(&mut space, entries, (asked.lines + 1) * LINE);
         let each = asked.lines * LINE;
-        // A record for each thread at least.
+        // There is at least one record for each thread.
         let count = (asked.footprint / SHARE / each).max(threads) / threads * threads;
         let records = Array::new(&mut space, count, each);
         let kept = (Space::BASE, space.end());
@@ -85,7 +85,7 @@ impl Durable {
         })
     }
 
-    /// The program.
+    /// Program of the requested number of threads.
     #[must_use]
     pub fn program(self: &Rc<Self>) -> Threads {
         let threads = self.asked.threads;
@@ -94,22 +94,22 @@ impl Durable {
         })
     }
 
-    /// The bytes that have to stay on the drive, first and one past the last: the logs, then
+    /// Range of addresses that must stay on the drive, first and one past the last: the logs, then
     /// the records.
     #[must_use]
     pub const fn kept(&self) -> (u64, u64) {
         self.kept
     }
 
-    /// The line of a log that transaction `number` of a thread uses: the lines of the record
-    /// in turn, then the mark.
+    /// Address of line `line` of the log entry for transaction `number` of a thread: the lines of
+    /// the record in order, then the mark.
     #[must_use]
     pub fn logged(&self, thread: u32, number: u64, line: u64) -> u64 {
         let entry = u64::from(thread) * ENTRIES + number % ENTRIES;
         self.log.at(entry) + line * LINE
     }
 
-    /// Transactions of a thread.
+    /// Number of transactions that `thread` makes of `transactions`.
     fn share(&self, transactions: u64, thread: u32) -> u64 {
         let threads = u64::from(self.asked.threads);
         (transactions + threads - 1 - u64::from(thread)) / threads

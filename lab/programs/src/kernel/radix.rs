@@ -1,16 +1,16 @@
-//! Radix sort of integers, as SPLASH's.
+//! Radix sort of integers, as in SPLASH.
 //!
-//! Structures: two arrays of keys of 4 bytes, and for each thread a count of 4 bytes
-//! for each of 1024 digits. A pass: each thread counts the digits of its range; all
-//! meet; from the counts of all, each finds where its keys of each digit go; it moves
-//! its keys there; all meet, and the arrays change roles. Keys have 20 bits, so that
-//! two passes of 10 bits sort them. The first pass warms up, the second is measured.
+//! Structures: two arrays of keys of 4 bytes, and for each thread a count of 4 bytes for each of
+//! 1024 digits. In a pass each thread counts the digits of its range; all threads meet; each
+//! derives from all counts the places of its keys of each digit; it moves its keys there; all meet,
+//! and the arrays swap roles. Keys have 20 bits, so that two passes of 10 bits sort them. The first
+//! pass is the warm-up, the second is measured.
 //!
-//! An array of more than 2²⁸ keys is not held: then only the first pass is made, whose
-//! keys are drawn as they are read, and measuring begins once its digits are counted.
+//! An array of more than 2²⁸ keys is not held: then only the first pass is made, whose keys are
+//! drawn as they are read, and measuring begins once its digits are counted.
 //!
-//! Instructions besides loads and stores: 5 a key counted (shift, mask, addition,
-//! increment, loop), 6 a key moved; 2 a line of 16 counts that is added up by vectors.
+//! Instructions besides loads and stores: 5 a key counted (shift, mask, addition, increment, loop),
+//! 6 a key moved; 2 for a line of 16 counts that is summed by vectors.
 
 use super::bfs::chunks;
 use crate::graph::share;
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 const DIGITS: u64 = 1024;
 const DIGIT_BITS: u32 = 10;
-/// Most keys that are held.
+/// Largest number of keys that are held.
 const HELD: u64 = 1 << 28;
 
 /// State of the radix sort, shared by its threads.
@@ -31,21 +31,21 @@ pub struct Radix {
     arrays: [Array; 2],
     counts: Array,
     end: u64,
-    /// The keys of either array; empty if they are too many.
+    /// Keys of the two arrays; empty if there are too many to hold.
     held: [Vec<Cell<u32>>; 2],
-    /// Counts of each thread in turn.
+    /// Digit counts of the threads, one thread after the other.
     count: RefCell<Vec<u32>>,
     seed: u64,
 }
 
 impl Radix {
-    /// Keys that fill `footprint` bytes.
+    /// Number of keys whose two arrays fill `footprint` bytes.
     #[must_use]
     pub const fn keys(footprint: u64) -> u64 {
         footprint / 8
     }
 
-    /// A sort of so many keys by so many threads.
+    /// A sort of `keys` keys by `threads` threads.
     #[must_use]
     pub fn new(keys: u64, threads: u32, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -64,7 +64,7 @@ impl Radix {
         })
     }
 
-    /// The program, of the threads that the sort was made for.
+    /// Program of the threads that the sort was made for.
     #[must_use]
     pub fn program(self: &Rc<Self>) -> Threads {
         let threads = (self.count.borrow().len() as u64 / DIGITS) as u32;
@@ -79,7 +79,7 @@ impl Radix {
         })
     }
 
-    /// The sorted keys, once the program has ended; none if they are not held.
+    /// Sorted keys, once the program has ended; empty if they are not held.
     #[must_use]
     pub fn sorted(&self) -> Vec<u32> {
         self.held[0].iter().map(Cell::get).collect()
@@ -153,7 +153,7 @@ impl Worker {
         radix.count.borrow_mut()[own].copy_from_slice(&counts);
     }
 
-    /// Where this thread's first key of each digit goes.
+    /// Place of this thread's first key of each digit, in the target array.
     async fn ranks(&mut self) -> Vec<u64> {
         let radix = Rc::clone(&self.radix);
         for line in chunks(0..u64::from(self.threads) * DIGITS, 16) {
@@ -178,7 +178,7 @@ impl Worker {
     async fn shift(&mut self, pass: u32, ranks: &mut [u64]) {
         let radix = Rc::clone(&self.radix);
         let own = self.own_count(0);
-        // The ranks take the place of this thread's counts.
+        // The ranks are stored over this thread's counts.
         self.mem.store_span(radix.counts.at(own), DIGITS * 4, None);
         let (from, to) = (pass as usize, 1 - pass as usize);
         for at in share(radix.keys, self.thread, self.threads) {

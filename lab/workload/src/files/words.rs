@@ -1,7 +1,7 @@
-//! The values that calls take: flags, modes and other words of the file API.
+//! Values of the fields of calls: flags, modes and other words of the file API.
 //!
-//! Their numbers are ours, the same on every system; whoever records or replays
-//! translates.
+//! Their numbers are Flashloom's own and equal on every system; a recorder and a player translate
+//! them.
 
 use super::Name;
 use super::field::{Field, FieldSink, FieldSource};
@@ -13,7 +13,7 @@ use units::Hint;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fd(pub u32);
 
-/// Permission bits, at most 0o7777.
+/// Permission bits, at most `0o7777`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mode(pub u16);
 
@@ -28,11 +28,11 @@ impl Field for Mode {
     }
 }
 
-/// An error of the system, by its number on Linux; never 0.
+/// Error number of Linux; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Errno(pub u16);
 
-/// Names of the errors that file calls give, and their numbers on Linux.
+/// Names and Linux numbers of the errors of file calls.
 const ERRNO: &[(u16, &str)] = &[
     (1, "EPERM"),
     (2, "ENOENT"),
@@ -74,7 +74,7 @@ const ERRNO: &[(u16, &str)] = &[
 ];
 
 impl Errno {
-    /// The error called `text`: a name such as `ENOENT`, or `E` and a number.
+    /// Parses an error: a name such as `ENOENT`, or `E` and a number.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         let known = ERRNO.iter().find(|(_, name)| *name == text);
@@ -92,14 +92,14 @@ impl fmt::Display for Errno {
     }
 }
 
-/// What a call is about: an open file or a path.
+/// Object of a call: an open file or a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// An open file, as in `fstat`.
     Open(Fd),
-    /// A path, following a symbolic link at its end, as in `stat`.
+    /// A path; a symbolic link at its end is followed, as in `stat`.
     Path(Name),
-    /// A path, taking a symbolic link at its end for itself, as in `lstat`.
+    /// A path; a symbolic link at its end is the object itself, as in `lstat`.
     Link(Name),
 }
 
@@ -132,7 +132,7 @@ impl Field for Target {
     }
 }
 
-/// Declares a set of flags: bits with their words, the lowest first.
+/// Declares a set of flags: bits with their words, the lowest bit first.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident $word:literal,)* }) => {
         $(#[$doc])*
@@ -140,9 +140,9 @@ macro_rules! flags {
         pub struct $name(u32);
 
         impl $name {
-            /// None of the flags.
+            /// The empty set of flags.
             pub const NONE: Self = Self(0);
-            /// The words of the flags, the lowest bit first.
+            /// Words of the flags, the lowest bit first.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
             flags!(@bits 0, $($(#[$bit_doc])* $bit,)*);
 
@@ -152,13 +152,13 @@ macro_rules! flags {
                 self.0 & others.0 == others.0
             }
 
-            /// These and `others`.
+            /// Union of these flags and `others`.
             #[must_use]
             pub const fn and(self, others: Self) -> Self {
                 Self(self.0 | others.0)
             }
 
-            /// These and `others` if `condition` holds.
+            /// Union of these flags and `others` if `condition` holds, else these flags.
             #[must_use]
             pub const fn and_if(self, condition: bool, others: Self) -> Self {
                 if condition { self.and(others) } else { self }
@@ -184,51 +184,51 @@ macro_rules! flags {
 }
 
 flags! {
-    /// How a file is opened. Without [`OpenFlags::READ`] and
-    /// [`OpenFlags::WRITE`] it is open for neither (`O_PATH`).
+    /// Flags of an open. Without [`OpenFlags::READ`] and [`OpenFlags::WRITE`] the file is open for
+    /// neither (`O_PATH`).
     OpenFlags {
-        /// For reading.
+        /// Open for reading.
         READ "read",
-        /// For writing.
+        /// Open for writing.
         WRITE "write",
-        /// Made if it is missing (`O_CREAT`).
+        /// Create the file if it is missing (`O_CREAT`).
         CREATE "create",
-        /// Refused if it is there (`O_EXCL`).
+        /// Fail if the file exists (`O_EXCL`).
         EXCLUSIVE "exclusive",
-        /// Emptied (`O_TRUNC`).
+        /// Cut the file to length 0 (`O_TRUNC`).
         TRUNCATE "truncate",
-        /// Every write goes to the end (`O_APPEND`).
+        /// Make every write at the end (`O_APPEND`).
         APPEND "append",
-        /// Past the page cache (`O_DIRECT`).
+        /// Bypass the page cache (`O_DIRECT`).
         DIRECT "direct",
-        /// Every write is durable with its metadata (`O_SYNC`).
+        /// Make every write durable with its metadata (`O_SYNC`).
         SYNC "sync",
-        /// Every write is durable with what is needed to read it (`O_DSYNC`).
+        /// Make every write durable with the metadata needed to read it (`O_DSYNC`).
         DSYNC "dsync",
-        /// A file without a name in the directory at the path (`O_TMPFILE`).
+        /// Create a file without a name in the directory at the path (`O_TMPFILE`).
         TMPFILE "tmpfile",
-        /// Refused unless it is a directory (`O_DIRECTORY`).
+        /// Fail unless the path is a directory (`O_DIRECTORY`).
         DIRECTORY "directory",
-        /// Refused if the path ends in a symbolic link (`O_NOFOLLOW`).
+        /// Fail if the path ends in a symbolic link (`O_NOFOLLOW`).
         NOFOLLOW "nofollow",
-        /// Reads leave the time of access alone (`O_NOATIME`).
+        /// Leave the access time unchanged by reads (`O_NOATIME`).
         NOATIME "noatime",
     }
 }
 
 flags! {
-    /// What `sync_file_range` does, in this order.
+    /// Parts of a `sync_file_range`, made in this order.
     RangeSync {
-        /// Waits for writeback that is under way.
+        /// Wait for write-back in progress.
         WAIT_BEFORE "wait-before",
-        /// Starts writeback of what is dirty.
+        /// Start write-back of dirty pages.
         WRITE "write",
-        /// Waits for it.
+        /// Wait for the write-back.
         WAIT_AFTER "wait-after",
     }
 }
 
-/// Makes the words of a choice a field of calls.
+/// Implements [`Field`] for an enum with words.
 macro_rules! field_of_words {
     ($name:ident) => {
         impl Field for $name {
@@ -243,7 +243,7 @@ macro_rules! field_of_words {
     };
 }
 
-/// Declares a choice: variants with their words.
+/// Declares an enum whose variants have words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$v_doc:meta])* $variant:ident $word:literal,)* }) => {
         $(#[$doc])*
@@ -253,12 +253,12 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every choice.
+            /// Every variant, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// Their words.
+            /// Words of the variants, in the order of declaration.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
-            /// Its word.
+            /// Word of the variant in traces and reports.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 Self::WORDS[self as usize]
@@ -270,49 +270,49 @@ macro_rules! words {
 }
 
 words! {
-    /// What `fallocate` does to a range.
+    /// Operation of `fallocate` on a range.
     Allocation {
-        /// Allocates, and extends the file to the end of the range.
+        /// Allocate blocks, and extend the file to the end of the range.
         Extend "extend",
-        /// Allocates, and leaves the size alone.
+        /// Allocate blocks, and keep the file size.
         KeepSize "keep-size",
-        /// Makes a hole; the size stays.
+        /// Punch a hole; the file size stays.
         Punch "punch",
-        /// Zeroes, and extends the file to the end of the range.
+        /// Write zeroes, and extend the file to the end of the range.
         Zero "zero",
-        /// Zeroes; the size stays.
+        /// Write zeroes; the file size stays.
         ZeroKeepSize "zero-keep-size",
-        /// Removes the range and moves up what follows.
+        /// Remove the range and move up the data behind it.
         Collapse "collapse",
-        /// Inserts a hole and moves down what follows.
+        /// Insert a hole and move down the data behind it.
         Insert "insert",
-        /// Gives the range blocks of its own.
+        /// Replace blocks shared with other files by private copies.
         Unshare "unshare",
     }
 }
 
 words! {
-    /// What a rename does if the new name is taken.
+    /// Treatment of an existing file with the new name of a rename.
     RenameHow {
-        /// Replaces it.
+        /// Replace the file.
         Replace "replace",
-        /// Fails (`RENAME_NOREPLACE`).
+        /// Fail (`RENAME_NOREPLACE`).
         NoReplace "no-replace",
-        /// Exchanges the two (`RENAME_EXCHANGE`).
+        /// Exchange the two names (`RENAME_EXCHANGE`).
         Exchange "exchange",
-        /// Replaces it and leaves a whiteout (`RENAME_WHITEOUT`).
+        /// Replace the file and leave a whiteout at the old name (`RENAME_WHITEOUT`).
         Whiteout "whiteout",
     }
 }
 
 words! {
-    /// What a directory can hold besides directories and symbolic links.
+    /// Kind of a file made by `mknod`.
     NodeKind {
         /// A regular file.
         File "file",
         /// A named pipe.
         Fifo "fifo",
-        /// A socket.
+        /// A socket of a local address.
         Socket "socket",
         /// A character device.
         Character "character",
@@ -322,43 +322,43 @@ words! {
 }
 
 words! {
-    /// What setting an extended attribute expects.
+    /// Expectation of a call that sets an extended attribute.
     XattrHow {
-        /// Nothing.
+        /// None: create or replace.
         Set "set",
-        /// That it is missing (`XATTR_CREATE`).
+        /// The attribute is missing (`XATTR_CREATE`).
         Create "create",
-        /// That it is there (`XATTR_REPLACE`).
+        /// The attribute exists (`XATTR_REPLACE`).
         Replace "replace",
     }
 }
 
 words! {
-    /// What a call does to a lock.
+    /// Operation on a lock.
     Lock {
-        /// Takes it together with others.
+        /// Take it shared.
         Shared "shared",
-        /// Takes it alone.
+        /// Take it exclusively.
         Exclusive "exclusive",
-        /// Gives it back.
+        /// Release it.
         Unlock "unlock",
     }
 }
 
 words! {
-    /// What a program says it will do with a range.
+    /// Access pattern that a program announces for a range.
     Advice {
-        /// Nothing special.
+        /// No particular pattern.
         Normal "normal",
-        /// Read in order.
+        /// Reads in order.
         Sequential "sequential",
-        /// Read in no order.
+        /// Reads in random order.
         Random "random",
-        /// Read once.
+        /// One read of each byte.
         NoReuse "no-reuse",
-        /// Read soon; `readahead` says the same.
+        /// Reads soon; `readahead` announces this too.
         WillNeed "will-need",
-        /// Not read soon.
+        /// No reads soon.
         DontNeed "dont-need",
     }
 }
@@ -366,11 +366,11 @@ words! {
 field_of_words!(Hint);
 
 words! {
-    /// What `msync` waits for.
+    /// Condition that `msync` waits for.
     MsyncHow {
         /// Nothing (`MS_ASYNC`).
         Async "async",
-        /// That the range is durable (`MS_SYNC`).
+        /// The range is durable (`MS_SYNC`).
         Sync "sync",
     }
 }
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_a_set() {
+    fn flags_behave_as_a_set() {
         let flags = OpenFlags::READ.and(OpenFlags::CREATE);
         assert!(flags.has(OpenFlags::READ) && flags.has(OpenFlags::NONE));
         assert!(!flags.has(OpenFlags::READ.and(OpenFlags::WRITE)));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_read_as_they_are_printed() {
+    fn error_names_round_trip() {
         for number in 1..200 {
             let errno = Errno(number);
             assert_eq!(Errno::named(&errno.to_string()), Some(errno));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn words_belong_to_their_choices() {
+    fn every_variant_has_a_word() {
         assert_eq!(Advice::ALL.len(), Advice::WORDS.len());
         assert_eq!(RenameHow::Replace.word(), "replace");
     }

@@ -1,7 +1,8 @@
-//! A workload of files by text: a preset with parameters, or a path to a
-//! filebench script or to a trace of file calls; or several beside each other.
+//! Workloads of files described by text: a preset with parameters, a path to a filebench script or
+//! to a trace of file calls, or several of these side by side.
 //!
-//! Invariant: what [`FileWorkload::parse`] accepts can be opened.
+//! Invariant: a [`FileWorkload`] that [`FileWorkload::parse`] returns is either opened or refused
+//! with a reason.
 
 use super::anything::Anything;
 use super::beside::{self, Beside};
@@ -26,10 +27,10 @@ use sim::Seed;
 use units::Hint;
 use units::Ns;
 
-/// A workload in the language of files, ready to be opened.
+/// Workload of file calls, ready to be opened.
 #[derive(Clone, Debug)]
 pub struct FileWorkload {
-    /// The text it was parsed from.
+    /// Text that it was parsed from.
     pub text: String,
     kind: Kind,
 }
@@ -47,8 +48,8 @@ enum Kind {
     Trace(String, replay::Options),
 }
 
-/// Whether `text` names a workload of files, and not one of blocks that there is of files
-/// too.
+/// Whether `text` can only be a workload of files: names that also belong to a preset of blocks do
+/// not count.
 #[must_use]
 pub fn asks_for_files(text: &str) -> bool {
     if beside::parts(text).is_some() {
@@ -62,12 +63,12 @@ pub fn asks_for_files(text: &str) -> bool {
 }
 
 impl FileWorkload {
-    /// Reads a workload: `varmail:files=1000,threads=4`, `ycsb-a:engine=btree`,
-    /// `mail.f:ops=10000`, `build.flt:think=no`. A name of a preset wins over a file of that name.
-    /// Several beside each other are `db=ycsb-a & varmail:threads=4`.
+    /// Parses a workload: `varmail:files=1000,threads=4`, `ycsb-a:engine=btree`,
+    /// `mail.f:ops=10000`, `build.flt:think=no`. The name of a preset wins over a file of that
+    /// name. Several workloads side by side are `db=ycsb-a & varmail:threads=4`.
     ///
     /// # Errors
-    /// One sentence that says what was expected, and what is near it.
+    /// One sentence with the expected text and a suggestion, if a known name is similar.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         if let Some(parts) = beside::parts(text) {
             let kind = Kind::Beside(beside::parse(text, &parts)?);
@@ -79,7 +80,7 @@ impl FileWorkload {
             Some(preset) => preset_kind(&Spec::parse(preset, name, params)?)?,
             None => Self::at_path(text, name)?,
         };
-        // What can be wrong with a program shows when its threads are counted.
+        // Further faults of a program are found when it is opened and its threads are counted.
         let text = text.to_owned();
         Ok(Self { text, kind })
     }
@@ -124,10 +125,10 @@ impl FileWorkload {
         Ok(program)
     }
 
-    /// Its calls. What is random in them follows `seed`.
+    /// Opens the source of the workload's calls; its random choices follow `seed`.
     ///
     /// # Errors
-    /// If its parameters do not go together.
+    /// If the parameters are inconsistent, or the recording cannot be read.
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
             Kind::Anything(anything) => Ok(anything.open(seed)),
@@ -149,7 +150,7 @@ impl FileWorkload {
         }
     }
 
-    /// How many calls it makes, where its parameters say so and nothing else ends it.
+    /// Number of calls, if the parameters bound it and no time limit applies.
     #[must_use]
     pub fn calls(&self) -> Option<u64> {
         let (ops, until) = match &self.kind {
@@ -168,7 +169,7 @@ impl FileWorkload {
     }
 }
 
-/// What a preset makes of its parameters.
+/// Translates the parameters of a preset into a workload.
 fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     if let Some(mix) = ycsb::Mix::named(spec.name()) {
         return Ok(Kind::Ycsb(ycsb_of(spec, mix)));
@@ -300,7 +301,7 @@ fn db_bench_of(spec: &Spec) -> Ycsb {
         threads: spec.number("threads") as u32,
         ops: u64::MAX,
         until: until(spec),
-        // Nothing is drawn by Zipf's law.
+        // No request of `db_bench` is drawn by Zipf's law.
         theta: Theta(1),
         sync: spec.text("sync") == "yes",
     }

@@ -1,4 +1,4 @@
-//! What people are told about a trace that is wrong, word for word.
+//! Error messages about invalid traces, word for word.
 
 use super::load;
 use super::readers::record;
@@ -136,7 +136,7 @@ fn binary_records() {
 }
 
 #[test]
-fn what_is_no_trace() {
+fn contents_that_are_no_trace() {
     let told = |bytes: &[u8]| {
         load(bytes, None, Options::default())
             .unwrap_err()

@@ -1,4 +1,4 @@
-//! Traces of file calls: both forms say the same, and refuse what is wrong.
+//! Traces of file calls: both forms are equivalent, and invalid contents are refused.
 
 use bolero::TypeGenerator;
 use proptest::prelude::*;
@@ -53,16 +53,16 @@ fn text(trace: &LoadedFiles) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// What a trace says, with strings in place of the numbers of one table.
+/// Text form of a trace, which has strings in place of numbers of one table.
 fn said(trace: &LoadedFiles) -> String {
     String::from_utf8(text(trace)).unwrap()
 }
 
-/// Gives fields out of numbers: of an open file and of a path the only ones.
+/// Source of fields from random numbers: descriptors are taken slots, names are among `paths`.
 struct Numbers<'a> {
     numbers: &'a mut dyn Iterator<Item = u64>,
     paths: Vec<Name>,
-    /// Slots that were taken, and one more while a file is opened.
+    /// Slots that were taken, including the one of an open in progress.
     slots: u32,
 }
 
@@ -99,7 +99,7 @@ impl FieldSource for Numbers<'_> {
 }
 
 impl Numbers<'_> {
-    /// A call: the first opens a file.
+    /// Makes a call; the first call opens a file.
     fn call(&mut self) -> Call {
         let kind = match self.slots {
             0 => 0,
@@ -116,7 +116,7 @@ impl Numbers<'_> {
         call
     }
 
-    /// An event after the times at which the two threads were done.
+    /// Makes an event that begins after the last one of its thread.
     fn event(&mut self, ends: &mut [u64; 2]) -> Event {
         let call = self.call();
         let thread = (self.next() % 2) as u32;
@@ -164,7 +164,7 @@ fn setup(paths: &[Name], names: &mut Names) -> Setup {
     Setup { entries }
 }
 
-/// A trace with every kind of call, made of numbers.
+/// Makes a trace of `count` calls of all kinds from random numbers.
 fn made(numbers: &mut dyn Iterator<Item = u64>, count: usize) -> LoadedFiles {
     let mut names = Names::default();
     let strings: [&[u8]; 4] = [b"a", b"dir/b c", b"dir/\xff\"\\", b""];
@@ -204,7 +204,7 @@ fn sample(count: usize) -> LoadedFiles {
 }
 
 #[test]
-fn both_forms_say_the_same() {
+fn binary_and_text_forms_are_equivalent() {
     let trace = sample(20_000);
     let (binary, text) = (binary(&trace), text(&trace));
     assert_eq!(Form::detect(&binary), Some(Form::Flt));
@@ -226,7 +226,7 @@ fn both_forms_say_the_same() {
 }
 
 #[test]
-fn a_summary_counts_what_is_there() {
+fn summary_matches_a_count_of_the_events() {
     let trace = sample(5_000);
     let mut sum = Summarizer::default();
     trace.events.iter().for_each(|event| sum.add(event));
@@ -239,7 +239,7 @@ fn a_summary_counts_what_is_there() {
 }
 
 #[test]
-fn a_trace_that_was_cut_is_refused_with_its_place() {
+fn truncated_trace_is_refused_with_its_offset() {
     let whole = binary(&sample(300));
     for end in (0..whole.len()).step_by(7) {
         let told = read(&whole[..end]).unwrap_err().to_string();
@@ -253,7 +253,7 @@ fn a_trace_that_was_cut_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_byte_that_changed_is_noticed() {
+fn flipped_byte_is_detected() {
     let whole = binary(&sample(300));
     let body = zstd::decode_all(&whole[MAGIC.len()..]).unwrap();
     for at in (0..body.len()).step_by(11) {
@@ -265,7 +265,7 @@ fn a_byte_that_changed_is_noticed() {
 }
 
 #[test]
-fn lines_that_are_wrong_are_named() {
+fn invalid_lines_are_named_in_the_error() {
     let thread = "thread process=0 pid=1 tid=1 parent=0 born=0 program=\"\"";
     for (line, wants) in [
         (
@@ -311,7 +311,7 @@ struct Input {
 }
 
 impl Input {
-    /// The bytes as one of the places where a reader meets them.
+    /// The bytes at one of the places where a reader parses input.
     fn contents(&self) -> Vec<u8> {
         let bytes = &self.bytes;
         let block = [
@@ -332,7 +332,7 @@ impl Input {
     }
 }
 
-/// The checksum of blocks, bit by bit: the reference for the reader's.
+/// Checksum of blocks, bit by bit: the reference for the reader's implementation.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
@@ -353,7 +353,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_trace_survives_the_way_there_and_back(numbers in prop::collection::vec(any::<u64>(), 1..400)) {
+    fn any_trace_round_trips_through_both_forms(numbers in prop::collection::vec(any::<u64>(), 1..400)) {
         let trace = made(&mut numbers.into_iter(), 40);
         let again = read(&binary(&trace)).unwrap();
         prop_assert_eq!(said(&again), said(&trace));

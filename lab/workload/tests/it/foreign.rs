@@ -1,4 +1,4 @@
-//! Traces of clouds and zones, and traces that are taken for nothing else.
+//! Traces of clouds and of zoned drives, and the detection of formats.
 
 use super::load;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn told(text: &str) -> String {
     read.map_or_else(|e| e.to_string(), |loaded| format!("{:?}", loaded.requests))
 }
 
-/// Time in microseconds, operation, first sector, sectors, who asked.
+/// Time in microseconds, operation, first sector, sectors, name of the origin.
 fn shorts(loaded: &Loaded) -> Vec<(u64, Op, u64, u32, &str)> {
     let short = |r: &Request| {
         let name = loaded.labels.name(r.origin);
@@ -30,7 +30,7 @@ fn shorts(loaded: &Loaded) -> Vec<(u64, Op, u64, u32, &str)> {
     loaded.requests.iter().map(short).collect()
 }
 
-/// Sectors of the pieces in which devices are packed.
+/// Sectors of the pieces into which devices are packed.
 const GIB: u64 = 1 << 21;
 
 #[test]
@@ -118,7 +118,7 @@ fn blkparse_keeps_appends_resets_and_zeroes_and_counts_each_once() {
         ]
     );
     assert_eq!(loaded.notes.skipped, 0);
-    // A trace that begins within a request counts what it has a line of each for.
+    // A trace that begins within a request counts the step of which it has a line for each.
     let without = |action: &str| {
         let lines = ZONES.lines().filter(|line| !line.contains(action));
         let text: Vec<&str> = lines.collect();
@@ -146,7 +146,7 @@ fn numbers_in_milliseconds_and_bytes_are_not_taken_for_mqsim() {
 }
 
 #[test]
-fn contents_of_two_formats_are_refused_by_both_names() {
+fn contents_of_two_formats_are_refused_with_both_names() {
     assert_eq!(
         told("4,W,4096,512,9\n6,R,0,1024,30\n"),
         "t: expected contents of one format, found such as fit csv and alibaba; --format says \
@@ -155,7 +155,7 @@ fn contents_of_two_formats_are_refused_by_both_names() {
 }
 
 #[test]
-fn contents_of_no_format_are_refused_with_a_reason_for_each_that_is_near() {
+fn contents_of_no_format_are_refused_with_a_reason_for_each_similar_one() {
     let text = told("4,W,4096,100,1577808000000046\n");
     for reason in [
         "csv expects a process in column 5, and no time in line 1",
@@ -169,7 +169,7 @@ fn contents_of_no_format_are_refused_with_a_reason_for_each_that_is_near() {
 }
 
 #[test]
-fn times_that_are_far_out_of_order_are_refused() {
+fn times_far_out_of_order_are_refused() {
     let lines = |late: u64| format!("20000000000,R,0,8,p\n{late},R,8,8,p\n20000000001,R,0,8,p\n");
     let near = read(&lines(10_000_000_000));
     let at: Vec<Ns> = near.requests.iter().map(|r| r.at).collect();
@@ -193,7 +193,7 @@ fn times_that_are_far_out_of_order_are_refused() {
     assert!(told(&late).contains("t:20001: expected a request at most 16384 requests behind"));
 }
 
-/// Lines of public formats that are not read, as they are documented.
+/// Documented lines of public formats that have no reader.
 const UNREAD: [&str; 6] = [
     // SYSTOR '17.
     "1455592506.010202000,0.000512,R,2,44498247680,4096",
@@ -210,7 +210,7 @@ const UNREAD: [&str; 6] = [
 ];
 
 #[test]
-fn formats_that_are_not_read_are_taken_for_no_other() {
+fn unsupported_formats_are_not_mistaken_for_supported_ones() {
     for line in UNREAD {
         let refused = Trace::from_reader("t", std::io::Cursor::new(line), None, Options::default())
             .and_then(Trace::load);
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn foreign_formats_are_taken_for_themselves(
+    fn foreign_formats_are_detected(
         rows in prop::collection::vec(
             (0..9_u64, any::<bool>(), 0..1_u64 << 31, 1..256_u64, 0..1_000_u64), 1..40),
     ) {
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn a_trace_shuffled_within_the_bound_is_sorted_and_said(
+    fn trace_shuffled_within_the_bound_is_sorted_and_noted(
         gaps in prop::collection::vec(0..1_000_000_000_u64, 2..200),
         swaps in prop::collection::vec((0..1_000_usize, 0..8_usize), 1..200),
     ) {
@@ -267,7 +267,7 @@ proptest! {
             (at, i)
         }).collect();
         let sorted = lines.clone();
-        // Each moves by at most eight places, which is less than ten seconds.
+        // Each line moves by at most eight places, which is less than ten seconds.
         for block in lines.chunks_mut(8) {
             for &(a, b) in &swaps {
                 let len = block.len();

@@ -1,5 +1,5 @@
-//! Random bytes against every parser: nothing panics, nothing hangs, and what
-//! is yielded is bounded by what was read.
+//! Random bytes against every parser: no panic, no hang, and the size of the result is bounded by
+//! that of the input.
 
 use super::load;
 use bolero::TypeGenerator;
@@ -8,8 +8,7 @@ use units::Bytes;
 use workload::Workload;
 use workload::trace::{Format, MAX_ADDRESS, Options, Summary};
 
-/// Words of which the formats are made, so that random input gets past the
-/// first column.
+/// Words of the formats, so that random input gets past the first column.
 const WORDS: [&str; 48] = [
     "0",
     "1",
@@ -83,7 +82,7 @@ fn survive(format: Option<Format>, bytes: &[u8]) {
     let Ok(loaded) = load(bytes, format, Options::default()) else {
         return;
     };
-    // A preflush makes two requests of one line, and no line is that short.
+    // A line with a preflush makes two requests, and every line has more bytes than that.
     assert!(loaded.requests.len() <= bytes.len());
     assert!(loaded.requests.is_sorted_by_key(|r| r.at));
     assert!(
@@ -96,7 +95,7 @@ fn survive(format: Option<Format>, bytes: &[u8]) {
 }
 
 #[test]
-fn any_words_in_any_format() {
+fn random_words_in_any_format_never_panic() {
     bolero::check!()
         .with_type::<Input>()
         .with_iterations(5_000)
@@ -110,7 +109,7 @@ fn any_words_in_any_format() {
 }
 
 #[test]
-fn any_bytes_behind_each_magic() {
+fn random_bytes_behind_each_magic_never_panic() {
     bolero::check!()
         .with_iterations(5_000)
         .for_each(|tail: &[u8]| {
@@ -128,7 +127,7 @@ fn any_bytes_behind_each_magic() {
 }
 
 #[test]
-fn any_damage_to_a_binary_trace() {
+fn damaged_binary_trace_never_panics() {
     bolero::check!()
         .with_type::<(u8, u8, u8)>()
         .with_iterations(3_000)
@@ -142,7 +141,7 @@ fn any_damage_to_a_binary_trace() {
         });
 }
 
-/// What texts of workloads and job files are made of.
+/// Words of the texts of workloads and job files.
 const TEXT: [&str; 32] = [
     "randwrite",
     "logs",
@@ -179,7 +178,7 @@ const TEXT: [&str; 32] = [
 ];
 
 #[test]
-fn any_text_for_a_workload() {
+fn random_workload_text_never_panics() {
     bolero::check!()
         .with_iterations(5_000)
         .for_each(|words: &[u8]| {
@@ -192,7 +191,7 @@ fn any_text_for_a_workload() {
 }
 
 #[test]
-fn any_text_in_a_job_file() {
+fn random_job_file_never_panics() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("any.fio");
     bolero::check!()

@@ -2,7 +2,7 @@
 
 use workload::{Pacing, Workload};
 
-/// What is said of the job file `text`, with its path left out.
+/// Error for the job file `text` without its path, or the pacing if it is accepted.
 fn told(text: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j.fio");
@@ -29,7 +29,7 @@ fn jobs_that_differ_side_by_side_are_refused_with_their_lines() {
             "j.fio:11: expected {ALIKE}, found [two] with another iodepth, rw than [one] in line 3"
         )
     );
-    // Other sizes, of requests or in all, are other ends.
+    // Jobs that differ in request size or in total size end at different times.
     for line in [
         "bs=16k",
         "number_ios=7",
@@ -43,7 +43,7 @@ fn jobs_that_differ_side_by_side_are_refused_with_their_lines() {
 }
 
 #[test]
-fn phases_of_other_depths_or_with_ends_by_the_clock_are_refused() {
+fn phases_of_different_depths_or_with_runtimes_are_refused() {
     let text = "[global]\nfilename=/dev/nvme0n1\nrw=randread\n[slow]\niodepth=1\n[fast]\nstonewall\n\
                 iodepth=16\nnumjobs=2\n";
     assert_eq!(
@@ -72,7 +72,7 @@ fn files_that_would_lie_at_the_same_addresses_are_refused() {
         )
     };
     assert_eq!(told(named), two(7));
-    // A job without a file has one of its own, as each of its clones has.
+    // A job without a filename has a file of its own, and so has each of its clones.
     assert_eq!(
         told("[global]\nsize=1m\n\n[data]\n[log]\nstonewall\n"),
         two(5)
@@ -86,7 +86,7 @@ fn files_that_would_lie_at_the_same_addresses_are_refused() {
 }
 
 #[test]
-fn everything_wrong_with_a_file_is_told_at_once() {
+fn error_lists_all_faults_of_a_file() {
     let text = "[global]\nioengine=libaio\nloops=2\n[a]\nrate_iops=10\nbs=1000\n[b]\nstonewall\n";
     let told = told(text);
     let lines = told
@@ -98,7 +98,7 @@ fn everything_wrong_with_a_file_is_told_at_once() {
 }
 
 #[test]
-fn jobs_that_one_queue_serves_as_their_own_keep_running() {
+fn jobs_that_can_share_a_queue_are_accepted() {
     let closed = |depth| {
         let think = units::Ns::ZERO;
         format!("{:?}", Pacing::Closed { depth, think })

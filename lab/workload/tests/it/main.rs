@@ -1,4 +1,4 @@
-//! Tests of the crate through its public face.
+//! Tests of the crate through its public interface.
 
 mod calls;
 mod errors;
@@ -14,7 +14,7 @@ mod workloads;
 use std::io::Cursor;
 use workload::trace::{Format, Loaded, Options, Trace, TraceError};
 
-/// Reads `bytes` as the trace `t`.
+/// Loads `bytes` as a trace; its name in errors is `t`.
 fn load(
     bytes: impl AsRef<[u8]>,
     format: Option<Format>,

@@ -1,4 +1,4 @@
-//! Recordings as what concerns the placement of files.
+//! Recordings as events of file placement.
 
 use parakeet::event::Call;
 use parakeet::judge::{Device, amplification, by_rules, peak};
@@ -20,7 +20,7 @@ fn loaded(calls: &[&str]) -> LoadedFiles {
     trace.load().unwrap()
 }
 
-/// What was done: the file's number, and a word with what matters.
+/// Events of the calls: number of the file, and a word with the details.
 fn done(calls: &[&str]) -> Vec<String> {
     let loaded = loaded(calls);
     let word = |call| match call {
@@ -99,10 +99,10 @@ fn links_directories_and_files_without_names() {
     assert_eq!(done(&calls), expected);
 }
 
-/// The recording of RocksDB that ships: rules that are learned from its first half serve the
-/// second as well as those that were written by hand.
+/// Rules that are learned from the first half of the shipped RocksDB recording serve its second
+/// half as well as hand-written rules.
 #[test]
-fn rules_are_learned_from_a_real_program() {
+fn rules_learned_from_rocksdb_match_handwritten_ones() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../flashloom/traces/rocksdb.flt"
@@ -119,7 +119,7 @@ fn rules_are_learned_from_a_real_program() {
     let (native, tuned, own) = (hand("rocksdb"), hand("rocksdb-tuned"), by(&learned.rules));
     println!("without {without}, native {native}, tuned {tuned}, learned {own}");
     assert!(own <= native + 10 && own < without);
-    // Logs and tables are told apart, and the hints of tables are made use of.
+    // The learned rules tell logs from tables and use the hints of tables.
     let text = learned.print();
     assert_eq!(RuleSet::read("learned", &text).unwrap(), learned.rules);
     assert!(

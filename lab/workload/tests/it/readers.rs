@@ -1,10 +1,10 @@
-//! One excerpt of each format, read request by request.
+//! One excerpt of each format, compared request by request.
 
 use super::load;
 use workload::trace::{Action, Devices, Format, Loaded, Options};
 use workload::{Op, Purpose, Request};
 
-/// A request in short: time, operation, first sector, sectors, forced.
+/// Summary of a request: time, operation, first sector, sectors, forced unit access.
 type Short = (u64, Op, u64, u32, bool);
 
 fn short(request: &Request) -> Short {
@@ -27,7 +27,7 @@ fn shorts(loaded: &Loaded) -> Vec<Short> {
 }
 
 #[test]
-fn the_csv_keeps_flags_and_who_asked() {
+fn csv_keeps_flags_and_processes() {
     let loaded = read(
         "time_ns,flags,sector,sectors,process\n\
          100,RAM,69896,8,db_bench\n\
@@ -176,7 +176,7 @@ fn ftrace_text_is_read_among_other_events() {
     assert_eq!(loaded.notes.lost, 1);
 }
 
-/// A record of the kernel's, laid out by hand.
+/// Record of `blk_io_trace`, laid out by hand.
 pub(crate) fn record(
     big: bool,
     time: u64,
@@ -246,7 +246,7 @@ fn blktrace_records_are_read_in_either_byte_order() {
 }
 
 #[test]
-fn a_compressed_file_is_read_from_its_path() {
+fn compressed_file_is_opened_by_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.csv.zst");
     std::fs::write(&path, zstd::encode_all(&b"0,R,0,8,p\n"[..], 3).unwrap()).unwrap();

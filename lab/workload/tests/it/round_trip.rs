@@ -1,4 +1,4 @@
-//! What is written is what is read back, as far as the format can carry it.
+//! Written traces are read back equal, as far as the format can carry them.
 
 use super::load;
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// `requests` in `format` and back, with the names of who asked.
+/// Writes `requests` in `format` and reads them back, with the names of their origins.
 fn there_and_back(format: Format, requests: &[Request]) -> Vec<(Request, String)> {
     let mut file = Vec::new();
     let written = write(format, &labels(), requests.iter().copied(), &mut file).unwrap();
@@ -67,7 +67,7 @@ fn anonymous(request: &Request) -> Request {
     }
 }
 
-/// What `format` should keep of `request`.
+/// The part of `request` that `format` preserves; `None` if it has no form for it.
 fn kept(format: Format, request: &Request, first: Ns) -> Option<(Request, String)> {
     let labels = labels();
     let since = |unit: u64| Ns(request.at.0 / unit * unit - first.0 / unit * unit);
@@ -78,7 +78,7 @@ fn kept(format: Format, request: &Request, first: Ns) -> Option<(Request, String
         Format::Fio if request.op.needs_zones() || request.op == Op::Zeroes => return None,
         Format::Fio => (since(1_000), false, full.replace(' ', "_")),
         Format::Msr if data => {
-            // MSR has columns, so no commas in names, and no metadata.
+            // MSR has columns, so it carries no commas in names, and no metadata.
             let plain = full.trim_end_matches(" (metadata)").replace(',', " ");
             (since(100), false, plain)
         }

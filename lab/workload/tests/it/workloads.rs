@@ -1,5 +1,5 @@
-//! Workloads by text: every preset runs, stays on the drive, is repeatable,
-//! and does what its name says.
+//! Workloads by text: every preset runs, stays on the drive, is repeatable, and has the properties
+//! that its name promises.
 
 use sim::Seed;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ fn told(text: &str) -> String {
 }
 
 #[test]
-fn every_preset_runs_on_a_drive_of_odd_size_and_repeats_itself() {
+fn every_preset_runs_on_a_drive_of_odd_size_and_is_repeatable() {
     let drive = Bytes((100 << 20) + 512 * 7);
     for preset in &PRESETS {
         let text = format!("{}:ops=5000", preset.name);
@@ -106,7 +106,7 @@ fn logs_are_circular_and_live_for_different_times() {
             "log{log}"
         );
     }
-    // A place is written again after size over rate: (i+1)² times as much.
+    // The time between two writes of a place is size over rate: (i+1)² times as long for log i.
     let passes = |log| {
         let sum = summary(&of(log).copied().collect::<Vec<_>>());
         (sum.overwrite_factor, sum.trim_bytes, sum.write_bytes)
@@ -158,7 +158,7 @@ fn placement_is_given_by_pattern_or_origin() {
 }
 
 #[test]
-fn what_is_unknown_is_told_with_what_is_near() {
+fn unknown_names_are_refused_with_a_suggestion() {
     assert_eq!(
         told("randwriet:ops=1"),
         "expected the name of a workload or a path to a trace, a recording, a fio job or a filebench \
@@ -186,7 +186,7 @@ fn what_is_unknown_is_told_with_what_is_near() {
 }
 
 #[test]
-fn a_drive_that_is_too_small_is_told() {
+fn too_small_drive_is_refused() {
     let open = |text: &str| {
         let opened = Workload::parse(text).unwrap().open(DRIVE, Seed(1));
         opened.err().unwrap().to_string()
@@ -201,7 +201,7 @@ fn a_drive_that_is_too_small_is_told() {
     );
 }
 
-/// A file called `name` that holds `text`, in a directory that lasts as long.
+/// A file called `name` with the contents `text`, in a directory that lives as long as the guard.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);

@@ -1,4 +1,4 @@
-//! The binary form. `docs/formats/flt.md` is the home of its layout.
+//! Binary form of traces of file calls. `docs/formats/flt.md` is the home of its layout.
 
 use super::super::field::{FieldSink, FieldSource};
 use super::super::{Call, Event, Fd, Name, Names, Setup, Thread};
@@ -10,17 +10,17 @@ use input::{Expected, Fault, Input, expected};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Begins a binary trace. The last byte is the version.
+/// First bytes of a binary trace. The last byte is the version.
 pub const MAGIC: [u8; 8] = *b"flfiles\x01";
 
-/// Longest string.
+/// Upper bound on the bytes of a string; longer ones are cut when written and refused when read.
 const STRING_MAX: u64 = 16 << 10;
 
-/// How hard zstd tries. Higher levels gain a few per cent on such records.
+/// Compression level of zstd. Higher levels gain a few per cent on such records.
 const LEVEL: i32 = 6;
 
-/// Where the last access to each open file ended: offsets are written as the
-/// distance from there, which is 0 for what is sequential.
+/// End of the last access to each open file: offsets are written as the distance from it, which is
+/// 0 for sequential accesses.
 #[derive(Default)]
 struct Ends {
     ends: BTreeMap<u32, u64>,
@@ -33,7 +33,7 @@ impl Ends {
         self.ends.get(&self.fd).copied().unwrap_or(0)
     }
 
-    /// Follows the fields of a call.
+    /// Tracks the fields of a call: offset, then length.
     fn saw(&mut self, key: &str, number: u64) {
         match key {
             "at" => self.at = number,
@@ -50,18 +50,18 @@ impl Ends {
     }
 }
 
-/// Writes a binary trace.
+/// Writer of a binary trace.
 pub struct Writer<W: Write> {
     out: BlockWriter<W>,
     ends: Ends,
-    /// For each name, one more than its number in the file; 0 if it has none.
+    /// For each name, its number in the file plus one; 0 if the string has not been written.
     ids: Vec<u32>,
     strings: u32,
     last: u64,
     events: u64,
 }
 
-/// Hands fields to a block; names have their numbers in the file.
+/// Sink that writes fields to a block; names become their numbers in the file.
 struct Fields<'a, W: Write> {
     out: &'a mut BlockWriter<W>,
     ends: &'a mut Ends,
@@ -98,7 +98,7 @@ impl<W: Write> FieldSink for Fields<'_, W> {
     }
 }
 
-/// Tells which names an item has.
+/// Sink that collects the names of a call or an item.
 #[derive(Default)]
 struct NamesOf {
     names: [Option<Name>; 3],
@@ -118,10 +118,10 @@ impl FieldSink for NamesOf {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace with what is known of it as a whole and with its setup.
+    /// Begins a trace with the header items and the setup.
     ///
     /// # Errors
-    /// If the system refuses, as for all that follow.
+    /// If the output fails; so for all methods below.
     pub fn new(out: W, about: &About, setup: &Setup, names: &Names) -> io::Result<Self> {
         let mut writer = Self {
             out: BlockWriter::new(out, &MAGIC, LEVEL)?,
@@ -139,7 +139,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn about(&mut self, about: &About) -> io::Result<()> {
-        // These strings are of no table; each is followed by its one use.
+        // These strings belong to no table; each is followed by its only use.
         let mut own = Names::default();
         let mut items = vec![
             Item::Root(own.intern(&about.root)),
@@ -154,7 +154,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes a thread; they are numbered from 0.
+    /// Writes a thread; threads are numbered from 0 in the order of writing.
     ///
     /// # Errors
     /// See [`Writer::new`].
@@ -162,7 +162,7 @@ impl<W: Write> Writer<W> {
         self.item(&Item::Thread(*thread), names)
     }
 
-    /// Writes an event.
+    /// Writes an event, and first the strings that it needs.
     ///
     /// # Errors
     /// See [`Writer::new`].
@@ -201,7 +201,7 @@ impl<W: Write> Writer<W> {
         self.out.end_item()
     }
 
-    /// Writes the strings that were not written yet.
+    /// Writes the strings in `used` that have not been written yet.
     fn know(&mut self, used: &NamesOf, names: &Names) -> io::Result<()> {
         for name in used.names.iter().flatten() {
             let index = name.0 as usize;
@@ -233,14 +233,14 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a binary trace.
+/// Reader of a binary trace.
 pub(super) struct Binary {
     name: String,
     blocks: Blocks,
-    /// Where the item begins that is read.
+    /// Offset of the item being read, after decompression.
     item: u64,
     ends: Ends,
-    /// Each string of the file, in the names of the reader.
+    /// Strings of the file, in the reader's table of names.
     strings: Vec<Name>,
     last: u64,
 }
@@ -258,7 +258,7 @@ impl Binary {
         })
     }
 
-    /// The next event; `None` at the end.
+    /// Reads the next event; `None` at the end.
     pub(super) fn next(&mut self, state: &mut State) -> Result<Option<Event>, TraceError> {
         self.items(state).map_err(|fault| match fault {
             Fault::Expected(Expected(expected)) => TraceError::Record {
@@ -341,7 +341,7 @@ impl Binary {
     }
 }
 
-/// Takes fields from a block.
+/// Source that reads fields from a block.
 struct Source<'a> {
     blocks: &'a mut Blocks,
     ends: &'a mut Ends,

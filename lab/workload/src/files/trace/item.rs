@@ -1,15 +1,15 @@
-//! What a trace is made of besides strings and calls.
+//! Items of a trace besides strings and calls.
 //!
-//! One home of the tags and fields of both forms: a call has the number of its
-//! kind as tag, all others have tags from 129.
+//! One home of the tags and fields of both forms: the tag of a call is the number of its kind; all
+//! other items but the end have tags from 128.
 
 use super::super::field::{Field, FieldSink, FieldSource};
 use super::super::{Call, Entry, EntryKind, Mode, Name, NodeKind, Thread, ThreadId};
 use units::Ns;
 
-/// Ends a trace.
+/// Tag of the end of a trace.
 pub(super) const END: u8 = 0;
-/// A string, in the binary form.
+/// Tag of a string; binary form only.
 pub(super) const STRING: u8 = 128;
 const ROOT: u8 = 129;
 const COMMAND: u8 = 130;
@@ -21,7 +21,7 @@ const SYMLINK: u8 = 135;
 const LINK: u8 = 136;
 const NODE: u8 = 137;
 
-/// Tags and the words that stand for them in texts.
+/// Tags and their words in the text form.
 const WORDS: &[(u8, &str)] = &[
     (END, "end"),
     (ROOT, "root"),
@@ -35,12 +35,12 @@ const WORDS: &[(u8, &str)] = &[
     (NODE, "setup-node"),
 ];
 
-/// The tag that `word` stands for.
+/// Tag of the item `word` in the text form.
 pub(super) fn tag(word: &str) -> Option<u8> {
     WORDS.iter().find(|(_, it)| *it == word).map(|it| it.0)
 }
 
-/// The number of the kind of call that is called `word`.
+/// Number of the kind of call named `word`.
 pub(super) fn kind(word: &str) -> Option<u8> {
     Call::KINDS
         .iter()
@@ -48,25 +48,25 @@ pub(super) fn kind(word: &str) -> Option<u8> {
         .map(|it| it.0)
 }
 
-/// One item that is no call.
+/// Item that is neither a string nor a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// The directory that paths are relative to.
+    /// Directory that paths are relative to.
     Root(Name),
-    /// The command that was recorded.
+    /// Command that was recorded.
     Command(Name),
-    /// What the trace lacks.
+    /// Gap of the trace, as a sentence.
     Note(Name),
-    /// A thread; they are numbered from 0.
+    /// Thread of the recording; threads are numbered from 0.
     Thread(Thread),
-    /// A part of the setup.
+    /// Entry of the setup.
     Entry(Entry),
-    /// The end, and how many events there were.
+    /// End of the trace, with the number of its events.
     End(u64),
 }
 
 impl Item {
-    /// Its tag.
+    /// Tag of the item.
     pub(super) const fn tag(&self) -> u8 {
         match self {
             Self::Root(_) => ROOT,
@@ -84,13 +84,13 @@ impl Item {
         }
     }
 
-    /// The word that stands for it in texts.
+    /// Word of the item in the text form.
     pub(super) fn word(&self) -> &'static str {
         let found = WORDS.iter().find(|(tag, _)| *tag == self.tag());
         found.map_or("", |it| it.1)
     }
 
-    /// Hands its fields to `sink`.
+    /// Hands the fields of the item to `sink`.
     pub(super) fn put(&self, sink: &mut impl FieldSink) {
         match self {
             Self::Root(text) | Self::Command(text) | Self::Note(text) => sink.name("text", *text),
@@ -118,7 +118,7 @@ fn put_thread(thread: &Thread, sink: &mut impl FieldSink) {
     thread.process.put("process", sink);
     thread.pid.put("pid", sink);
     thread.tid.put("tid", sink);
-    // One more than the number of the parent, so that 0 is none.
+    // The number of the parent plus one; 0 for no parent.
     let parent = thread.parent.map_or(0, |parent| u64::from(parent.0) + 1);
     sink.number("parent", parent);
     sink.number("born", thread.born.0);
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_for_tags_and_no_tag_is_a_kind_of_call() {
+    fn item_words_map_to_tags_distinct_from_calls() {
         for (number, word) in WORDS {
             assert_eq!(tag(word), Some(*number));
             assert!(Call::KINDS.iter().all(|kind| kind.0 != *number));

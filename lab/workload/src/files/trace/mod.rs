@@ -1,13 +1,11 @@
 //! Traces of file calls: read and written as streams, in a compact binary form
 //! (`.flt`, laid out in `docs/formats/flt.md`) and as text, one call a line.
 //!
-//! Invariants: a reader holds one block or line at a time besides the strings,
-//! threads and the setup that it was told of; it never panics, never allocates
-//! by a length that came from the file, and names the offset or the line of
-//! what it refuses. What it yields keeps the invariants of [`super`]: paths are
-//! inside the root, threads are known, and the slot of an open file is at most
-//! one above every slot before it, so that a table of slots grows by one with
-//! each open.
+//! Invariants: besides strings, threads and the setup, a reader holds one block or line at a time;
+//! it never panics, never allocates by a length from the file, and names the offset or the line of
+//! an error. Its events keep the invariants of [`super`]: paths are inside the root, threads are
+//! known, and the slot of an open file is at most one above every slot before it, so that a table
+//! of slots grows by at most one with each open.
 
 mod binary;
 mod item;
@@ -30,30 +28,28 @@ use std::path::Path;
 use std::str::FromStr;
 use text::Text;
 
-/// What is known of a recording as a whole.
+/// Header of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// The directory that paths are relative to, as it was called where the
-    /// trace was recorded.
+    /// Directory that paths are relative to, under its name on the recording machine.
     pub root: Vec<u8>,
-    /// The command that was recorded.
+    /// Command that was recorded.
     pub command: Vec<u8>,
-    /// What the trace lacks, a sentence each.
+    /// Gaps of the recording, one sentence each.
     pub notes: Vec<Vec<u8>>,
 }
 
-/// The forms of a trace of file calls.
+/// Form of a trace of file calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Binary.
+    /// Binary (`.flt`).
     Flt,
-    /// Text.
+    /// Text, one item a line.
     Text,
 }
 
 impl Form {
-    /// The form of contents that begin with `head`, if they are a trace of file
-    /// calls.
+    /// Form of contents that begin with `head`; `None` if they are no trace of file calls.
     #[must_use]
     pub fn detect(head: &[u8]) -> Option<Self> {
         match () {
@@ -63,7 +59,7 @@ impl Form {
         }
     }
 
-    /// Its name.
+    /// Name of the form, as the user selects it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,17 +79,17 @@ impl FromStr for Form {
     }
 }
 
-/// A form that is not known.
+/// Error: a name that is no form.
 #[derive(Debug, thiserror::Error)]
 #[error("expected flt or flt-text, found {0:?}")]
 pub struct UnknownForm(String);
 
-/// A trace of file calls that is being read.
+/// Reader of a trace of file calls: an iterator over its events.
 pub struct FileTrace {
     name: String,
     decoder: Decoder,
     state: State,
-    /// The first event, which is read to have the setup whole.
+    /// First event, which is read ahead so that the setup is complete.
     first: Option<Event>,
     ended: bool,
 }
@@ -103,26 +99,26 @@ enum Decoder {
     Text(Text),
 }
 
-/// Everything that a trace of file calls says, in memory.
+/// Whole contents of a trace of file calls, in memory.
 #[derive(Clone, Debug)]
 pub struct LoadedFiles {
-    /// What is known of it as a whole.
+    /// Header of the recording.
     pub about: About,
-    /// What must be there before the first call.
+    /// Tree that must exist before the first call.
     pub setup: Setup,
-    /// Every string.
+    /// Strings of setup, threads and events.
     pub names: Names,
-    /// Every thread.
+    /// Threads, by number.
     pub threads: Vec<Thread>,
-    /// All events, in their order.
+    /// Events, in the order of the file.
     pub events: Vec<Event>,
 }
 
 impl FileTrace {
-    /// Opens a trace, and reads it up to the first event.
+    /// Opens the trace at `path` and reads it up to the first event.
     ///
     /// # Errors
-    /// If it cannot be read or is no trace of file calls.
+    /// If the file cannot be read or is no trace of file calls.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let name = path.as_ref().display().to_string();
         match File::open(path) {
@@ -131,18 +127,17 @@ impl FileTrace {
         }
     }
 
-    /// Whether the file at `path` begins as a trace of file calls does, perhaps
-    /// compressed.
+    /// Whether the file at `path`, decompressed if need be, begins like a trace of file calls.
     #[must_use]
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let open = File::open(path).and_then(input::open);
         open.is_ok_and(|opened| Form::detect(&opened.head).is_some())
     }
 
-    /// Reads from `reader`, called `name` in errors, up to the first event.
+    /// Reads a trace from `reader` up to the first event; `name` is its name in errors.
     ///
     /// # Errors
-    /// If it cannot be read or is no trace of file calls.
+    /// If the contents cannot be read or are no trace of file calls.
     pub fn from_reader(name: &str, reader: impl Read + Send + 'static) -> Result<Self, TraceError> {
         let opened = input::open(reader);
         let opened = opened.map_err(TraceError::unreadable(name, "the beginning"))?;
@@ -169,13 +164,13 @@ impl FileTrace {
         Ok(trace)
     }
 
-    /// What it is called in errors.
+    /// Name of the trace in errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The form that is read.
+    /// Form of the trace.
     #[must_use]
     pub const fn form(&self) -> Form {
         match self.decoder {
@@ -184,34 +179,34 @@ impl FileTrace {
         }
     }
 
-    /// What is known of it as a whole.
+    /// Header of the recording.
     #[must_use]
     pub const fn about(&self) -> &About {
         &self.state.about
     }
 
-    /// What must be there before the first call.
+    /// Tree that must exist before the first call.
     #[must_use]
     pub const fn setup(&self) -> &Setup {
         &self.state.setup
     }
 
-    /// The strings, as far as it was read.
+    /// Strings of the trace, as far as it has been read.
     #[must_use]
     pub const fn names(&self) -> &Names {
         &self.state.names
     }
 
-    /// The threads, as far as it was read; each is there before its first event.
+    /// Threads of the trace, as far as it has been read; each is known before its first event.
     #[must_use]
     pub fn threads(&self) -> &[Thread] {
         &self.state.threads
     }
 
-    /// Reads all of it into memory.
+    /// Reads the whole trace into memory.
     ///
     /// # Errors
-    /// The first that reading meets.
+    /// The first error of reading.
     pub fn load(mut self) -> Result<LoadedFiles, TraceError> {
         let events = self.by_ref().collect::<Result<_, _>>()?;
         let state = self.state;
@@ -235,7 +230,7 @@ impl FileTrace {
 impl Iterator for FileTrace {
     type Item = Result<Event, TraceError>;
 
-    /// The next event. The first error ends the trace.
+    /// The next event. An error ends the trace.
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(event) = self.first.take() {
             return Some(Ok(event));

@@ -1,4 +1,4 @@
-//! What a reader has been told, and whether the next thing fits it.
+//! State of a reader of file calls, with the checks of each item against it.
 
 use super::super::{Call, Errno, Event, Fd, Name, Names, Setup, Step, Thread, ThreadId};
 use super::About;
@@ -6,28 +6,28 @@ use super::item::Item;
 use input::{Expected, expected};
 use units::Ns;
 
-/// The latest time that is taken: some 146 years, so that sums of a few times
-/// fit.
+/// Upper bound on a time in nanoseconds: some 146 years, so that sums of a few times fit into 64
+/// bits.
 pub(super) const TIME_MAX: u64 = u64::MAX / 4;
 
-/// The largest offset or length that is taken, that of the system.
+/// Upper bound on an offset or a length: that of the operating system.
 pub(super) const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// Everything that was said so far.
+/// Contents of the trace so far.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) about: About,
     pub(super) setup: Setup,
     pub(super) names: Names,
     pub(super) threads: Vec<Thread>,
-    /// When the last step of each thread ended.
+    /// End of the last step of each thread, in nanoseconds.
     ends: Vec<u64>,
-    /// Slots that were ever taken.
+    /// Number of slots ever taken: one more than the largest.
     slots: u32,
     events: u64,
 }
 
-/// A call with what was recorded of it, as a form of trace has it.
+/// Call with its recorded times and result, before it is checked.
 pub(super) struct Said {
     pub(super) thread: u64,
     pub(super) at: u64,
@@ -37,7 +37,7 @@ pub(super) struct Said {
 }
 
 impl State {
-    /// Takes over an item. `false` if it was the end.
+    /// Adds an item; returns `false` for the end of the trace.
     pub(super) fn item(&mut self, item: Item) -> Result<bool, Expected> {
         let bytes = |name| self.names.bytes(name).to_vec();
         match item {
@@ -71,7 +71,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes over a call.
+    /// Checks a call and converts it into an event.
     pub(super) fn event(&mut self, said: &Said) -> Result<Event, Expected> {
         let thread = usize::try_from(said.thread).ok();
         let Some(end) = thread.and_then(|thread| self.ends.get_mut(thread)) else {
@@ -99,7 +99,7 @@ impl State {
         })
     }
 
-    /// The slot `number`, which is new if `opens`.
+    /// Checks the slot `number`, which may be one above all others if `opens`.
     pub(super) fn fd(&self, number: u64, opens: bool) -> Result<Fd, Expected> {
         let most = u64::from(self.slots) + u64::from(opens);
         match u32::try_from(number) {
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// `name`, as the field `key`: inside the root if that is a path.
+    /// Checks `name` as the value of the field `key`: a path must be inside the root.
     pub(super) fn path(&self, key: &str, name: Name) -> Result<Name, Expected> {
         let path = matches!(key, "path" | "from" | "to");
         if path && !is_inside(self.names.bytes(name)) {
@@ -118,13 +118,13 @@ impl State {
     }
 }
 
-/// Whether `path` is one of this language.
+/// Whether `path` keeps the rules for paths of [`super::super`].
 fn is_inside(path: &[u8]) -> bool {
     let fine = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
     path.is_empty() || path.split(|&b| b == b'/').all(fine)
 }
 
-/// What a call answered, from the one number that stands for it.
+/// Result of a call from its encoding as one number.
 fn result(number: i64) -> Result<Result<u64, Errno>, Expected> {
     match u64::try_from(number) {
         Ok(value) => Ok(Ok(value)),
@@ -135,7 +135,7 @@ fn result(number: i64) -> Result<Result<u64, Errno>, Expected> {
     }
 }
 
-/// The one number that stands for what a call answered.
+/// Encodes the result of a call as one number: the value, or the negated error.
 pub(super) fn number(result: Result<u64, Errno>) -> i64 {
     match result {
         Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_one_number() {
+    fn call_results_round_trip_as_one_number() {
         for answer in [Ok(0), Ok(7), Err(Errno(2)), Err(Errno(65535))] {
             assert_eq!(result(number(answer)).unwrap(), answer);
         }

@@ -1,73 +1,73 @@
-//! What a trace of file calls holds, in numbers.
+//! Summary of a trace of file calls.
 
 use super::super::{Call, Event, Fd, FieldSink, Name, Names, Thread};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A trace in numbers. Times are nanoseconds, amounts are bytes.
+/// Totals of a trace. Times are in nanoseconds, amounts in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileSummary {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Calls that failed.
+    /// Number of calls that failed.
     pub failed: u64,
-    /// From the start of the recording to the end of the last call.
+    /// Nanoseconds from the start of the recording to the end of the last call.
     pub duration_ns: u64,
-    /// Time in calls, summed over threads.
+    /// Time in calls, summed over threads, in nanoseconds.
     pub in_calls_ns: u64,
-    /// Time between calls, summed over threads.
+    /// Time between calls, summed over threads, in nanoseconds.
     pub think_ns: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Different paths of calls.
+    /// Number of distinct paths in calls.
     pub paths: u64,
     /// Opens that succeeded.
     pub opens: u64,
-    /// Bytes that were read, through mappings too.
+    /// Bytes read, including loads through mappings.
     pub read_bytes: u64,
-    /// Bytes that were written, through mappings too.
+    /// Bytes written, including stores through mappings.
     pub write_bytes: u64,
-    /// Calls that make a file or everything durable.
+    /// Calls that make a file or a file system durable.
     pub syncs: u64,
-    /// Calls by kind, the most frequent first.
+    /// Totals of each kind of call, the most frequent first.
     pub kinds: Vec<KindSummary>,
-    /// Files by bytes moved, the largest first, at most [`Summarizer::FILES`].
+    /// Files with the most bytes moved, in descending order, at most [`Summarizer::FILES`].
     pub files: Vec<FileUse>,
 }
 
-/// The calls of one kind.
+/// Totals of one kind of call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KindSummary {
-    /// Its name.
+    /// Name of the kind.
     pub call: &'static str,
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// How many failed.
+    /// Number of calls that failed.
     pub failed: u64,
-    /// Bytes moved.
+    /// Bytes moved by these calls.
     pub bytes: u64,
-    /// Time in them.
+    /// Time in these calls, in nanoseconds.
     pub in_calls_ns: u64,
 }
 
-/// What was done with the file of one path.
+/// Totals of the file at one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileUse {
-    /// The path it was opened by; bytes that are no UTF-8 are replaced.
+    /// Path by which it was opened; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// How often it was opened.
+    /// Number of opens.
     pub opens: u64,
-    /// Bytes read.
+    /// Bytes read from the file.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes written to the file.
     pub write_bytes: u64,
-    /// How often it was made durable.
+    /// Number of syncs of the file.
     pub syncs: u64,
 }
 
-/// Adds up a trace.
+/// Counter of events, fed one by one.
 #[derive(Default)]
 pub struct Summarizer {
     sum: FileSummary,
@@ -86,10 +86,10 @@ struct Use {
 }
 
 impl Summarizer {
-    /// Most files that a summary lists.
+    /// Upper bound on the files that a summary lists.
     pub const FILES: usize = 10;
 
-    /// Counts an event.
+    /// Counts one event.
     pub fn add(&mut self, event: &Event) {
         let call = event.step.call;
         let moved = moved(event);
@@ -156,7 +156,7 @@ impl Summarizer {
         file.syncs += moved.syncs;
     }
 
-    /// The sums of a trace with these threads and names.
+    /// Returns the totals; `threads` and `names` are those of the trace.
     #[must_use]
     pub fn finish(mut self, threads: &[Thread], names: &Names) -> FileSummary {
         let processes: BTreeSet<_> = threads.iter().map(|thread| thread.process).collect();
@@ -182,12 +182,12 @@ impl Summarizer {
     }
 }
 
-/// Adds to a sum, which stops at the largest number whatever a trace says.
+/// Adds to a sum that saturates, whatever a hostile trace contains.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// The bytes that an event moved, and whether it made something durable.
+/// Bytes that an event moved, and whether it made something durable.
 fn moved(event: &Event) -> Use {
     let bytes = event.result.unwrap_or(0);
     let mut used = Use::default();
@@ -208,7 +208,7 @@ fn moved(event: &Event) -> Use {
     used
 }
 
-/// The open file that moves bytes or is made durable by `call`.
+/// Slot whose bytes `call` moves or makes durable.
 fn slot(call: &Call) -> Option<u32> {
     match *call {
         Call::Read { fd, .. }
@@ -226,7 +226,7 @@ fn slot(call: &Call) -> Option<u32> {
     }
 }
 
-/// The paths of a call.
+/// Paths among the fields of `call`.
 fn path(call: &Call) -> impl Iterator<Item = Name> + use<> {
     let mut paths = Paths::default();
     call.put(&mut paths);

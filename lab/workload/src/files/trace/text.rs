@@ -1,4 +1,4 @@
-//! The text form: one item a line, to read, to search and to write by hand.
+//! Text form of traces of file calls: one item a line, to read, to search and to write by hand.
 //!
 //! ```text
 //! flashloom file calls 1
@@ -11,10 +11,10 @@
 //! end events=3
 //! ```
 //!
-//! A call is the time in nanoseconds at which it began, its thread, its name,
-//! its fields in the order of their declaration, what it answered, and for how
-//! many nanoseconds it ran. Strings hold `\xNN` for what is not printable.
-//! Empty lines and lines that begin with `#` are nothing.
+//! The fields of a call are the time in nanoseconds at which it began, its thread, its name, its
+//! fields in the order of their declaration, its result, and its duration in nanoseconds. Strings
+//! hold `\xNN` for bytes that are not printable. Empty lines and lines that begin with `#` are
+//! ignored.
 
 use super::super::field::{FieldSink, FieldSource};
 use super::super::{Call, Errno, Event, Fd, Name, Names, Setup, Thread};
@@ -26,10 +26,10 @@ use input::{Expected, Input, excerpt, expected};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The first line.
+/// First line of the text form.
 pub(super) const HEADER: &str = "flashloom file calls 1";
 
-/// Writes a trace as text.
+/// Writer of the text form.
 pub struct TextWriter<W: Write> {
     out: W,
     line: String,
@@ -37,10 +37,10 @@ pub struct TextWriter<W: Write> {
 }
 
 impl<W: Write> TextWriter<W> {
-    /// Begins a trace with what is known of it as a whole and with its setup.
+    /// Begins a trace with the header items and the setup.
     ///
     /// # Errors
-    /// If the system refuses, as for all that follow.
+    /// If the output fails; so for all methods below.
     pub fn new(mut out: W, about: &About, setup: &Setup, names: &Names) -> io::Result<Self> {
         writeln!(out, "{HEADER}")?;
         let mut writer = Self {
@@ -60,7 +60,7 @@ impl<W: Write> TextWriter<W> {
         Ok(writer)
     }
 
-    /// Writes a thread; they are numbered from 0.
+    /// Writes a thread; threads are numbered from 0 in the order of writing.
     ///
     /// # Errors
     /// See [`TextWriter::new`].
@@ -68,7 +68,7 @@ impl<W: Write> TextWriter<W> {
         self.item(&Item::Thread(*thread), names)
     }
 
-    /// Writes an event.
+    /// Writes an event as one line.
     ///
     /// # Errors
     /// See [`TextWriter::new`].
@@ -99,7 +99,7 @@ impl<W: Write> TextWriter<W> {
     }
 }
 
-/// Appends `event` to `out` as a line of text, without its end.
+/// Appends the line of `event` to `out`, without a line end.
 fn line(event: &Event, names: &Names, out: &mut String) {
     let call = event.step.call;
     // Writing to a string cannot fail, here and below.
@@ -118,7 +118,7 @@ fn line(event: &Event, names: &Names, out: &mut String) {
 }
 
 impl Event {
-    /// As a line of the text form of traces.
+    /// Line of the event in the text form of traces.
     #[must_use]
     pub fn text(&self, names: &Names) -> String {
         let mut out = String::new();
@@ -163,7 +163,7 @@ impl FieldSink for Fields<'_> {
     }
 }
 
-/// Stands for no flag.
+/// Word for an empty set of flags.
 const NONE: &str = "none";
 
 fn quote(bytes: &[u8], out: &mut String) {
@@ -183,7 +183,7 @@ fn quote(bytes: &[u8], out: &mut String) {
     out.push('"');
 }
 
-/// The string at the beginning of `text`, and what follows it.
+/// Parses the quoted string at the beginning of `text`; returns its bytes and the rest.
 fn unquote(text: &str) -> Option<(Vec<u8>, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut bytes = Vec::new();
@@ -208,7 +208,7 @@ fn unquote(text: &str) -> Option<(Vec<u8>, &str)> {
     }
 }
 
-/// Reads a trace as text.
+/// Reader of the text form.
 pub(super) struct Text {
     name: String,
     input: Input,
@@ -226,7 +226,7 @@ impl Text {
         }
     }
 
-    /// The next event; `None` at the end.
+    /// Reads the next event; `None` at the end.
     pub(super) fn next(&mut self, state: &mut State) -> Result<Option<Event>, TraceError> {
         loop {
             self.lines += 1;
@@ -316,7 +316,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Takes `key=`.
+    /// Consumes `key=`.
     fn key(&mut self, key: &str) -> Result<(), Expected> {
         let rest = self.rest.trim_start().strip_prefix(key);
         match rest.and_then(|rest| rest.strip_prefix('=')) {
@@ -328,7 +328,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Takes `key=WORD`.
+    /// Consumes `key=WORD` and returns the word.
     fn value(&mut self, key: &str) -> Result<&'a str, Expected> {
         self.key(key)?;
         let end = self.rest.find(' ').unwrap_or(self.rest.len());
@@ -337,7 +337,7 @@ impl<'a> Source<'a> {
         Ok(value)
     }
 
-    /// Takes ` = RESULT +TOOK`, which ends a line.
+    /// Consumes ` = RESULT +TOOK`, which ends a line.
     fn answer(&mut self) -> Result<(i64, u64), Expected> {
         let rest = self.rest.trim_start().strip_prefix("= ");
         let parts = rest.and_then(|rest| rest.split_once(" +"));
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_read_as_they_are_written() {
+    fn quoted_strings_round_trip() {
         for bytes in [&b""[..], b"a b", b"\"\\\n\xff\x7f", b"=+|"] {
             let mut text = String::new();
             quote(bytes, &mut text);

@@ -1,29 +1,29 @@
-//! Benchmarks as `db_bench` of `RocksDB` has them, one after the other.
+//! Benchmarks of `RocksDB`'s `db_bench`, run one after the other.
 //!
-//! Invariant: the next one begins when the last operation of one has begun.
+//! Invariant: a benchmark begins when the last operation of the one before has begun.
 
 use super::clients::Request;
 use sim::Rng;
 
-/// Most of them in a row.
+/// Upper bound on the benchmarks in a row.
 const MOST: usize = 8;
-/// Records that one operation of `readseq` reads.
+/// Records read by one operation of `readseq`.
 const SCAN: u32 = 100;
 
-/// A benchmark. Keys are as likely as each other where they are drawn.
+/// Kind of a benchmark. Random keys are drawn uniformly.
 //= rocksdb 2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Benchmark {
-    /// New records in the order of their keys, into an empty store.
+    /// Inserts records in the order of their keys, into an empty store.
     FillSeq,
-    /// Records in any order, into an empty store.
+    /// Writes records in random order, into an empty store.
     FillRandom,
-    /// Records are written over.
+    /// Overwrites random records.
     Overwrite,
-    /// Records are read and written over.
+    /// Reads random records and writes them back.
     UpdateRandom,
     ReadRandom,
-    /// A hundred records at a time, in the order of their keys.
+    /// Reads a hundred records at a time, in the order of their keys.
     ReadSeq,
 }
 
@@ -37,7 +37,7 @@ impl Benchmark {
         Self::ReadSeq,
     ];
 
-    /// Its name, as `db_bench` has it.
+    /// Name of the benchmark in `db_bench`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::FillSeq => "fillseq",
@@ -54,14 +54,14 @@ impl Benchmark {
     }
 }
 
-/// Benchmarks in a row, with how many operations each has; none for as many as all records
-/// take once.
+/// Benchmarks in a row, each with its number of operations; `None` for one operation a record
+/// (`readseq`: for one pass).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Benchmarks([Option<(Benchmark, Option<u64>)>; MOST]);
 
 impl Benchmarks {
-    /// Names with or without a number of operations: `fillseq:overwrite/1000`. Those that
-    /// fill come first.
+    /// Parses names with or without a number of operations: `fillseq:overwrite/1000`. A benchmark
+    /// that fills may only come first.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut row = [None; MOST];
         for (at, part) in text.split(':').enumerate() {
@@ -77,18 +77,18 @@ impl Benchmarks {
         first_alone.then_some(Self(row))
     }
 
-    /// Whether the store is empty at first.
+    /// Whether the first benchmark fills the store, which is empty at the start then.
     pub(super) fn fills(&self) -> bool {
         self.0[0].is_some_and(|(one, _)| one.fills())
     }
 }
 
-/// How far the benchmarks of a run are.
+/// Progress of a run through its benchmarks.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     row: Vec<(Benchmark, u64)>,
     at: usize,
-    /// The next record in the order of keys.
+    /// Next record in the order of keys.
     next: u32,
     records: u32,
 }
@@ -112,7 +112,7 @@ impl Progress {
         }
     }
 
-    /// The next operation; none when all are done.
+    /// Next operation; `None` after the last benchmark.
     pub(super) fn request(&mut self, rng: &mut Rng) -> Option<(&'static str, Request)> {
         while self.row.get(self.at)?.1 == 0 {
             (self.at, self.next) = (self.at + 1, 0);
@@ -130,7 +130,7 @@ impl Progress {
         Some((one.name(), request))
     }
 
-    /// Goes on by so many records, from the first one again after the last.
+    /// Advances by `records` in the order of keys, and wraps around after the last record.
     const fn step(&mut self, records: u32) -> u32 {
         let at = self.next;
         self.next = (at + records) % self.records;
@@ -144,7 +144,7 @@ mod tests {
     use sim::Seed;
 
     #[test]
-    fn rows_are_read() {
+    fn benchmark_rows_are_parsed() {
         assert!(Benchmarks::parse("fillseq:overwrite/10:readrandom").is_some_and(|b| b.fills()));
         assert!(Benchmarks::parse("readrandom").is_some_and(|b| !b.fills()));
         for wrong in ["", "fill", "overwrite/0", "overwrite/x", "readseq:fillseq"] {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_operations_and_then_the_next() {
+    fn benchmarks_run_one_after_the_other() {
         let row = Benchmarks::parse("fillseq:updaterandom/2:readseq/3").unwrap();
         let (mut progress, mut rng) = (Progress::new(&row, 250), Seed(1).stream("test"));
         let all: Vec<_> = std::iter::from_fn(|| progress.request(&mut rng)).collect();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_in_order_once_where_no_number_is_given() {
+    fn readseq_without_a_number_makes_one_pass() {
         let row = Benchmarks::parse("readseq").unwrap();
         let (mut progress, mut rng) = (Progress::new(&row, 250), Seed(1).stream("test"));
         let all = std::iter::from_fn(|| progress.request(&mut rng));

@@ -1,15 +1,14 @@
-//! Records in a B-tree of pages that are written in place, behind a log.
+//! Storage engine: records in a B-tree of pages that are written in place, behind a log.
 //!
-//! A leaf that is not in memory is read; a write changes its leaf in memory and
-//! appends to the log. A dirty leaf goes back to its place when its frame is
-//! needed, a few at a time and only after the log that describes them is
-//! durable, or at a checkpoint, which writes all of them in order, syncs the
-//! file and empties the log. Two logs take turns, so that writes go on during a
-//! checkpoint; they wait if the second is full as well.
+//! A leaf that is not in memory is read; a write changes its leaf in memory and appends to the log.
+//! A dirty leaf is written in place when its frame is needed, a few at a time and only after its
+//! log is durable, or at a checkpoint, which writes all dirty leaves in order, syncs the file and
+//! empties the log. Two logs alternate, so that writes continue during a checkpoint; they wait if
+//! the second log is full as well.
 //!
-//! Inner pages, a hundredth of the leaves, are always in memory. Records at
-//! first lie in the leaves in an order that is unlike that of their numbers, as
-//! if by a hash; inserted ones go to the right edge, as keys that ascend do.
+//! Inner pages, a hundredth of the leaves, are always in memory. The first records lie in the
+//! leaves in scattered order, as if by a hash; inserted records go to the right edge, like
+//! ascending keys.
 
 use super::Engine;
 use super::Ycsb;
@@ -25,11 +24,11 @@ use sim::Seed;
 use std::collections::{BTreeMap, BTreeSet};
 use units::Ns;
 
-/// Bytes of a page, unless a record is larger: as `SQLite` has them.
+/// Bytes of a page, as in `SQLite`; a leaf has several pages if a record is larger.
 const PAGE: u64 = 4_096;
-/// Dirty leaves that are written at once when frames are needed; a choice of ours.
+/// Dirty leaves that are written together when a frame is needed; our own choice.
 const BATCH: usize = 16;
-/// The data file, and the two logs.
+/// Descriptors of the data file and of the two logs.
 const DATA: Fd = Fd(0);
 const LOGS: [Fd; 2] = [Fd(1), Fd(2)];
 
@@ -38,22 +37,22 @@ pub(super) const fn leaf_bytes(value: u64) -> u64 {
     entry_bytes(value).div_ceil(PAGE) * PAGE
 }
 
-/// What changes when a step has been done.
+/// Change of state after the calls of a step.
 #[derive(Clone, Copy, Debug)]
 enum Effect {
     Ready,
     /// The group of writes is in the log.
     Written,
-    /// All that was in this log is durable where it belongs.
+    /// All changes in this log are durable in the data file.
     Checkpointed(usize),
 }
 
-/// A leaf in memory.
+/// Frame of a leaf in memory.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     leaf: u32,
     dirty: bool,
-    /// Used since the clock's hand passed.
+    /// Whether the leaf was used since the clock's hand passed.
     used: bool,
 }
 
@@ -62,11 +61,11 @@ enum Phase {
     #[default]
     Idle,
     Begins(Request),
-    /// Wants this leaf and so many after it.
+    /// Needs this leaf, and this many after it.
     Wants(u32, u32),
-    /// Makes the calls of its job, then wants the leaf.
+    /// Makes the calls of its job, then needs the leaf.
     Works(u32, u32),
-    /// Writes, or waits for who writes for it.
+    /// Writes to the log, or waits for the leader of its group.
     Commits,
 }
 
@@ -77,30 +76,30 @@ struct Client {
     job: Job<Effect>,
 }
 
-/// The engine.
+/// State of the engine.
 pub(super) struct BTree {
     names: Names,
     setup: Setup,
     clients: Clients,
     states: Vec<Client>,
     frames: Vec<Frame>,
-    /// The frame of each leaf in memory.
+    /// Frame index of each leaf in memory.
     places: BTreeMap<u32, usize>,
     dirty: BTreeSet<u32>,
     capacity: usize,
     hand: usize,
     commit: Commit<Effect>,
-    /// Which log is written, and the bytes in each.
+    /// Index of the active log, and the bytes in each log.
     log: usize,
     log_bytes: [u64; 2],
-    /// Whether the log holds what is not durable.
+    /// Whether the active log holds writes that are not durable.
     log_dirty: bool,
     checkpointing: bool,
     job: Job<Effect>,
     ready: bool,
-    /// Leaves that the file has.
+    /// Number of leaves in the file.
     leaves: u32,
-    /// Records at first, for their order.
+    /// Number of records at the start, which are scattered.
     first: u32,
     per_leaf: u32,
     leaf: u64,
@@ -168,12 +167,12 @@ impl BTree {
         self.job.effect(Effect::Ready);
     }
 
-    /// The leaf of a record. A permutation of the first ones scatters them.
+    /// Leaf of a record. The first records are scattered by a permutation.
     fn leaf_of(&self, record: u32) -> u32 {
         let mut place = record;
         if record < self.first {
-            // Walk the cycle of a permutation of a power of two until it lands
-            // among them.
+            // Walk the cycle of a permutation of a power of two until it lands among the first
+            // records.
             let mask = self.first.next_power_of_two() - 1;
             loop {
                 place = scatter(place, mask);
@@ -239,8 +238,8 @@ impl BTree {
         self.states[index].phase = Phase::Wants(self.leaf_of(record), leaves - 1);
     }
 
-    /// Goes on to the next leaf if this one is in memory, and else reads it into
-    /// a frame, for which others may have to be written.
+    /// Advances to the next leaf if `leaf` is in memory, else reads it into a frame, which may
+    /// require write-backs.
     fn want(&mut self, thread: ThreadId, leaf: u32, more: u32) {
         let index = thread.0 as usize;
         if let Some(&frame) = self.places.get(&leaf) {
@@ -256,7 +255,7 @@ impl BTree {
         }
         let mut job = Job::default();
         self.place(leaf, &mut job);
-        // A leaf past the end of the file is new.
+        // A leaf past the end of the file is new and not read.
         if leaf < self.leaves {
             let len = self.leaf;
             job.call(Call::Pread {
@@ -273,8 +272,8 @@ impl BTree {
         (self.clients.records - 1) / self.per_leaf
     }
 
-    /// Gives `leaf` a frame. If that is another's whose contents changed, `job`
-    /// writes it back with some more, after the log.
+    /// Gives `leaf` a frame. If the victim's leaf is dirty, `job` writes it back with some others,
+    /// after the log.
     fn place(&mut self, leaf: u32, job: &mut Job<Effect>) {
         let frame = Frame {
             leaf,
@@ -296,7 +295,7 @@ impl BTree {
         }
     }
 
-    /// The frame that the hand finds unused since it came by last.
+    /// Frame that the clock's hand finds unused since it passed last.
     fn victim(&mut self) -> usize {
         loop {
             self.hand = (self.hand + 1) % self.frames.len();
@@ -307,7 +306,7 @@ impl BTree {
         }
     }
 
-    /// Writes `leaf` and the dirty ones that the hand comes to next.
+    /// Writes back `leaf` and the dirty leaves that the hand meets next.
     fn write_back(&mut self, leaf: u32, job: &mut Job<Effect>) {
         if std::mem::take(&mut self.log_dirty) {
             job.call(Call::Fdatasync { fd: LOGS[self.log] });
@@ -337,12 +336,12 @@ impl BTree {
         }
     }
 
-    /// Whether writes have to wait for a checkpoint.
+    /// Whether the active log has room; if not, writes wait for the checkpoint.
     const fn has_room(&self) -> bool {
         !self.checkpointing || self.log_bytes[self.log] < self.checkpoint
     }
 
-    /// Writes the group that a client leads.
+    /// Writes the group that a client leads to the active log.
     fn write_group(&mut self) {
         let fd = LOGS[self.log];
         let len = self.commit.write(Job::default(), fd, Effect::Written);
@@ -374,8 +373,8 @@ impl BTree {
         }
     }
 
-    /// Marks a leaf as changed. One that lost its frame meanwhile gets another
-    /// one at the cost of an unused clean leaf, without reading it again.
+    /// Marks a leaf dirty. If it has lost its frame meanwhile, it gets the frame of a clean leaf,
+    /// without being read again.
     fn soil(&mut self, leaf: u32) {
         if let Some(&frame) = self.places.get(&leaf) {
             self.frames[frame].dirty = true;
@@ -412,8 +411,8 @@ impl BTree {
         }
     }
 
-    /// Turns to the other log; makes the old one durable, then writes every
-    /// dirty leaf in order, syncs, and empties the old log.
+    /// Switches to the other log, makes the old one durable, then writes every dirty leaf in order,
+    /// syncs, and empties the old log.
     fn begin_checkpoint(&mut self) {
         let old = self.log;
         self.log = 1 - old;
@@ -436,7 +435,7 @@ impl BTree {
     }
 }
 
-/// A permutation of the numbers up to `mask`, which is a power of two less one.
+/// Permutation of the numbers up to `mask`, which is a power of two less one.
 const fn scatter(number: u32, mask: u32) -> u32 {
     let mut x = number;
     x = x.wrapping_mul(0x9e37_79b1) & mask;

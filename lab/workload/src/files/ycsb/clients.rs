@@ -1,7 +1,7 @@
-//! What YCSB's clients ask of an engine, and those of `db_bench`.
+//! Clients of YCSB and of `db_bench`, and the operations that they request.
 //!
-//! Shares of operations, the skew of keys and the length of scans are those of
-//! YCSB's core workloads A to F.
+//! Shares of operations, the skew of keys and the lengths of scans are those of YCSB's core
+//! workloads A to F.
 
 //= ycsb 4
 use super::bench::Progress;
@@ -14,26 +14,26 @@ use units::Ns;
 
 /// Bytes of a key: `user` and 19 digits.
 const KEY: u64 = 23;
-/// Bytes that an entry has besides: sequence number, kind, lengths.
+/// Bytes of an entry besides key and value: sequence number, kind, lengths.
 const ENTRY: u64 = 13;
-/// Longest scan; lengths up to it are equally likely.
+/// Longest scan in records; lengths up to it are equally likely.
 const LONGEST_SCAN: u64 = 100;
-/// Processor time of one operation besides its calls; a choice of ours, of the
-/// order of what an operation in memory takes.
+/// Processor time of one operation besides its calls: our own choice, of the order of an operation
+/// in memory.
 pub(super) const THINK: Ns = Ns(2_000);
 
-/// Bytes of a record where it is stored.
+/// Bytes of a stored record.
 pub(super) const fn entry_bytes(value: u64) -> u64 {
     KEY + ENTRY + value
 }
 
-/// An operation on a record, by the record's number in order of insertion.
+/// Operation on a record, which is identified by its number in order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Read(u32),
     Update(u32),
     Insert(u32),
-    /// Reads so many records from this one on.
+    /// Reads this many records from this one on.
     Scan(u32, u32),
     /// Reads a record and writes it back.
     Modify(u32),
@@ -51,33 +51,33 @@ impl Request {
     }
 }
 
-/// All clients.
+/// State of all clients.
 #[derive(Clone, Debug)]
 pub(super) struct Clients {
     mix: Mix,
     zipf: Zipf,
     rngs: Vec<Rng>,
-    /// Records that are there or about to be.
+    /// Number of records that exist or are being inserted.
     pub(super) records: u32,
-    /// Records that were there at first.
+    /// Number of records at the start.
     first: u32,
     left: u64,
     until: Option<Ns>,
     pub(super) parking: Parking,
-    /// Clients that have ended.
+    /// Number of clients that have ended.
     gone: u32,
-    /// Why the run ends early.
+    /// Reason for which the run ends early.
     pub(super) failure: Option<String>,
-    /// The benchmarks, if these are what is run.
+    /// Progress through the benchmarks of `db_bench`, if they are run.
     bench: Option<Progress>,
-    /// What each client is at, and since when.
+    /// Operation in progress of each client, and its beginning.
     begun: Vec<Option<(&'static str, Ns)>>,
     /// Operations that have ended, for [`crate::files::Source::finished`].
     pub(super) finished: Vec<(&'static str, Ns)>,
 }
 
 impl Clients {
-    /// The clients of `ycsb`, and `helpers` threads besides.
+    /// Clients of `ycsb`, and parking for `helpers` further threads.
     pub(super) fn new(ycsb: &Ycsb, helpers: u32, seed: Seed) -> Self {
         let mut rng = seed.stream("ycsb keys");
         let rngs = (0..ycsb.threads).map(|i| seed.child(u64::from(i)).stream("ycsb"));
@@ -110,8 +110,7 @@ impl Clients {
         self.gone == self.count()
     }
 
-    /// `thread`, a client, has come to its end. With the last one those who help
-    /// them may end.
+    /// Ends the client `thread`. After the last one the helpers may end.
     pub(super) fn leave(&mut self, thread: ThreadId) -> Turn {
         self.gone += 1;
         if self.are_gone() {
@@ -120,8 +119,7 @@ impl Clients {
         self.parking.done(thread)
     }
 
-    /// The next operation of `client`, which has ended the one before, unless the run is
-    /// over at `now`.
+    /// Ends the operation of `client` and draws the next one; `None` if the run is over at `now`.
     pub(super) fn request(&mut self, client: u32, now: Ns) -> Option<Request> {
         let ended = self.begun[client as usize].take();
         self.finished
@@ -142,7 +140,7 @@ impl Clients {
         Some(request)
     }
 
-    /// An operation of YCSB.
+    /// Draws an operation of YCSB, by the shares of the mix.
     fn mixed(&mut self, client: u32) -> Request {
         let percent = self.rngs[client as usize].below(100);
         match self.mix {
@@ -160,12 +158,12 @@ impl Clients {
         }
     }
 
-    /// A false positive of a filter with 10 bits a key: 1 in 100.
+    /// Draws whether a Bloom filter with 10 bits a key errs: 1 in 100.
     pub(super) fn is_fooled(&mut self, client: u32) -> bool {
         self.rngs[client as usize].chance(1, 100)
     }
 
-    /// Takes in the answer to a call: none may fail.
+    /// Handles the result of a call: an error fails the run.
     pub(super) fn landed(&mut self, result: Result<u64, Errno>) {
         if let Err(errno) = result {
             let why = format!("the storage engine's call failed with {errno}");
@@ -177,15 +175,15 @@ impl Clients {
         self.zipf.draw(&mut self.rngs[client as usize]) as u32
     }
 
-    /// One of the records that were inserted last.
+    /// Draws one of the newest records.
     fn latest(&mut self, client: u32) -> u32 {
         let rank = self.zipf.rank(&mut self.rngs[client as usize]) as u32;
         self.records - rank.min(self.records)
     }
 
     fn insert(&mut self) -> Request {
-        // Numbers of records have 32 bits; a run that inserts more goes on with
-        // updates of the first ones.
+        // Record numbers have 32 bits; a run that inserts more continues with the first inserted
+        // ones.
         let record = self.records;
         self.records = self.records.checked_add(1).unwrap_or(self.first);
         Request::Insert(record)

@@ -1,48 +1,48 @@
-//! Many writers of one log: one writes for all who wait.
+//! Group commit: many writers of one log, of which one writes for all that wait.
 //!
-//! Invariant: a write joins the group that is written next, and is done when
-//! that group is; at most one group is written at a time.
+//! Invariant: a write joins the group that is written next, and is done when that group is; at most
+//! one group is written at a time.
 
 use super::job::{Job, Todo};
 use crate::files::source::Parking;
 use crate::files::{Call, Fd, ThreadId};
 
-/// Bytes of a log record's header and of a batch's.
+/// Bytes of the headers of a log record and of a batch.
 const HEADERS: u64 = 7 + 12;
 
-/// What one who has joined does next.
+/// Next action of a thread that has joined.
 pub(super) enum Next<E> {
-    /// Waits until it is woken.
+    /// Wait until woken.
     Parks,
-    /// Writes for all who wait: [`Commit::write`] has to be told where.
+    /// Write for all waiters; the thread must call [`Commit::write`].
     Leads,
-    /// Takes a step of that.
+    /// Take this step of the write.
     Does(Todo<E>),
-    /// Goes on, as its write is done.
+    /// Continue, since the write is done.
     Leaves,
 }
 
-/// A log and those who wait for it.
+/// Log with its group and its queue.
 #[derive(Clone, Debug)]
 pub(super) struct Commit<E> {
     /// Bytes of a record.
     entry: u64,
     /// Whether each group is made durable.
     sync: bool,
-    /// Who writes.
+    /// Thread that writes the present group.
     leader: Option<ThreadId>,
-    /// What it has still to do.
+    /// Remaining steps of the leader.
     job: Job<E>,
-    /// Whose writes are in the group that is being written.
+    /// Writers and records of the group that is being written.
     group: Vec<(ThreadId, u32)>,
-    /// Those of the next.
+    /// Writers and records of the next group.
     queue: Vec<(ThreadId, u32)>,
-    /// Who waits for room.
+    /// Threads that wait for room in the log.
     stalled: Vec<ThreadId>,
 }
 
 impl<E> Commit<E> {
-    /// A log of records of `entry` bytes, of which groups are made durable if `sync`.
+    /// A log of records of `entry` bytes; groups are made durable if `sync`.
     pub(super) fn new(entry: u64, sync: bool) -> Self {
         Self {
             entry,
@@ -55,12 +55,12 @@ impl<E> Commit<E> {
         }
     }
 
-    /// `thread` wants to write `record`.
+    /// Queues the write of `record` by `thread`.
     pub(super) fn join(&mut self, thread: ThreadId, record: u32) {
         self.queue.push((thread, record));
     }
 
-    /// What `thread` does, which has joined. Without `room` nobody begins to write.
+    /// Next action of `thread`, which has joined. Without `room` no group is begun.
     pub(super) fn next(&mut self, thread: ThreadId, room: bool) -> Next<E> {
         let among = |writers: &[(ThreadId, u32)]| writers.iter().any(|writer| writer.0 == thread);
         if self.leader == Some(thread) {
@@ -84,8 +84,8 @@ impl<E> Commit<E> {
         Next::Leads
     }
 
-    /// The leader does what is in `job`, then writes the group to `fd`, and `written` comes to
-    /// pass. Gives the bytes of the group.
+    /// Sets the leader's steps: `job`, then the write of the group to `fd`, then the effect
+    /// `written`. Returns the bytes of the group.
     pub(super) fn write(&mut self, mut job: Job<E>, fd: Fd, written: E) -> u64 {
         let len = self.group.len() as u64 * (self.entry + HEADERS);
         job.call(Call::Write { fd, len });
@@ -97,8 +97,8 @@ impl<E> Commit<E> {
         len
     }
 
-    /// The group has been written: its writes. Whoever is in it is woken but the leader, and
-    /// one who waits for the next group.
+    /// Ends the group and returns its writes. Wakes its members but the leader, and the first
+    /// thread of the next group.
     pub(super) fn written(&mut self, parking: &mut Parking) -> Vec<(ThreadId, u32)> {
         let (leader, done) = (self.leader.take(), std::mem::take(&mut self.group));
         let members = done.iter().map(|(thread, _)| *thread);
@@ -111,7 +111,7 @@ impl<E> Commit<E> {
         done
     }
 
-    /// There is room again.
+    /// Wakes the threads that wait for room.
     pub(super) fn unstall(&mut self, parking: &mut Parking) {
         while let Some(thread) = self.stalled.pop() {
             parking.wake(thread);

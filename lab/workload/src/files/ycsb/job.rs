@@ -1,5 +1,4 @@
-//! Work of a background thread: calls in their order, and what changes when they
-//! are done.
+//! Work of a background thread: calls in order, and changes of state after them.
 
 use crate::files::{Call, Fd};
 use std::collections::VecDeque;
@@ -11,7 +10,7 @@ pub(in crate::files) enum Todo<E> {
     Effect(E),
 }
 
-/// A job that is under way.
+/// Remaining steps of a job.
 #[derive(Clone, Debug)]
 pub(in crate::files) struct Job<E>(VecDeque<Todo<E>>);
 
@@ -34,12 +33,12 @@ impl<E> Job<E> {
         self.0.pop_front()
     }
 
-    /// Whether nothing of it is left.
+    /// Whether no step is left.
     pub(in crate::files) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds requests for `bytes` from `at` on, of at most `chunk` bytes each.
+    /// Adds calls for `bytes` from `at` on, of at most `chunk` bytes each.
     pub(in crate::files) fn chunks(
         &mut self,
         at: u64,
@@ -55,7 +54,7 @@ impl<E> Job<E> {
         }
     }
 
-    /// Adds what `a` and `b` hold, in turns in proportion to their lengths.
+    /// Adds the steps of `a` and `b`, alternating in proportion to their numbers.
     pub(super) fn interleave(&mut self, a: Self, b: Self) {
         let (mut a, mut b) = (a.0, b.0);
         let (all_a, all_b) = (a.len(), b.len());
@@ -71,7 +70,7 @@ impl<E> Job<E> {
     }
 }
 
-/// Slots of descriptors, the lowest free one first.
+/// Allocator of descriptor slots; the slot freed last is reused first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     free: Vec<u32>,

@@ -1,12 +1,11 @@
 //! YCSB's workloads over two small storage engines, and `db_bench`'s over one of them.
 //!
-//! The engines are models of what their like ask of a file system, and no more:
-//! records are numbers, and what a page or a block holds is known without being
-//! stored. [`lsm`] keeps tables in levels as `RocksDB` does, [`btree`] pages in
-//! place behind a log.
+//! The engines are models that make the calls of such engines to a file system, and no more:
+//! records are numbers, and the contents of a page or a block are tracked without being stored.
+//! [`lsm`] keeps tables in levels as `RocksDB` does, [`btree`] pages in place behind a log.
 //!
-//! Invariants: an operation ends before its client begins the next one; a write
-//! is in the log before it is anywhere else; what is read exists.
+//! Invariants: an operation ends before its client begins the next one; a write is in the log
+//! before it is anywhere else; reads only go to data that exists.
 
 pub(crate) mod bench;
 mod btree;
@@ -26,12 +25,12 @@ use units::Ns;
 pub(super) struct Ycsb {
     pub(super) mix: Mix,
     pub(super) engine: Engine,
-    /// Records at first.
+    /// Number of records at the start.
     pub(super) records: u64,
     /// Bytes of a record's value.
     pub(super) value: u64,
     pub(super) threads: u32,
-    /// Operations on records.
+    /// Total of operations on records.
     pub(super) ops: u64,
     pub(super) until: Option<Ns>,
     pub(super) theta: Theta,
@@ -39,19 +38,19 @@ pub(super) struct Ycsb {
     pub(super) sync: bool,
 }
 
-/// How records are kept.
+/// Storage engine, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     Lsm {
         memtable: u64,
         table: u64,
         base: u64,
-        /// How much larger a level is than the one above
+        /// Ratio of the size of a level to that of the level above
         /// (`max_bytes_for_level_multiplier`).
         multiplier: u64,
         lifetimes: Lifetimes,
-        /// Most bytes of tables, where none are merged and the oldest ones are dropped
-        /// (`CompactionOptionsFIFO::max_table_files_size`).
+        /// Upper bound on the bytes of tables with FIFO compaction, which drops the oldest tables
+        /// and merges none (`CompactionOptionsFIFO::max_table_files_size`); `None` for levels.
         keep: Option<u64>,
     },
     BTree {
@@ -60,18 +59,18 @@ pub(super) enum Engine {
     },
 }
 
-/// How long files are said to live.
+/// Lifetime hints of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifetimes {
-    /// As `RocksDB` says it.
+    /// `RocksDB`'s own hints.
     Native,
-    /// As its users have measured it for trees of six levels.
+    /// Hints that its users have derived from trees of six levels.
     Tuned,
-    /// Nothing is said.
+    /// No hints.
     Unsaid,
 }
 
-/// Which operations, in which shares.
+/// Mix of operations and their shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
     A,
@@ -80,12 +79,12 @@ pub(super) enum Mix {
     D,
     E,
     F,
-    /// Those of `db_bench`.
+    /// The benchmarks of `db_bench`.
     Bench(bench::Benchmarks),
 }
 
 impl Mix {
-    /// The mix of the workload `name`.
+    /// Mix of the preset `name`, such as `ycsb-a`.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name.strip_prefix("ycsb-")? {
             "a" => Self::A,

@@ -1,7 +1,7 @@
-//! Sorted tables and the levels that they are in.
+//! Sorted tables and their levels.
 //!
-//! Invariants: keys of a table ascend; tables of a level from 1 on ascend and do
-//! not overlap; a table that somebody reads is not deleted.
+//! Invariants: keys of a table ascend; tables of a level from 1 on ascend and do not overlap; a
+//! table with readers is not deleted.
 
 //= rocksdb 2
 use super::clients::entry_bytes;
@@ -12,29 +12,30 @@ use std::collections::BTreeMap;
 const BLOCK: u64 = 4_096;
 /// Bytes of an index entry: a key, an offset, a length.
 const INDEX_ENTRY: u64 = 40;
-/// Bits of the filter for a key.
+/// Bits of the Bloom filter for each key.
 const FILTER_BITS: u64 = 10;
-/// Bytes of properties.
+/// Bytes of a table's properties.
 const PROPERTIES: u64 = 1_024;
 /// Bytes of the footer of a table.
 pub(super) const FOOTER: u64 = 53;
 /// Levels, the default of `RocksDB` (`num_levels`).
 pub(super) const LEVELS: usize = 7;
-/// Tables of level 0 that are merged (`level0_file_num_compaction_trigger`).
+/// Tables of level 0 that start a compaction (`level0_file_num_compaction_trigger`).
 pub(super) const L0_MERGE: usize = 4;
-/// Tables of level 0 at which writes wait (`level0_stop_writes_trigger`).
+/// Tables of level 0 at which writes stop (`level0_stop_writes_trigger`).
 pub(super) const L0_STOP: usize = 36;
 
-/// How records lie in a table.
+/// Layout of records in a table, and target sizes of levels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Records of a block.
+    /// Records in a block.
     per_block: u64,
     /// Bytes of a block.
     pub(super) block: u64,
-    /// Bytes of a table, all blocks.
+    /// Bytes of a table's blocks.
     table: u64,
-    /// Bytes of level 1, and how much larger each further level is.
+    /// Bytes of the first level in use below 0, and the ratio of each further level to the one
+    /// above.
     base: u64,
     multiplier: u64,
 }
@@ -56,7 +57,7 @@ impl Shape {
         (keys as u64).div_ceil(self.per_block) * self.block
     }
 
-    /// Bytes of index, filter, properties and footer.
+    /// Bytes of index, filter, properties and footer of `keys` records.
     pub(super) fn meta(&self, keys: usize) -> u64 {
         let keys = keys as u64;
         let blocks = keys.div_ceil(self.per_block);
@@ -68,20 +69,20 @@ impl Shape {
         ((self.table / self.block).max(1) * self.per_block) as usize
     }
 
-    /// The block of the record at `index`.
+    /// Block of the record at `index`.
     pub(super) const fn block_of(&self, index: usize) -> u64 {
         index as u64 / self.per_block
     }
 }
 
-/// A table.
+/// Sorted table with its open descriptor.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) keys: Vec<u32>,
     pub(super) path: Name,
     pub(super) fd: Fd,
     pub(super) bytes: u64,
-    /// Reads under way.
+    /// Reads in progress.
     pub(super) readers: u32,
 }
 
@@ -95,28 +96,29 @@ impl Table {
     }
 }
 
-/// What is to be merged.
+/// Tables to merge or to drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compaction {
     /// Level of the inputs, and of the outputs.
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Inputs, then tables of the level of the outputs that overlap them.
+    /// Inputs, then the tables of the output level that overlap them.
     pub(super) inputs: Vec<u32>,
     pub(super) below: Vec<u32>,
 }
 
-/// All tables.
+/// Tables, by number and by level.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) shape: Shape,
-    /// By number.
+    /// Tables, by number.
     pub(super) all: BTreeMap<u32, Table>,
-    /// Numbers by level: of level 0 the newest first, below by key.
+    /// Table numbers of each level: the newest first in level 0, by key below.
     pub(super) levels: [Vec<u32>; LEVELS],
-    /// No longer in a level, to be deleted once nobody reads them.
+    /// Tables in no level, to be deleted once they have no readers.
     pub(super) obsolete: Vec<u32>,
-    /// Most bytes of them, where all stay in level 0 and the oldest are dropped.
+    /// Upper bound on the bytes of tables with FIFO compaction: all stay in level 0 and the oldest
+    /// are dropped.
     pub(super) keep: Option<u64>,
 }
 
@@ -135,9 +137,10 @@ impl Tables {
         self.levels[level].iter().map(|t| self.all[t].bytes).sum()
     }
 
-    /// Bytes that each level from 1 on may have, and the first that is used. The
-    /// last level has what it has, each above it a tenth, down to the one that
-    /// is no larger than the base (`level_compaction_dynamic_level_bytes`).
+    /// Target bytes of each level from 1 on, and the first level in use. The target of the last
+    /// level is its present size; each level above gets that of the level below over the
+    /// multiplier, up to the level whose target is no larger than the base
+    /// (`level_compaction_dynamic_level_bytes`).
     fn targets(&self) -> ([u64; LEVELS], usize) {
         let mut targets = [1; LEVELS];
         let mut level = LEVELS - 1;
@@ -149,12 +152,12 @@ impl Tables {
         (targets, level)
     }
 
-    /// The first level below 0 that is used.
+    /// First level below 0 that is in use.
     pub(super) fn base_level(&self) -> usize {
         self.targets().1
     }
 
-    /// The table of `level`, from 1, whose range holds `key`.
+    /// Table of `level`, from 1 on, whose key range holds `key`.
     pub(super) fn holding(&self, level: usize, key: u32) -> Option<u32> {
         let tables = &self.levels[level];
         let at = tables.partition_point(|t| self.all[t].last() < key);
@@ -162,7 +165,7 @@ impl Tables {
         (self.all[&table].first() <= key).then_some(table)
     }
 
-    /// Tables of `level`, from 1, that overlap any of `tables`.
+    /// Tables of `level`, from 1 on, that overlap the range of `tables`.
     fn overlapping(&self, level: usize, tables: &[u32]) -> Vec<u32> {
         let first = tables.iter().map(|t| self.all[t].first()).min();
         let last = tables.iter().map(|t| self.all[t].last()).max();
@@ -174,9 +177,9 @@ impl Tables {
         below.filter(overlap).collect()
     }
 
-    /// What should be merged next, if anything: level 0 if it has many tables,
-    /// or the level that is fullest for its size. Of that, the table that
-    /// overlaps least in proportion (`kMinOverlappingRatio`).
+    /// Next compaction, if one is due: of level 0 if it has many tables, or of the level that
+    /// exceeds its target most. Of that level the table is taken that overlaps the next level least
+    /// in proportion to its size (`kMinOverlappingRatio`).
     pub(super) fn compaction(&self) -> Option<Compaction> {
         if let Some(keep) = self.keep {
             return self.oldest(keep);
@@ -203,8 +206,8 @@ impl Tables {
         Some(self.down(from, vec![table], to))
     }
 
-    /// The oldest tables, without which no more than `keep` bytes are left; none if no more
-    /// are there (`CompactionOptionsFIFO`).
+    /// Drop of the oldest tables, so that at most `keep` bytes are left; `None` if they are not
+    /// exceeded (`CompactionOptionsFIFO`).
     //= rocksdb 2
     fn oldest(&self, keep: u64) -> Option<Compaction> {
         let mut bytes = self.bytes(0);
@@ -234,14 +237,14 @@ impl Tables {
         }
     }
 
-    /// Whether no two of these tables overlap.
+    /// Whether no two of the tables `numbers` overlap.
     pub(super) fn are_apart(&self, numbers: &[u32]) -> bool {
         let mut tables: Vec<&Table> = numbers.iter().map(|number| &self.all[number]).collect();
         tables.sort_unstable_by_key(|table| table.first());
         tables.windows(2).all(|two| two[0].last() < two[1].first())
     }
 
-    /// All keys of the tables `numbers`, each once, in order.
+    /// Distinct keys of the tables `numbers`, sorted.
     pub(super) fn merged(&self, numbers: &[u32]) -> Vec<u32> {
         let mut keys: Vec<u32> = Vec::new();
         for table in numbers {
@@ -252,7 +255,7 @@ impl Tables {
         keys
     }
 
-    /// Puts `outputs` in the place of what `compaction` read.
+    /// Replaces the inputs of `compaction` by `outputs`.
     pub(super) fn replace(&mut self, compaction: &Compaction, outputs: &[u32]) {
         self.levels[compaction.from].retain(|t| !compaction.inputs.contains(t));
         let to = compaction.to;
@@ -266,7 +269,7 @@ impl Tables {
         self.obsolete.extend(gone.filter(|t| !outputs.contains(t)));
     }
 
-    /// A table that can be deleted.
+    /// Removes an obsolete table without readers.
     pub(super) fn take_obsolete(&mut self) -> Option<Table> {
         let idle = |t: &u32| self.all[t].readers == 0;
         let at = self.obsolete.iter().position(idle)?;
@@ -274,7 +277,7 @@ impl Tables {
         self.all.remove(&number)
     }
 
-    /// Sorted runs: each table of level 0, and each level below as a whole.
+    /// Sorted runs: each table of level 0, and each further level as a whole.
     pub(super) fn runs(&self) -> impl Iterator<Item = &[u32]> {
         let level0 = self.levels[0].chunks(1);
         let below = self.levels[1..].iter().map(Vec::as_slice);

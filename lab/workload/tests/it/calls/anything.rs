@@ -1,5 +1,4 @@
-//! Calls of every kind: that they are, that slots are kept, and that the space is
-//! taken.
+//! Calls of every kind: their variety, the rules for slots, and the ballast that takes the space.
 
 use sim::Seed;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +12,7 @@ fn open(text: &str, seed: u64) -> Box<dyn Source> {
     workload.open(Seed(seed)).unwrap()
 }
 
-/// Lets the threads take turns, and has `answer` answer each call.
+/// Runs the threads in turns; `answer` returns the result of each call.
 fn calls(
     text: &str,
     seed: u64,
@@ -40,7 +39,7 @@ fn calls(
     made
 }
 
-/// The slot that a call uses, and whether it takes or frees it.
+/// Slot that a call on an open file uses, or frees.
 fn slot(call: &Call) -> Option<Fd> {
     match *call {
         Call::Close { fd }
@@ -59,7 +58,7 @@ fn slot(call: &Call) -> Option<Fd> {
 }
 
 #[test]
-fn every_kind_of_change_and_of_force_is_asked_for() {
+fn every_kind_of_change_and_of_sync_occurs() {
     let made = calls("anything:ops=6000,threads=3", 1, |_| Ok(0));
     assert_eq!(made.len(), 6_000);
     let kinds: BTreeSet<&str> = made.iter().map(|m| m.1.name()).collect();
@@ -100,7 +99,7 @@ fn every_kind_of_change_and_of_force_is_asked_for() {
 }
 
 #[test]
-fn slots_are_used_while_they_are_open() {
+fn slots_are_used_only_while_open() {
     let mut turn = 0;
     let made = calls("anything:ops=6000,threads=3", 1, |_| {
         turn += 1;
@@ -124,7 +123,7 @@ fn slots_are_used_while_they_are_open() {
 }
 
 #[test]
-fn the_space_is_taken_but_for_the_room_that_is_asked_for() {
+fn ballast_leaves_the_requested_room_free() {
     const FREE: u64 = 50_000_000;
     for room in [64, 100] {
         let (mut taken, mut first) = (0, true);

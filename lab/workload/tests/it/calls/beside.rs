@@ -1,4 +1,4 @@
-//! Workloads beside each other.
+//! Workloads side by side, compared with each member alone.
 
 use super::model::{Run, run};
 use sim::Seed;
@@ -10,7 +10,7 @@ use workload::files::{
 };
 use workload::shipped::Asked;
 
-/// Workloads whose calls hang on nothing that time decides: their threads share nothing.
+/// Workloads whose calls do not depend on time: their threads share nothing.
 const STEADY: [&str; 6] = [
     "varmail:threads=1,files=60,ops=700",
     "streams:files=3,size=200k,bs=16k",
@@ -20,7 +20,7 @@ const STEADY: [&str; 6] = [
     "randrw:threads=1,size=1m,ops=300",
 ];
 
-/// A call without its numbers, the open files in it, and its strings.
+/// Call with its open files and strings taken out of it: the bare call, the files, the strings.
 type Spelled = (Call, Vec<Fd>, Vec<String>);
 
 fn spelled(source: &dyn Source, call: &Call) -> Spelled {
@@ -37,7 +37,7 @@ fn spelled(source: &dyn Source, call: &Call) -> Spelled {
     (bare, fds, strings)
 }
 
-/// The calls of each thread, in its order.
+/// Calls of each thread with their byte counts, in order.
 fn by_thread(run: &Run) -> BTreeMap<ThreadId, Vec<(Spelled, u64)>> {
     let mut threads: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for made in &run.made {
@@ -50,7 +50,7 @@ fn by_thread(run: &Run) -> BTreeMap<ThreadId, Vec<(Spelled, u64)>> {
     threads
 }
 
-/// The threads of a member, in the order of their numbers.
+/// Threads of a member, sorted by number.
 fn threads_of(source: &dyn Source, member: usize) -> Vec<ThreadId> {
     let all = (0..source.threads()).map(ThreadId);
     all.filter(|thread| source.member(*thread) == member)
@@ -58,7 +58,7 @@ fn threads_of(source: &dyn Source, member: usize) -> Vec<ThreadId> {
 }
 
 #[test]
-fn each_member_makes_the_calls_that_it_would_make_alone() {
+fn each_member_makes_its_calls_of_a_run_alone() {
     let mut rng = Seed(7).stream("members");
     for round in 0..12 {
         let count = 1 + rng.below(4) as usize;
@@ -69,7 +69,7 @@ fn each_member_makes_the_calls_that_it_would_make_alone() {
         let both = run(&named.join(" & "), round);
         assert_eq!(both.source.members().len(), count);
         let calls = by_thread(&both);
-        // Whose each open file is, and which it is alone.
+        // Member of each open file, and its slot in the run alone.
         let mut slots: BTreeMap<Fd, (usize, Fd)> = BTreeMap::new();
         let mut processes = BTreeSet::new();
         for (member, text) in texts.iter().enumerate() {
@@ -90,7 +90,7 @@ fn each_member_makes_the_calls_that_it_would_make_alone() {
     }
 }
 
-/// `made` by the member of this number is `expected` in its own folder and slots.
+/// Asserts that `made` by a member equals `expected` in the member's own directory and slots.
 fn same(
     ((call, fds, strings), count): &(Spelled, u64),
     (expected, wanted): &(Spelled, u64),
@@ -108,7 +108,7 @@ fn same(
 }
 
 #[test]
-fn stores_that_park_their_threads_come_to_their_ends() {
+fn stores_with_parked_threads_finish_side_by_side() {
     let store = "db-bench:benchmarks=fillrandom,records=3000,threads=2,memtable=64k,table=64k";
     let both = run(
         &format!("a={store} & b={store} & ycsb-a:records=500,ops=800"),
@@ -127,7 +127,7 @@ fn stores_that_park_their_threads_come_to_their_ends() {
     };
     let alone = run(store, 1).model.written;
     for member in [0, 1] {
-        // When tables are merged hangs on the time.
+        // The time decides when tables are merged.
         let ratio = writes(member) as f64 / alone as f64;
         assert!((0.5..2.0).contains(&ratio), "{member}: {ratio}");
     }
@@ -135,7 +135,7 @@ fn stores_that_park_their_threads_come_to_their_ends() {
 }
 
 #[test]
-fn an_operation_is_of_the_member_that_was_asked() {
+fn finished_operation_belongs_to_the_member_of_the_last_turn() {
     let text = "a=ycsb-c:records=200,ops=300,threads=2 & b=ycsb-c:records=200,ops=100,threads=2";
     let mut source = FileWorkload::parse(text).unwrap().open(Seed(1)).unwrap();
     let (mut done, mut now) = ([0_u64; 2], Ns::ZERO);
@@ -168,7 +168,7 @@ fn an_operation_is_of_the_member_that_was_asked() {
 }
 
 #[test]
-fn a_member_that_fails_is_told_by_its_name() {
+fn failure_of_a_member_carries_its_name() {
     let text = "varmail:files=20,threads=2 & log=streams:files=1,size=100,bs=60";
     let mut source = FileWorkload::parse(text).unwrap().open(Seed(1)).unwrap();
     let thread = threads_of(&*source, 1)[0];
@@ -189,7 +189,7 @@ fn a_member_that_fails_is_told_by_its_name() {
         "{told}"
     );
     assert_eq!(source.next(thread, Ns::ZERO), Turn::Done);
-    // Others go on.
+    // The other members continue.
     assert!(matches!(
         source.next(ThreadId(0), Ns::ZERO),
         Turn::Call { .. }
@@ -197,7 +197,7 @@ fn a_member_that_fails_is_told_by_its_name() {
 }
 
 #[test]
-fn trees_lie_beside_each_other() {
+fn trees_of_members_lie_in_their_own_directories() {
     let source = FileWorkload::parse("a=streams:files=2 & streams:files=1");
     let source = source.unwrap().open(Seed(1)).unwrap();
     let entry = |entry: &workload::files::Entry| {
@@ -219,7 +219,7 @@ fn trees_lie_beside_each_other() {
 }
 
 #[test]
-fn what_comes_along_keeps_its_name() {
+fn shipped_recordings_keep_their_names_as_members() {
     let told = "sqlite:think=no & log=wiredtiger & streams:files=1";
     let asked = Asked::new(told).unwrap();
     assert!(asks_for_files(&asked.text), "{}", asked.text);
@@ -236,7 +236,7 @@ fn what_comes_along_keeps_its_name() {
 }
 
 #[test]
-fn a_text_that_is_wrong_is_refused_with_what_was_expected() {
+fn invalid_text_is_refused_with_the_expectation() {
     let says = |text: &str| FileWorkload::parse(text).unwrap_err().to_string();
     let cases = [
         ("varmail & varmail", "a name of its own for each"),
@@ -260,7 +260,7 @@ fn a_text_that_is_wrong_is_refused_with_what_was_expected() {
 }
 
 #[test]
-fn any_text_is_read_or_refused() {
+fn any_text_is_parsed_or_refused() {
     let words = [
         " & ",
         "&",

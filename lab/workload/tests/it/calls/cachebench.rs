@@ -1,4 +1,4 @@
-//! The cache as it is asked for and seen from outside: its files, its calls.
+//! The cache from outside: its files and its calls.
 
 //= cachelib 4
 use super::model::{Run, run};
@@ -7,7 +7,7 @@ use workload::files::{Call, FileWorkload, OpenFlags};
 
 const SMALL: &str = "keys=2000,memory=512k,flash=4m,region=128k,ops=20000";
 
-/// Paths and flags of the files that were opened.
+/// Paths and flags of the opened files.
 fn opened(run: &Run) -> Vec<(String, OpenFlags)> {
     let names = run.source.names();
     let opened = run.made.iter().filter_map(|made| match made.call {
@@ -20,7 +20,7 @@ fn opened(run: &Run) -> Vec<(String, OpenFlags)> {
     opened.collect()
 }
 
-/// The stream that a set of rules has for a file.
+/// Stream that the rule set `set` assigns to the file `path`.
 fn stream(set: &str, path: &str) -> String {
     let rules = RuleSet::read(set, sets::text(set).unwrap()).unwrap();
     let facts = Facts {
@@ -32,7 +32,7 @@ fn stream(set: &str, path: &str) -> String {
 }
 
 #[test]
-fn rules_know_its_files_apart() {
+fn rules_tell_the_two_cache_files_apart() {
     let opened = opened(&run(&format!("cachebench:{SMALL}"), 1));
     let of =
         |set: &str| -> Vec<String> { opened.iter().map(|(path, _)| stream(set, path)).collect() };
@@ -62,7 +62,7 @@ fn files_are_allocated_or_one_grows() {
 }
 
 #[test]
-fn a_run_is_over_when_its_time_is() {
+fn run_ends_at_its_time_limit() {
     let short = run(&format!("cachebench:{SMALL},time=1ms"), 1);
     assert!(
         (1_000_000..3_000_000).contains(&short.time.0),
@@ -72,7 +72,7 @@ fn a_run_is_over_when_its_time_is() {
 }
 
 #[test]
-fn parameters_that_are_wrong_are_told_in_a_sentence() {
+fn invalid_parameters_are_refused_with_a_sentence() {
     let wrong = |text: &str| {
         let workload = FileWorkload::parse(&format!("cachebench:{text}"));
         let opened = workload.and_then(|workload| workload.open(sim::Seed(1)).map(|_| ()));

@@ -1,4 +1,4 @@
-//! filebench's personalities against their definitions.
+//! filebench's personalities, compared with their definitions.
 
 //= filebench 1.5
 use super::model::{run, run_watched};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use workload::Workload;
 use workload::files::{Call, FILE_PRESETS, FileWorkload, OpenFlags, Source, ThreadId};
 
-/// Calls of each kind, of a run of many loops.
+/// Number of calls of each kind in a run of many loops.
 fn mix(text: &str) -> BTreeMap<&'static str, f64> {
     let run = run(text, 1);
     let mut counts: BTreeMap<&str, f64> = BTreeMap::new();
@@ -16,7 +16,7 @@ fn mix(text: &str) -> BTreeMap<&'static str, f64> {
     counts
 }
 
-/// Expects `counts` of `name` to be `per` of each of `of`, within 3 %.
+/// Asserts that there are `per` calls `name` for each call `of`, within 3 %.
 fn expect(counts: &BTreeMap<&str, f64>, name: &str, per: f64, of: &str) {
     let found = counts[name] / counts[of];
     assert!(
@@ -33,14 +33,14 @@ fn varmail_makes_appends_syncs_reads_and_deletes() {
     expect(&counts, "fsync", 2.0 / 3.0, "open");
     expect(&counts, "pwrite", 2.0 / 3.0, "open");
     expect(&counts, "unlink", 1.0 / 3.0, "open");
-    // A read and one that finds the end, unless the file is empty.
+    // A read, and another that finds the end, unless the file is empty.
     let reads = counts["pread"] / counts["open"];
     assert!((1.25..1.34).contains(&reads), "{reads}");
     assert_eq!(counts.len(), 6);
 }
 
 #[test]
-fn varmail_moves_the_bytes_that_its_sizes_say() {
+fn varmail_appends_have_the_mean_of_their_distribution() {
     let run = run("varmail:files=4000,threads=8,ops=60000,append=32k", 3);
     let appends = run.count("pwrite") as f64;
     let mean = run.model.written as f64 / appends;
@@ -56,7 +56,7 @@ fn varmail_moves_the_bytes_that_its_sizes_say() {
 }
 
 #[test]
-fn eighty_per_cent_of_the_files_are_there_at_first() {
+fn eighty_per_cent_of_the_files_exist_at_the_start() {
     let workload = FileWorkload::parse("varmail:files=20000").unwrap();
     let source = workload.open(sim::Seed(1)).unwrap();
     let sizes = source.setup().entries.iter().filter_map(|e| match e.kind {
@@ -87,7 +87,7 @@ fn fileserver_writes_whole_files() {
 }
 
 #[test]
-fn the_web_workloads_read_most() {
+fn web_workloads_mostly_read() {
     let counts = mix("webproxy:files=2000,threads=8,ops=60000");
     expect(&counts, "unlink", 1.0 / 6.0, "open");
     expect(&counts, "pwrite", 1.0 / 6.0, "open");
@@ -106,11 +106,11 @@ fn the_web_workloads_read_most() {
 }
 
 #[test]
-fn the_database_writes_in_batches_that_its_readers_pay_for() {
+fn oltp_writers_make_batches_from_the_readers_tokens() {
     let run = run("oltp:files=4,threads=20,size=1m,ops=60000", 1);
     let (reads, writes) = (run.count("pread") as f64, run.count("pwrite") as f64);
-    // A read gives each of ten writers one token; a thousand make 100 writes.
-    // The log takes 3,200 for one. What is ahead is bounded by the marks.
+    // Each read gives a token to each of ten writers; a thousand tokens allow 100 writes. The log
+    // takes 3,200 for one. High-water marks bound the posts that are ahead.
     let paid = reads * 10.0 / 1_000.0 * 100.0;
     let ahead = 10.0 * 400.0;
     assert!((writes - paid).abs() < ahead, "{reads} {writes}");
@@ -123,7 +123,7 @@ fn the_database_writes_in_batches_that_its_readers_pay_for() {
 }
 
 #[test]
-fn a_database_has_as_many_writers_as_are_asked_for() {
+fn oltp_has_the_requested_number_of_writers() {
     let processes = |text: &str| {
         let workload = FileWorkload::parse(text).unwrap();
         let source = workload.open(sim::Seed(1)).unwrap();
@@ -152,7 +152,7 @@ fn micro_workloads_end_when_all_is_done() {
 }
 
 #[test]
-fn writes_go_where_they_should() {
+fn overwrites_stay_within_and_appends_extend_their_files() {
     let over = run("overwrite:size=64k,bs=512:4k,fsync=4,threads=2,ops=4000", 1);
     assert_eq!(over.model.bytes(), 2 * 65_536);
     let syncs = over.count("fsync") as f64 / over.count("pwrite") as f64;
@@ -169,7 +169,7 @@ fn writes_go_where_they_should() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_calls_and_sizes_do_not_depend_on_threads() {
+fn equal_seeds_make_equal_calls_and_sizes_ignore_the_threads() {
     for text in [
         "varmail:files=300,ops=5000",
         "oltp:files=2,size=1m,threads=9,ops=5000",
@@ -188,7 +188,7 @@ fn the_same_seed_makes_the_same_calls_and_sizes_do_not_depend_on_threads() {
 }
 
 #[test]
-fn few_files_for_many_threads_end_with_a_note_or_go_on() {
+fn run_with_too_few_files_ends_with_a_note_or_continues() {
     for text in [
         "varmail:files=5,threads=12,ops=20000",
         "varmail:files=1,threads=3,ops=1000",
@@ -225,7 +225,7 @@ fn every_preset_runs_with_its_defaults_made_small() {
         ("records", "2000"),
         ("threads", "3"),
     ];
-    // Of anything, many calls are refused.
+    // Many calls of `anything` fail, so it is left out.
     let presets = FILE_PRESETS.iter().filter(|p| p.name != "anything");
     for preset in presets {
         let given = small
@@ -245,7 +245,7 @@ fn every_preset_runs_with_its_defaults_made_small() {
 }
 
 #[test]
-fn blocks_and_files_are_told_apart() {
+fn workloads_of_blocks_and_of_files_are_told_apart() {
     let says = |e: workload::WorkloadError| e.to_string();
     let blocks = says(Workload::parse("varmail:files=10").unwrap_err());
     assert!(
@@ -257,7 +257,7 @@ fn blocks_and_files_are_told_apart() {
         files.starts_with("zipfwrite asks for blocks: expected"),
         "{files}"
     );
-    // Some there are of both.
+    // Some presets exist for both.
     for both in ["randwrite", "randread", "randrw"] {
         let text = format!("{both}:bs=4k,ops=10");
         Workload::parse(&text).unwrap();
@@ -277,7 +277,7 @@ fn blocks_and_files_are_told_apart() {
 }
 
 #[test]
-fn reads_and_writes_of_any_place_have_the_shares_asked_for() {
+fn randrw_has_the_requested_share_of_reads() {
     let made = run("randrw:read=25,bs=4k,size=1m,threads=1,ops=1000", 1).made;
     let reads = made
         .iter()
@@ -295,7 +295,7 @@ fn reads_and_writes_of_any_place_have_the_shares_asked_for() {
 }
 
 #[test]
-fn how_many_calls_there_are_is_known_unless_something_else_ends_them() {
+fn number_of_calls_is_known_unless_another_limit_applies() {
     let calls = |text: &str| FileWorkload::parse(text).unwrap().calls();
     assert_eq!(calls("varmail:ops=500"), Some(500));
     assert_eq!(calls("anything:ops=300"), Some(300));

@@ -1,4 +1,4 @@
-//! A file system without time, and threads that take turns on it.
+//! Model of a file system without time, and a driver that runs threads on it in turns.
 
 use sim::Seed;
 use std::collections::BTreeMap;
@@ -11,23 +11,23 @@ const ENOENT: Errno = Errno(2);
 const EBADF: Errno = Errno(9);
 const EEXIST: Errno = Errno(17);
 
-/// A file or a directory.
+/// Entry of the model: a directory, or a file by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
     Dir,
     File(u32),
 }
 
-/// What there is, by path.
+/// Contents of the file system, by path.
 #[derive(Default)]
 pub(crate) struct Model {
     nodes: BTreeMap<Vec<u8>, Node>,
-    /// Sizes of files, by number.
+    /// Sizes of all files, by number.
     sizes: Vec<u64>,
     slots: BTreeMap<Fd, (u32, OpenFlags)>,
-    /// Where a write goes on that names no place.
+    /// Offset of each slot for writes without an offset.
     places: BTreeMap<Fd, u64>,
-    /// Directories that are listed, and whether they have been.
+    /// Open directories, and whether each has been listed.
     listed: BTreeMap<Fd, bool>,
     pub(crate) written: u64,
     pub(crate) read: u64,
@@ -69,7 +69,7 @@ impl Model {
         self.nodes.len() - self.files()
     }
 
-    /// Bytes of all files with a name.
+    /// Total size of all files with a name.
     pub(crate) fn bytes(&self) -> u64 {
         let files = self.nodes.values().filter_map(|node| match node {
             Node::File(file) => Some(self.sizes[*file as usize]),
@@ -78,7 +78,7 @@ impl Model {
         files.sum()
     }
 
-    /// Makes a file that is open at least so long.
+    /// Extends an open file to at least `end` bytes.
     fn extend(&mut self, fd: Fd, end: u64) -> Result<u64, Errno> {
         let (file, _) = *self.slots.get(&fd).ok_or(EBADF)?;
         let size = &mut self.sizes[file as usize];
@@ -199,7 +199,7 @@ impl Model {
     }
 }
 
-/// A call that was made.
+/// Call that was made, with the bytes that it moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) thread: ThreadId,
@@ -207,7 +207,7 @@ pub(crate) struct Made {
     pub(crate) count: u64,
 }
 
-/// What a workload did.
+/// Result of running a workload.
 pub(crate) struct Run {
     pub(crate) made: Vec<Made>,
     pub(crate) model: Model,
@@ -225,8 +225,8 @@ impl Run {
     }
 }
 
-/// Runs `text` to its end, each call taking 1 to 20 µs, and expects no call to
-/// fail. `watch` sees the model after each call.
+/// Runs `text` to its end, each call taking 1 to 20 µs, and asserts that no call fails. `watch` is
+/// called with the model after each call.
 pub(crate) fn run_watched(text: &str, seed: u64, mut watch: impl FnMut(&Made, &Model)) -> Run {
     let workload = FileWorkload::parse(text).unwrap_or_else(|e| panic!("{e}"));
     let source = workload.open(Seed(seed)).unwrap_or_else(|e| panic!("{e}"));
@@ -245,7 +245,7 @@ pub(crate) fn run_source(
     let mut model = Model::new(&*source);
     let mut rng = Seed(seed).stream("model");
     let mut made = Vec::new();
-    // Who goes on when, in order of time and then of request.
+    // Turns of threads, in order of time and then of request.
     let mut agenda: BTreeMap<(Ns, u64), (ThreadId, Option<Call>)> = BTreeMap::new();
     let mut sequence = 0;
     let mut then = |agenda: &mut BTreeMap<_, _>, at: Ns, who, call| {

@@ -1,4 +1,4 @@
-//! filebench's scripts: what is read, what is refused, and that nothing breaks.
+//! filebench's scripts: accepted ones, refused ones, and random text.
 
 use super::model::run_source;
 use bolero::TypeGenerator;
@@ -8,7 +8,7 @@ use units::Ns;
 use workload::files::flow::{Flow, Mode, OpKind, script};
 use workload::files::{Amount, FileWorkload};
 
-/// A script with most of what the language has.
+/// Script with most features of the language.
 const SCRIPT: &str = r#"
 # A comment
 set $dir=/tmp
@@ -42,7 +42,7 @@ run 30
 "#;
 
 #[test]
-fn a_script_becomes_a_program_that_runs() {
+fn script_is_parsed_into_a_program_that_runs() {
     let program = script::parse("s.f", SCRIPT).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((program.mode, program.rate), (Mode::FirstDone, 100_000));
     assert_eq!(program.until, Some(Ns::secs(30)));
@@ -86,7 +86,7 @@ fn a_script_is_a_workload_by_its_path() {
     assert!(blocks.contains("asks for files"), "{blocks}");
 }
 
-/// `SCRIPT` with `from` replaced by `to`, and what reading it says.
+/// Error of parsing `SCRIPT` with `from` replaced by `to`.
 fn says(from: &str, to: &str) -> String {
     let text = SCRIPT.replacen(from, to, 1);
     assert_ne!(text, SCRIPT);
@@ -94,7 +94,7 @@ fn says(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn refusals_name_the_line_and_what_belongs_there() {
+fn errors_name_the_line_and_the_expectation() {
     for (from, to, line, expected, found) in [
         ("set $dir", "sett $dir", 3, "set, define", "\"sett\""),
         ("$n * 2", "$m * 2", 5, "a variable that was set", "$m"),
@@ -149,7 +149,7 @@ fn refusals_name_the_line_and_what_belongs_there() {
 }
 
 #[test]
-fn what_does_not_hold_together_is_refused() {
+fn inconsistent_scripts_are_refused() {
     let whole = |text: &str| script::parse("s.f", text).unwrap_err().to_string();
     assert!(whole("set $a=1").contains("expected 1 to 16384 threads"));
     let target = SCRIPT.replace(
@@ -162,7 +162,7 @@ fn what_does_not_hold_together_is_refused() {
     assert!(whole("define process name=p {").contains("the end of the file"));
 }
 
-/// Pieces of scripts, so that random input gets somewhere.
+/// Pieces of scripts, so that random input passes the first checks.
 const PIECES: [&str; 36] = [
     "set ",
     "$a",
@@ -209,7 +209,7 @@ struct Text {
 }
 
 #[test]
-fn no_text_breaks_the_reader() {
+fn random_text_never_panics_the_parser() {
     bolero::check!().with_type::<Text>().for_each(|text| {
         let pieces = text
             .pieces
@@ -218,7 +218,7 @@ fn no_text_breaks_the_reader() {
         let mut script: String = pieces.collect();
         script += &String::from_utf8_lossy(&text.tail);
         let _ = script::parse("fuzz.f", &script);
-        // A good script with one piece put in or cut out.
+        // A valid script with one piece inserted or the rest cut off.
         let at = text.pieces.len() * 7 % SCRIPT.len();
         if SCRIPT.is_char_boundary(at) {
             let _ = script::parse(

@@ -1,4 +1,4 @@
-//! `db_bench`, files that are written in order, and operations that are told of.
+//! `db_bench`, files that are written in order, and finished operations.
 
 //= rocksdb 2
 use super::model::{run, run_watched};
@@ -11,7 +11,7 @@ const SMALL: &str = "records=20000,value=100,threads=4,memtable=64k,table=64k,ba
 /// Bytes of a record in the log.
 const LOGGED: u64 = 136 + 19;
 
-/// Bytes of writes to logs, of which there is one a group of records.
+/// Bytes of writes to logs: each write is a group of records.
 fn logged(made: &[super::model::Made]) -> u64 {
     let lengths = made.iter().filter_map(|m| match m.call {
         Call::Write { len, .. } if len.is_multiple_of(LOGGED) => Some(len),
@@ -21,7 +21,7 @@ fn logged(made: &[super::model::Made]) -> u64 {
 }
 
 #[test]
-fn a_fill_begins_with_an_empty_store_and_logs_each_record() {
+fn fillseq_starts_empty_and_logs_each_record() {
     let run = run(&format!("db-bench:benchmarks=fillseq,{SMALL}"), 1);
     assert!(
         run.source.setup().entries.len() <= 2,
@@ -29,7 +29,7 @@ fn a_fill_begins_with_an_empty_store_and_logs_each_record() {
     );
     let bytes = logged(&run.made);
     assert_eq!(bytes / LOGGED, 20_000);
-    // What is filled in order overlaps nothing, and is written to the log and to one table.
+    // Records filled in order overlap nothing: each is written to the log and to one table.
     let data = run.model.written as f64 / (20_000.0 * 136.0);
     assert!((2.0..2.4).contains(&data), "{data}");
     assert!(run.model.bytes() > 15_000 * 136);
@@ -47,7 +47,7 @@ fn keys_in_any_order_are_merged_more_often_than_keys_in_order() {
 }
 
 #[test]
-fn benchmarks_come_one_after_the_other() {
+fn benchmarks_run_one_after_the_other() {
     let text = format!("db-bench:benchmarks=fillseq:overwrite/5000:readrandom/3000,{SMALL}");
     let mut last = 0;
     let run = run_watched(&text, 2, |_, _| last += 1);
@@ -59,7 +59,7 @@ fn benchmarks_come_one_after_the_other() {
 }
 
 #[test]
-fn a_store_that_is_only_read_is_there_at_first() {
+fn store_for_reads_exists_at_the_start() {
     let run = run(&format!("db-bench:benchmarks=readseq/200,{SMALL}"), 1);
     assert!(run.source.setup().entries.len() > 10);
     assert_eq!(run.model.written, 0);
@@ -69,8 +69,8 @@ fn a_store_that_is_only_read_is_there_at_first() {
     assert!((800..1_100).contains(&reads), "{reads}");
 }
 
-/// Asks the only client of `text` for its calls, each of which takes `each`, and adds up what
-/// it says of operations.
+/// Runs the only client of `text` with calls that each take `each`; returns number and total time
+/// of the finished operations, by kind.
 fn told(text: &str, each: Ns) -> BTreeMap<&'static str, (u64, Ns)> {
     let mut source = FileWorkload::parse(text).unwrap().open(Seed(1)).unwrap();
     let (mut now, mut all) = (Ns::ZERO, BTreeMap::new());
@@ -103,7 +103,7 @@ fn told(text: &str, each: Ns) -> BTreeMap<&'static str, (u64, Ns)> {
 }
 
 #[test]
-fn operations_last_as_long_as_their_calls_and_what_the_processor_does() {
+fn operation_latency_is_calls_plus_processor_time() {
     let store = "records=2000,value=100,threads=1,memtable=1g,base=1g";
     let all = told(&format!("ycsb-f:{store},ops=4000"), Ns::us(10));
     let (reads, spent) = all["read"];
@@ -148,7 +148,7 @@ fn streams_write_each_file_in_order_to_its_size() {
 }
 
 #[test]
-fn streams_that_are_cut_short_go_on_behind_what_was_taken() {
+fn stream_continues_behind_a_short_write() {
     let streams = FileWorkload::parse("streams:files=1,size=100,bs=60").unwrap();
     let mut source = streams.open(Seed(1)).unwrap();
     let (mut asked, mut answers) = (Vec::new(), [50, 50].into_iter());

@@ -1,4 +1,4 @@
-//! TPC-C as it is asked for and seen from outside: its files, its calls, what it tells.
+//! TPC-C from outside: its files, its calls, its errors.
 
 //= tpcc 1.2
 use super::model::{Run, run};
@@ -7,7 +7,7 @@ use workload::files::{Call, EntryKind, FileWorkload, OpenFlags};
 
 const PAGE: u64 = 16_384;
 
-/// Sizes of the files that are there at first, by name.
+/// Sizes of the files in the setup, by name.
 fn sizes(text: &str) -> BTreeMap<String, u64> {
     let workload = FileWorkload::parse(text).unwrap();
     let source = workload.open(sim::Seed(1)).unwrap();
@@ -22,9 +22,9 @@ fn sizes(text: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn tables_are_full_at_first_as_the_specification_says() {
+fn tables_are_populated_by_the_specification_at_the_start() {
     let all = sizes("tpcc:scale=100");
-    // Bytes of the specification's rows alone, and what a row, a page and a file add.
+    // Bytes of the specification's rows alone, and the overhead of a row, a page and a file.
     for (table, bytes) in [
         ("customer", 30_000 * 655),
         ("history", 30_000 * 46),
@@ -48,7 +48,7 @@ fn tables_are_full_at_first_as_the_specification_says() {
     assert_eq!(twice[item], all[item], "items belong to no warehouse");
 }
 
-/// How files were opened.
+/// Flags with which the file `name` was opened.
 fn opened(run: &Run, name: &str) -> OpenFlags {
     let path = run.source.names().find(name.as_bytes()).unwrap();
     let flags = run.made.iter().find_map(|made| match made.call {
@@ -61,7 +61,7 @@ fn opened(run: &Run, name: &str) -> OpenFlags {
 }
 
 #[test]
-fn it_is_run_as_it_is_asked_for() {
+fn run_follows_its_parameters() {
     for flush in ["fsync", "direct"] {
         let run = run(
             &format!("tpcc:ops=1000,scale=2,binlog=yes,flush={flush}"),
@@ -81,7 +81,7 @@ fn it_is_run_as_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_said() {
+fn invalid_parameters_are_refused_with_a_reason() {
     for (params, wants) in [
         ("warehouses=0", "from 1"),
         ("commit=3", "0, 1, 2"),

@@ -8,7 +8,7 @@ use workload::files::{Call, Hint};
 const SMALL: &str = "records=20000,value=100,threads=4,memtable=64k,table=64k,base=256k,theta=0.5";
 
 #[test]
-fn the_tree_reaches_a_steady_state_and_bounded_space() {
+fn lsm_reaches_a_steady_state_in_bounded_space() {
     let live = 20_000 * 136;
     let mut most = 0;
     let mut calls = 0;
@@ -19,7 +19,7 @@ fn the_tree_reaches_a_steady_state_and_bounded_space() {
             most = most.max(model.bytes());
         }
     });
-    // A ninth in the levels above the last, level 0, a merge under way, logs.
+    // A ninth in the levels above the last, level 0, a compaction in progress, logs.
     assert!(most < live * 2, "{most} of {live}");
     let levels = run.made.iter().filter_map(|m| match m.call {
         Call::Hint { life, .. } => Some(life),
@@ -46,8 +46,8 @@ fn the_tree_reaches_a_steady_state_and_bounded_space() {
 }
 
 #[test]
-fn reads_ask_for_few_blocks_and_no_deleted_table() {
-    // The model refuses reads of what is closed, and closes before it deletes.
+fn reads_fetch_few_blocks_and_no_deleted_table() {
+    // The model fails reads of closed files, and a table is closed before it is deleted.
     let run = run(&format!("ycsb-c:{SMALL},ops=20000"), 1);
     let tables = run.count("open") - 2;
     let reads = run.count("pread") - 2 * tables;
@@ -76,7 +76,7 @@ fn every_mix_runs_on_both_engines() {
 }
 
 #[test]
-fn pages_in_place_are_written_behind_their_log() {
+fn btree_pages_are_written_behind_their_log() {
     let text = format!("ycsb-a:engine=btree,{SMALL},cache=512k,checkpoint=256k,ops=100000");
     let run = run(&text, 1);
     // 30 records a page: 667 pages, of which 128 have a frame.
@@ -96,7 +96,7 @@ fn pages_in_place_are_written_behind_their_log() {
 }
 
 #[test]
-fn inserts_make_room_and_scans_go_on_to_the_next_page() {
+fn inserts_extend_the_store_and_scans_cross_pages() {
     for engine in ["lsm", "btree"] {
         let text = format!("ycsb-e:engine={engine},{SMALL},cache=256k,checkpoint=64k,ops=20000");
         let run = run(&text, 1);
@@ -130,7 +130,7 @@ fn shares_of_operations_are_those_of_the_mixes() {
     }
 }
 
-/// How many tables are said to live how long.
+/// Number of tables with each lifetime hint, by the map `map`.
 fn lifetimes(map: &str) -> [usize; 4] {
     let text = format!("ycsb-a:{SMALL},base=64k,multiplier=2,ops=100000,lifetimes={map}");
     let run = run(&text, 1);
@@ -152,7 +152,7 @@ fn lifetimes(map: &str) -> [usize; 4] {
 //= rocksdb-hints 1
 //= rocksdb-hints 2
 #[test]
-fn the_tuned_map_calls_more_levels_medium_and_says_as_much() {
+fn tuned_map_calls_more_levels_medium_with_as_many_hints() {
     let (native, tuned) = (lifetimes("native"), lifetimes("tuned"));
     assert_eq!(native[0], tuned[0], "logs are short to both");
     assert!(tuned[1] > native[1], "{native:?} {tuned:?}");
@@ -162,14 +162,14 @@ fn the_tuned_map_calls_more_levels_medium_and_says_as_much() {
 }
 
 #[test]
-fn fifo_keeps_so_many_bytes_and_merges_nothing() {
+fn fifo_bounds_the_bytes_kept_and_merges_nothing() {
     let most = std::cell::Cell::new(0);
     let text = "db-bench:benchmarks=fillrandom:overwrite,records=40000,value=100,threads=2,\
                 memtable=64k,table=64k,compaction=fifo,keep=1m";
     let run = run_watched(text, 1, |_: &Made, model: &Model| {
         most.set(most.get().max(model.bytes()));
     });
-    // Beside the tables two logs, and what is dropped while a reader has it.
+    // Besides the tables there are two logs, and dropped tables with a reader.
     assert!(most.get() < (1 << 20) + 6 * (64 << 10), "{}", most.get());
     // Each record once to a log and once to a table.
     let written = run.model.written as f64 / (80_000.0 * 136.0);

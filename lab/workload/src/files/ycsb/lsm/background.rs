@@ -1,4 +1,4 @@
-//! What the flusher and the one that merges do.
+//! Jobs of the flusher and of the compaction thread.
 
 use super::{Effect, Lsm, open};
 use crate::files::ycsb::Lifetimes;
@@ -8,9 +8,9 @@ use crate::files::{Call, Hint, OpenFlags, Turn};
 
 /// Bytes of one write of a table (`writable_file_max_buffer_size`).
 const WRITE: u64 = 1 << 20;
-/// Bytes of one read of a merge (`compaction_readahead_size`).
+/// Bytes of one read of a compaction (`compaction_readahead_size`).
 const READ: u64 = 2 << 20;
-/// Bytes of the manifest for a table that comes or goes.
+/// Bytes of the manifest for a table that is added or removed.
 const EDIT: u64 = 100;
 
 impl Lsm {
@@ -39,7 +39,7 @@ impl Lsm {
         }
     }
 
-    /// Writes the full table in memory as a table of level 0.
+    /// Job that writes the full memtable as a table of level 0.
     fn flush(&mut self) -> Option<Job<Effect>> {
         if self.flushing {
             return None;
@@ -58,7 +58,7 @@ impl Lsm {
         Some(job)
     }
 
-    /// Writes a table, makes it durable and opens it for reading.
+    /// Adds the steps that write a table, make it durable and open it for reading.
     fn write_table(&self, job: &mut Job<Effect>, number: u32, level: usize) {
         let table = &self.tables.all[&number];
         let fd = table.fd;
@@ -68,7 +68,7 @@ impl Lsm {
             OpenFlags::WRITE.and(OpenFlags::CREATE),
         ));
         let base = self.tables.base_level();
-        // With FIFO all tables are alike to RocksDB, and it says nothing of them.
+        // With FIFO compaction RocksDB gives its tables no hint.
         if self.tables.keep.is_none() {
             self.hint(job, fd, life(self.lifetimes, level, base));
         }
@@ -78,7 +78,7 @@ impl Lsm {
         open_table(job, table, self.tables.shape);
     }
 
-    /// Notes in the manifest that `tables` come or go.
+    /// Adds the steps that record the addition or removal of `tables` in the manifest.
     fn edit(&self, job: &mut Job<Effect>, tables: usize) {
         let fd = self.manifest;
         let len = tables as u64 * EDIT;
@@ -86,8 +86,9 @@ impl Lsm {
         job.call(Call::Fsync { fd });
     }
 
-    /// Merges tables into the next level. Those that overlap nothing there, and not each
-    /// other, are moved without being read (`Compaction::IsTrivialMove`).
+    /// Job that merges tables into the next level. Tables that overlap neither that level nor each
+    /// other are moved without being read (`Compaction::IsTrivialMove`). With FIFO compaction the
+    /// oldest tables are dropped.
     fn merge(&mut self) -> Option<Job<Effect>> {
         let compaction = self.tables.compaction()?;
         let mut job = Job::default();
@@ -123,7 +124,7 @@ impl Lsm {
         Some(job)
     }
 
-    /// Deletes a table that nobody needs.
+    /// Job that deletes an obsolete table without readers.
     fn delete(&mut self) -> Option<Job<Effect>> {
         let Table { fd, path, .. } = self.tables.take_obsolete()?;
         let mut job = Job::default();
@@ -134,9 +135,9 @@ impl Lsm {
     }
 }
 
-/// The lifetime that tables of `level` are given, where `base` is the first level
-/// below 0 that is used: by RocksDB itself (`CalculateSSTWriteHint`), or by its users, who
-/// speak of trees of six levels, of which `base` is the first.
+/// Lifetime hint of tables of `level`, where `base` is the first level below 0 in use: RocksDB's
+/// own map (`CalculateSSTWriteHint`), or that of its users, who describe trees of six levels of
+/// which `base` is the first.
 //= rocksdb-hints 1
 //= rocksdb-hints 2
 const fn life(lifetimes: Lifetimes, level: usize, base: usize) -> Hint {
@@ -152,7 +153,7 @@ const fn life(lifetimes: Lifetimes, level: usize, base: usize) -> Hint {
     }
 }
 
-/// Opens a table for reading, and reads its footer and what stands before it.
+/// Adds the steps that open a table for reading, and read its footer and the metadata before it.
 pub(super) fn open_table(job: &mut Job<Effect>, table: &Table, shape: Shape) {
     let fd = table.fd;
     job.call(open(fd, table.path, OpenFlags::READ));

@@ -1,16 +1,15 @@
-//! Records in a log-structured merge tree, as `RocksDB` keeps them by default.
+//! Storage engine: records in a log-structured merge tree, as in `RocksDB` by default.
 //!
-//! A write goes to the log and to a table in memory. A full one is written as a
-//! table of level 0 while the next one fills; writes wait if that is full as
-//! well, or if level 0 has too many tables. Another thread merges tables down
-//! the levels. A read looks at every table that may have its key, newest first,
-//! through filters that are wrong once in a hundred; index and filter of a table
-//! are read when it is opened, and stay. Blocks are cached by nobody but the page
-//! cache. Log and tables carry the lifetimes that `RocksDB` gives: the log short,
-//! level 0 and the first below medium, the next long, deeper ones extreme.
+//! A write goes to the log and to the memtable. A full memtable is written as a table of level 0
+//! while the next one fills; writes wait if that one is full as well, or if level 0 has too many
+//! tables. Another thread merges tables down the levels. A read examines every table that may have
+//! its key, newest first, through Bloom filters that err once in a hundred; index and filter of a
+//! table are read when it is opened, and stay in memory. Blocks are cached by the page cache only.
+//! Log and tables carry `RocksDB`'s lifetime hints: the log short, level 0 and the first level
+//! below medium, the next one long, deeper ones extreme.
 //!
-//! Left out: compression, slowing writes down before they stop, merging with
-//! more than one thread.
+//! Left out: compression, slowing writes down before they stop, compaction with more than one
+//! thread.
 
 use super::Engine;
 mod background;
@@ -29,19 +28,19 @@ use sim::Seed;
 use std::collections::BTreeSet;
 use units::Ns;
 
-/// What changes when a step has been done.
+/// Change of state after the calls of a step.
 #[derive(Clone, Debug)]
 enum Effect {
     /// The database is open.
     Ready,
-    /// The table in memory is full; the log in this slot is that of the next.
+    /// The memtable is full; this log is that of the next one.
     Switched(Log),
     /// The group of writes is in the log.
     Written,
-    /// The full table in memory is this table of level 0.
+    /// The full memtable is now this table of level 0.
     Flushed(u32),
     Compacted(Compaction, Vec<u32>),
-    /// Nobody uses the slot.
+    /// The slot is unused.
     Free(Fd),
 }
 
@@ -51,22 +50,22 @@ struct Log {
     path: Name,
 }
 
-/// A block of a table to be read.
+/// Block of a table to read.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     table: u32,
     block: u64,
 }
 
-/// What a client is at.
+/// State of a client.
 #[derive(Clone, Debug, Default)]
 enum Phase {
     #[default]
     Idle,
     Begins(Request),
-    /// Reads the rest of its blocks.
+    /// Reads its blocks from this one on.
     Reads(usize),
-    /// Writes, or waits for who writes for it.
+    /// Writes to the log, or waits for the leader of its group.
     Commits,
 }
 
@@ -74,27 +73,27 @@ enum Phase {
 struct Client {
     phase: Phase,
     probes: Vec<Probe>,
-    /// The record that it writes once it has read.
+    /// Record to write after the reads.
     writes: Option<u32>,
 }
 
-/// The engine.
+/// State of the engine.
 pub(super) struct Lsm {
     names: Names,
     setup: Setup,
     pub(super) clients: Clients,
     states: Vec<Client>,
     pub(super) tables: Tables,
-    /// Keys in memory, and the bytes they take.
+    /// Keys in the memtable, and the bytes they take.
     mem: BTreeSet<u32>,
     mem_bytes: u64,
-    /// Keys of the full table in memory, and its log.
+    /// Keys of the full memtable, and its log.
     full: Option<(BTreeSet<u32>, Log)>,
     flushing: bool,
     log: Log,
     manifest: Fd,
     commit: Commit<Effect>,
-    /// What flushes, then what merges.
+    /// Jobs of the flusher and of the compaction thread.
     jobs: [Job<Effect>; 2],
     ready: bool,
     slots: Slots,
@@ -102,7 +101,7 @@ pub(super) struct Lsm {
     entry: u64,
     memtable: u64,
     lifetimes: Lifetimes,
-    /// Whether keys are as the numbers of records, and not scattered.
+    /// Whether the key of a record is its number, and not a hash of it.
     ordered: bool,
 }
 
@@ -153,7 +152,7 @@ impl Lsm {
         lsm
     }
 
-    /// Puts `records` into the last level, sorted, as after a load and a full merge.
+    /// Puts `records` into the last level, sorted, as after a load and a full compaction.
     fn load(&mut self, records: u32) {
         let mut keys: Vec<u32> = (0..records).map(|record| self.key_of(record)).collect();
         keys.sort_unstable();
@@ -177,7 +176,7 @@ impl Lsm {
         self.setup.entries.push(Entry { path, kind, mode });
     }
 
-    /// Opens the log, the manifest and all tables; the flusher's first job.
+    /// Sets the flusher's first job: open the log, the manifest and all tables.
     fn begin(&mut self) {
         let mut job = Job::default();
         let append = OpenFlags::WRITE.and(OpenFlags::APPEND);
@@ -196,7 +195,7 @@ impl Lsm {
         self.jobs[0] = job;
     }
 
-    /// A new table with these keys, in no level yet.
+    /// Creates a table with these keys, in no level yet; returns its number.
     fn make(&mut self, keys: Vec<u32>) -> u32 {
         self.numbers += 1;
         let number = self.numbers;
@@ -213,7 +212,7 @@ impl Lsm {
         number
     }
 
-    /// The flusher, and the one that merges.
+    /// Thread number of the flusher (0) or the compaction thread (1).
     fn helper(&self, which: usize) -> ThreadId {
         ThreadId(self.clients.count() + which as u32)
     }
@@ -289,15 +288,14 @@ impl Lsm {
         !full && (!merges || self.tables.levels[0].len() < L0_STOP)
     }
 
-    /// Says how long a file will live, if anything is said.
+    /// Adds a lifetime hint for a file, unless hints are off.
     fn hint(&self, job: &mut Job<Effect>, fd: Fd, life: Hint) {
         if self.lifetimes != Lifetimes::Unsaid {
             job.call(Call::Hint { fd, life });
         }
     }
 
-    /// Writes the group that a client leads, to a new log if the table in
-    /// memory is full.
+    /// Writes the group that a client leads, to a new log if the memtable is full.
     fn write_group(&mut self) {
         let mut job = Job::default();
         let mut fd = self.log.fd;
@@ -343,7 +341,7 @@ impl Lsm {
         }
     }
 
-    /// The key of a record.
+    /// Key of a record.
     const fn key_of(&self, record: u32) -> u32 {
         match self.ordered {
             true => record,
@@ -364,8 +362,8 @@ impl Lsm {
     }
 }
 
-/// The key of a record of YCSB, which hashes numbers, so that neighbours in time are not
-/// neighbours in the tree. Each has its own.
+/// Key of a YCSB record, which hashes its number, so that neighbours in time are not neighbours in
+/// the tree. No two records have equal keys.
 const fn scattered(record: u32) -> u32 {
     let mut key = record;
     key = (key ^ (key >> 16)).wrapping_mul(0x7feb_352d);

@@ -1,11 +1,11 @@
-//! Which blocks reads ask for.
+//! Blocks that reads and scans need.
 
 use super::{Lsm, Phase, Probe, Tables};
 use crate::files::ycsb::tables::LEVELS;
 use crate::files::{Call, ThreadId, Turn};
 
 impl Lsm {
-    /// Which blocks a read of `key` asks for.
+    /// Collects the blocks that a read of `key` needs.
     pub(super) fn find(&mut self, index: usize, key: u32) {
         let full = self
             .full
@@ -27,7 +27,8 @@ impl Lsm {
         }
     }
 
-    /// Reads a block of `table` if its filter says so; whether the key is there.
+    /// Adds the block of `table` that may hold `key`, if the Bloom filter passes it; returns
+    /// whether the key is there.
     fn try_table(&mut self, index: usize, table: u32, key: u32) -> bool {
         let keys = &self.tables.all[&table].keys;
         let place = keys.binary_search(&key);
@@ -39,7 +40,7 @@ impl Lsm {
         place.is_ok()
     }
 
-    /// Which blocks a scan of `length` records from `key` on asks for.
+    /// Collects the blocks that a scan of `length` records from `key` on needs.
     pub(super) fn scan(&mut self, index: usize, key: u32, length: u32) {
         let probes = &mut self.states[index].probes;
         let mut runs: Vec<Run<'_>> = self
@@ -90,7 +91,7 @@ impl Lsm {
     }
 }
 
-/// Where a scan is in a sorted run.
+/// Position of a scan in a sorted run.
 struct Run<'a> {
     tables: &'a [u32],
     at: usize,
@@ -98,7 +99,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The run from `key` on.
+    /// Positions a scan of `run` at `key`.
     fn new(run: &'a [u32], key: u32, tables: &Tables) -> Self {
         let before = |t: &u32| tables.all[t].keys.last().is_some_and(|last| *last < key);
         let skipped = run.partition_point(before);
@@ -116,8 +117,7 @@ impl<'a> Run<'a> {
         Some(tables.all[table].keys[self.at])
     }
 
-    /// Goes past the record, and gives the block that it is in unless that has
-    /// been read.
+    /// Advances past the present record; returns its block unless that has been read.
     fn read(&mut self, tables: &Tables) -> Option<Probe> {
         let table = *self.tables.first()?;
         let block = tables.shape.block_of(self.at);
