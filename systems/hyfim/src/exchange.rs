@@ -1,4 +1,4 @@
-//! Copy-on-write inside the mapping: versions that wait at spare sectors, and their exchange.
+//! Copy-on-write inside the mapping: staging at spare sectors, and their exchange.
 
 use crate::overlay::Swap;
 use crate::record::{Change, Quadruple, exchange_bytes, misfit, put_changes, put_quadruples};
@@ -8,12 +8,11 @@ use nand::Payload;
 use ssd::IoError;
 
 impl<P: RawPort> HyFim<P> {
-    /// Writes new versions of sectors from `first` on at spare ones, and gives the number of
-    /// the batch; none if there are too few of these now, or the journal could not say what
-    /// was staged.
+    /// Writes new versions of the sectors from `first` on to spare sectors; returns the number of
+    /// the batch. `None` if too few spare sectors are free now: the caller copies instead.
     ///
     /// # Errors
-    /// If they reach past the end; if nothing can be written any more.
+    /// If the drive accepts no more writes.
     //= hyfim 3.2
     pub(crate) async fn stage_sectors(
         &self,
@@ -35,12 +34,11 @@ impl<P: RawPort> HyFim<P> {
         Ok(Some(self.overlay_mut().stage(first, spares)))
     }
 
-    /// Takes what was staged into use and changes nodes, all of it or none. It is durable
-    /// when this returns.
+    /// Publishes staged batches and changes of nodes atomically; durable on return.
     ///
     /// # Errors
-    /// If the changes do not fit their nodes or the journal; then nothing has changed. If
-    /// nothing can be written any more.
+    /// If the changes do not fit their nodes or the journal; then nothing has changed. If the drive
+    /// accepts no more writes.
     //= hyfim 3.2
     //= hyfim 3.3
     pub(crate) async fn publish_all(
@@ -71,9 +69,9 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
-    /// The records, and then what they say. With changes of nodes the durable point is that
-    /// their record is checkpointing, which the record of the sectors follows; without, that
-    /// this one is. Gives where the changes of nodes are.
+    /// Writes the records, then applies them. With changes of nodes the durable point is the state
+    /// checkpointing of their record, which the record of the sectors names as partner; without, it
+    /// is that state of the sectors' own record. Returns the position of the record of nodes.
     //= hyfim 3.4
     async fn publish_pinned(
         &self,
@@ -106,12 +104,12 @@ impl<P: RawPort> HyFim<P> {
         Ok(partner)
     }
 
-    /// Sets the entries of the table, and has what was staged read there.
+    /// Sets the entries of the table, and ends the redirection of reads to the spare sectors.
     async fn swap(&self, staged: &[u64], swap: Swap, quadruples: &[Quadruple]) {
         let news = quadruples.iter().map(|q| (q.sector, q.new));
         let gone = swap.spares.iter().map(|&spare| (spare, None));
         let entries: Vec<(u32, Option<u32>)> = news.chain(gone).collect();
-        // At the instant at which the entries are set: nothing is waited for in between.
+        // Reads switch at the instant at which the entries are set: no await in between.
         self.overlay_mut().end(staged);
         self.ftl().remap(&entries).await;
         self.overlay_mut().release(swap);
@@ -127,7 +125,7 @@ impl<P: RawPort> HyFim<P> {
         swap.pairs.iter().map(quadruple).collect()
     }
 
-    /// Changes as the journal has them.
+    /// Converts changes to journal form, and checks that they fit together.
     fn changes_of(&self, changes: &[PageChange]) -> Result<Vec<Change>, HyfimError> {
         let mut all = Vec::with_capacity(changes.len());
         for change in changes {

@@ -1,4 +1,4 @@
-//! Journals of small changes of nodes, which are written in their places afterwards.
+//! The journal of small node changes, and the write-back of the nodes.
 
 use crate::overlay::Pending;
 use crate::record::{Change, misfit};
@@ -8,12 +8,12 @@ use nand::{Payload, UNIT};
 use ssd::IoError;
 use std::sync::Arc;
 
-/// A node on its way to flash: its first sector, what it holds, and whom it is booked under.
+/// A node to write back: first sector, contents, and the tag of its I/O.
 type Leaving = (u32, Vec<Payload>, Who);
 
 impl<P: RawPort> HyFim<P> {
-    /// Nodes whose changes the record at `position` has are read in memory from now on, and
-    /// written in their places some time later.
+    /// Keeps the nodes changed by the record at `position` in memory, where reads find them, until
+    /// they are written back. Starts a write-back if the journal is half full.
     //= hyfim 3.3
     pub(crate) fn hold(&self, position: u64, changes: &[PageChange]) {
         for change in changes {
@@ -28,18 +28,18 @@ impl<P: RawPort> HyFim<P> {
         if self.changes().is_half_full() && !self.leaving().replace(true) {
             let all = self.clone();
             self.sim().spawn_detached(async move {
-                // Whoever publishes next is told what went wrong.
+                // The next publication or flush meets the error itself.
                 let _ = all.write_back().await;
                 all.leaving().set(false);
             });
         }
     }
 
-    /// Writes nodes in their places, and everything else that the mapping has in its buffer.
-    /// Records whose changes are on flash are done then.
+    /// Writes back all nodes held in memory and flushes the mapping's buffer; then checkpoints the
+    /// records whose changes are on flash.
     ///
     /// # Errors
-    /// If nothing can be written any more.
+    /// If the drive accepts no more writes.
     //= hyfim 3.3
     pub(crate) async fn write_back(&self) -> Result<(), IoError> {
         let _alone = self.writing().acquire(1).await;
@@ -58,7 +58,7 @@ impl<P: RawPort> HyFim<P> {
         let Some(last) = last else {
             return Ok(());
         };
-        // In order: what is redone is redone over what all before it have left.
+        // In order: redo of a record relies on the result of all records before it.
         loop {
             let next = self.pending().borrow().front().copied();
             let Some(position) = next.filter(|&position| position <= last) else {
@@ -71,8 +71,8 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
-    /// Waits until nothing in the journal is about a node that has any of these sectors,
-    /// which are about to hold something else.
+    /// Writes back if a held node overlaps the sectors `first..end`, which are about to be
+    /// overwritten.
     pub(crate) async fn leave_nodes(&self, first: u32, end: u32) -> Result<(), IoError> {
         let has_node = self.overlay_mut().has_node(first, end);
         if has_node {
@@ -81,10 +81,11 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
-    /// Waits until the journal has room for a body, by writing back what is before.
+    /// Waits until the journal of nodes has room for a body of `body` bytes, by a write-back of the
+    /// nodes before.
     ///
     /// # Errors
-    /// If it never could; if nothing can be written any more.
+    /// If the body exceeds the whole journal; if the drive accepts no more writes.
     pub(crate) async fn make_room(&self, body: usize) -> Result<(), HyfimError> {
         self.changes().check_size(body)?;
         if !self.changes().has_room(body) {
@@ -97,14 +98,12 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
-    /// Does again what a record says; gives how many sectors of nodes could not be read and
-    /// are not in it as a whole. Those hold zeros besides what is in it, so that the sum of
-    /// their node says that it is damaged: to leave them would bring back, should they be
-    /// readable again, a node that is older and looks whole.
+    /// Redoes the changes of one record; returns the number of node sectors that could not be read
+    /// and that no change replaces as a whole.
     ///
     /// # Errors
-    /// If it makes no sense, and then nothing of it is done; if nothing can be written any
-    /// more.
+    /// If the record is inconsistent, and then nothing of it is redone; if the drive accepts no
+    /// more writes.
     pub(crate) async fn redo(&self, changes: &[Change]) -> Result<u64, HyfimError> {
         if misfit(changes, self.exported()).is_some() {
             return Err(HyfimError::Damaged("of nodes"));
@@ -135,7 +134,8 @@ impl<P: RawPort> HyFim<P> {
         Ok(lost)
     }
 
-    /// What sectors hold, and those of them that cannot be read, as zeros.
+    /// Reads `count` sectors; sectors that cannot be read are zeros, and their indexes are
+    /// returned.
     async fn read_node(&self, first: u32, count: u32) -> Result<(Vec<u8>, Vec<usize>), IoError> {
         let mut bytes = vec![0; count as usize * UNIT];
         let mut unread = Vec::new();

@@ -1,4 +1,4 @@
-//! Making, mounting and recovering.
+//! Configuration, creation, mount and recovery.
 
 use crate::HyfimError;
 use crate::overlay::Overlay;
@@ -13,33 +13,33 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use units::{Bytes, MIB};
 
-/// Kinds of the regions of persistent memory.
+/// Kinds of the regions of persistent memory, stored in its region table.
 const TABLE: u64 = 1;
 const EXCHANGES: u64 = 2;
 const CHANGES: u64 = 3;
 const BUFFER: u64 = 4;
 
-/// Names of the journals.
+/// Names of the two journals, in errors.
 const OF_SECTORS: &str = "of sectors";
 const OF_NODES: &str = "of nodes";
 
-/// How HyFiM is made.
+/// Configuration of a HyFiM instance; a mount needs the values of its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HyfimConfig {
-    /// The mapping. Its hidden sectors are the spare ones.
+    /// Configuration of the mapping. Its hidden sectors serve as spare sectors.
     pub ftl: FtlConfig,
-    /// Bytes of each of the two journals: what is left of 1 GiB of persistent memory beside
-    /// the table of the paper's drive, and a choice of ours within that.
+    /// Size of each of the two journals: 64 MiB, our choice within the room that the table of the
+    /// paper's drive leaves in 1 GiB of persistent memory.
     pub journal: Bytes,
-    /// Whether the write buffer of the mapping is in persistent memory, too. The paper does
-    /// not say, and a drive of its kind has it in memory that the power takes.
+    /// Whether the write buffer of the mapping is in persistent memory, too. The paper does not
+    /// say; a drive of its kind has the buffer in volatile memory.
     //= hyfim 4
     pub lasting: bool,
 }
 
 impl HyfimConfig {
-    /// HyFiM over a mapping, with a spare sector for every 64, 1,024 at least and 65,536 at
-    /// most, and journals of 64 MiB: choices of ours.
+    /// HyFiM over a mapping, with one spare sector for every 64 sectors (at least 1,024, at most
+    /// 65,536) and journals of 64 MiB: our choices.
     #[must_use]
     pub const fn new(ftl: FtlConfig) -> Self {
         let wanted = ftl.capacity.0 / UNIT as u64 / 64;
@@ -57,7 +57,7 @@ impl HyfimConfig {
         }
     }
 
-    /// Persistent memory that it takes.
+    /// Persistent memory that this configuration needs, in pages of 4 KiB.
     #[must_use]
     pub fn memory(&self) -> Bytes {
         let wanted = self.regions(self.sectors().unwrap_or(u32::MAX));
@@ -65,7 +65,7 @@ impl HyfimConfig {
         Bytes((1 + pages.sum::<u64>()) * UNIT as u64)
     }
 
-    /// The kinds of its regions, and the bytes of each.
+    /// Kind and size in bytes of each region, for `sectors` table entries.
     fn regions(&self, sectors: u32) -> Vec<(u64, u64)> {
         let mut wanted = vec![
             (TABLE, table_bytes(sectors)),
@@ -78,12 +78,12 @@ impl HyfimConfig {
         wanted
     }
 
-    /// The write buffer, if that is in persistent memory.
+    /// The write buffer in persistent memory; `None` if the buffer is volatile.
     fn buffer(&self, pm: &Pm, regions: &Regions) -> Result<Option<PmBuffer>, HyfimError> {
         if !self.lasting {
             return match regions.get(BUFFER) {
                 Err(_) => Ok(None),
-                // What it holds would be lost.
+                // The mount would lose the data in the buffer.
                 Ok(_) => Err(FtlError::Buffer("it was not asked for".to_owned()).into()),
             };
         }
@@ -97,22 +97,22 @@ impl HyfimConfig {
     }
 }
 
-/// What recovery has found and done.
+/// Result of the recovery of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Records of exchanges that were done again.
+    /// Records of exchanges that were redone.
     pub exchanges: u64,
-    /// Records of changes that were done again.
+    /// Records of node changes that were redone.
     pub changes: u64,
-    /// Records of either that were released.
+    /// Records of either journal that were dropped: not yet checkpointing, or done before.
     pub released: u64,
-    /// Sectors of nodes that could not be read to change them: their nodes are damaged, and
-    /// say so by their sums.
+    /// Sectors of nodes that redo could not read: their nodes are damaged, and fail their
+    /// checksums.
     pub lost: u64,
 }
 
 impl Recovered {
-    /// What there is to say of it; nothing if no record was found.
+    /// One line for the user; `None` if no record was found.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         if *self == Self::default() {
@@ -130,22 +130,22 @@ impl Recovered {
     }
 }
 
-/// What was done since the mount.
+/// Counters since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HyfimStats {
-    /// Publications.
+    /// Publications that have become durable.
     pub published: u64,
-    /// Sectors that were staged.
+    /// Sectors written to spare sectors.
     pub staged: u64,
-    /// Sectors that were exchanged.
+    /// Sectors exchanged with spare sectors.
     pub exchanged: u64,
-    /// Times that there were too few spare sectors.
+    /// Batches not staged because too few spare sectors were free.
     pub refused: u64,
-    /// Bytes of changes of nodes in the journal.
+    /// Bytes of node changes written to the journal.
     pub journaled_bytes: u64,
-    /// Nodes that were written in their places.
+    /// Nodes written back in place.
     pub written_back: u64,
-    /// Times that a publication waited for room in the journal of nodes.
+    /// Publications that waited for room in the journal of nodes.
     pub waits: u64,
 }
 
@@ -155,22 +155,22 @@ struct Inner<P> {
     exchanges: Queue,
     changes: Queue,
     overlay: RefCell<Overlay>,
-    /// Who publishes.
+    /// Serializes publications: one at a time holds it from its first record to its exchange.
     turn: Semaphore,
-    /// Who writes nodes back.
+    /// Serializes write-backs of nodes.
     writing: Semaphore,
     leaving: Cell<bool>,
-    /// Records of nodes that need not be on flash, oldest first.
+    /// Positions of the records whose nodes are not known to be on flash, oldest first.
     pending: RefCell<VecDeque<u64>>,
     stats: Cell<HyfimStats>,
-    /// Whether a publication waits for room in the journal of nodes.
+    /// Whether a publication waits for room in the journal of nodes; see [`HyFim::is_waiting`].
     waiting: Cell<bool>,
-    /// Whether a batch was refused for lack of spare sectors since the last publication.
+    /// Whether a batch was not staged for lack of spare sectors since the last publication.
     short: Cell<bool>,
     config: HyfimConfig,
 }
 
-/// HyFiM, mounted.
+/// A mounted HyFiM; clones share it.
 pub struct HyFim<P> {
     inner: Rc<Inner<P>>,
 }
@@ -184,13 +184,13 @@ impl<P> Clone for HyFim<P> {
 }
 
 impl<P: RawPort> HyFim<P> {
-    /// Mounts a drive whose mapping was elsewhere so far, if it had any, with persistent
-    /// memory that is made ready: an empty table and empty journals, and what was there before
-    /// is lost. So this is for whoever makes a file system, and for nobody who finds one. Until
-    /// this returns the drive is as it was, and what a cut leaves in memory counts as blank.
+    /// Takes over a drive, with its previous mapping if it has one, and initializes persistent
+    /// memory: table and journals are new, and earlier contents of the memory are lost. Meant for a
+    /// format, never for finding a file system. Until this returns the drive is as it was, and a
+    /// cut leaves the memory blank.
     ///
     /// # Errors
-    /// If there is too little memory, or the drive refuses something.
+    /// If persistent memory is too small, or the drive fails.
     pub async fn adopt(
         sim: &Sim,
         port: P,
@@ -212,8 +212,8 @@ impl<P: RawPort> HyFim<P> {
             if let Some(buffer) = &buffer {
                 buffer.make(&port.geometry()).await?;
             }
-            // Regions that are there have the mapping of the drive, as a whole: a table that
-            // says nothing of one is damaged.
+            // Once its regions exist, the memory must hold the whole mapping: the table would be
+            // reported as damaged otherwise.
             let home = Home::Moving(table);
             let ftl = HostFtl::mount_with(sim, port, config.ftl, home, buffer).await?;
             Self::of(sim, ftl, (exchanges, changes), config)
@@ -221,7 +221,7 @@ impl<P: RawPort> HyFim<P> {
         .await
     }
 
-    /// It, of its parts.
+    /// Assembles the instance from its opened parts.
     fn of(
         sim: &Sim,
         ftl: HostFtl<P>,
@@ -250,11 +250,11 @@ impl<P: RawPort> HyFim<P> {
         })
     }
 
-    /// Recovers and mounts what a drive and persistent memory hold.
+    /// Recovers and mounts a drive with its persistent memory.
     ///
     /// # Errors
-    /// If they make no sense, or the drive refuses something. Nothing of a record that makes
-    /// no sense is done.
+    /// If either is damaged or does not match the other, or the drive fails. An inconsistent record
+    /// is not redone in part.
     //= hyfim 3.4
     pub async fn mount(
         sim: &Sim,
@@ -293,8 +293,8 @@ impl<P: RawPort> HyFim<P> {
         Ok((hyfim, recovered))
     }
 
-    /// Does again what records of nodes say, in order, and forgets them once that is on
-    /// flash. Until then a cut leaves them as they are, and all is done anew.
+    /// Redoes the records of nodes in order, and clears the journal once the nodes are on flash. A
+    /// cut before that leaves the records, and the next mount redoes all.
     async fn redo_all(&self, found: &[Found], told: &mut Recovered) -> Result<(), HyfimError> {
         for record in found {
             if !record.state.is_redone() {
@@ -310,37 +310,37 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
-    /// The mapping.
+    /// The mapping below, for its statistics and its sectors.
     #[must_use]
     pub fn ftl(&self) -> &HostFtl<P> {
         &self.inner.ftl
     }
 
-    /// Whether a record of a journal is in this state.
+    /// Whether either journal has a record in `state`; tests place their cuts by it.
     #[must_use]
     pub fn has_record(&self, state: RecordState) -> bool {
         self.inner.exchanges.has(state) || self.inner.changes.has(state)
     }
 
-    /// Spare sectors that nobody has.
+    /// Number of free spare sectors.
     #[must_use]
     pub fn spares(&self) -> usize {
         self.inner.overlay.borrow().free().len()
     }
 
-    /// What was done since the mount.
+    /// Counters since the mount.
     #[must_use]
     pub fn stats(&self) -> HyfimStats {
         self.inner.stats.get()
     }
 
-    /// Whether a publication waits for room in the journal of nodes.
+    /// Whether a publication waits now for room in the journal of nodes.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.inner.waiting.get()
     }
 
-    /// Whether what is to be published next has copies for lack of spare sectors.
+    /// Whether a batch was copied for lack of spare sectors since the last publication.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.inner.short.get()
@@ -372,13 +372,13 @@ impl<P: RawPort> HyFim<P> {
         &self.inner.writing
     }
 
-    /// Whether nodes are being written back because the journal is half full.
+    /// Whether a write-back runs because the journal is half full.
     pub(crate) fn leaving(&self) -> &Cell<bool> {
         &self.inner.leaving
     }
 
-    /// Nodes of 16 KiB whose changes the journal can hold in one record, besides a
-    /// superblock, whatever they are.
+    /// Nodes of 16 KiB that one record can hold beside a superblock, even if they change as a
+    /// whole.
     pub(crate) fn most_nodes(&self) -> usize {
         let room = self.inner.changes.most().saturating_sub(UNIT + 128);
         room / (4 * UNIT + 128)
@@ -400,12 +400,12 @@ impl<P: RawPort> HyFim<P> {
         &self.inner.pending
     }
 
-    /// Sectors of 4 KiB that are not hidden.
+    /// Number of exported sectors, 4 KiB each; the spare ones follow.
     pub(crate) fn exported(&self) -> u32 {
         (self.inner.config.ftl.capacity.0 / UNIT as u64) as u32
     }
 
-    /// Panics if an invariant does not hold. To be called when nothing is under way.
+    /// Panics if an invariant does not hold. Call it when no request is in flight.
     pub fn check(&self) {
         self.inner.ftl.check();
         self.inner.exchanges.check();
@@ -416,23 +416,22 @@ impl<P: RawPort> HyFim<P> {
     }
 }
 
-/// What is kept of a mapping, before that is mounted.
+/// Parts of the mapping in persistent memory, before the mapping is mounted.
 struct Kept<'a> {
     table: &'a PmTable,
     buffer: Option<&'a PmBuffer>,
-    /// Blocks of the drive, behind which the slots of the buffer are.
+    /// Blocks of the drive; places from here on are slots of the buffer.
     blocks: u32,
     config: &'a HyfimConfig,
 }
 
-/// Places of sectors.
+/// New places by sector: a block, a buffer slot behind the blocks, or `None`.
 type Places = BTreeMap<u32, Option<u32>>;
 
 impl Kept<'_> {
-    /// What records of exchanges make the places of sectors, if they are done again: of each
-    /// that is, the last. A record that is a part of changes that are done again is done with
-    /// them. It makes no sense if a block does not exist, if two sectors would have it, or if a
-    /// slot has something else.
+    /// Final places of all sectors whose records are redone; the last record of a sector wins. A
+    /// record is redone if its state is checkpointing, or its partner is redone. Fails if a block
+    /// does not exist, would get two owners, or a slot holds another sector.
     fn exchanges_of(
         &self,
         (found, partners): (&[Found], &BTreeSet<u64>),
@@ -468,7 +467,7 @@ impl Kept<'_> {
         Ok(places)
     }
 
-    /// Which of these places are slots, by slot, and the others.
+    /// Splits `places` into owners by buffer slot, and table entries.
     fn split(&self, places: &Places) -> (BTreeMap<u32, u32>, Places) {
         let (mut slots, mut entries) = (BTreeMap::new(), Places::new());
         for (&sector, &place) in places {
@@ -480,7 +479,7 @@ impl Kept<'_> {
         (slots, entries)
     }
 
-    /// Refuses places that two sectors would have, and slots that have something else.
+    /// Rejects places with two owners, and buffer slots that hold other data.
     fn check(&self, places: &Places) -> Result<(), HyfimError> {
         let (exported, _) = spans(self.config);
         let (slots, entries) = self.split(places);
@@ -500,8 +499,8 @@ impl Kept<'_> {
         Ok(())
     }
 
-    /// Has sectors be there, and takes spare sectors back: before the mapping is mounted, which
-    /// finds a table without any block twice.
+    /// Applies `places` to buffer and table and unmaps all spare sectors. Runs before the mapping
+    /// is mounted, which requires a table without duplicate blocks.
     async fn repair(&self, places: &Places) -> Result<(), HyfimError> {
         let (exported, all) = spans(self.config);
         let (slots, mut entries) = self.split(places);
@@ -519,13 +518,13 @@ impl Kept<'_> {
     }
 }
 
-/// Sectors that are not hidden, and all of them.
+/// Number of exported sectors, and of all sectors including the spare ones.
 const fn spans(config: &HyfimConfig) -> (u32, u32) {
     let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
     (exported, exported + config.ftl.hidden)
 }
 
-/// Refuses journals that could not say what one publication may bring.
+/// Rejects journals too small for the largest record of one publication.
 fn check_sizes(exchanges: &Queue, changes: &Queue, config: &HyfimConfig) -> Result<(), HyfimError> {
     changes.check_size(UNIT + 128)?;
     exchanges.check_size(exchange_bytes(config.ftl.hidden as usize))

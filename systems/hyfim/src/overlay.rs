@@ -1,60 +1,61 @@
-//! What is read instead of what the table leads to: versions that are staged at spare
-//! sectors, and nodes whose changes are in the journal and not on flash.
+//! Redirections of reads: versions staged at spare sectors, and nodes whose changes are in the
+//! journal and not yet on flash.
 //!
-//! Invariants: a spare sector is free, or of one version, or was given up and is freed by the
-//! next publication. A node is here until what it holds is on flash under its own address.
+//! Invariants: a spare sector is free, or has one staged version, or was given up and becomes free
+//! with the next publication. A node stays here until its contents are on flash under its own
+//! address.
 
 use host::Who;
 use nand::Payload;
 use std::collections::BTreeMap;
 
-/// A node whose newest changes are in the journal.
+/// A node whose newest changes are in the journal only.
 pub(crate) struct Pending {
-    /// The record that has the newest of them.
+    /// Position of the record with the newest changes of the node.
     pub(crate) position: u64,
     pub(crate) contents: Vec<Payload>,
     pub(crate) who: Who,
 }
 
-/// Where a sector is read.
+/// Source of a read of one sector.
 pub(crate) enum Place {
-    /// Under its own address.
+    /// The sector's own address.
     Own,
-    /// At a spare sector.
+    /// The spare sector that has the newest staged version.
     Spare(u32),
-    /// In memory.
+    /// Contents of a node held in memory.
     Here(Payload),
 }
 
 #[derive(Default)]
 pub(crate) struct Overlay {
-    /// Spare sectors that nobody has.
+    /// Free spare sectors; the last one is taken first.
     free: Vec<u32>,
-    /// Those of versions that were given up or overtaken.
+    /// Spare sectors of batches that were given up; free after the next publication.
     left: Vec<u32>,
-    /// The number of the next staged batch.
+    /// Number of the next staged batch.
     next: u64,
-    /// Staged batches by number: sectors with the spare ones that have their versions.
+    /// Staged batches by number: pairs of sector and spare sector.
     staged: BTreeMap<u64, Vec<(u32, u32)>>,
-    /// Versions of sectors, the newest last: the batch and the spare sector.
+    /// Staged versions by sector, newest last: batch and spare sector.
     versions: BTreeMap<u32, Vec<(u64, u32)>>,
-    /// Nodes, by their first sectors.
+    /// Held nodes, by first sector.
     nodes: BTreeMap<u32, Pending>,
 }
 
-/// What a publication takes into use.
+/// The exchange of one publication.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Swap {
-    /// Sectors, and the spare ones that have their newest versions.
+    /// Sectors with the spare sectors of their newest versions.
     pub(crate) pairs: Vec<(u32, u32)>,
-    /// All spare sectors that nobody has afterwards.
+    /// All spare sectors that become free by the exchange.
     pub(crate) spares: Vec<u32>,
-    /// How many of them, the first, had been left before.
+    /// Number of leading `spares` that had been given up before.
     left: usize,
 }
 
 impl Overlay {
-    /// Nothing but free spare sectors, which are taken from the first one on.
+    /// An overlay with all of `spares` free; the first one is taken first.
     pub(crate) fn new(spares: std::ops::Range<u32>) -> Self {
         Self {
             free: spares.rev().collect(),
@@ -62,12 +63,12 @@ impl Overlay {
         }
     }
 
-    /// Spare sectors that nobody has.
+    /// Free spare sectors, in reverse order of use.
     pub(crate) fn free(&self) -> &[u32] {
         &self.free
     }
 
-    /// Takes so many spare sectors; none if there are fewer.
+    /// Takes `count` spare sectors; `None` if fewer are free.
     pub(crate) fn take(&mut self, count: usize) -> Option<Vec<u32>> {
         let kept = self.free.len().checked_sub(count)?;
         Some(self.free.split_off(kept))
@@ -77,7 +78,7 @@ impl Overlay {
         self.free.extend(spares);
     }
 
-    /// Has sectors from `first` on read at these spare ones; gives the number of the batch.
+    /// Redirects reads of the sectors from `first` on to `spares`; returns the number of the batch.
     pub(crate) fn stage(&mut self, first: u32, spares: Vec<u32>) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -104,13 +105,13 @@ impl Overlay {
         pairs
     }
 
-    /// Gives a batch up.
+    /// Drops a staged batch; its spare sectors become free with the next publication.
     pub(crate) fn unstage(&mut self, number: u64) {
         let pairs = self.forget(number);
         self.left.extend(pairs.iter().map(|(_, spare)| spare));
     }
 
-    /// What these batches bring, and all spare sectors that are free once that is in use.
+    /// The exchange that publishes `batches`, with all spare sectors that are free afterwards.
     pub(crate) fn swap_of(&self, batches: &[u64]) -> Swap {
         let mut newest: BTreeMap<u32, u32> = BTreeMap::new();
         let mut spares = self.left.clone();
@@ -125,48 +126,49 @@ impl Overlay {
         }
     }
 
-    /// These batches are in use: what they had is read under its own address.
+    /// Ends the redirection of `batches`: their sectors are read under their own addresses.
     pub(crate) fn end(&mut self, batches: &[u64]) {
         for &number in batches {
             self.forget(number);
         }
     }
 
-    /// The spare sectors of a publication are nobody's any more.
+    /// Frees the spare sectors of a completed exchange.
     pub(crate) fn release(&mut self, swap: Swap) {
-        // Those that were left since are behind them.
+        // Sectors given up since were appended behind these.
         self.left.drain(..swap.left);
         self.give(swap.spares);
     }
 
-    /// A node is read here.
+    /// Redirects reads of a node to memory; replaces an older version.
     pub(crate) fn hold(&mut self, first: u32, node: Pending) {
         self.nodes.insert(first, node);
     }
 
-    /// Nodes that are read here.
+    /// Held nodes with their first sectors.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, &Pending)> {
         self.nodes.iter().map(|(&first, node)| (first, node))
     }
 
-    /// What the record at `position` and those before it have changed is on flash.
+    /// Drops the nodes whose newest changes are in the record at `position` or before: they are on
+    /// flash.
     pub(crate) fn settle(&mut self, position: u64) {
         self.nodes.retain(|_, node| node.position > position);
     }
 
-    /// The node that has a sector.
+    /// Contents of `sector` in a held node.
     fn node_at(&self, sector: u32) -> Option<&Payload> {
         let (first, node) = self.nodes.range(..=sector).next_back()?;
         node.contents.get((sector - first) as usize)
     }
 
-    /// Whether a node that is read here has any sector from `first` up to `end`.
+    /// Whether a held node has any sector of `first..end`.
     pub(crate) fn has_node(&self, first: u32, end: u32) -> bool {
         let mut within = self.nodes.range(first..end);
         first < end && (self.node_at(first).is_some() || within.next().is_some())
     }
 
-    /// Where a sector is read.
+    /// Source of a read of `sector`: newest staged version, held node, or its own address.
     pub(crate) fn place(&self, sector: u32) -> Place {
         let newest = self.versions.get(&sector).and_then(|all| all.last());
         match (newest, self.node_at(sector)) {
@@ -176,7 +178,7 @@ impl Overlay {
         }
     }
 
-    /// Whether every sector from `first` up to `end` is read under its own address.
+    /// Whether every sector of `first..end` is read under its own address.
     pub(crate) fn is_plain(&self, first: u32, end: u32) -> bool {
         self.versions.range(first..end).next().is_none() && !self.has_node(first, end)
     }
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_versions_the_newest_is_read_and_the_first_may_be_published_alone() {
+    fn older_version_is_published_alone_while_the_newest_is_read() {
         let mut overlay = Overlay::new(100..104);
         let first = overlay.take(2).map(|spares| overlay.stage(7, spares));
         let second = overlay.take(1).map(|spares| overlay.stage(8, spares));
@@ -206,16 +208,16 @@ mod tests {
         assert!(matches!(overlay.place(8), Place::Spare(at) if at == newest));
         overlay.unstage(second);
         assert!(overlay.is_plain(0, 99) && overlay.free().len() == 3);
-        // It is free with the next publication.
+        // The next publication frees the spare sector.
         let swap = overlay.swap_of(&[]);
         assert_eq!(swap.spares, [newest]);
         overlay.release(swap);
         assert_eq!(overlay.free().len(), 4);
     }
 
-    /// As many as there can be: to look each up among all others would take hours.
+    /// With the most spare sectors possible: a quadratic release would take hours.
     #[test]
-    fn many_spares_that_were_left_are_given_back() {
+    fn release_of_many_spares_is_linear() {
         let mut overlay = Overlay::new(0..1 << 20);
         let all = overlay.take(1 << 20).unwrap();
         let number = overlay.stage(1 << 21, all);
@@ -225,9 +227,9 @@ mod tests {
         assert_eq!((overlay.free().len(), overlay.left.len()), (1 << 20, 0));
     }
 
-    /// What is given up while a publication is under way is free with the next one.
+    /// A batch given up during a publication is freed by the next one.
     #[test]
-    fn what_is_left_during_a_publication_stays_left() {
+    fn batch_given_up_during_a_publication_waits_for_the_next() {
         let mut overlay = Overlay::new(100..104);
         let numbers: Vec<u64> = (0..3)
             .map(|sector| {
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_of_one_publication_give_their_spares_back() {
+    fn publication_of_two_versions_frees_both_spares() {
         let mut overlay = Overlay::new(100..104);
         let numbers: Vec<u64> = (0..2)
             .map(|_| {
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_covers_its_sectors_and_no_others() {
+    fn held_node_covers_exactly_its_sectors() {
         let mut overlay = Overlay::new(0..0);
         let node = Pending {
             position: 4,

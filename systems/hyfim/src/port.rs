@@ -1,6 +1,6 @@
-//! HyFiM as a port: blocks, and pages that are swapped.
+//! HyFiM as a port: a block device that can swap pages.
 //!
-//! Invariant: where a sector is read is looked up at the instant at which its read begins.
+//! Invariant: a read resolves the place of each sector at the instant at which its I/O begins.
 
 use crate::overlay::Place;
 use crate::{HyFim, HyfimError};
@@ -9,14 +9,14 @@ use nand::{Payload, UNIT};
 use ssd::{Content, IoError, Sink};
 use units::{Bytes, Extent, Ns, Placement, SECTOR};
 
-/// Sectors of 512 bytes in one that is mapped.
+/// Sectors of 512 bytes in a mapped sector of 4 KiB.
 const PER_SECTOR: u64 = UNIT as u64 / SECTOR;
 
 impl<P: RawPort> HyFim<P> {
-    /// The mapped sectors that an extent touches.
+    /// Half-open range of the mapped sectors that `extent` touches.
     ///
     /// # Errors
-    /// If it reaches past the end.
+    /// If the extent reaches past the end.
     fn touched(&self, extent: Extent) -> Result<(u32, u32), IoError> {
         let (first, end) = (extent.start.0, extent.end().div_ceil(PER_SECTOR));
         if end > u64::from(self.exported()) {
@@ -25,7 +25,7 @@ impl<P: RawPort> HyFim<P> {
         Ok(((first / PER_SECTOR) as u32, end as u32))
     }
 
-    /// Reads sectors some of which are not under their own addresses.
+    /// Reads sectors of which some are redirected to memory or to spare sectors.
     async fn read_over(&self, first: u32, end: u32, who: Who) -> Result<Vec<Payload>, IoError> {
         let mut contents = Vec::with_capacity((end - first) as usize);
         let mut at = first;
@@ -50,7 +50,7 @@ impl<P: RawPort> HyFim<P> {
         Ok(contents)
     }
 
-    /// What reaches past the end.
+    /// The error for a range of sectors `first` to `end` (of 512 bytes and 4 KiB) past the end.
     fn past(&self, first: u64, end: u64) -> IoError {
         IoError::OutOfRange {
             first,
@@ -60,7 +60,7 @@ impl<P: RawPort> HyFim<P> {
     }
 }
 
-/// Hands over what sectors from `first` on hold of an extent.
+/// Passes the part of `contents`, mapped sectors from `first` on, that lies in `extent` to `sink`.
 fn hand_over<S: Sink>(extent: Extent, first: u32, contents: &[Payload], sink: &mut S) {
     if !S::WANTED {
         return;
@@ -113,7 +113,7 @@ impl<P: RawPort> BlockPort for HyFim<P> {
         self.ftl().trim(extent).await
     }
 
-    /// Nodes go to their places, too.
+    /// Writes back nodes too, not only the buffer of the mapping.
     async fn flush(&self) -> Result<(), IoError> {
         self.write_back().await
     }
@@ -148,7 +148,7 @@ impl<P: RawPort> SwapPort for HyFim<P> {
         let published = self.publish_all(staged, changes).await;
         published.map_err(|error| match error {
             HyfimError::Io(error) => error,
-            // Changes that are no nodes, or more of them than was said to fit.
+            // Changes that do not fit their nodes, or more changes than [`SwapPort::most_changes`].
             _ => IoError::ReadOnly,
         })
     }

@@ -1,27 +1,26 @@
 //! A circular queue of records in persistent memory.
 //!
-//! The region has
+//! Layout of the region:
 //!
-//! - first line, u64: the position of the oldest record that may count; u64: that behind the newest
-//!   one that was committed; the rest zeros. Each has 48 bits, and above them the lower half of
-//!   their CRC-32C
-//! - slots: of 64 bytes; position p is slot p modulo how many there are
+//! - first line: u64, position of the oldest record in use; u64, position behind the newest
+//!   committed one; zeros. Each position has 48 bits, with the lower half of its CRC-32C above them
+//! - slots of 64 bytes: position p is slot p modulo the number of slots
 //!
-//! A record has, from its position on,
+//! Layout of a record, from its position on:
 //!
-//! - state, u64: a mark, and in its last byte the state: of two of these four bits differ. 0 while
-//!   the line is being written
+//! - state, u64: a mark, with the state in its last byte; the codes of two states differ in four
+//!   bits or more. 0 while the line is being written
 //! - position, u64
-//! - length, u32: bytes of the body; then its CRC-32C with position and length u32
-//! - zeros: to the end of the line
-//! - body: up to the end of its last slot
+//! - length, u32: bytes of the body; then u32: CRC-32C of position, length and body
+//! - zeros to the end of the line
+//! - body, up to the end of its last slot
 //!
-//! Invariants: positions only grow, and a record names its own, so what is left of the time
-//! before the queue came round does not count. A record that is committed is whole: its body
-//! was durable before its state was. The first line says how far records were committed before
-//! any of them is checkpointing. So every record up to there has to be found, and each that is
-//! committed has to be whole; behind it there may be some whose writing a cut has ended, and
-//! none that is more than committed. Whatever else there is, is damage.
+//! Invariants: positions only grow, and a record holds its own, so remains of an earlier round of
+//! the queue are not taken for records. A committed record is whole: its body is durable before its
+//! state. The first line is updated before any record behind the old value is checkpointing. So
+//! recovery must find every record up to that position, and each committed one whole; behind it
+//! there may be records that a cut interrupted, none of them more than committed. Anything else is
+//! damage.
 
 use crate::HyfimError;
 use host::{Pm, Region};
@@ -29,31 +28,31 @@ use sim::{Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// Bytes of a slot: a line.
+/// Bytes of a slot: one cache line.
 const SLOT: u64 = 64;
-/// What the first bytes of a record are.
+/// Upper bytes of a state word; the last byte is the state.
 const MARK: u64 = 0x4859_4649_4d51_5500;
 
-/// Positions are below this. No mount begins behind half of it, and none lasts for as many
-/// again: a hundred thousand slots a second for forty years.
+/// Limit of positions. A mount refuses a queue beyond half of it, and none lasts for the other
+/// half: a hundred thousand slots a second for forty years.
 const MOST_POSITIONS: u64 = 1 << 48;
 
-/// What has become of a record.
+/// State of a record in its journal.
 //= hyfim 3.4
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordState {
-    /// Its place is taken, and it is being written.
+    /// The record's slots are reserved, and its body is being written.
     Committing,
-    /// It is written as a whole.
+    /// The record is whole and durable, but not in effect.
     Committed,
-    /// What it says is being done, and will be done whatever happens.
+    /// The record is in effect: it is being applied, and recovery redoes it.
     Checkpointing,
-    /// What it says is done.
+    /// The record is applied, and its slots can be reused.
     Checkpointed,
 }
 
 impl RecordState {
-    /// All of them, in the order in which a record goes through them.
+    /// Every state, in the order in which a record passes them.
     pub const ALL: [Self; 4] = [
         Self::Committing,
         Self::Committed,
@@ -61,7 +60,7 @@ impl RecordState {
         Self::Checkpointed,
     ];
 
-    /// The state that follows; none after the last one. A record goes through all of them.
+    /// State after the transition; `None` after the last one. A record skips none.
     #[must_use]
     pub const fn next(self) -> Option<Self> {
         match self {
@@ -72,8 +71,8 @@ impl RecordState {
         }
     }
 
-    /// Whether recovery does what the record says. Before that it is as if the record had
-    /// never been written, and afterwards there is nothing to do.
+    /// Whether recovery redoes a record in this state. An earlier state counts as never written,
+    /// and a later one needs nothing.
     //= hyfim 3.4
     #[must_use]
     pub const fn is_redone(self) -> bool {
@@ -95,7 +94,7 @@ impl RecordState {
     }
 }
 
-/// A record as recovery finds it.
+/// A record that recovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) position: u64,
@@ -103,28 +102,28 @@ pub(crate) struct Found {
     pub(crate) body: Vec<u8>,
 }
 
-/// A queue under power.
+/// A mounted queue: records between the oldest one in use and the next position.
 pub(crate) struct Queue {
     sim: Sim,
     pm: Pm,
     region: Region,
     name: &'static str,
-    /// The oldest record that may count, and where the next one goes.
+    /// Position of the oldest record in use (`tail`), and of the next record (`head`).
     tail: Cell<u64>,
     head: Cell<u64>,
-    /// Up to where records were committed.
+    /// Position behind the newest committed record, as the first line says.
     committed: Cell<u64>,
-    /// Records that were not checkpointed, and the position behind each.
+    /// Records in use by position: position behind the record, and its state.
     open: RefCell<BTreeMap<u64, (u64, RecordState)>>,
-    /// A record was checkpointed.
+    /// Notified when slots become free.
     room: Signal,
-    /// Who takes a place.
+    /// Serializes the reservation of slots.
     order: Semaphore,
 }
 
 impl Queue {
-    /// Makes an empty queue of a region. Whatever was there is gone: a record of an earlier
-    /// queue may be at the position behind one of ours.
+    /// Creates an empty queue in `region`. Zeros all of it: a record of an earlier queue could lie
+    /// right behind one of this queue.
     pub(crate) async fn create(pm: &Pm, region: Region) {
         const ZEROS: [u8; 4096] = [0; 4096];
         let (mut at, end) = (region.at, region.at + region.bytes);
@@ -143,7 +142,7 @@ impl Queue {
         pm.persist(region.at, words.as_flattened()).await;
     }
 
-    /// The queue in a region, and what it holds from the oldest record on.
+    /// Opens the queue in `region`; also returns its records, oldest first.
     pub(crate) async fn open(
         sim: &Sim,
         pm: &Pm,
@@ -179,7 +178,7 @@ impl Queue {
         Ok((queue, found))
     }
 
-    /// Every record from the oldest one on.
+    /// Reads every record from the oldest one on, and sets `head` behind the last.
     async fn find(&self) -> Result<Vec<Found>, HyfimError> {
         let mut found: Vec<Found> = Vec::new();
         let (tail, committed) = (self.tail.get(), self.committed.get());
@@ -201,35 +200,35 @@ impl Queue {
         Ok(found)
     }
 
-    /// Slots of the queue.
+    /// Number of slots for records, the first line apart.
     fn slots(&self) -> u64 {
         (self.region.bytes / SLOT).saturating_sub(1)
     }
 
-    /// Slots that records have.
+    /// Slots in use, from the oldest record on.
     pub(crate) fn used(&self) -> u64 {
         self.head.get() - self.tail.get()
     }
 
-    /// Whether more than half of it is in use.
+    /// Whether more than half of the slots are in use.
     pub(crate) fn is_half_full(&self) -> bool {
         2 * self.used() > self.slots()
     }
 
-    /// Whether there is room for a body of so many bytes now.
+    /// Whether a body of `body` bytes fits now.
     pub(crate) fn has_room(&self, body: usize) -> bool {
         self.used() + slots(body) <= self.slots()
     }
 
-    /// Bytes of the largest body that the queue could hold.
+    /// Largest body in bytes that fits an empty queue.
     pub(crate) fn most(&self) -> usize {
         (self.slots().saturating_sub(1) * SLOT) as usize
     }
 
-    /// Refuses a body that the queue could not hold if it were empty.
+    /// Rejects a body that would not fit an empty queue.
     ///
     /// # Errors
-    /// Says how large it is.
+    /// [`HyfimError::TooLarge`], with both sizes.
     pub(crate) fn check_size(&self, body: usize) -> Result<(), HyfimError> {
         let (needs, has) = (slots(body) * SLOT, self.slots() * SLOT);
         if needs <= has {
@@ -239,7 +238,8 @@ impl Queue {
         Err(HyfimError::TooLarge { queue, needs, has })
     }
 
-    /// Where byte `offset` of the record at `position` is, and how many lie there in a row.
+    /// Address of byte `offset` of the record at `position`, and the bytes contiguous from there to
+    /// the end of the region.
     fn at(&self, position: u64, offset: u64) -> (u64, u64) {
         let slot = (position % self.slots() + offset / SLOT) % self.slots();
         let within = offset % SLOT;
@@ -247,10 +247,10 @@ impl Queue {
         (self.region.at + SLOT + slot * SLOT + within, row)
     }
 
-    /// The record at `position`, if there is one.
+    /// The record at `position`; `None` if the slot holds no record with that position.
     ///
     /// # Errors
-    /// If there is one that no cut leaves so.
+    /// If the record is damaged in a way that no cut causes.
     async fn read(&self, position: u64) -> Result<Option<Found>, HyfimError> {
         if self.slots() < 2 {
             return Ok(None);
@@ -268,7 +268,7 @@ impl Queue {
         }
         let mut body = vec![0; len as usize];
         self.copy_out(position, &mut body).await;
-        // One that is being written need not be whole, and nothing is made of it.
+        // The body of a record being written may be torn; it is not used.
         if state != RecordState::Committing && sum != checksum(position, &body) {
             return Err(HyfimError::Damaged(self.name));
         }
@@ -289,17 +289,16 @@ impl Queue {
         }
     }
 
-    /// Writes a record, once there is room for it: it is committed when this returns, and
-    /// its position is told.
+    /// Writes a record once there is room; the record is committed on return. Returns its position.
     ///
     /// # Errors
-    /// If the queue could not hold it if it were empty.
+    /// If the body would not fit an empty queue.
     //= hyfim 3.4
     pub(crate) async fn append(&self, body: &[u8]) -> Result<u64, HyfimError> {
         self.check_size(body.len())?;
         let need = slots(body.len());
-        // A place is durable before the next one is taken: recovery finds them one behind
-        // the other.
+        // A head is durable before the next place is taken: recovery finds records only back to
+        // back.
         let turn = self.order.acquire(1).await;
         while self.used() + need > self.slots() {
             self.room.wait(&self.sim).await;
@@ -315,8 +314,8 @@ impl Queue {
         head[8..16].copy_from_slice(&position.to_le_bytes());
         head[16..24].copy_from_slice(&len.to_le_bytes());
         let (at, _) = self.at(position, 0);
-        // The state is the first to go and the last to come, since stores to one line count in
-        // their order: an old one is never beside a new position.
+        // The state is cleared first and written last. Stores to one line persist in order, so an
+        // old state never meets a new position.
         self.pm.store(at, &[0; 8]).await;
         self.pm.store(at + 8, &head[8..]).await;
         self.pm.store(at, &state.word().to_le_bytes()).await;
@@ -336,11 +335,11 @@ impl Queue {
         Ok(position)
     }
 
-    /// Takes a record to its next state, durably. Once it is committed, so is how far records
-    /// are. Room of the oldest ones that are done is given back.
+    /// Advances a record to its next state, durably. A commit also advances the committed position
+    /// of the first line. A checkpoint frees the slots of the oldest records that are done.
     ///
     /// # Panics
-    /// If it is done already, which is our own mistake.
+    /// If the record is checkpointed already.
     pub(crate) async fn advance(&self, position: u64) {
         let entry = self.open.borrow().get(&position).copied();
         let next = entry.and_then(|(end, state)| Some((end, state.next()?)));
@@ -349,8 +348,8 @@ impl Queue {
         self.pm.store(at, &next.word().to_le_bytes()).await;
         self.pm.flush(at, 8).await;
         if next == RecordState::Committed {
-            // All before it have their places, and its body is whole: whichever of the two
-            // words a cut takes back, what is left is right.
+            // All records before have their heads, and this body is whole: whichever of the two
+            // words a cut takes back, the rest is consistent.
             self.committed.set(end.max(self.committed.get()));
             let at = self.region.at + 8;
             let word = sealed(self.committed.get()).to_le_bytes();
@@ -366,7 +365,7 @@ impl Queue {
         }
     }
 
-    /// Gives back what the oldest records had, of which all are done, or were never to be.
+    /// Frees the slots of the oldest records, as far as all are checkpointed.
     async fn release(&self) {
         let mut tail = self.tail.get();
         {
@@ -382,14 +381,14 @@ impl Queue {
         if tail == self.tail.get() {
             return;
         }
-        // Before anything is written there: what is behind the tail may be overwritten.
+        // The tail must be durable before slots behind it are overwritten.
         let word = sealed(tail).to_le_bytes();
         self.pm.persist(self.region.at, &word).await;
         self.tail.set(tail.max(self.tail.get()));
         self.room.notify(&self.sim);
     }
 
-    /// Forgets every record, after recovery.
+    /// Drops every record, once recovery has applied them.
     pub(crate) async fn clear(&self) {
         let head = self.head.get();
         self.open.borrow_mut().clear();
@@ -399,7 +398,7 @@ impl Queue {
         self.room.notify(&self.sim);
     }
 
-    /// Whether a record is in this state.
+    /// Whether any record in use is in `state`.
     pub(crate) fn has(&self, state: RecordState) -> bool {
         self.open.borrow().values().any(|open| open.1 == state)
     }
@@ -420,18 +419,18 @@ impl Queue {
     }
 }
 
-/// Slots of a record with a body of so many bytes.
+/// Slots of a record with a body of `body` bytes: head line and body.
 const fn slots(body: usize) -> u64 {
     1 + (body as u64).div_ceil(SLOT)
 }
 
-/// A position as the first line has it. Zeros are none.
+/// Encodes a position for the first line. A word of zeros is no valid encoding.
 fn sealed(position: u64) -> u64 {
     let sum = crc32c::crc32c(&position.to_le_bytes()[..6]);
     position | u64::from(sum) << 48
 }
 
-/// The position of a word of the first line; none if it is damaged.
+/// Decodes a word of the first line; `None` if it is damaged.
 fn unsealed(word: u64) -> Option<u64> {
     let position = word % MOST_POSITIONS;
     (sealed(position) == word).then_some(position)
@@ -449,7 +448,7 @@ mod tests {
 
     //= hyfim 3.4
     #[test]
-    fn a_record_goes_through_four_states_and_one_of_them_is_redone() {
+    fn record_passes_four_states_and_one_is_redone() {
         let next = RecordState::ALL.map(RecordState::next);
         use RecordState::{Checkpointed, Checkpointing, Committed};
         let expected = [
@@ -469,9 +468,10 @@ mod tests {
         }
     }
 
-    /// What differs by linear sums differs alike for every position.
+    /// The checksum is linear: whether a flip of given bits is detected does not depend on the
+    /// position.
     #[test]
-    fn positions_and_states_of_which_few_bits_are_flipped_are_none() {
+    fn position_and_state_words_with_flipped_bits_are_rejected() {
         for position in [0, 1, 0x1234_5678_9abc, MOST_POSITIONS - 1] {
             let word = sealed(position);
             assert_eq!(unsealed(word), Some(position));

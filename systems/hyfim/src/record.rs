@@ -1,23 +1,25 @@
-//! The bodies of records. Numbers are little endian.
+//! The bodies of records. Integers are little endian.
 //!
-//! An exchange is
+//! Layout of an exchange:
 //!
-//! - partner, u64: the position plus one of the record of changes that it is a part of, or 0
+//! - partner, u64: position plus one of the record of changes in the same publication, or 0
 //! - count, u32
-//! - each, u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for
-//!   none; behind the blocks of the drive come the slots of a write buffer in persistent memory
+//! - for each sector, four u32: sector, its old block, the spare sector, the new block. Blocks are
+//!   stored plus one, 0 for none; numbers behind the blocks of the drive are slots of a write
+//!   buffer in persistent memory
 //!
-//! A change is
+//! Layout of changes:
 //!
 //! - count, u32
-//! - each: first sector u32, sectors u32, where its generation is u32 (2³²−1 for nowhere),
-//!   generation u64, parts u32; for each part: first byte u32, bytes u32, and those
+//! - for each change: first sector u32, sectors u32, offset of the generation u32 (2³²−1 for none),
+//!   generation u64, parts u32; for each part: first byte u32, bytes u32, and those bytes
 
 use host::PageChange;
 use nand::UNIT;
 use std::collections::BTreeMap;
 
-/// Four addresses: a sector and where it was, and a spare sector and where it is.
+/// The four addresses of an exchange: a sector with its old block, and a spare sector with the new
+/// block.
 //= hyfim 3.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quadruple {
@@ -27,26 +29,26 @@ pub(crate) struct Quadruple {
     pub(crate) new: Option<u32>,
 }
 
-/// Bytes of a node that change.
+/// A change of some bytes of a node.
 //= hyfim 3.3
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// The first sector of the node.
+    /// First sector of the node.
     pub(crate) sector: u32,
-    /// How many it has.
+    /// Number of sectors of the node, at most [`MOST_SECTORS`].
     pub(crate) sectors: u32,
-    /// Where the node has its generation, eight bytes, and what it is. A node of another one
-    /// is another node that has come to the same place, and recovery leaves it alone. None
-    /// for what has no generation, and is never anything else.
+    /// Byte offset of the node's generation (eight bytes), and its expected value. Recovery skips a
+    /// node with another generation: another node has taken the place. `None` for a block that has
+    /// no generation and never moves.
     pub(crate) generation: Option<(u32, u64)>,
-    /// What the node has from which byte on.
+    /// New bytes, each part with its first byte in the node.
     pub(crate) parts: Vec<(u32, Vec<u8>)>,
 }
 
-/// No place for a generation.
+/// Encodes the absence of a generation.
 const NOWHERE: u32 = u32::MAX;
 
-/// Bytes of an exchange of so many sectors.
+/// Bytes of the body of an exchange of `sectors` sectors.
 pub(crate) const fn exchange_bytes(sectors: usize) -> usize {
     12 + 16 * sectors
 }
@@ -81,7 +83,7 @@ pub(crate) fn put_changes(all: &[Change]) -> Vec<u8> {
     body
 }
 
-/// Reads a body from its start on.
+/// A cursor over a body; its methods return `None` past the end.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -102,7 +104,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The partner and the quadruples of a body; none if it makes no sense.
+/// Decodes the body of an exchange: partner and quadruples; `None` if it is malformed.
 pub(crate) fn take_quadruples(body: &[u8]) -> Option<(Option<u64>, Vec<Quadruple>)> {
     let mut reader = Reader(body);
     let partner = reader.u64()?.checked_sub(1);
@@ -119,7 +121,7 @@ pub(crate) fn take_quadruples(body: &[u8]) -> Option<(Option<u64>, Vec<Quadruple
     reader.0.is_empty().then_some((partner, all))
 }
 
-/// The changes of a body; none if it makes no sense.
+/// Decodes a body of changes; `None` if it is malformed.
 pub(crate) fn take_changes(body: &[u8]) -> Option<Vec<Change>> {
     let mut reader = Reader(body);
     let count = reader.u32()? as usize;
@@ -144,8 +146,7 @@ pub(crate) fn take_changes(body: &[u8]) -> Option<Vec<Change>> {
 }
 
 impl Change {
-    /// The change of these pages, the first of which is `sector`; none if it has parts that
-    /// the pages do not.
+    /// Converts `change`, of pages from `sector` on; `None` if a part reaches outside its contents.
     pub(crate) fn of(sector: u32, change: &PageChange) -> Option<Self> {
         let sectors = u32::try_from(change.contents.len()).ok()?;
         let parts = change.parts.iter().map(|part| {
@@ -168,7 +169,7 @@ impl Change {
         })
     }
 
-    /// Whether it has all bytes of the sector of this number in its node.
+    /// Whether one part covers sector number `sector` of the node completely.
     pub(crate) fn has_all(&self, sector: usize) -> bool {
         let (from, to) = (sector * UNIT, (sector + 1) * UNIT);
         let has = |(first, bytes): &(u32, Vec<u8>)| {
@@ -177,7 +178,8 @@ impl Change {
         self.parts.iter().any(has)
     }
 
-    /// Whether it lies within its node, and the node below `sectors`; and changes something.
+    /// Whether the change is nonempty and lies within its node, and the node within a drive of
+    /// `sectors`.
     fn fits(&self, sectors: u32) -> bool {
         let bytes = u64::from(self.sectors) * UNIT as u64;
         let within = |first: u32, count: usize| u64::from(first) + count as u64 <= bytes;
@@ -193,9 +195,9 @@ impl Change {
     }
 }
 
-/// The first sector of a change that cannot be in a record with the others, on a drive of
-/// `sectors`; none if all can. Each changes something of a node of its own. So what a record
-/// has read and written is never more than the drive, however small its changes are.
+/// First sector of a change that does not fit its node, overlaps an earlier one, or exceeds a drive
+/// of `sectors`; `None` if all fit. Since nodes do not overlap and each change is nonempty, redo of
+/// a record reads and writes no more than the drive, however many changes the record has.
 pub(crate) fn misfit(all: &[Change], sectors: u32) -> Option<u32> {
     let mut ends = BTreeMap::new();
     let misfits = |change: &&Change| {
@@ -208,7 +210,7 @@ pub(crate) fn misfit(all: &[Change], sectors: u32) -> Option<u32> {
     all.iter().find(misfits).map(|change| change.sector)
 }
 
-/// Most sectors of a node: 64 KiB, the largest of Btrfs.
+/// Most sectors of a node: 64 KiB, the largest node of Btrfs.
 const MOST_SECTORS: u32 = 16;
 
 #[cfg(test)]
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_come_back_and_shorter_or_longer_ones_do_not() {
+    fn bodies_round_trip_and_reject_other_lengths() {
         let quadruples: Vec<Quadruple> = (0..5)
             .map(|n| Quadruple {
                 sector: n,
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_nothing_and_two_of_one_node_do_not_fit() {
+    fn empty_and_overlapping_changes_are_rejected() {
         let change = |sector, parts: &[usize]| Change {
             sector,
             sectors: 4,

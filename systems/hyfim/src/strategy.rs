@@ -1,13 +1,11 @@
-//! HyFiM as the strategy of a file system that copies on write.
+//! HyFiM as the persistence strategy of a copy-on-write file system.
 //!
-//! - What somebody waits for is replaced under its address, unless somebody else shares it
-//!   ([`Overwrite::Replace`]); what is written back otherwise is copied, as ever.
-//!   //= hyfim 3.2
-//! - Nodes that nobody shares are changed in their place, by the bytes that differ. One that
-//!   is shared, or comes when a journal could not take more of them, is copied. What a split
-//!   takes off a node is a new node; the rest stays in its place.
-//!   //= hyfim 3.3
-//! - A state is published as a whole: contents, the sums of these, nodes and superblock.
+//! - Contents that a caller waits for are replaced under their address, unless they are shared
+//!   ([`Overwrite::Replace`]); other write-back copies, as usual.
+//! - Unshared nodes are changed in place, by the bytes that differ. A node that is shared, or
+//!   exceeds the most changes of one publication, is copied. A split moves its part to a new node;
+//!   the rest stays in place.
+//! - A state is published as a whole: contents, their checksums, nodes and superblock.
 
 use cowfs::{Batch, ChangedNode, Overwrite, Persist, Reason, Replacement, Ticket, purpose};
 use host::{PageChange, Purpose, SwapPort, Who};
@@ -17,16 +15,16 @@ use std::sync::Arc;
 use units::{Extent, Origin, Placement};
 use vfs::{Errno, Result};
 
-/// Where a node has its generation.
+/// Byte offset of the generation in a node.
 const GENERATION: u32 = 80;
 
-/// The strategy over a port that swaps pages.
+/// The strategy over a port that supports page swaps.
 pub struct Intra<P> {
     port: P,
 }
 
 impl<P: SwapPort> Intra<P> {
-    /// The strategy over `port`, which has recovered.
+    /// Creates the strategy over `port`, which has recovered.
     #[must_use]
     pub const fn new(port: P) -> Self {
         Self { port }
@@ -44,7 +42,7 @@ const fn page(at: u64) -> u64 {
     at / UNIT as u64
 }
 
-/// A node's changes, once for each of its copies.
+/// The change of a node, once for each of its copies.
 fn changes_of(changed: &ChangedNode, origin: Origin) -> impl Iterator<Item = PageChange> + '_ {
     let who = Who {
         origin,
@@ -60,7 +58,7 @@ fn changes_of(changed: &ChangedNode, origin: Origin) -> impl Iterator<Item = Pag
 }
 
 impl<P: SwapPort> Intra<P> {
-    /// The superblock that counts goes with the state, its copies follow.
+    /// Writes the copies of the superblock; the primary one is part of the publication.
     async fn copy_superblocks(&self, batch: &Batch) -> Result<()> {
         let who = Who {
             origin: batch.origin,
@@ -88,7 +86,7 @@ impl<P: SwapPort> Persist for Intra<P> {
         true
     }
 
-    /// Each may have two copies.
+    /// Half of the port's limit: a node may have two copies.
     fn most_changed_nodes(&self) -> usize {
         self.port.most_changes() / 2
     }

@@ -1,9 +1,9 @@
 //! How fast tables are, and recovery: a table of 64 million entries, which is 256 GiB of
 //! data, against the 300 ns and 5 s that we ask of it. The paper takes 5.49 s.
 //!
-//! The processor is told of an address when a request for it comes, and 127 others are
-//! served before it, as in the layer. So what is asked for alone is measured too, beside a
-//! word of a memory of that size: one miss, which no table of it can do without.
+//! A request prefetches its entry when it arrives, and 127 others are served before it, as in the
+//! layer. Lookups without a prefetch are measured too, beside reads of single words in a memory of
+//! the same size: one cache miss, which no such table can avoid.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::measurement::{Measurement, WallTime};
@@ -19,12 +19,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{Bytes, Extent, GIB, Ns, Placement, SECTOR};
 
-/// Entries: 64 tables of 4 GiB.
+/// Entries of all tables: 64 tables of 4 GiB.
 const ENTRIES: u32 = 64 << 20;
-/// Original addresses of a table.
+/// Original addresses that one table covers.
 const PARTITION: u32 = 1 << 20;
 
-/// Tables of 4 GiB with every address mapped.
+/// Tables of 4 GiB each, with every address mapped.
 fn full(variant: Variant) -> Vec<Table> {
     let table = |first: u32| {
         let mut table = Table::new(variant, PARTITION);
@@ -43,11 +43,10 @@ fn address(rng: &mut Rng) -> (usize, u32) {
     ((orig / PARTITION) as usize, orig % PARTITION)
 }
 
-/// Requests that are under way at once: the 8 threads of 16 requests of the paper's runs.
+/// Requests in flight: the 8 threads with 16 requests each of the paper's runs.
 const DEPTH: usize = 128;
 
-/// Addresses in the order in which they are served, of which each is asked for so many
-/// steps before.
+/// Addresses in order of service; each was prefetched [`DEPTH`] steps before.
 struct Queue {
     rng: Rng,
     waiting: [(usize, u32); DEPTH],
@@ -62,7 +61,7 @@ impl Queue {
         Self { rng, waiting, at }
     }
 
-    /// A request comes, and the one that waited longest is served.
+    /// Admits and prefetches a new request, and returns the oldest one.
     fn next(&mut self, tables: &[Table]) -> (usize, u32) {
         let (part, orig) = address(&mut self.rng);
         tables[part].prefetch(orig);
@@ -71,13 +70,13 @@ impl Queue {
     }
 }
 
-/// A group whose results are compared with each other.
+/// A benchmark group that also records mean times.
 struct Timed<'a> {
     group: BenchmarkGroup<'a, WallTime>,
 }
 
 impl Timed<'_> {
-    /// Measures `once`; gives the mean in ns.
+    /// Measures `once`; returns its mean time in ns.
     fn mean<T>(&mut self, name: String, mut once: impl FnMut() -> T) -> f64 {
         let (mut spent, mut times) = (Duration::ZERO, 0);
         self.group.bench_function(name, |b| {
@@ -95,8 +94,8 @@ impl Timed<'_> {
     }
 }
 
-/// What a miss costs here: words of as much memory as tables of 12 bytes an entry take, one
-/// after the other, and each known only once the one before has come.
+/// Measures a cache miss: reads words of as much memory as the tables with 12-byte entries take,
+/// each at an address that depends on the word before.
 fn word(timed: &mut Timed<'_>) -> f64 {
     let words = vec![1_u32; 3 * ENTRIES as usize];
     let mut rng = Seed(1).stream("words");
@@ -119,7 +118,7 @@ fn tables(c: &mut Criterion) {
         let (mut rng, mut found) = (Seed(1).stream("addresses"), 0);
         let alone = timed.mean(named("lookup alone"), || {
             let (part, orig) = address(&mut rng);
-            // It has to wait for the one before.
+            // The address depends on the previous lookup.
             found = tables[part].get(orig ^ (found & 1)).unwrap_or_default();
             found
         });
@@ -128,7 +127,7 @@ fn tables(c: &mut Criterion) {
             let (part, orig) = queue.next(&tables);
             tables[part].get(orig)
         });
-        // What a write does: the address is looked up, and leads elsewhere then.
+        // A write looks the address up, then maps it elsewhere.
         let mut trans = 0;
         let both = timed.mean(named("lookup and insert"), || {
             let (part, orig) = queue.next(&tables);
@@ -150,7 +149,7 @@ fn tables(c: &mut Criterion) {
     println!();
 }
 
-/// A medium that keeps what is before its data, and takes no time.
+/// A medium that stores the metadata areas only, and takes no time.
 #[derive(Clone)]
 struct Head {
     sim: Sim,
@@ -222,7 +221,7 @@ impl BlockPort for Head {
     }
 }
 
-/// What is before the data of a layer with 256 GiB of data, all of it written in no order.
+/// Metadata of a layer with 256 GiB of data, all of it written in scattered order.
 fn written(size: Bytes) -> Rc<RefCell<Vec<Payload>>> {
     let units = (size.0 / UNIT as u64) as usize;
     // Log and tables take less than a hundredth.

@@ -1,20 +1,21 @@
-//! The pairs of one transaction, newest value for each original address.
+//! The pairs of one transaction, with the newest transformed address for each original one.
 //!
-//! Invariants: pairs are in the order in which their addresses came first, whatever the
-//! hash, so that a log is a function of the requests; nothing is allocated once it was made.
+//! Invariants: pairs are in the order in which their addresses first came, whatever the hash, so
+//! the log depends on the requests alone; nothing is allocated after [`Batch::new`].
 
 use crate::format::Pair;
 
-/// A transaction that is open, or is being committed.
+/// A transaction, open or being committed: an insertion-ordered map of bounded size.
 pub(crate) struct Batch {
     pairs: Vec<Pair>,
-    /// Open addressing: the place of a pair and one; 0 for none. Twice as many as pairs.
+    /// Open-addressing table with at least two slots a pair: index of the pair plus one, or 0 if
+    /// empty.
     slots: Vec<u32>,
     most: usize,
 }
 
 impl Batch {
-    /// One of at most `most` pairs.
+    /// An empty transaction of at most `most` pairs.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             pairs: Vec::with_capacity(most),
@@ -23,7 +24,7 @@ impl Batch {
         }
     }
 
-    /// Where `orig` is, or where it would be.
+    /// Slot of `orig`, or the empty slot at which to insert it.
     fn slot(&self, orig: u32) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = (orig.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
@@ -36,7 +37,7 @@ impl Batch {
         }
     }
 
-    /// Where `orig` leads to as far as this transaction says.
+    /// Transformed address of `orig` in this transaction; `None` if it has no pair for `orig`.
     pub(crate) fn get(&self, orig: u32) -> Option<u32> {
         match self.slots[self.slot(orig)] {
             0 => None,
@@ -44,10 +45,10 @@ impl Batch {
         }
     }
 
-    /// Lets `orig` lead to `trans`; gives where it led to in this transaction.
+    /// Sets the pair of `orig`; returns the transformed address that it replaces.
     ///
     /// # Panics
-    /// If it is full and does not have `orig`.
+    /// If the transaction is full and has no pair for `orig`.
     pub(crate) fn put(&mut self, orig: u32, trans: u32) -> Option<u32> {
         let slot = self.slot(orig);
         match self.slots[slot] {
@@ -76,7 +77,7 @@ impl Batch {
         self.pairs.is_empty()
     }
 
-    /// Pairs that it takes.
+    /// Pairs that the transaction takes at most.
     pub(crate) const fn most(&self) -> usize {
         self.most
     }
@@ -85,7 +86,7 @@ impl Batch {
         self.pairs.len() == self.most
     }
 
-    /// Moves the pairs from number `from` on to `other`, which has room for them.
+    /// Moves the pairs from index `from` on to `other`, which has room for them.
     pub(crate) fn split(&mut self, from: usize, other: &mut Self) {
         for pair in self.pairs.drain(from..) {
             other.put(pair.orig, pair.trans);
@@ -110,7 +111,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn it_holds_the_newest_of_each_address_in_the_order_of_their_first() {
+    fn batch_keeps_newest_values_in_order_of_first_insertion() {
         let mut rng = Seed(3).stream("batch");
         let mut batch = Batch::new(64);
         for _ in 0..50 {

@@ -1,10 +1,9 @@
-//! Cleaning: valid units from the end of the data area move into the holes at its start, so
-//! that the end becomes a run of free units to append to.
+//! Cleaning: moves valid units from the end of the data area into the holes at its start, so that
+//! the end becomes a free run to append to.
 //!
-//! Invariants: a hole is a free unit, so whatever was there is superseded durably; a unit
-//! that is moved is free only after the transaction that says where it is now has
-//! committed; a move of a unit that was written meanwhile counts for nothing. No space is
-//! needed but the holes.
+//! Invariants: a hole is a free unit, so the pair that superseded its contents is durable. The
+//! source of a move becomes free only after the transaction with its new place has committed. A
+//! move is void if a request wrote the address meanwhile. Cleaning needs no space but the holes.
 //= remap 3.4
 
 use crate::port::{Remap, Shared};
@@ -14,33 +13,33 @@ use nand::UNIT;
 use ssd::IoError;
 use std::rc::Rc;
 
-/// Units that are moved at a time.
+/// Units that a step of a pass moves.
 const CHUNK: usize = 64;
-/// Most units that are deallocated at a time, which writes do without meanwhile: 128 MiB.
+/// Most units lent for one deallocation, unusable for writes meanwhile: 128 MiB.
 const TRIM: u32 = 1 << 15;
-/// Runs of the shortest length that a pass in the foreground makes.
+/// Length of the run that a foreground pass makes, in multiples of the shortest run.
 const FOREGROUND: u32 = 4;
 
-/// A unit, and where it goes.
+/// A relocation of one unit of the data area into a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
 
-/// How far the two pointers of a pass have come.
+/// The two pointers of a pass, which approach each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pointers {
-    /// No hole is before it.
+    /// No hole is left before this unit.
     hole: u32,
-    /// Nothing that can move is from here on.
+    /// No unit from here on can move.
     tail: u32,
-    /// What is before it is not moved.
+    /// The pass moves no unit before this one.
     floor: u32,
 }
 
 impl Pointers {
-    /// Those of a pass that empties the last `goal` units.
+    /// Pointers of a pass that empties the last `goal` units of the data area.
     pub(crate) fn new(space: &Space, goal: u32) -> Self {
         let units = space.free.units();
         Self {
@@ -50,8 +49,8 @@ impl Pointers {
         }
     }
 
-    /// The next unit to move: the last one that is valid and no request has written since,
-    /// into the first hole. None once the pointers meet, or the goal is reached.
+    /// The next move: the last valid unit without a pending pair, into the first hole outside the
+    /// append run. `None` once the pointers meet or the goal is reached.
     pub(crate) fn next(&mut self, space: &Space, is_pending: impl Fn(u32) -> bool) -> Option<Move> {
         let from = loop {
             self.tail = self
@@ -73,21 +72,22 @@ impl Pointers {
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Fewest units of a run to append to: less on a medium that has little to spare.
+    /// Shortest run to append to, in units: [`crate::Options::shortest_run`], but at most an eighth
+    /// of the spare units.
     pub(crate) fn shortest_run(&self) -> u32 {
         let spare = self.layout.data_units - self.layout.logical;
         let wanted = self.options.shortest_run.0 / UNIT as u64;
         (wanted as u32).clamp(1, (spare / 8).max(1))
     }
 
-    /// Makes a run to append to, while a request waits for it.
+    /// Foreground cleaning: makes a run to append to while a request waits.
     pub(crate) async fn clean_now(&self) -> Result<(), IoError> {
         let _turn = self.cleaning.acquire(1).await;
         let least = self.shortest_run();
         if self.go_on(least) {
             return Ok(());
         }
-        // What is superseded and not committed may be enough.
+        // A commit may free enough superseded units.
         self.commit().await?;
         if self.go_on(least) {
             return Ok(());
@@ -100,7 +100,7 @@ impl<P: BlockPort> Shared<P> {
             self.writable()?;
             self.commit().await?;
             if self.state.borrow().space.free.count() == 0 {
-                // Reads under way hold the rest, or writes that are not published yet.
+                // The remaining units are held by reads in flight or by unpublished writes.
                 self.room.wait(&self.sim).await;
             }
         }
@@ -114,8 +114,8 @@ impl<P: BlockPort> Shared<P> {
         enough
     }
 
-    /// Empties the last `goal` units of the data area; stops if `patient` once anybody asks
-    /// for something. Says how many units were moved.
+    /// Empties the last `goal` units of the data area; a `patient` pass stops at the next request.
+    /// Returns the number of moves.
     async fn pass(&self, goal: u32, patient: bool) -> Result<u64, IoError> {
         self.commit().await?;
         let begun = self.state.borrow().asked;
@@ -138,7 +138,8 @@ impl<P: BlockPort> Shared<P> {
         Ok(moved)
     }
 
-    /// Moves units one by one, of which some cannot be read: those stay where they are.
+    /// Moves units one by one, after a media error in the batch. Units that cannot be read stay in
+    /// place.
     async fn move_singly(&self, moves: &[Move]) -> Result<u64, IoError> {
         let mut moved = 0;
         for step in moves {
@@ -158,8 +159,8 @@ impl<P: BlockPort> Shared<P> {
         Ok(moved)
     }
 
-    /// The next moves, whose holes are taken; sources ascend as holes do, so that as few
-    /// commands as possible move them.
+    /// Plans up to [`CHUNK`] moves and takes their holes. Sources are paired with holes in
+    /// ascending order, so that few commands suffice.
     fn plan(&self, pointers: &mut Pointers) -> Vec<Move> {
         let state = &mut *self.state.borrow_mut();
         let pending = |orig| {
@@ -182,8 +183,8 @@ impl<P: BlockPort> Shared<P> {
         moves
     }
 
-    /// Copies units and publishes where they are. Their places are not used again while
-    /// they are read.
+    /// Copies units and publishes their new places; the copy counts as a read, so its sources are
+    /// not reused meanwhile.
     async fn move_units(&self, moves: &[Move]) -> Result<(), IoError> {
         let reading = self.state.borrow_mut().space.begin();
         let copied = self.copy(moves).await;
@@ -226,8 +227,8 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Lets the medium below forget what became free, in runs that are long enough. Nothing
-    /// durable leads there: a unit is free only once what supersedes it has committed.
+    /// Deallocates free runs of at least [`crate::Options::trim`] on the medium below. No durable
+    /// pair leads there: a unit is free only once its successor has committed.
     pub(crate) async fn deallocate(&self) -> Result<(), IoError> {
         let Some(shortest) = self.options.trim else {
             return Ok(());
@@ -250,7 +251,8 @@ impl<P: BlockPort> Shared<P> {
         }
     }
 
-    /// Units that the longest run is to have: no more than cleaning can make.
+    /// Length that the longest run should have, in units: no more than half of the free units,
+    /// which cleaning can make.
     fn wanted_run(&self) -> u32 {
         let state = self.state.borrow();
         let units = u64::from(state.space.free.units());
@@ -258,8 +260,8 @@ impl<P: BlockPort> Shared<P> {
         (wanted as u32).min(state.space.free.count() / 2)
     }
 
-    /// Cleans if nobody asked for anything for a while; says when to look again, or that
-    /// there is nothing left to do.
+    /// Runs one pass if the layer has been idle long enough, or sleeps until it may be. Returns
+    /// whether there may be more to do.
     async fn clean_idly(&self) -> Result<bool, IoError> {
         let asked = self.state.borrow().asked;
         let until = asked + self.options.idle;
@@ -286,7 +288,8 @@ impl<P: BlockPort> Shared<P> {
 }
 
 impl<P: BlockPort> Remap<P> {
-    /// Lets a task clean in the background, if there is little left to append to.
+    /// Starts the background cleaner if the append run is shorter than `clean_percent` of the data
+    /// area.
     pub(crate) fn wake_cleaner(&self) {
         let shared = &self.shared;
         let left = shared.state.borrow().space.run().len() as u64;

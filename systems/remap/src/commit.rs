@@ -1,15 +1,15 @@
-//! Transactions: pairs become durable in a log, and then what tables say.
+//! Transactions: pairs become durable in the log, and then update the tables.
 //!
 //! # The order
 //!
-//! 1. The data of all pairs are forced to the medium.
-//! 2. The pairs are written to the log, from the mark that begins the transaction to the
+//! 1. The data of all pairs are flushed to the medium.
+//! 2. The pairs are written to the log with force, from the mark that begins the transaction to the
 //!    one that commits it. **Here they are durable.**
-//! 3. Tables are updated, and what the pairs supersede may be used again.
+//! 3. The tables are updated, and superseded units become reusable.
 //!
-//! Invariants: one transaction after the other; a transaction is as a whole on the medium
-//! or counts for nothing, whichever of its blocks are there; the log always has room for
-//! the one that is open.
+//! Invariants: transactions commit one at a time; a transaction takes effect only if all of its
+//! blocks are on the medium; the log always has room for the open transaction, after a checkpoint
+//! if necessary.
 //= remap 3.5
 
 use crate::format::{NONE, PER_LOG, Record, base_of, encode_log, payload};
@@ -19,12 +19,12 @@ use sim::Sim;
 use ssd::IoError;
 use std::rc::{Rc, Weak};
 
-/// Pairs whose entries the processor is asked for before they are changed: as many misses
-/// are under way at once.
+/// Pairs by which the prefetch of a table entry precedes its update, so that this many cache misses
+/// overlap.
 const AHEAD: usize = 16;
 
 impl<P: BlockPort> Shared<P> {
-    /// Makes all that was published durable.
+    /// Makes every published pair durable.
     pub(crate) async fn commit(&self) -> Result<(), IoError> {
         let number = {
             let state = self.state.borrow();
@@ -33,8 +33,9 @@ impl<P: BlockPort> Shared<P> {
         self.commit_up_to(1, number).await
     }
 
-    /// Makes durable what was published up to transaction `number`, unless somebody else has
-    /// by now, but for the last pairs that are no multiple of `grain`: they go on in it.
+    /// Makes the pairs of open transaction `number` durable unless another task has done so; `None`
+    /// means that there is nothing to commit. Only a multiple of `grain` pairs commits: the
+    /// remainder stays in the open transaction.
     async fn commit_up_to(&self, grain: usize, number: Option<u64>) -> Result<(), IoError> {
         let _turn = self.commits.acquire(1).await;
         self.writable()?;
@@ -98,7 +99,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Updates tables by the transaction that was written.
+    /// Applies the logged transaction to the tables and the physical side.
     async fn apply(&self) -> Result<(), IoError> {
         let pairs = self.state.borrow().closing.len();
         for at in 0..pairs {
@@ -133,7 +134,8 @@ impl<P: BlockPort> Shared<P> {
 }
 
 impl<P: BlockPort> Remap<P> {
-    /// Lets a transaction commit of its own accord once it is large or old enough.
+    /// Starts the task that commits by age, and a commit by size once the transaction is large
+    /// enough.
     pub(crate) fn note_pending(&self) {
         let shared = &self.shared;
         if !shared.timer.replace(true) {
@@ -150,8 +152,9 @@ impl<P: BlockPort> Remap<P> {
     }
 }
 
-/// Commits what is old enough, as long as anything is open. After an error nothing is
-/// written any more, which whoever writes or flushes next is told.
+/// Commits the open transaction whenever it is old enough, until it is empty or the layer is
+/// closed. Ends after an error: the layer then refuses writes, so the next write or flush returns
+/// the error.
 async fn commit_by_age<P: BlockPort>(sim: Sim, weak: Weak<Shared<P>>) {
     while let Some(shared) = weak.upgrade() {
         let until = {
@@ -174,7 +177,8 @@ async fn commit_by_age<P: BlockPort>(sim: Sim, weak: Weak<Shared<P>>) {
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Commits as many pairs as fill blocks of the log, or as make a transaction large.
+    /// Commits the open transaction by size, in whole log blocks or multiples of `commit_pairs`,
+    /// whichever is smaller.
     async fn commit_large(&self) {
         if !self.closed.get() {
             let grain = (self.options.commit_pairs as usize).min(PER_LOG);

@@ -1,24 +1,24 @@
-//! What can be chosen, with where it comes from.
+//! Options of a format and of a mount, each with its default and its source.
 
 use units::{Bytes, GIB, MIB, Ns, Origin};
 
-/// How a table keeps its entries in memory.
+/// Data structure that holds the entries of a table in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
     /// A red-black tree by original address, as in the paper.
     //= remap 3.3
     Tree,
-    /// Rows of 12 bytes an entry, six for each address: what the paper says that an entry
-    /// takes, which no tree does.
+    /// Sorted rows of 12 bytes an entry, six for each address: the size that the paper names, which
+    /// no tree reaches.
     #[default]
     Compact,
 }
 
 impl Variant {
-    /// All of them.
+    /// Every variant, in the order in which reports list them.
     pub const ALL: [Self; 2] = [Self::Tree, Self::Compact];
 
-    /// Name in reports.
+    /// Name of the variant in reports, and in the names of the benchmarks.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,24 +28,22 @@ impl Variant {
     }
 }
 
-/// What to make.
+/// Parameters of a new layer, fixed at its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// Identity: it seeds all checksums.
+    /// Identity of the layer; seeds the checksums of all its blocks.
     pub uuid: [u8; 16],
-    /// Original addresses of a table. 4 GiB in the paper.
+    /// Original addresses that one table covers: 4 KiB to 4 GiB. 4 GiB in the paper.
     //= remap 3.3
     pub partition: Bytes,
-    /// Percent of the data area that are not offered, so that there is room to append in
-    /// and to clean. The paper has no number; 10 is a choice of ours, of the size of the
-    /// spare flash of a drive.
+    /// Share of the data area withheld from the host, as room to append and to clean: 1 to 50
+    /// percent. The paper has no number; 10 is our choice, about the spare flash of a drive.
     pub spare_percent: u32,
-    /// Log blocks for each 10,000 units of data. The paper writes one for each 512 of them,
-    /// which is 20 for a log that has to hold all data once.
+    /// Log blocks for each 10,000 units of the medium, 1 to 1000. The paper writes one block for
+    /// each 512 units, which is 20 for a log that holds all data once.
     //= remap 3.5
     pub log_per_10000: u32,
-    /// Whether tables and data of an older layer are deallocated on the medium, as makers of
-    /// file systems do.
+    /// Whether the format deallocates the table and data areas of the medium, as `mkfs` does.
     pub discard: bool,
 }
 
@@ -61,44 +59,46 @@ impl Default for FormatOptions {
     }
 }
 
-/// How to run.
+/// Parameters of a mount; the medium does not record them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How tables are kept.
+    /// Data structure of the tables in memory.
     pub variant: Variant,
-    /// Most bytes of tables in memory, or all of them if none. At least one table is kept.
+    /// Limit on the memory of tables; `None` keeps all of them. At least one table stays in memory.
     //= remap 3.3
     pub memory: Option<Bytes>,
-    /// Entries after which a transaction commits of its own accord: 510 fill one block of
-    /// the log and stand for 2 MiB of data.
+    /// Pairs at which the open transaction commits by itself: 510 fill one block of the log and
+    /// stand for 2 MiB of data.
     //= remap 3.5
     pub commit_pairs: u32,
-    /// Age at which it does: that of a commit of ext4, whose policy the paper takes.
+    /// Age at which the open transaction commits by itself: the commit interval of ext4, whose
+    /// policy the paper takes.
     //= remap 3.5
     pub commit_interval: Ns,
-    /// A checkpoint follows a commit that leaves the log so full, in percent: a choice of
-    /// ours, early enough for the transaction that is open then.
+    /// Share of the log, in percent, at which a commit writes a checkpoint. Our choice: early
+    /// enough to leave room for the transaction that is open meanwhile.
     pub checkpoint_percent: u32,
-    /// Shortest run of free units to append to, and what cleaning in the foreground makes:
-    /// a choice of ours, so that a request of 128 KiB of a page cache is seldom cut.
+    /// Shortest free run to append to; foreground cleaning makes a few such runs. Our choice, so
+    /// that a 128 KiB request of a page cache is seldom split. A layer with little spare space uses
+    /// shorter runs.
     pub shortest_run: Bytes,
-    /// Percent of the data area that the longest free run is to have: with less, cleaning
-    /// begins once nobody has asked for anything for `idle`. A choice of ours.
+    /// Share of the data area, in percent, that the longest free run should have. Below it,
+    /// background cleaning begins once the layer has been idle for `idle`. Our choice.
     pub clean_percent: u32,
-    /// How long nobody asks before cleaning begins in the background: a choice of ours.
+    /// Time without a request before background cleaning begins. Our choice.
     pub idle: Ns,
-    /// Whether cleaning runs in the background at all.
+    /// Whether cleaning runs in the background; a write that finds no run cleans in any case.
     pub background: bool,
-    /// Shortest run of units that became free which is deallocated below, or none for
-    /// never, as in the paper, which says nothing of it: what the host discards, and what
-    /// cleaning in the background empties.
+    /// Shortest run of freed units that the layer deallocates on the medium below, after a discard
+    /// and after background cleaning. `None` never deallocates, as in the paper, which does not
+    /// mention it.
     pub trim: Option<Bytes>,
-    /// Time of a processor for one unit that is looked up: a choice of ours, about a cache
-    /// miss. `cargo bench -p remap` has what it takes here.
+    /// Processor time for the lookup of one unit. Our choice, about one cache miss; `cargo bench -p
+    /// remap` measures the lookup.
     pub lookup: Ns,
-    /// The same for one that is inserted.
+    /// Processor time for the insertion of one unit, like `lookup`.
     pub insert: Ns,
-    /// Who writes log and tables and moves data, in the traffic.
+    /// Origin that the layer's own traffic carries: log, tables and moved data.
     pub origin: Origin,
 }
 

@@ -1,7 +1,7 @@
-//! The bytes on the medium, each layout once.
+//! Byte layouts of the medium; reader and writer share each one.
 //!
-//! Invariant: each block says what it is, and ends with a checksum that the identity of the
-//! layer seeds, so that it is told from any other block and from data.
+//! Invariant: each block ends with a checksum over its kind and contents, seeded by the identity of
+//! the layer. So a block cannot pass for another kind, for one of another layer, or for data.
 
 use nand::{Payload, UNIT};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use units::layout::Value;
 /// A block of the medium: a unit of 4,096 bytes.
 pub(crate) type Block = [u8; UNIT];
 
-/// No address.
+/// Marks an unmapped address; no unit has this number.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Entries of a page of a table.
+/// Entries in a table page.
 pub(crate) const PER_PAGE: usize = 1018;
-/// Pages that a block of the directory tells of, two bits each.
+/// Table pages that a directory block covers, two bits each.
 pub(crate) const PER_DIRECTORY: usize = 16_320;
-/// Pairs of a block of the log: 4 bytes for each address, so that a block stands for 2 MiB
-/// as in the paper.
+/// Pairs in a log block: 4 bytes for each address, so that a block stands for 2 MiB of data as in
+/// the paper.
 //= remap 3.5
 pub(crate) const PER_LOG: usize = 510;
 
@@ -26,7 +26,7 @@ const MAGIC: [u8; 8] = *b"fl-remap";
 const VERSION: u32 = 1;
 const SUM_AT: usize = 4092;
 
-/// What a block is: its checksum is of that too.
+/// Kind of a block, part of the checksum's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Superblock = 1,
@@ -36,7 +36,7 @@ enum Kind {
     Log,
 }
 
-/// The checksums of one layer.
+/// Computes and checks block checksums (CRC-32C) of one layer, seeded by its UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sums(u32);
 
@@ -62,12 +62,12 @@ impl Sums {
     }
 }
 
-/// A block of zeros.
+/// A zeroed block, to be filled by an encoder.
 pub(crate) fn blank() -> Box<Block> {
     Box::new([0; UNIT])
 }
 
-/// A block as it is written.
+/// Wraps `block` as a payload for the port below.
 pub(crate) fn payload(block: Box<Block>) -> Payload {
     Payload::Bytes(Arc::from(block))
 }
@@ -77,12 +77,12 @@ mod superblock {
         MAGIC: [u8; 8] = 0,
         VERSION: u32 = 8,
         UUID: [u8; 16] = 16,
-        /// Units of the medium, and those that are offered.
+        /// Units of the medium, and `LOGICAL`: units that the layer offers.
         UNITS: u32 = 32,
         LOGICAL: u32 = 36,
-        /// Original addresses of a table.
+        /// Original addresses that one table covers.
         PARTITION: u32 = 40,
-        /// First unit and length of each area.
+        /// First unit and length of each area; `PAGES` counts table pages, each with two places.
         DIRECTORY: u32 = 44,
         DIRECTORY_UNITS: u32 = 48,
         LOG: u32 = 52,
@@ -94,21 +94,21 @@ mod superblock {
     }
 }
 
-/// Where everything is, as the superblock says.
+/// Geometry of the layer, in units, as the superblock records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Super {
     pub(crate) uuid: [u8; 16],
     pub(crate) units: u32,
     pub(crate) logical: u32,
     pub(crate) partition: u32,
-    /// First unit of the first of two directories.
+    /// First unit of the first of the two directories.
     pub(crate) directory: u32,
-    /// Blocks of one directory.
+    /// Blocks of one of the two directories.
     pub(crate) directory_units: u32,
     pub(crate) log: u32,
     pub(crate) log_units: u32,
     pub(crate) tables: u32,
-    /// Pages of all tables, each of which has two places.
+    /// Pages of all tables; each page has two places on the medium.
     pub(crate) pages: u32,
     pub(crate) data: u32,
     pub(crate) data_units: u32,
@@ -135,7 +135,7 @@ pub(crate) fn encode_super(layout: &Super) -> Box<Block> {
     Sums::of(&layout.uuid).seal(block, Kind::Superblock)
 }
 
-/// Reads a superblock; none if the block is something else.
+/// Reads a superblock; `None` if magic, version or checksum do not match.
 pub(crate) fn decode_super(block: &Block) -> Option<Super> {
     use superblock as at;
     let (magic, version) = (at::MAGIC.get(block), at::VERSION.get(block));
@@ -163,15 +163,15 @@ pub(crate) fn decode_super(block: &Block) -> Option<Super> {
 mod header {
     units::layout! { 4092:
         SEQUENCE: u64 = 0,
-        /// The number of the first transaction behind the checkpoint, and where in the log
-        /// it begins.
+        /// Number of the first transaction behind the checkpoint, and the block of the log area
+        /// where that transaction begins.
         NEXT_TX: u32 = 8,
         LOG_AT: u32 = 12,
         ENTRIES: u64 = 16,
     }
 }
 
-/// A checkpoint: its directory is the one of its number's parity.
+/// Head of a checkpoint; the parity of `sequence` selects its directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) sequence: u64,
@@ -196,14 +196,14 @@ pub(crate) fn decode_header(block: &Block, sums: Sums) -> Option<Header> {
         log_at: header::LOG_AT.get(block),
         entries: header::ENTRIES.get(block),
     });
-    // There is a number after it.
+    // The next checkpoint needs a number too.
     read.filter(|header| header.sequence < u64::MAX)
 }
 
-/// In which of its two places a page of a table is.
+/// Which of its two places on the medium holds the current version of a table page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In none: no original address of it is mapped.
+    /// Neither place: the page maps no address.
     #[default]
     Absent,
     First,
@@ -226,7 +226,8 @@ mod directory {
     }
 }
 
-/// Writes block `index` of the directory of checkpoint `sequence`.
+/// Encodes block `index` of the directory of checkpoint `sequence`; `places` are those of its
+/// pages.
 pub(crate) fn encode_directory(
     places: &[Place],
     sequence: u64,
@@ -242,8 +243,8 @@ pub(crate) fn encode_directory(
     sums.seal(block, Kind::Directory)
 }
 
-/// Reads block `index` of the directory of checkpoint `sequence` into `places`; false if
-/// the block is something else.
+/// Reads block `index` of the directory of checkpoint `sequence` into `places`; false if the block
+/// is anything else.
 pub(crate) fn decode_directory(
     block: &Block,
     places: &mut [Place],
@@ -265,7 +266,7 @@ pub(crate) fn decode_directory(
     true
 }
 
-/// The checkpoint that a block of a directory is of; none if it is something else.
+/// Checkpoint of a directory block; `None` if the block is anything else.
 pub(crate) fn sequence_of(block: &Block, sums: Sums) -> Option<u64> {
     let is_sealed = sums.is_sealed(block, Kind::Directory);
     is_sealed.then(|| directory::SEQUENCE.get(block))
@@ -278,10 +279,10 @@ mod page {
     }
 }
 
-/// Transformed addresses by original address; [`NONE`] for one that is not mapped.
+/// Transformed addresses by original address; [`NONE`] where unmapped.
 pub(crate) type Entries = [u32; PER_PAGE];
 
-/// Writes page `index` of the tables.
+/// Encodes page `index` of the tables.
 pub(crate) fn encode_page(entries: &Entries, index: u32, sums: Sums) -> Box<Block> {
     let mut block = blank();
     for (entry, out) in entries.iter().zip(block.chunks_mut(4)) {
@@ -291,7 +292,8 @@ pub(crate) fn encode_page(entries: &Entries, index: u32, sums: Sums) -> Box<Bloc
     sums.seal(block, Kind::Page)
 }
 
-/// Reads page `index` of the tables; false if the block is something else.
+/// Reads page `index` of the tables into `entries`; false if the block is anything else (`entries`
+/// are garbage then).
 pub(crate) fn decode_page(block: &Block, entries: &mut Entries, index: u32, sums: Sums) -> bool {
     for (entry, bytes) in entries.iter_mut().zip(block.chunks(4)) {
         *entry = Value::load(bytes);
@@ -303,36 +305,37 @@ mod log {
     units::layout! { 4092:
         PAIRS: [u8; 4080] = 0,
         TX: u32 = 4080,
-        /// Which block of its transaction it is.
+        /// Index of the block within its transaction.
         INDEX: u16 = 4084,
-        /// Pairs in it.
+        /// Pairs in the block, at most [`PER_LOG`].
         COUNT: u16 = 4086,
-        /// Bit 0: the transaction begins here; bit 1: it is committed here. The rest is the
-        /// number of the checkpoint that it follows, as far as there is room for it.
+        /// Bit 0: first block of the transaction; bit 1: last block, which commits. The upper 14
+        /// bits hold the low bits of the number of the checkpoint that the transaction follows.
         MARKS: u16 = 4088,
-        /// Blocks of the transaction.
+        /// Number of blocks in the transaction.
         BLOCKS: u16 = 4090,
     }
 }
 
-/// An original address and where it leads; to [`NONE`] if it was discarded.
+/// A mapping in the log: original unit `orig` leads to unit `trans` of the data area, or to
+/// [`NONE`] after a discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) orig: u32,
     pub(crate) trans: u32,
 }
 
-/// What a block of the log says beside its pairs.
+/// Fields of a log block apart from its pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) tx: u32,
     pub(crate) index: u16,
     pub(crate) blocks: u16,
-    /// The checkpoint that the transaction follows: the lower 14 bits of its number.
+    /// Low 14 bits of the number of the checkpoint that the transaction follows.
     pub(crate) base: u16,
 }
 
-/// The lower bits of the number of a checkpoint.
+/// The part of a checkpoint number that a log block has room for: its low 14 bits.
 pub(crate) const fn base_of(sequence: u64) -> u16 {
     (sequence & 0x3fff) as u16
 }
@@ -360,7 +363,7 @@ pub(crate) fn encode_log(pairs: &[Pair], record: Record, sums: Sums) -> Box<Bloc
     sums.seal(block, Kind::Log)
 }
 
-/// Reads a block of the log; none if the block is something else.
+/// Reads a log block; `None` if the block is anything else.
 pub(crate) fn decode_log(block: &Block, sums: Sums) -> Option<(Record, Vec<Pair>)> {
     let record = Record {
         tx: log::TX.get(block),
@@ -386,7 +389,7 @@ mod tests {
     use std::fmt::Write;
 
     #[test]
-    fn fields_are_where_the_format_says() {
+    fn field_offsets_match_the_golden_file() {
         let mut print = String::new();
         let layouts: [(&str, &[units::layout::FieldInfo]); 5] = [
             ("superblock", superblock::FIELDS),
@@ -405,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_read_as_they_were_written_and_as_nothing_else() {
+    fn blocks_round_trip_and_decode_as_no_other_kind() {
         let sums = Sums::of(&[7; 16]);
         let pairs = [
             Pair { orig: 1, trans: 2 },

@@ -1,18 +1,19 @@
-//! Which units of the data area are free, and in which runs.
+//! Bitmap of the free units of the data area, with a summary for each chunk to find the longest
+//! run.
 //!
-//! Invariants: a bit for each unit; the summary of a chunk whose bits changed is made anew
-//! before it is asked, so that a change costs a few instructions and the question about the
-//! longest run costs by chunks.
+//! Invariants: one bit for each unit; a summary whose chunk changed is recomputed before use. So a
+//! change costs a few instructions, and a search for the longest run costs one step for each chunk.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Units of a chunk.
+/// Units that one summary covers.
 const CHUNK: u32 = 1024;
-/// Words of its bits.
+/// Words of the bitmap in a chunk.
 const WORDS: usize = CHUNK as usize / 64;
 
-/// Free units of a chunk from its start, to its end, and in its longest run.
+/// Lengths of the free runs at the start (`first`) and the end (`last`) of a chunk, and its longest
+/// run. `stale` marks a summary to recompute.
 #[derive(Clone, Copy, Default)]
 struct Summary {
     first: u32,
@@ -21,7 +22,7 @@ struct Summary {
     stale: bool,
 }
 
-/// A range that is `Copy`.
+/// A half-open range of units that is `Copy`, unlike `Range`.
 #[derive(Clone, Copy, Default)]
 struct Range32 {
     start: u32,
@@ -34,7 +35,7 @@ impl Range32 {
     }
 }
 
-/// The free units.
+/// Set of free units of the data area.
 pub(crate) struct Free {
     words: Vec<u64>,
     chunks: RefCell<Vec<Summary>>,
@@ -43,7 +44,7 @@ pub(crate) struct Free {
 }
 
 impl Free {
-    /// `units` units, none of which is free.
+    /// A set over `units` units, all taken.
     pub(crate) fn new(units: u32) -> Self {
         let chunks = units.div_ceil(CHUNK) as usize;
         let stale = Summary {
@@ -66,7 +67,7 @@ impl Free {
         self.words[unit as usize / 64] >> (unit % 64) & 1 == 1
     }
 
-    /// Frees a unit, or takes it.
+    /// Marks `unit` free or taken; the unit must be in the other state before.
     pub(crate) fn set(&mut self, unit: u32, free: bool) {
         debug_assert_ne!(self.has(unit), free, "unit {unit} changes");
         self.words[unit as usize / 64] ^= 1 << (unit % 64);
@@ -78,7 +79,7 @@ impl Free {
         }
     }
 
-    /// The first free unit from `from` to before `to`.
+    /// First free unit in `from..to`.
     pub(crate) fn first_in(&self, from: u32, to: u32) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -92,7 +93,7 @@ impl Free {
         None
     }
 
-    /// The longest run, the first of several.
+    /// Longest run of free units; the first one if several are as long.
     pub(crate) fn longest(&self) -> Range<u32> {
         let mut chunks = self.chunks.borrow_mut();
         let (mut best, mut open) = (Range32::default(), Range32::default());
@@ -138,7 +139,7 @@ impl Free {
         summary
     }
 
-    /// The first unit from `from` on that is not free; `to` if all before it are.
+    /// First unit in `from..to` that is taken, or `to` if all are free.
     pub(crate) fn first_taken(&self, from: u32, to: u32) -> u32 {
         let mut at = from;
         while at < to {
@@ -151,7 +152,7 @@ impl Free {
         to
     }
 
-    /// Units, free or not.
+    /// Number of units, free and taken.
     pub(crate) const fn units(&self) -> u32 {
         self.units
     }
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
     use sim::Seed;
 
-    /// The longest run, unit by unit.
+    /// Longest run by a scan of each unit: the reference for [`Free::longest`].
     fn plainly(free: &Free) -> Range<u32> {
         let (mut best, mut start) = (0..0, None);
         for unit in 0..=free.units() {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_run_is_found_wherever_it_is() {
+    fn longest_run_equals_that_of_a_plain_scan() {
         let mut rng = Seed(1).stream("free");
         for units in [70, 1024, 3000, 8192] {
             let mut free = Free::new(units);

@@ -1,6 +1,7 @@
-//! A drive at rest as the layer shows it, without a clock.
+//! The contents of a layer on a drive at rest, without a clock.
 //!
-//! Invariant: it shows what a mount would: the same checkpoint, the same transactions.
+//! Invariant: the contents are those after a mount: from the same checkpoint and the same
+//! transactions.
 
 use crate::format::{Block, NONE, PER_PAGE, Pair, Sums, Super, decode_page};
 use crate::layout::HEADERS;
@@ -8,19 +9,19 @@ use crate::restore::{self, OpenError};
 use host::Image;
 use nand::UNIT;
 
-/// What the layer on an image shows.
+/// A layer on an image of a drive, resolved and readable.
 pub struct Shown<I> {
     image: I,
     layout: Super,
-    /// By original address.
+    /// Unit of the data area by original unit; [`NONE`] if unmapped.
     map: Vec<u32>,
 }
 
 impl<I: Image> Shown<I> {
-    /// What the layer on `image` shows.
+    /// Resolves the layer on `image`: last checkpoint, then the log.
     ///
     /// # Errors
-    /// What is damaged, as of a mount.
+    /// Damage for which a mount would fail too.
     pub fn new(image: I) -> Result<Self, OpenError> {
         let block = |unit: u32| -> Option<Block> {
             let mut block = [0; UNIT];
@@ -50,7 +51,7 @@ impl<I: Image> Shown<I> {
             let to = (part * layout.partition + first) as usize;
             map[to..to + len].copy_from_slice(&entries[..len]);
         }
-        // As a mount does, before the log may change it.
+        // A mount checks the tables too, before it replays the log.
         if let Some(error) = check(&layout, &map) {
             return Err(error);
         }
@@ -71,19 +72,20 @@ impl<I: Image> Shown<I> {
         }
     }
 
-    /// The image that it is on.
+    /// The image of the drive below the layer.
     #[must_use]
     pub const fn image(&self) -> &I {
         &self.image
     }
 
-    /// Units that the layer offers.
+    /// Units of 4 KiB that the layer offers.
     #[must_use]
     pub fn units(&self) -> u64 {
         u64::from(self.layout.logical)
     }
 
-    /// Reads a unit as the layer shows it; false if that cannot be.
+    /// Reads `unit` as the layer would; false if `unit` is beyond the layer or its data cannot be
+    /// read.
     pub fn read(&self, unit: u64, out: &mut [u8; UNIT]) -> bool {
         let Some(&trans) = self.map.get(unit as usize) else {
             return false;
@@ -96,7 +98,7 @@ impl<I: Image> Shown<I> {
     }
 }
 
-/// What is wrong with a mapping of all addresses.
+/// First error in `map`: a pair out of range, or a unit mapped twice.
 fn check(layout: &Super, map: &[u32]) -> Option<OpenError> {
     let mut met = vec![false; layout.data_units as usize];
     for (orig, &trans) in (0..).zip(map).filter(|(_, trans)| **trans != NONE) {

@@ -1,4 +1,4 @@
-//! Which units of the medium are for what.
+//! The areas of the medium, in units of 4 KiB.
 //!
 //! ```text
 //! 0, 1      the superblock, and the same once more
@@ -9,8 +9,8 @@
 //!           data
 //! ```
 //!
-//! Invariants: areas follow each other without gaps; what a superblock says that was read is
-//! what this module makes of its size and options, or it is refused.
+//! Invariants: areas follow each other without gaps; a superblock is accepted only if its areas are
+//! those that this module computes from its size and options.
 
 use crate::config::FormatOptions;
 use crate::format::{PER_DIRECTORY, PER_PAGE, Place, Super};
@@ -18,40 +18,40 @@ use nand::UNIT;
 use std::ops::Range;
 use units::{Bytes, NoSpace};
 
-/// Sectors of a unit.
+/// Sectors of 512 bytes in a unit.
 pub(crate) const SECTORS: u64 = UNIT as u64 / units::SECTOR;
-/// The units of checkpoints.
+/// Units of the two checkpoint headers; checkpoint `n` writes `HEADERS[n % 2]`.
 pub(crate) const HEADERS: [u32; 2] = [2, 3];
 const DIRECTORY: u32 = 4;
-/// Fewest blocks of a log: four transactions of several blocks.
+/// Fewest log blocks. A transaction takes at most an eighth of the log, two blocks here.
 const LOG_LEAST: u64 = 16;
-/// Fewest spare units: what requests under way and one transaction may hold.
+/// Fewest spare units: requests in flight and one transaction may hold that many.
 const SPARE_LEAST: u64 = 64;
-/// Most units of a medium: 16 TiB, as addresses are of 32 bits.
+/// Most units of a medium, just under 16 TiB: unit numbers have 32 bits.
 const UNITS_MOST: u64 = u32::MAX as u64 - 16;
 
-/// Why there cannot be such a layer.
+/// Reasons why a layer cannot be laid out on a medium.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// The medium is too small.
+    /// The medium has too few units for metadata and the least data area.
     #[error("the medium is too small: {0}")]
     Small(NoSpace),
-    /// It is too large.
+    /// The medium has more units than 32 bits can number.
     #[error("a medium of {0} is larger than 16 TiB, which units of 4 KiB with 32 bits reach")]
     Large(Bytes),
-    /// The options make no sense.
+    /// An option is out of range; the text says what was expected.
     #[error("expected {0}")]
     Options(&'static str),
 }
 
 impl Super {
-    /// The layout of a medium of `capacity`.
+    /// Lays out the areas on a medium of `capacity`.
     pub(crate) fn plan(capacity: Bytes, options: &FormatOptions) -> Result<Self, LayoutError> {
         let units = capacity.0 / UNIT as u64;
         if units > UNITS_MOST {
             return Err(LayoutError::Large(capacity));
         }
-        // Nor is a table larger than the medium.
+        // A partition is no larger than the medium.
         let partition = (options.partition.0 / UNIT as u64).min(units);
         if partition == 0 || partition > 1 << 20 {
             return Err(LayoutError::Options("a partition of 4 KiB to 4 GiB"));
@@ -65,7 +65,7 @@ impl Super {
             ));
         }
         let log = (units * u64::from(options.log_per_10000) / 10_000).max(LOG_LEAST);
-        // Tables are sized for the whole medium, which is a little more than is offered.
+        // The tables cover the whole medium, slightly more than the layer offers.
         let tables = units.div_ceil(partition);
         let pages = tables * pages_of(partition);
         let directory = pages.div_ceil(PER_DIRECTORY as u64);
@@ -94,7 +94,7 @@ impl Super {
         })
     }
 
-    /// Whether areas are where a medium of `units` can have them.
+    /// Whether the areas are those that [`Self::plan`] computes, and fit on a medium of `units`.
     pub(crate) fn is_sound(&self, units: u64) -> bool {
         let wide = u64::from;
         let partition = wide(self.partition);
@@ -113,18 +113,18 @@ impl Super {
             && wide(self.logical) + SPARE_LEAST <= wide(self.data_units)
     }
 
-    /// Tables.
+    /// Number of partitions, and so of tables.
     pub(crate) fn partitions(&self) -> u32 {
         self.units.div_ceil(self.partition)
     }
 
-    /// Pages of a table.
+    /// Pages of one table.
     pub(crate) fn pages_each(&self) -> u32 {
         pages_of(u64::from(self.partition)) as u32
     }
 
-    /// The original addresses that a page of the tables tells of: the last page of a table
-    /// has room for more than there is.
+    /// Original addresses that a page of the tables covers; the last page of a table has unused
+    /// entries.
     pub(crate) fn addresses(&self, page: u32) -> Range<u32> {
         let each = PER_PAGE as u32;
         let (part, at) = (page / self.pages_each(), page % self.pages_each());
@@ -133,7 +133,7 @@ impl Super {
         first..first.saturating_add(each).min(end)
     }
 
-    /// The unit of a page of the tables; none if it is in no place.
+    /// Unit of a table page at `place`; `None` if the page is on the medium nowhere.
     pub(crate) const fn page_at(&self, page: u32, place: Place) -> Option<u32> {
         match place {
             Place::Absent => None,
@@ -142,7 +142,7 @@ impl Super {
         }
     }
 
-    /// First unit of the directory of checkpoint `sequence`.
+    /// First unit of the directory of checkpoint `sequence`; the two directories alternate.
     pub(crate) const fn directory_at(&self, sequence: u64) -> u32 {
         self.directory + (sequence % 2) as u32 * self.directory_units
     }
@@ -158,7 +158,7 @@ mod tests {
     use units::{GIB, MIB, TIB};
 
     #[test]
-    fn what_is_planned_is_sound_and_of_the_size_that_the_paper_says() {
+    fn plan_is_sound_and_of_the_size_in_the_paper() {
         for size in [4 * MIB, 64 * MIB, GIB, 256 * GIB, 3 * TIB] {
             let plan = Super::plan(Bytes(size), &FormatOptions::default()).unwrap();
             assert!(plan.is_sound(size / UNIT as u64), "{plan:?}");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn plan_of_an_impossible_layout_names_the_reason() {
         let plan = |size, options: FormatOptions| Super::plan(Bytes(size), &options).unwrap_err();
         let usual = FormatOptions::default();
         let small = plan(MIB / 2, usual.clone()).to_string();

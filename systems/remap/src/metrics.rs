@@ -1,68 +1,72 @@
-//! What is counted.
+//! Counters and gauges of a mounted layer.
 
 use crate::config::Variant;
 use units::Ns;
 
-/// Counts since the layer was mounted.
+/// Counters since the mount, and gauges (`entries`, `variant`, `table_bytes`, `physical_bytes`) as
+/// of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Units that are mapped.
+    /// Mapped units, by committed pairs.
     pub entries: u64,
-    /// How tables are kept.
+    /// Data structure of the tables.
     pub variant: Variant,
-    /// Bytes of the tables that are in memory.
+    /// Bytes of memory of the tables that are loaded.
     pub table_bytes: u64,
-    /// Bytes of the physical side: which address each unit holds, and which are free.
+    /// Bytes of memory of the physical side: the address that each unit holds, and the free
+    /// bitmaps.
     pub physical_bytes: u64,
-    /// Units that requests wrote.
+    /// Units written for requests; a partial write counts as one.
     pub written_units: u64,
-    /// Pairs that were committed.
+    /// Pairs written to the log, discards and moves included.
     pub pairs: u64,
-    /// Transactions.
+    /// Transactions written to the log.
     pub transactions: u64,
-    /// Blocks of the log.
+    /// Log blocks written, 4 KiB each.
     pub log_blocks: u64,
-    /// Blocks of tables that were written, by checkpoints and to save memory.
+    /// Table pages written, by checkpoints and before a table is dropped.
     pub table_blocks: u64,
-    /// Blocks of checkpoints and their directories.
+    /// Blocks of checkpoint headers and directories written.
     pub checkpoint_blocks: u64,
-    /// Checkpoints.
+    /// Checkpoints written since the mount, apart from the mount's own.
     pub checkpoints: u64,
-    /// Tables that were dropped from memory.
+    /// Tables dropped from memory to stay below [`crate::Options::memory`].
     pub tables_dropped: u64,
-    /// Tables that were read.
+    /// Tables loaded by reading at least one page.
     pub tables_read: u64,
-    /// Reads, and commands beyond one for each that they became.
+    /// Reads that the host issued, apart from empty ones.
     pub reads: u64,
-    /// See [`Metrics::reads`].
+    /// Commands beyond the first of each read: a read becomes one command for each mapped run.
     pub read_splits: u64,
-    /// Commands beyond one for each write.
+    /// Commands beyond the first of each write, where the append run ended.
     pub write_splits: u64,
-    /// Writes of parts of units, each with a read before it.
+    /// Writes within one unit, each of which merges with the old contents.
     pub partial_writes: u64,
-    /// Units that were discarded.
+    /// Mapped units that discards unmapped.
     pub discarded_units: u64,
-    /// Units that were deallocated below.
+    /// Units deallocated on the medium below.
     pub trimmed_units: u64,
-    /// Units that cleaning moved.
+    /// Units that cleaning copied into holes.
     pub moves: u64,
-    /// Passes of cleaning in the background.
+    /// Passes of background cleaning that moved at least one unit.
     pub passes: u64,
-    /// Passes that a write waited for.
+    /// Passes of cleaning that a write waited for.
     pub foreground_passes: u64,
-    /// How often the append pointer went on elsewhere.
+    /// Moves of the append pointer to another run. A write that waits for cleaning counts one even
+    /// if the pointer had moved meanwhile.
     pub jumps: u64,
-    /// Errors of work that nobody waits for: commits by age or size, and cleaning. See
+    /// Errors of background work: commits by age or size, and cleaning. See
     /// [`crate::Remap::background_error`].
     pub background_errors: u64,
-    /// What recovery took, in virtual time.
+    /// Virtual time that the mount took.
     pub recovery: Ns,
-    /// Transactions that recovery took from the log.
+    /// Transactions that the mount replayed from the log.
     pub replayed: u64,
 }
 
 impl Metrics {
-    /// What was counted since it was `before`; what there is, is as of now.
+    /// Counters since `before`; gauges and the facts of the mount (`recovery`, `replayed`) as of
+    /// `self`.
     #[must_use]
     pub const fn since(self, before: &Self) -> Self {
         Self {
@@ -90,7 +94,7 @@ impl Metrics {
         }
     }
 
-    /// Blocks of the log for each 2 MiB that were written: 1 in the paper.
+    /// Log blocks for each 2 MiB written: 1 in the paper. 0 if nothing was written.
     //= remap 3.5
     #[must_use]
     pub fn log_blocks_per_2mib(&self) -> f64 {

@@ -1,8 +1,8 @@
-//! Making a layer, opening it, and closing it.
+//! Format, mount and close of a layer.
 //!
-//! Invariants: a medium that was formatted reads as zeros; recovery changes nothing that
-//! the last checkpoint leads to before its own is there, so that it can be begun again; what is
-//! open when the power goes is found by whoever opens next.
+//! Invariants: a fresh layer reads as zeros. Recovery overwrites nothing that the last checkpoint
+//! leads to before its own checkpoint is complete, so it can be repeated after a cut. Pairs of the
+//! open transaction at a power cut are lost unless their transaction is whole in the log.
 
 use crate::batch::Batch;
 use crate::config::{FormatOptions, Options};
@@ -26,39 +26,39 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Ns, Placement, Refusals};
 
-/// Units that are read at a time.
+/// Units of one read during recovery: 1 MiB.
 pub(crate) const READ: u32 = 256;
-/// Units that are deallocated at a time: 1 GiB.
+/// Units of one deallocation during a format: 1 GiB.
 const DISCARD: u32 = 1 << 18;
-/// Pairs of the log that are applied at a time, in the order of their tables: 512 KiB.
+/// Pairs of the log that are sorted and applied as one group: 512 KiB of memory.
 const REPLAY: usize = 1 << 16;
-/// Transactions that are full by themselves and may be open at once.
+/// Capacity of the open transaction, in multiples of `commit_pairs`.
 const OPEN: usize = 4;
 
-/// Why a layer cannot be made.
+/// Reasons why a format fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// There is no place for it.
+    /// The layer cannot be laid out on the medium.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The medium failed.
+    /// The medium failed during the format.
     #[error("the medium below failed: {0}")]
     Io(#[from] IoError),
 }
 
-/// What a layer on a medium of `capacity` offers.
+/// Capacity that a layer on a medium of `capacity` offers to the host.
 ///
 /// # Errors
-/// If there is no place for it.
+/// If the layer cannot be laid out there.
 pub fn offered(capacity: Bytes, options: &FormatOptions) -> Result<Bytes, LayoutError> {
     let layout = Super::plan(capacity, options)?;
     Ok(Bytes(u64::from(layout.logical) * UNIT as u64))
 }
 
-/// Makes a layer on `port` in which nothing was written.
+/// Formats `port` with an empty layer, all of which reads as zeros.
 ///
 /// # Errors
-/// If there is no place for it, or the medium fails.
+/// If the layer cannot be laid out there, or the medium fails.
 pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(), FormatError> {
     let layout = Super::plan(port.capacity(), options)?;
     let sums = Sums::of(&layout.uuid);
@@ -72,7 +72,7 @@ pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(
         port.write(extent(unit, 1), content, Placement(0), who, false)
             .await
     };
-    // A log of an older layer is not to be taken for one of this.
+    // Blocks of an older layer's log must not pass for blocks of this one.
     let mut at = layout.log;
     while at < layout.tables {
         let units = READ.min(layout.tables - at);
@@ -86,7 +86,7 @@ pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(
         zeros.await?;
         at += units;
     }
-    // What an older layer had of tables and data.
+    // Deallocates tables and data of an older layer.
     let mut at = if options.discard {
         layout.tables
     } else {
@@ -111,7 +111,7 @@ pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(
     write(HEADERS[0], blank()).await?;
     write(HEADERS[1], encode_header(&header, sums)).await?;
     port.flush().await?;
-    // The layer is there once its superblock is.
+    // The layer exists once its superblock does.
     for unit in [0, 1] {
         write(unit, encode_super(&layout)).await?;
     }
@@ -119,11 +119,12 @@ pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(
     Ok(())
 }
 
-/// Recovers and opens the layer on `port`.
+/// Recovers and opens the layer on `port`: loads the last checkpoint, replays the log, and writes a
+/// new checkpoint.
 //= remap 3.5
 ///
 /// # Errors
-/// What is damaged, and what can still be read.
+/// Names the damage and what remains readable.
 pub async fn open<P: BlockPort>(
     sim: &Sim,
     port: &P,
@@ -149,7 +150,7 @@ pub async fn open<P: BlockPort>(
     let replayed = shared.replay(&header).await?;
     shared.state.borrow_mut().space.open(options.trim.is_some());
     match shared.checkpoint().await {
-        // What is there can be read.
+        // A read-only medium leaves the layer readable.
         Err(IoError::ReadOnly) => drop(shared.fail(IoError::ReadOnly)),
         done => done?,
     }
@@ -163,7 +164,7 @@ pub async fn open<P: BlockPort>(
     })
 }
 
-/// Blocks of the medium; none for one that cannot be read.
+/// Reads `units` blocks from `unit` on; `None` for a block that cannot be read.
 pub(crate) async fn read_blocks<P: BlockPort>(
     port: &P,
     unit: u32,
@@ -181,7 +182,7 @@ pub(crate) async fn read_blocks<P: BlockPort>(
         match port.read(extent(at, count), &mut part, who).await {
             Ok(()) => {}
             Err(IoError::Media(_)) => {
-                // One by one, so that no other is lost with it.
+                // Retry one by one, so that only the unreadable block is lost.
                 for unit in 0..count {
                     let mut own = &mut part[unit as usize..=unit as usize];
                     match port.read(extent(at + unit, 1), &mut own, who).await {
@@ -262,7 +263,7 @@ pub(crate) fn shared<P: BlockPort>(
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Fills the tables one by one, as of the checkpoint, and the physical side with them.
+    /// Loads all tables as of the checkpoint, and records their pairs on the physical side.
     async fn load_all(&self) -> Result<(), OpenError> {
         for part in 0..self.layout.partitions() {
             if self.state.borrow().tables.places(part).is_empty() {
@@ -275,7 +276,7 @@ impl<P: BlockPort> Shared<P> {
             let entries = self.fill(part, &pages)?;
             self.think(self.options.insert, entries).await;
             match self.shrink().await {
-                // Then it takes more memory.
+                // Tables cannot be written back, so memory exceeds its limit.
                 Err(IoError::ReadOnly) => {}
                 done => done?,
             }
@@ -283,7 +284,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Fills one table; says how many entries it has.
+    /// Loads one table and records its pairs; returns the number of its entries.
     fn fill(&self, part: u32, pages: &[(u32, [u32; PER_PAGE])]) -> Result<u64, OpenError> {
         let state = &mut *self.state.borrow_mut();
         state.tables.fill(part, pages);
@@ -299,7 +300,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(count)
     }
 
-    /// Applies what the log adds, a part of it at a time.
+    /// Replays the log behind the checkpoint, a group of pairs at a time.
     async fn replay(&self, header: &Header) -> Result<Replayed, OpenError> {
         let mut replay = Replay::new(&self.layout, header, self.sums);
         let mut pairs = Vec::new();
@@ -328,10 +329,10 @@ impl<P: BlockPort> Shared<P> {
         Ok(replayed)
     }
 
-    /// Applies pairs of whole transactions, table by table. Units may be used again among
-    /// them, so what they supersede is let go of before anything is found.
+    /// Applies pairs of whole transactions, table by table. A unit may be superseded and reused
+    /// within the group, so all superseded units are released before any new one is recorded.
     async fn apply_replayed(&self, pairs: &mut Vec<Pair>) -> Result<(), OpenError> {
-        // The newest of each address.
+        // Keep the newest pair of each address.
         pairs.reverse();
         pairs.sort_by_key(|pair| pair.orig);
         pairs.dedup_by_key(|pair| pair.orig);
@@ -339,7 +340,7 @@ impl<P: BlockPort> Shared<P> {
             let part = self.state.borrow().tables.partition_of(pair.orig);
             while !self.state.borrow().tables.is_in_memory(part) {
                 match self.load(part).await {
-                    // It is in memory, and others stay there.
+                    // The table is loaded; other tables could not be dropped.
                     Err(IoError::ReadOnly) if self.failed.get().is_some() => {}
                     done => done?,
                 }
@@ -359,10 +360,10 @@ impl<P: BlockPort> Shared<P> {
 }
 
 impl<P: BlockPort> Remap<P> {
-    /// Makes all durable, writes a checkpoint, and does nothing of its own accord any more.
+    /// Commits, writes a checkpoint, and stops all background work.
     ///
     /// # Errors
-    /// Why it could not be made durable.
+    /// If the medium fails; the layer is then no longer clean on the medium.
     pub async fn close(&self) -> Result<(), IoError> {
         let shared = &self.shared;
         shared.closed.set(true);

@@ -1,8 +1,8 @@
-//! Tables between memory and the medium, and checkpoints.
+//! Paging of tables between memory and the medium, and checkpoints.
 //!
-//! Invariants: a table is dropped only when the medium has it as it is; a checkpoint is
-//! there once its header is, which is forced after all that it leads to; what an older one
-//! leads to stays until then.
+//! Invariants: a table is dropped only when the medium has its current version. A checkpoint takes
+//! effect with its header, which is written with force after everything that the header leads to;
+//! until then everything that the previous checkpoint leads to stays intact.
 //= remap 3.3
 
 use crate::format::{
@@ -15,10 +15,10 @@ use host::{BlockPort, Purpose};
 use nand::UNIT;
 use ssd::IoError;
 
-/// A table whose page is damaged.
+/// Reasons why the pages of a table cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageError {
-    /// This page, on this unit of the medium.
+    /// The page has a wrong checksum or is lost; `unit` is its place on the medium.
     Damaged {
         page: u32,
         unit: u32,
@@ -36,7 +36,7 @@ impl From<PageError> for IoError {
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Brings a table to memory, and drops others if it takes too much with it.
+    /// Loads a table, and drops others if the limit on memory is exceeded.
     pub(crate) async fn load(&self, part: u32) -> Result<(), IoError> {
         let _turn = self.paging.acquire(1).await;
         if self.state.borrow().tables.is_in_memory(part) {
@@ -47,7 +47,7 @@ impl<P: BlockPort> Shared<P> {
         self.make_room(part).await
     }
 
-    /// The pages of a table that are on the medium.
+    /// Reads and decodes the pages of a table that are on the medium.
     pub(crate) async fn read_pages(
         &self,
         part: u32,
@@ -72,7 +72,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(pages)
     }
 
-    /// Drops tables until the rest takes no more memory than it may.
+    /// Drops tables until the rest fits the limit on memory.
     pub(crate) async fn shrink(&self) -> Result<(), IoError> {
         let Some(most) = self.options.memory else {
             return Ok(());
@@ -84,9 +84,10 @@ impl<P: BlockPort> Shared<P> {
         self.make_room(NONE).await
     }
 
-    /// Drops the tables that were used least recently, but not `keep` nor the last one.
+    /// Drops least recently used tables until the limit on memory holds, but neither `keep` nor the
+    /// last table.
     async fn make_room(&self, keep: u32) -> Result<(), IoError> {
-        // Once a write has failed the medium may lack what memory has: nothing is dropped.
+        // After a failed write memory may be newer than the medium: drop nothing.
         let Some(most) = self.options.memory.filter(|_| self.failed.get().is_none()) else {
             return Ok(());
         };
@@ -105,7 +106,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Writes the pages of a table that differ from the medium.
+    /// Writes the dirty pages of a table.
     async fn write_dirty(&self, part: u32) -> Result<Snapshot, IoError> {
         let snapshot = self.state.borrow_mut().tables.snapshot(part, self.sums);
         let at = |page: &(u32, _, _)| self.layout.page_at(page.0, page.1);
@@ -119,8 +120,8 @@ impl<P: BlockPort> Shared<P> {
         Ok(snapshot)
     }
 
-    /// Makes what tables say durable, so that the log can begin anew. No transaction is
-    /// applied meanwhile.
+    /// Writes a checkpoint: makes the tables durable and empties the log. The caller holds
+    /// `commits`, or is a mount, so no transaction is applied meanwhile.
     //= remap 3.5
     pub(crate) async fn checkpoint(&self) -> Result<(), IoError> {
         let _turn = self.paging.acquire(1).await;
@@ -152,7 +153,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Writes where the pages of the tables are; says in how many blocks.
+    /// Writes the directory of checkpoint `sequence`; returns the number of its blocks.
     async fn write_directory(&self, sequence: u64) -> Result<u64, IoError> {
         let (mut units, mut payloads) = (Vec::new(), Vec::new());
         {

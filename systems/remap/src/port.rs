@@ -1,8 +1,7 @@
-//! The layer itself: what its tasks share, and the few ways in which it moves units.
+//! The layer itself: the state that its tasks share, and the I/O primitives that move units.
 //!
-//! Invariants: state is borrowed between two awaits and never across one; of the three
-//! orders (transactions, tables, cleaning) cleaning is taken before transactions, and
-//! transactions before tables.
+//! Invariants: state is never borrowed across an await; the semaphores are taken in the order
+//! `cleaning`, `commits`, `paging`.
 
 use crate::batch::Batch;
 use crate::config::Options;
@@ -20,43 +19,45 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Extent, NoSpace, Ns, Placement, Refusals};
 
-/// Most units of a command: 1 MiB, as Linux sends at most to a drive that names no limit.
+/// Most units of a command: 1 MiB, the most that Linux sends to a drive that reports no limit.
 const COMMAND: usize = 256;
 
-/// What changes.
+/// Mutable state of a mounted layer.
 pub(crate) struct State {
-    /// The transaction that requests write to.
+    /// The open transaction, which collects the pairs of requests.
     pub(crate) open: Batch,
-    /// The one that is being committed.
+    /// The transaction that is being committed; empty between commits.
     pub(crate) closing: Batch,
     pub(crate) tables: Tables,
     pub(crate) space: Space,
     pub(crate) log: Log,
     pub(crate) metrics: Metrics,
     pub(crate) refusals: Refusals,
-    /// When somebody asked for something last.
+    /// Time of the last request, to find idle spans.
     pub(crate) asked: Ns,
-    /// Since when the open transaction has pairs.
+    /// Time at which the open transaction got its first pair, or last became a remainder of a
+    /// commit.
     pub(crate) since: Ns,
-    /// Number of the open transaction, in this mount.
+    /// Number of the open transaction within this mount; a commit that takes all of its pairs
+    /// advances it.
     pub(crate) number: u64,
-    /// What cannot be read, of a layer that was salvaged.
+    /// Addresses that cannot be resolved, in a salvaged layer; none otherwise.
     pub(crate) lost: Lost,
 }
 
-/// Where the log goes on.
+/// Write position of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {
-    /// Block of the log area.
+    /// Block of the log area that the next transaction begins at.
     pub(crate) head: u32,
-    /// Blocks since the last checkpoint.
+    /// Blocks written since the last checkpoint.
     pub(crate) used: u32,
     pub(crate) next_tx: u32,
-    /// Number of the last checkpoint.
+    /// Sequence number of the last checkpoint.
     pub(crate) sequence: u64,
 }
 
-/// What all tasks share.
+/// A mounted layer, shared by its requests and background tasks.
 pub(crate) struct Shared<P> {
     pub(crate) sim: Sim,
     pub(crate) port: P,
@@ -64,28 +65,28 @@ pub(crate) struct Shared<P> {
     pub(crate) layout: Super,
     pub(crate) sums: Sums,
     pub(crate) state: RefCell<State>,
-    /// One transaction after the other.
+    /// Serializes commits; held through a checkpoint too.
     pub(crate) commits: Semaphore,
-    /// One table after the other.
+    /// Serializes loads and writes of tables.
     pub(crate) paging: Semaphore,
-    /// One pass of cleaning after the other.
+    /// Serializes passes of cleaning.
     pub(crate) cleaning: Semaphore,
-    /// One write of a part of a unit after the other.
+    /// Serializes writes of parts of a unit.
     pub(crate) partial: Semaphore,
-    /// Units became free, or a transaction has room.
+    /// Notified when units become free, a transaction has room, or the layer fails.
     pub(crate) room: Signal,
-    /// Whether a task waits to commit what is old.
+    /// Whether a task runs that commits by age.
     pub(crate) timer: Cell<bool>,
-    /// Whether a task cleans in the background.
+    /// Whether a task of background cleaning runs.
     pub(crate) cleaner: Cell<bool>,
-    /// Why nothing is written any more.
+    /// First failed write of metadata; from then on the layer refuses writes.
     pub(crate) failed: Cell<Option<IoError>>,
-    /// The last error of work that nobody waits for.
+    /// Last error of a background task.
     pub(crate) background: Cell<Option<IoError>>,
     pub(crate) closed: Cell<bool>,
 }
 
-/// A port whose addresses are remapped to those of a port below.
+/// A block port that remaps its addresses to those of the port below; clones share the layer.
 pub struct Remap<P> {
     pub(crate) shared: Rc<Shared<P>>,
 }
@@ -99,7 +100,7 @@ impl<P> Clone for Remap<P> {
 }
 
 impl State {
-    /// Where `orig` leads to, committed or not.
+    /// Newest mapping of `orig`: open transaction, closing transaction, then tables.
     #[inline]
     pub(crate) fn newest(&mut self, orig: u32) -> Look {
         let pending = self.open.get(orig).or_else(|| self.closing.get(orig));
@@ -111,7 +112,8 @@ impl State {
         }
     }
 
-    /// The first address behind the partition of `orig`, if nothing in that is mapped.
+    /// First address behind the partition of `orig` if that partition maps nothing and no pair is
+    /// pending.
     pub(crate) fn blank_until(&self, orig: u32) -> Option<u64> {
         let is_blank = self.open.is_empty()
             && self.closing.is_empty()
@@ -119,7 +121,7 @@ impl State {
         is_blank.then(|| self.tables.end_of(orig))
     }
 
-    /// Why there is no run of so many free units.
+    /// Describes the shortage of a run of `asked` free units, for the refusals.
     pub(crate) fn no_run(&self, asked: u32) -> NoSpace {
         let (space, free) = (&self.space, u64::from(self.space.free.count()));
         let longest = space.free.longest().len() as u64;
@@ -130,12 +132,12 @@ impl State {
     }
 }
 
-/// The limit that writes meet which wait for cleaning: what is free and not in the longest
-/// run counts as kept from them.
+/// Name of the limit that a write meets before it waits for cleaning. Free units outside the
+/// longest run count as kept from the write.
 pub(crate) const RUN: &str = "units in a run";
 
 impl<P: BlockPort> Shared<P> {
-    /// Who moves units, for this purpose.
+    /// Tag of the layer's own I/O, for `purpose`.
     pub(crate) const fn who(&self, purpose: Purpose) -> Who {
         Who {
             origin: self.options.origin,
@@ -143,12 +145,12 @@ impl<P: BlockPort> Shared<P> {
         }
     }
 
-    /// Whether writes are still taken.
+    /// Fails with the error that stopped the layer, if any.
     pub(crate) fn writable(&self) -> Result<(), IoError> {
         self.failed.get().map_or(Ok(()), Err)
     }
 
-    /// Gives back units that nothing ever led to.
+    /// Frees reserved units that no pair ever mapped.
     pub(crate) fn give_back(&self, units: impl IntoIterator<Item = u32>) {
         for unit in units {
             self.state.borrow_mut().space.give_back(unit);
@@ -156,7 +158,8 @@ impl<P: BlockPort> Shared<P> {
         self.room.notify(&self.sim);
     }
 
-    /// Takes note of a failure after which the medium is no longer what memory says.
+    /// Records that metadata could not be written: memory may be ahead of the medium, so the layer
+    /// refuses writes from now on. Returns the first such error.
     pub(crate) fn fail(&self, error: IoError) -> IoError {
         let first = self.failed.get().unwrap_or(error);
         self.failed.set(Some(first));
@@ -164,24 +167,24 @@ impl<P: BlockPort> Shared<P> {
         first
     }
 
-    /// Takes note of an error of work that nobody waits for.
+    /// Records the error of a background task.
     pub(crate) fn note_background(&self, error: IoError) {
         self.background.set(Some(error));
         self.state.borrow_mut().metrics.background_errors += 1;
     }
 
-    /// Takes `count` times a span of a processor.
+    /// Occupies a processor for `count` times `each`.
     pub(crate) async fn think(&self, each: Ns, count: u64) {
         let computing = self.port.compute(Ns(each.0 * count));
         computing.over(&self.sim).await;
     }
 
-    /// The sectors of units of the data area.
+    /// Extent of `units` units from `unit` of the data area.
     pub(crate) const fn data(&self, unit: u32, units: u32) -> Extent {
         extent(self.layout.data + unit, units)
     }
 
-    /// Reads units of the medium, which ascend.
+    /// Reads `units` of the medium, which ascend, with one command for each run.
     pub(crate) async fn read_units(
         &self,
         units: &[u32],
@@ -205,7 +208,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(payloads)
     }
 
-    /// Writes units of the medium, which ascend.
+    /// Writes `units` of the medium, which ascend, with one command for each run.
     pub(crate) async fn write_units(
         &self,
         units: &[u32],
@@ -225,19 +228,19 @@ impl<P: BlockPort> Shared<P> {
     }
 }
 
-/// The sectors of units of the medium.
+/// Extent of `units` units from `unit` of the medium.
 pub(crate) const fn extent(unit: u32, units: u32) -> Extent {
     Extent::new(unit as u64 * SECTORS, units * SECTORS as u32)
 }
 
-/// Units that follow each other, as many at a time as a command takes.
+/// Splits `units` into runs of consecutive ones, each at most [`COMMAND`] long.
 fn runs(units: &[u32]) -> impl Iterator<Item = &[u32]> {
     let together = units.chunk_by(|a, b| a + 1 == *b);
     together.flat_map(|run| run.chunks(COMMAND))
 }
 
 impl<P: BlockPort> Remap<P> {
-    /// What was counted since the mount.
+    /// Counters since the mount, and gauges as of now.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let state = self.shared.state.borrow();
@@ -250,25 +253,25 @@ impl<P: BlockPort> Remap<P> {
         }
     }
 
-    /// Limits that writes have met, and who held them.
+    /// Limits that made writes wait for cleaning, with the holders of the units.
     #[must_use]
     pub fn refusals(&self) -> Refusals {
         self.shared.state.borrow().refusals.clone()
     }
 
-    /// Forgets the limits that writes have met so far.
+    /// Clears the record of [`Self::refusals`].
     pub fn forget_refusals(&self) {
         self.shared.state.borrow_mut().refusals = Refusals::default();
     }
 
-    /// The last error of work that nobody waited for: cleaning that met a unit which cannot
-    /// be read, or anything that could not be written. What was durable stays where it is.
+    /// Last error of background work: a unit that cleaning could not read, or a write that failed.
+    /// Durable data are unaffected.
     #[must_use]
     pub fn background_error(&self) -> Option<IoError> {
         self.shared.background.get()
     }
 
-    /// Bytes of the tables in memory, were they kept as `variant`.
+    /// Bytes of memory that the loaded tables take, or would take as `variant`.
     #[must_use]
     pub fn table_bytes_as(&self, variant: crate::Variant) -> u64 {
         let state = self.shared.state.borrow();
@@ -278,20 +281,20 @@ impl<P: BlockPort> Remap<P> {
         }
     }
 
-    /// The port below.
+    /// The port of the medium below.
     #[must_use]
     pub fn below(&self) -> &P {
         &self.shared.port
     }
 
-    /// What of the invariants does not hold: every unit is free, held or mapped to by one
-    /// address, as far as tables are in memory.
+    /// Checks the invariants: every unit is free, held or mapped by one address, as far as tables
+    /// are loaded. Passes without a check while a commit is in progress.
     ///
     /// # Errors
-    /// What is wrong, in a sentence.
+    /// The first violation, in a sentence.
     pub fn check(&self) -> Result<(), String> {
         let state = self.shared.state.borrow();
-        // While a commit is under way tables and units change one after the other.
+        // A commit updates tables and units one after the other.
         match self.shared.commits.free() {
             0 => Ok(()),
             _ => {
@@ -339,7 +342,7 @@ impl<P: BlockPort> BlockPort for Remap<P> {
     }
 }
 
-/// The layer has no bytes: what is by lines would go past it.
+/// The layer offers no byte access: loads and stores below would bypass the mapping.
 impl<P: DrivePort> BytePort for Remap<P> {
     fn has_transactions(&self) -> bool {
         false
@@ -370,10 +373,10 @@ impl<P: DrivePort> BytePort for Remap<P> {
     }
 }
 
-/// Nor does it swap pages.
+/// The layer does not swap pages.
 impl<P: DrivePort> SwapPort for Remap<P> {}
 
-/// Nor has it zones.
+/// The layer hides the zones of the drive.
 impl<P: DrivePort> DrivePort for Remap<P> {
     type Zones = P::Zones;
 

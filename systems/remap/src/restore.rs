@@ -1,10 +1,10 @@
-//! What blocks of the medium say: which checkpoint is the last one, and what the log adds.
+//! Interpretation of the blocks on the medium: the last checkpoint, and the transactions that the
+//! log adds to it.
 //!
-//! Invariants: nothing here waits or writes, so that a mount and a look at a drive at rest
-//! find the same; what a checksum does not vouch for is not believed. A log ends at the
-//! first transaction that is not there as a whole. That is what a power cut leaves, unless
-//! a later one follows: each is written once the one before is durable, so then the log
-//! was damaged.
+//! Invariants: nothing here awaits or writes, so a mount and [`crate::Shown`] reach the same
+//! result; a block with a wrong checksum is not used. The log ends at the first transaction that is
+//! not whole. A power cut leaves such an end; but since each transaction is written only once the
+//! one before is durable, a later transaction behind the end proves that the log was damaged.
 
 use crate::format::{
     Block, Header, NONE, PER_DIRECTORY, Pair, Place, Record, Sums, Super, base_of,
@@ -15,116 +15,117 @@ use crate::space::Space;
 use ssd::IoError;
 use std::ops::Range;
 
-/// Why a layer cannot be opened.
+/// Reasons why a mount fails; each says what remains readable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The medium failed.
+    /// The medium failed in another way than a lost block.
     #[error("the medium below failed: {0}")]
     Io(#[from] IoError),
-    /// There is none, or nothing can be told of it.
+    /// Neither copy of the superblock is valid: there is no layer, or both copies are damaged.
     #[error(
         "no remapping layer is here, or both copies of its superblock are damaged: which address \
          leads where cannot be told"
     )]
     NoSuperblock,
-    /// It is of another medium.
+    /// The superblock belongs to a medium of another size or layout.
     #[error(
         "the superblock tells of {units} units of 4 KiB with areas that this medium of {found} \
          cannot have: it is of another medium, or of one that was larger"
     )]
     Layout {
-        /// Units that it tells of.
+        /// Units of the medium according to the superblock.
         units: u32,
-        /// Units that there are.
+        /// Units of this medium.
         found: u64,
     },
-    /// No checkpoint can be read.
+    /// Neither checkpoint header is valid.
     #[error("both checkpoints are damaged: only data that the log has written since can be found")]
     NoCheckpoint,
-    /// The last checkpoint cannot be read, and the log goes on from it.
+    /// The last checkpoint header is damaged: the log continues from a later checkpoint than the
+    /// one that can be read.
     #[error(
         "the last checkpoint is damaged: transaction {tx} follows it, and the state before, of \
          checkpoint {sequence}, is the newest that can be read"
     )]
     Checkpoint {
-        /// The checkpoint that can be read.
+        /// Sequence number of the readable, older checkpoint.
         sequence: u64,
-        /// The first transaction that cannot be applied.
+        /// First transaction that cannot be applied to it.
         tx: u32,
     },
-    /// The directory of the tables is damaged.
+    /// A directory block of the last checkpoint is damaged.
     #[error(
         "block {index} of the directory of checkpoint {sequence} is damaged: pages {first} to \
          {last} of the tables cannot be found; all others can"
     )]
     Directory {
-        /// Which checkpoint.
+        /// Sequence number of the checkpoint.
         sequence: u64,
-        /// Which block.
+        /// Index of the block within the directory.
         index: u32,
-        /// The first page that it tells of.
+        /// First table page that the block covers.
         first: u32,
-        /// The last one.
+        /// Last table page that the block covers.
         last: u32,
     },
-    /// A page of a table is damaged.
+    /// A table page is damaged or unreadable.
     #[error(
         "page {page} of the tables is damaged, in sector {sector}: where sectors {first} to {last} \
          lead cannot be told; all others can be read"
     )]
     Page {
-        /// Which page.
+        /// Number of the page, counted over all tables.
         page: u32,
-        /// Its first sector on the medium.
+        /// First sector of the page on the medium.
         sector: u64,
-        /// The first original address that it tells of.
+        /// First original sector that the page covers.
         first: u64,
-        /// The last one.
+        /// Last original sector that the page covers.
         last: u64,
     },
-    /// The log is damaged before its end.
+    /// The log is damaged before its end: a whole block of a later transaction follows a gap.
     #[error(
         "block {at} of the log is damaged: transaction {tx} is not whole and {later} follows it; \
          what was durable before it, with {replayed} transactions since the last checkpoint, can \
          be read"
     )]
     Log {
-        /// Block of the log.
+        /// Block of the log area at which the gap begins.
         at: u32,
-        /// The transaction that is not whole.
+        /// Transaction that is not whole.
         tx: u32,
-        /// One behind it.
+        /// Later transaction found behind it.
         later: u32,
-        /// Transactions that are whole.
+        /// Whole transactions between the last checkpoint and the gap.
         replayed: u32,
     },
-    /// A block of the log cannot be read where it goes on.
+    /// The block at which the log would continue cannot be read, so its end is unknown.
     #[error(
         "block {at} of the log cannot be read: transaction {tx} may be there; what was durable \
          before it can be read"
     )]
     Unreadable {
-        /// Block of the log.
+        /// Block of the log area that cannot be read.
         at: u32,
-        /// The transaction.
+        /// Transaction that the block may belong to.
         tx: u32,
     },
-    /// A pair leads out of the medium, or two lead to one unit.
+    /// A pair leads out of its range, or two pairs lead to one unit.
     #[error(
         "sector {orig} leads to unit {unit} of the data area, {why}: the tables contradict \
          themselves, and all sectors before it can be read"
     )]
     Mapping {
-        /// Original address.
+        /// First original sector of the pair.
         orig: u64,
-        /// Where it leads to.
+        /// Unit of the data area that the pair leads to.
         unit: u32,
-        /// What is wrong with that.
+        /// Reason why the pair is refused, as the end of a sentence.
         why: &'static str,
     },
 }
 
-/// The superblock of a medium of `units`.
+/// First valid superblock copy that fits a medium of `units`.
 pub(crate) fn superblock(copies: [Option<Block>; 2], units: u64) -> Result<Super, OpenError> {
     let read = || copies.iter().flatten().filter_map(decode_super);
     let first = read().next().ok_or(OpenError::NoSuperblock)?;
@@ -135,7 +136,7 @@ pub(crate) fn superblock(copies: [Option<Block>; 2], units: u64) -> Result<Super
     })
 }
 
-/// The last checkpoint.
+/// Header of the last checkpoint: the valid copy with the higher sequence number.
 pub(crate) fn header(copies: [Option<Block>; 2], sums: Sums) -> Result<Header, OpenError> {
     let read = copies.iter().flatten();
     let read = read.filter_map(|block| decode_header(block, sums));
@@ -143,7 +144,8 @@ pub(crate) fn header(copies: [Option<Block>; 2], sums: Sums) -> Result<Header, O
     newest.ok_or(OpenError::NoCheckpoint)
 }
 
-/// Where the pages of the tables are, from the blocks of the directory.
+/// Places of all table pages, from the directory of checkpoint `sequence`; `read` returns a unit of
+/// the medium.
 pub(crate) fn directory(
     layout: &Super,
     sequence: u64,
@@ -167,30 +169,31 @@ pub(crate) fn directory(
     Ok(places)
 }
 
-/// What the log adds to a checkpoint, as it is read block after block from where the
-/// checkpoint left it. No more of it is kept than one transaction.
+/// Replay of the log: takes its blocks one after the other, from where the checkpoint left the log,
+/// and buffers no more than one transaction.
 //= remap 3.5
 pub(crate) struct Replay<'a> {
     layout: &'a Super,
     header: &'a Header,
     sums: Sums,
-    /// Blocks that were read.
+    /// Blocks taken so far.
     read: u32,
-    /// Pairs of the transaction that is being read, and how many of its blocks those are of.
+    /// Pairs of the transaction being read, and the number of its blocks taken (`index`).
     pairs: Vec<Pair>,
     index: u32,
-    /// The block at which the log ends, once that is known.
+    /// Block at which the log ends, once known.
     torn: Option<u32>,
     replayed: Replayed,
 }
 
-/// How far a log goes.
+/// Extent of a replayed log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
     pub(crate) transactions: u32,
-    /// The number that no block of the log has.
+    /// Number for the next transaction. After [`Replay::finish`], no block of the log carries this
+    /// number.
     pub(crate) next_tx: u32,
-    /// The block behind the last transaction.
+    /// Block of the log area behind the last whole transaction.
     pub(crate) head: u32,
 }
 
@@ -212,15 +215,15 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The block of the log area that is to be read next; none once all were.
+    /// Block of the log area to read next; `None` once all were read.
     pub(crate) fn next(&self) -> Option<u32> {
         let start = self.header.log_at % self.layout.log_units;
         let at = (u64::from(start) + u64::from(self.read)) % u64::from(self.layout.log_units);
         (self.read < self.layout.log_units).then_some(at as u32)
     }
 
-    /// Takes the next block, or that it cannot be read. The pairs of a transaction that is
-    /// there as a whole go to `take`.
+    /// Takes the next block (`None`: unreadable). Calls `take` with the pairs of each transaction
+    /// that is complete.
     pub(crate) fn push(
         &mut self,
         block: Option<&Block>,
@@ -258,7 +261,7 @@ impl<'a> Replay<'a> {
         found.map_or(Ok(()), |(record, _)| self.check_behind(record))
     }
 
-    /// The transaction is whole, with its last block at `at`.
+    /// Ends a whole transaction whose last block is `at`.
     fn commit(&mut self, at: u32) {
         self.pairs.clear();
         self.index = 0;
@@ -267,7 +270,7 @@ impl<'a> Replay<'a> {
         self.replayed.next_tx = self.replayed.next_tx.wrapping_add(1);
     }
 
-    /// Behind the end of the log: no later transaction may be there.
+    /// Checks a block behind the end of the log: it must not belong to a later transaction.
     fn check_behind(&self, later: Record) -> Result<(), OpenError> {
         let (next, sequence) = (self.replayed.next_tx, self.header.sequence);
         if later.tx.wrapping_sub(next).wrapping_sub(1) >= u32::MAX / 2 {
@@ -287,17 +290,17 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// How far the log went, all of which was read.
+    /// Ends the replay, after all blocks were taken.
     pub(crate) fn finish(self) -> Replayed {
         Replayed {
-            // Blocks of the torn one may stay: nothing else may have its number.
+            // Blocks of the torn transaction may remain, so its number is not reused.
             next_tx: self.replayed.next_tx.wrapping_add(1),
             ..self.replayed
         }
     }
 }
 
-/// Whether a pair can be.
+/// Checks that both addresses of a pair are within their ranges.
 pub(crate) fn check_pair(layout: &Super, pair: Pair) -> Result<(), OpenError> {
     let (outside, orig) = ("which it does not have", u64::from(pair.orig) * SECTORS);
     let beyond = "though the layer offers no such sector";
@@ -314,7 +317,7 @@ pub(crate) fn check_pair(layout: &Super, pair: Pair) -> Result<(), OpenError> {
     })
 }
 
-/// Notes on the physical side where a pair leads; nothing else may lead there.
+/// Records a pair on the physical side; fails if its unit already holds an address.
 pub(crate) fn found(layout: &Super, space: &mut Space, pair: Pair) -> Result<(), OpenError> {
     check_pair(layout, pair)?;
     if space.found(pair.trans, pair.orig) {
@@ -327,7 +330,7 @@ pub(crate) fn found(layout: &Super, space: &mut Space, pair: Pair) -> Result<(),
     })
 }
 
-/// The damage of page `page` of the tables.
+/// The error for damaged page `page` of the tables, on `unit` of the medium.
 pub(crate) fn damaged(layout: &Super, page: u32, unit: u32) -> OpenError {
     let Range { start, end } = layout.addresses(page);
     OpenError::Page {

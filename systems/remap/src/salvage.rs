@@ -1,13 +1,13 @@
-//! What is left of a damaged layer, to be read and nothing else.
+//! Salvage: opens a damaged layer read-only.
 //!
-//! Invariants: nothing is written; what is damaged is told; an address is read where the
-//! newest pair that can be found says, or not at all. It is lost if the page of its table or
-//! the directory of that is, or if a newer pair has its unit.
+//! Invariants: nothing is written; all damage is reported; an address resolves to the newest pair
+//! that can be found, or is lost. An address is lost if its table page or the directory block of
+//! that page is damaged, or if a newer pair has its unit.
 //!
-//! A transaction that cannot be read may have used units again that older pairs lead to.
-//! Who else can be found there is lost; what that transaction itself put there cannot be
-//! told from what was there before, which is why such a layer is not mounted as if nothing
-//! were wrong.
+//! An unreadable transaction may have reused units that older pairs lead to. An older address whose
+//! unit a readable newer pair holds is lost. Contents that the unreadable transaction itself wrote
+//! cannot be told from the old contents, which is why such a layer is not mounted as if it were
+//! whole.
 
 use crate::config::Options;
 use crate::format::{
@@ -25,7 +25,7 @@ use ssd::IoError;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The addresses of which it cannot be told where they lead.
+/// Bitmap of the original units that cannot be resolved; empty in a layer that was mounted.
 #[derive(Default)]
 pub(crate) struct Lost(Vec<u64>);
 
@@ -43,19 +43,19 @@ impl Lost {
     }
 }
 
-/// A transaction in the log: its number, and where its blocks are.
+/// A whole transaction in the log: its number, its first block of the log area and its length.
 struct Found {
     tx: u32,
     first: u32,
     blocks: u32,
 }
 
-/// Opens what is left of the layer on `port`, to be read and nothing else: all tables are
-/// kept in memory, writes are refused, and an address that is lost reads as an error of the
-/// medium. Gives what is damaged beside it; of a layer that is whole that is nothing.
+/// Opens the layer on `port` read-only, however damaged. All tables stay in memory, writes fail
+/// with [`IoError::ReadOnly`], and a lost address reads as a media error. Also returns the damage
+/// found, empty for a layer that is whole.
 ///
 /// # Errors
-/// If it cannot be told of any address where it leads.
+/// If no superblock or no checkpoint can be found or rebuilt, or the medium fails.
 pub async fn salvage<P: BlockPort>(
     sim: &Sim,
     port: &P,
@@ -105,7 +105,7 @@ pub async fn salvage<P: BlockPort>(
     ))
 }
 
-/// All blocks of the log that are whole, with where they are.
+/// Reads the whole log area: records of the valid blocks, with their place.
 async fn scan<P: BlockPort>(
     port: &P,
     layout: &Super,
@@ -123,12 +123,12 @@ async fn scan<P: BlockPort>(
     Ok(found)
 }
 
-/// Whether `tx` is `from` or behind it, in numbers that go round.
+/// Whether transaction `tx` is `from` or later; numbers wrap around.
 const fn is_from(tx: u32, from: u32) -> bool {
     tx.wrapping_sub(from) < u32::MAX / 2
 }
 
-/// A transaction of the log that follows a later checkpoint than `header`.
+/// A transaction of the log that follows a later checkpoint than `header`, if any.
 fn follows(log: &[(u32, Record)], header: &Header) -> Option<u32> {
     let base = base_of(header.sequence);
     let mut later = log.iter().map(|(_, record)| record);
@@ -136,8 +136,8 @@ fn follows(log: &[(u32, Record)], header: &Header) -> Option<u32> {
     found.map(|record| record.tx)
 }
 
-/// The newest checkpoint that can be told without its header: that of the newest directory
-/// which is there in any part, and what the log says that it adds.
+/// Rebuilds the header of the newest checkpoint, from the newest directory with a valid block and
+/// from the first transaction of the log that follows it.
 async fn rebuild<P: BlockPort>(
     port: &P,
     layout: &Super,
@@ -174,7 +174,7 @@ async fn rebuild<P: BlockPort>(
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Fills the tables with the pages that can be read.
+    /// Fills the tables with the pages that can be read; the addresses of all others are lost.
     async fn take_pages(
         &self,
         header: &Header,
@@ -212,13 +212,13 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Notes that it cannot be told where these lead.
+    /// Marks the addresses of `origs` as lost.
     fn lose(&self, origs: Range<u32>) {
         let lost = &mut self.state.borrow_mut().lost;
         origs.for_each(|orig| lost.set(orig, true));
     }
 
-    /// The pages of a table that can be read; the addresses of others are lost.
+    /// Reads the valid pages among `pages`; the addresses of the others are lost.
     async fn readable(
         &self,
         pages: impl Iterator<Item = (u32, &Place)>,
@@ -241,8 +241,8 @@ impl<P: BlockPort> Shared<P> {
         Ok(readable)
     }
 
-    /// Notes on the physical side where a table leads. An address that leads nowhere that is,
-    /// or where another one leads, is lost.
+    /// Records the pairs of a loaded table on the physical side. An address whose pair is out of
+    /// range, or whose unit holds another address, is lost.
     fn find(&self, part: u32, damage: &mut Vec<OpenError>) {
         let mut pairs = Vec::new();
         let found = &mut |orig, trans| pairs.push(Pair { orig, trans });
@@ -258,7 +258,8 @@ impl<P: BlockPort> Shared<P> {
         }
     }
 
-    /// Applies the transactions that are there as a whole, in their order.
+    /// Applies the whole transactions behind the checkpoint, in order; a gap in their numbers is
+    /// damage.
     async fn take_log(
         &self,
         header: &Header,
@@ -289,7 +290,7 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// A pair that is newer than all before: who else led to its unit is lost.
+    /// Applies a pair that is newer than all before; an older address that led to its unit is lost.
     fn take_pair(&self, pair: Pair, damage: &mut Vec<OpenError>) {
         if let Err(error) = restore::check_pair(&self.layout, pair) {
             return damage.push(error);
@@ -325,7 +326,7 @@ impl<P: BlockPort> Shared<P> {
     }
 }
 
-/// The transactions behind `header` that are there as a whole, in the order of their numbers.
+/// Whole transactions behind `header`, in order of their numbers.
 fn whole(log: &[(u32, Record)], header: &Header, units: u32) -> Vec<Found> {
     let base = base_of(header.sequence);
     let behind = |record: &Record| record.base == base && is_from(record.tx, header.next_tx);

@@ -1,53 +1,52 @@
-//! The physical side: which original address each unit of the data area holds, where
-//! requests are appended, and when a unit that was freed may be used again.
+//! The physical side: the original address that each unit of the data area holds, the append
+//! pointer, and the reads that delay the reuse of freed units.
 //!
 //! Invariants, which [`Space::check`] defends:
-//! - A unit is free, or holds an original address that a committed transaction mapped to
-//!   it, or is held: reserved, written and not committed, or superseded and still to be
-//!   freed.
-//! - No unit is free that a committed mapping leads to, or that a read under way may have
-//!   found: what a commit supersedes waits for the reads that began before.
-//! - Units are reserved in ascending order from the append pointer, in one run of free
-//!   units after the other.
+//! - A unit is free, or valid (a committed transaction mapped an original address to it), or held:
+//!   reserved, written and not committed, or superseded and not yet freed.
+//! - No free unit is mapped by a committed pair or may have been found by a read in flight: units
+//!   that a commit supersedes wait for the reads that began before.
+//! - Units are reserved in ascending order from the append pointer, within one free run at a time.
 
 use crate::format::NONE;
 use crate::free::Free;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Reads that began since a moment, and what was freed since.
+/// An epoch of reads: `readers` that began in it and are in flight, and units `freed` during it.
+/// The units become free once this epoch and all older ones have no readers.
 #[derive(Default)]
 struct Epoch {
     readers: u32,
     freed: Vec<u32>,
 }
 
-/// The data area.
+/// State of the data area: owner of each unit, free runs, and the append run.
 pub(crate) struct Space {
-    /// By unit: its original address, or [`NONE`]. The paper's tables sorted by transformed
+    /// Original address that each unit holds, or [`NONE`]. The paper's tables sorted by transformed
     /// address.
     //= remap 3.4
     orig: Vec<u32>,
     pub(crate) free: Free,
-    /// Free units that the medium below may still hold data for, if anybody wants to know:
-    /// those that were freed since the mount and are not to be appended to next.
+    /// Free units that the medium below may still store data for, kept only if the layer
+    /// deallocates: freed since the mount, and outside the append run.
     stale: Option<Free>,
-    /// Where requests are appended: free units that nobody else takes.
+    /// Rest of the append run: free units reserved for requests, off limits to cleaning.
     run: Range<u32>,
     epochs: VecDeque<Epoch>,
-    /// Number of the first epoch.
+    /// Number of the oldest epoch, `epochs[0]`.
     first: u64,
     valid: u32,
-    /// Rows of epochs that are over, to be used again.
+    /// Empty vectors of released epochs, for reuse.
     spare: Vec<Vec<u32>>,
 }
 
-/// A read that is under way, by its epoch.
+/// Token of a read in flight: the number of its epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading(u64);
 
 impl Space {
-    /// An area of so many units, all of them held.
+    /// A data area of `units` units, none of them free until [`Self::open`].
     pub(crate) fn new(units: u32) -> Self {
         Self {
             orig: vec![NONE; units as usize],
@@ -61,7 +60,8 @@ impl Space {
         }
     }
 
-    /// Notes what recovery found: `unit` holds `orig`. False if it holds another already.
+    /// Records that `unit` holds `orig`, as recovery found. False if the unit holds an address
+    /// already.
     pub(crate) fn found(&mut self, unit: u32, orig: u32) -> bool {
         let at = &mut self.orig[unit as usize];
         let is_new = *at == NONE;
@@ -72,14 +72,14 @@ impl Space {
         is_new
     }
 
-    /// Notes that recovery found something newer than what `unit` holds.
+    /// Forgets the address of `unit`: recovery found a newer pair for it.
     pub(crate) fn lose(&mut self, unit: u32) {
         self.orig[unit as usize] = NONE;
         self.valid -= 1;
     }
 
-    /// Frees all that recovery did not find, and appends to the longest run. From then on
-    /// it is known what becomes stale, if it `tells`.
+    /// Ends recovery: frees all units without an address and appends to the longest run. If
+    /// `tells`, later frees are tracked for deallocation.
     pub(crate) fn open(&mut self, tells: bool) {
         for unit in 0..self.free.units() {
             if self.orig[unit as usize] == NONE {
@@ -90,7 +90,7 @@ impl Space {
         self.run = self.free.longest();
     }
 
-    /// Moves the append pointer to `unit`, whose free run is appended to then.
+    /// Moves the append pointer to `unit`; the append run is the free run from there on.
     pub(crate) fn append_at(&mut self, unit: u32) {
         self.append_to(unit..self.free.first_taken(unit, self.free.units()));
     }
@@ -106,8 +106,8 @@ impl Space {
         self.run = run;
     }
 
-    /// Takes up to `most` units of the longest run that is stale, if it has `least`: they are
-    /// to be deallocated below, and are given back then.
+    /// Lends up to `most` units of the longest stale run for deallocation, if the run has at least
+    /// `least` units. [`Self::give_back_lent`] returns them.
     pub(crate) fn lend(&mut self, least: u32, most: u32) -> Option<Range<u32>> {
         let stale = self.stale.as_mut()?;
         let longest = stale.longest();
@@ -122,11 +122,11 @@ impl Space {
         Some(run)
     }
 
-    /// Notes that `unit` is free or taken from now on.
+    /// Marks `unit` free or taken, and with it stale or not.
     fn set_free(&mut self, unit: u32, free: bool) {
         self.free.set(unit, free);
         if let Some(stale) = self.stale.as_mut().filter(|s| s.has(unit) != free) {
-            // What is taken holds what is written now.
+            // A taken unit is about to be overwritten, so it is stale no more.
             stale.set(unit, free);
         }
     }
@@ -135,23 +135,23 @@ impl Space {
         self.valid
     }
 
-    /// Units that are neither free nor valid.
+    /// Units neither free nor valid: uncommitted, waiting for reads, or lent.
     pub(crate) const fn held(&self) -> u32 {
         self.free.units() - self.free.count() - self.valid
     }
 
-    /// The original address that `unit` holds.
+    /// Original address that a committed pair maps to `unit`.
     pub(crate) fn holds(&self, unit: u32) -> Option<u32> {
         let orig = self.orig[unit as usize];
         (orig != NONE).then_some(orig)
     }
 
-    /// Where the next request is appended, and how far.
+    /// Rest of the append run; its start is the append pointer.
     pub(crate) const fn run(&self) -> &Range<u32> {
         &self.run
     }
 
-    /// Reserves up to `most` units, if there are any left of the run.
+    /// Reserves up to `most` units at the append pointer; `None` if the run is used up.
     //= remap 3.2.1
     pub(crate) fn reserve(&mut self, most: u32) -> Option<Range<u32>> {
         let start = self.run.start;
@@ -166,7 +166,8 @@ impl Space {
         Some(start..end)
     }
 
-    /// Appends to the longest run from now on, if it has `least` units; says so.
+    /// Moves the append pointer to the longest run if that has `least` units (at least one);
+    /// returns whether it did.
     pub(crate) fn go_on(&mut self, least: u32) -> bool {
         let longest = self.free.longest();
         let enough = longest.len() as u32 >= least.max(1);
@@ -176,32 +177,33 @@ impl Space {
         enough
     }
 
-    /// Takes a free unit to move something to.
+    /// Takes a free unit outside the append run as the target of a move.
     pub(crate) fn take(&mut self, unit: u32) {
         debug_assert!(!self.run.contains(&unit), "the run is for requests");
         self.set_free(unit, false);
     }
 
-    /// Gives back a unit that nothing ever led to.
+    /// Frees a taken unit that no pair ever mapped.
     pub(crate) fn give_back(&mut self, unit: u32) {
         self.set_free(unit, true);
     }
 
-    /// Gives back units that were lent, and of which the medium holds nothing now.
+    /// Frees lent units; the medium stores nothing for them, so they are not stale.
     pub(crate) fn give_back_lent(&mut self, run: Range<u32>) {
         for unit in run {
             self.free.set(unit, true);
         }
     }
 
-    /// A transaction has committed that `unit` holds `orig`.
+    /// Records a committed pair: `unit` holds `orig`.
     pub(crate) fn settle(&mut self, unit: u32, orig: u32) {
         debug_assert!(!self.free.has(unit) && self.holds(unit).is_none());
         self.orig[unit as usize] = orig;
         self.valid += 1;
     }
 
-    /// A transaction has committed that nothing leads to `unit` any more.
+    /// Records that a committed pair superseded `unit`; the unit becomes free once the reads in
+    /// flight have ended.
     pub(crate) fn supersede(&mut self, unit: u32) {
         debug_assert_ne!(self.orig[unit as usize], NONE, "unit {unit} was valid");
         self.orig[unit as usize] = NONE;
@@ -209,28 +211,29 @@ impl Space {
         self.drop_later(unit);
     }
 
-    /// Frees a unit once the reads under way have ended, since one may have found it.
+    /// Queues `unit` to be freed once the reads in flight have ended: one of them may have found
+    /// the unit.
     pub(crate) fn drop_later(&mut self, unit: u32) {
         let last = self.epochs.back_mut().expect("there is an epoch");
         last.freed.push(unit);
     }
 
-    /// A read begins.
+    /// Registers a read in the current epoch.
     pub(crate) fn begin(&mut self) -> Reading {
         let last = self.epochs.back_mut().expect("there is an epoch");
         last.readers += 1;
         Reading(self.first + self.epochs.len() as u64 - 1)
     }
 
-    /// A read has ended. Says whether units may have become free.
+    /// Ends a read; returns whether units became free.
     pub(crate) fn end(&mut self, reading: Reading) -> bool {
         let at = (reading.0 - self.first) as usize;
         self.epochs[at].readers -= 1;
         at == 0 && self.epochs[0].readers == 0 && self.release()
     }
 
-    /// Frees what waits for no read; says whether that was anything. Reads that begin
-    /// later hold nothing up that was freed before.
+    /// Closes the current epoch if it freed units, and frees the units of all oldest epochs without
+    /// readers. Later reads do not delay them. Returns whether any unit became free.
     pub(crate) fn release(&mut self) -> bool {
         if !self
             .epochs
@@ -255,14 +258,14 @@ impl Space {
         freed
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory of the map and the bitmaps.
     pub(crate) fn memory(&self) -> u64 {
         let bitmaps = 1 + u64::from(self.stale.is_some());
         self.orig.len() as u64 * 4 + bitmaps * u64::from(self.free.units()) / 8
     }
 
-    /// What is wrong, with `led` for pairs that are committed, transformed addresses first:
-    /// for all of them if they are `whole`.
+    /// Checks the invariants against `led`: committed pairs, transformed addresses first. With
+    /// `whole`, `led` has every pair; otherwise units outside it are not compared.
     pub(crate) fn check(&self, mut led: Vec<(u32, u32)>, whole: bool) -> Result<(), String> {
         led.sort_unstable();
         if let Some(twice) = led.windows(2).find(|pairs| pairs[0].0 == pairs[1].0) {
@@ -303,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_freed_waits_for_the_reads_that_began_before() {
+    fn freed_unit_waits_for_the_reads_that_began_before() {
         let mut space = Space::new(128);
         space.open(false);
         let unit = space.reserve(1).unwrap().start;
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_appended_one_behind_the_other() {
+    fn reservations_ascend_and_move_on_to_the_longest_run() {
         let mut space = Space::new(128);
         space.open(false);
         space.append_at(100);

@@ -1,59 +1,59 @@
-//! The tables of all partitions: which are in memory, what of them is not on the medium,
-//! and where the rest is.
+//! The tables of all partitions: the ones in memory, their pages that are dirty, and the place of
+//! each page on the medium.
 //!
-//! Invariants: tables hold what is committed and nothing else; a page of a table that the
-//! last checkpoint leads to is written to no more until the next one, since the other of
-//! its two places is taken; a table that is not in memory is on the medium as it is.
+//! Invariants: tables hold committed pairs only. A page that the last checkpoint leads to is not
+//! overwritten before the next checkpoint: a newer version goes to the other of its two places. A
+//! table that is not in memory is on the medium in its current version.
 
 use crate::config::Variant;
 use crate::format::{NONE, PER_PAGE, Place, Sums, Super, encode_page, payload};
 use crate::table::Table;
 use nand::Payload;
 
-/// A partition.
+/// State of one partition.
 #[derive(Default)]
 struct Part {
-    /// Its table, if it is in memory.
+    /// The table, if loaded.
     table: Option<Table>,
-    /// A bit for each page that differs from the medium.
+    /// One bit for each page of the table: set if the page differs from the medium.
     dirty: Vec<u64>,
-    /// When it was last used, in uses.
+    /// Value of [`Tables::uses`] at the last use, for least-recently-used eviction.
     used: u64,
-    /// Changes so far.
+    /// Changes of the table so far; a snapshot compares them.
     changes: u64,
 }
 
-/// What tables say of an original address.
+/// Result of a lookup of an original address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// It leads to this unit of the data area, or nowhere.
+    /// Mapped to this unit of the data area, or unmapped.
     At(Option<u32>),
-    /// The table of this partition is not in memory.
+    /// The table of this partition has to be loaded first.
     Missing(u32),
-    /// Where it leads is lost.
+    /// Damaged metadata: the address cannot be resolved.
     Lost,
 }
 
-/// All tables.
+/// The tables of a layer and the places of their pages.
 pub(crate) struct Tables {
     parts: Vec<Part>,
     variant: Variant,
     partition: u32,
     pages_each: u32,
-    /// By page: where its newest version on the medium is.
+    /// By page: place of its newest version on the medium.
     current: Vec<Place>,
-    /// By page: where the last checkpoint says that it is.
+    /// By page: place that the last checkpoint leads to.
     stable: Vec<Place>,
     uses: u64,
     entries: u64,
     memory: u64,
 }
 
-/// Pages of a table as they are to be written.
+/// Dirty pages of a table, encoded for writing.
 pub(crate) struct Snapshot {
-    /// Page, its place and what it holds.
+    /// Page number, target place and contents.
     pub(crate) pages: Vec<(u32, Place, Payload)>,
-    /// Changes of the table until then.
+    /// The change counter of the table when the snapshot was taken.
     changes: u64,
 }
 
@@ -83,7 +83,7 @@ impl Tables {
         orig / self.partition
     }
 
-    /// Asks the processor for the entry of `orig`, if its table is in memory.
+    /// Prefetches the entry of `orig` into the processor's cache, if its table is loaded.
     #[inline]
     pub(crate) fn prefetch(&self, orig: u32) {
         if let Some(table) = &self.parts[(orig / self.partition) as usize].table {
@@ -91,7 +91,7 @@ impl Tables {
         }
     }
 
-    /// Where `orig` leads to.
+    /// Looks up `orig` among committed pairs, and marks the table as used.
     #[inline]
     pub(crate) fn look(&mut self, orig: u32) -> Look {
         let number = orig / self.partition;
@@ -104,7 +104,8 @@ impl Tables {
         Look::At(table.get(orig % self.partition))
     }
 
-    /// Lets `orig`, whose table is in memory, lead to `trans`; gives where it led to.
+    /// Maps `orig` to `trans`, or unmaps it if that is [`NONE`]; returns the previous transformed
+    /// address. The table must be loaded.
     pub(crate) fn set(&mut self, orig: u32, trans: u32) -> Option<u32> {
         let part = &mut self.parts[(orig / self.partition) as usize];
         let table = part.table.as_mut().expect("the table is in memory");
@@ -128,7 +129,7 @@ impl Tables {
         self.parts[part as usize].table.is_some()
     }
 
-    /// The pages of a partition with where they are, those that are nowhere left out.
+    /// Pages of a partition that are on the medium, with their places.
     pub(crate) fn places(&self, part: u32) -> Vec<(u32, Place)> {
         let pages = part * self.pages_each..(part + 1) * self.pages_each;
         let placed = pages.map(|page| (page, self.current[page as usize]));
@@ -137,12 +138,12 @@ impl Tables {
             .collect()
     }
 
-    /// Brings a table to memory, with the entries of its pages.
+    /// Loads a table from the entries of its pages.
     pub(crate) fn fill(&mut self, part: u32, pages: &[(u32, [u32; PER_PAGE])]) {
         let mut all = Vec::with_capacity(pages.len() * PER_PAGE);
         for (page, entries) in pages {
             let first = (page - part * self.pages_each) * PER_PAGE as u32;
-            // The last page of a table has room for more than there is.
+            // The last page has entries beyond the partition.
             let keys = (first..self.partition).zip(entries.iter().copied());
             all.extend(keys.filter(|(_, trans)| *trans != NONE));
         }
@@ -154,12 +155,12 @@ impl Tables {
         part.table = Some(table);
     }
 
-    /// Counts entries that recovery has found.
+    /// Adds entries that recovery found to the count of mapped units.
     pub(crate) fn count(&mut self, entries: u64) {
         self.entries += entries;
     }
 
-    /// The table that was used least recently, besides `keep`.
+    /// Least recently used loaded partition, other than `keep`.
     //= remap 3.3
     pub(crate) fn victim(&self, keep: u32) -> Option<u32> {
         let parts = (0..).zip(&self.parts);
@@ -169,14 +170,15 @@ impl Tables {
             .map(|(number, _)| number)
     }
 
-    /// Partitions with pages that differ from the medium.
+    /// Partitions that have dirty pages.
     pub(crate) fn dirty(&self) -> Vec<u32> {
         let parts = (0..).zip(&self.parts);
         let dirty = parts.filter(|(_, part)| part.dirty.iter().any(|&word| word != 0));
         dirty.map(|(number, _)| number).collect()
     }
 
-    /// The pages of a table that differ from the medium, which count as written from now on.
+    /// Encodes the dirty pages of a table and marks them clean. Each page goes to the place that
+    /// the last checkpoint does not use.
     pub(crate) fn snapshot(&mut self, number: u32, sums: Sums) -> Snapshot {
         let part = &mut self.parts[number as usize];
         let mut pages = Vec::new();
@@ -203,14 +205,15 @@ impl Tables {
         }
     }
 
-    /// Notes that a snapshot has been written.
+    /// Records the places of the pages of `snapshot`, once written.
     pub(crate) fn written(&mut self, snapshot: &Snapshot) {
         for (page, place, _) in &snapshot.pages {
             self.current[*page as usize] = *place;
         }
     }
 
-    /// Drops a table from memory, unless it changed since the snapshot.
+    /// Drops a table from memory unless it changed since `snapshot`; returns whether it was
+    /// dropped.
     pub(crate) fn drop_unchanged(&mut self, number: u32, snapshot: &Snapshot) -> bool {
         let part = &mut self.parts[number as usize];
         let unchanged = part.changes == snapshot.changes;
@@ -220,27 +223,27 @@ impl Tables {
         unchanged
     }
 
-    /// Where pages are, for a checkpoint.
+    /// Places of all pages, for the directory of a checkpoint.
     pub(crate) fn directory(&self) -> &[Place] {
         &self.current
     }
 
-    /// A checkpoint leads to all that is on the medium.
+    /// Records that a checkpoint leads to the current place of every page.
     pub(crate) fn stabilise(&mut self) {
         self.stable.copy_from_slice(&self.current);
     }
 
-    /// Units that are mapped.
+    /// Number of mapped units.
     pub(crate) const fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Bytes of the tables in memory.
+    /// Bytes of memory of the loaded tables.
     pub(crate) const fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// Bytes of the tables in memory, were they made anew as `variant`.
+    /// Bytes that the loaded tables would take if rebuilt as `variant`.
     pub(crate) fn memory_as(&self, variant: Variant) -> u64 {
         let in_memory = (0..self.parts.len() as u32).filter(|&part| self.is_in_memory(part));
         let anew = in_memory.map(|part| {
@@ -251,7 +254,7 @@ impl Tables {
         anew.sum()
     }
 
-    /// Whether a partition is known to map nothing.
+    /// Whether a partition maps nothing, as far as known without loading its table.
     pub(crate) fn is_blank(&self, part: u32) -> bool {
         match &self.parts[part as usize].table {
             Some(table) => table.is_empty(),
@@ -259,12 +262,13 @@ impl Tables {
         }
     }
 
-    /// The first address behind the partition of `orig`.
+    /// First address behind the partition of `orig`.
     pub(crate) const fn end_of(&self, orig: u32) -> u64 {
         (orig / self.partition + 1) as u64 * self.partition as u64
     }
 
-    /// All that the table of a partition says, if it is in memory.
+    /// Calls `take` with each pair of a partition, original address first; nothing if its table is
+    /// not loaded.
     pub(crate) fn each(&self, number: u32, take: &mut impl FnMut(u32, u32)) {
         let Some(table) = &self.parts[number as usize].table else {
             return;
@@ -281,7 +285,7 @@ impl Tables {
         }
     }
 
-    /// All that tables in memory say, transformed addresses first, and whether that is all.
+    /// Pairs of the loaded tables, transformed addresses first, and whether those are all pairs.
     pub(crate) fn all(&self) -> (Vec<(u32, u32)>, bool) {
         let (mut all, mut whole) = (Vec::new(), true);
         for number in 0..self.parts.len() as u32 {

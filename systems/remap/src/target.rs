@@ -1,11 +1,11 @@
-//! What is asked for: read, write, overwrite, discard.
+//! The verbs of the layer: read, write, overwrite, discard.
 //!
 //! Invariants:
-//! - A write is published once its data have reached the medium below, and answered after
-//!   that; of two writes that overlap in time the one that ends last wins, as on a drive.
-//! - What a read finds stays where it is until the read has ended.
-//! - Units are moved as a whole. A write of a part of one reads the rest first, and is
-//!   tried again if another write to the unit was published in between.
+//! - A write is published once its data have reached the medium below, and returns after that. Of
+//!   two writes that overlap in time, the one published last wins, as on a drive.
+//! - A unit that a read has found is not reused until the read ends.
+//! - Units are written as a whole. A write of a part of a unit reads the rest first, and retries if
+//!   another write to the unit was published meanwhile.
 
 use crate::format::NONE;
 use crate::layout::SECTORS;
@@ -20,7 +20,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use units::{Bytes, Extent, Placement, SECTOR};
 
-/// A read that is under way: nothing that it may have found is used again before it ends.
+/// Token of a read in flight: units that the read may have found are not reused before it is
+/// dropped.
 struct Guard<'a, P: BlockPort> {
     shared: &'a Shared<P>,
     reading: Reading,
@@ -35,7 +36,7 @@ impl<P: BlockPort> Drop for Guard<'_, P> {
     }
 }
 
-/// Takes what is read of a part of an extent.
+/// A sink for a part of an extent: shifts offsets by `before` bytes.
 struct Part<'a, 'b, S> {
     sink: &'a RefCell<&'b mut S>,
     before: usize,
@@ -50,8 +51,8 @@ impl<S: Sink> Sink for Part<'_, '_, S> {
     }
 }
 
-/// A run of an extent: the sectors of the medium, or none where nothing is mapped, with
-/// where in the extent it begins.
+/// A part of an extent that is one command: `sectors` sectors from `before` sectors into the
+/// extent. `at` is the first sector on the medium, or `None` where nothing is mapped.
 #[derive(Clone, Copy)]
 struct Run {
     before: u64,
@@ -82,7 +83,7 @@ impl<P: BlockPort> Shared<P> {
         }
     }
 
-    /// Where `orig` leads to, with its table brought to memory if need be.
+    /// Newest transformed address of `orig`; loads its table if necessary.
     async fn resolve(&self, orig: u32) -> Result<Option<u32>, IoError> {
         loop {
             let look = self.state.borrow_mut().newest(orig);
@@ -94,7 +95,7 @@ impl<P: BlockPort> Shared<P> {
         }
     }
 
-    /// Asks the processor for the entry of a sector: other tasks run before it is looked up.
+    /// Prefetches the table entry of a sector; other tasks run before the lookup.
     fn prefetch(&self, sector: u64) {
         self.state
             .borrow()
@@ -102,7 +103,8 @@ impl<P: BlockPort> Shared<P> {
             .prefetch((sector / SECTORS) as u32);
     }
 
-    /// The run of an extent that begins at sector `from`.
+    /// Longest run of `extent` from its sector `from` whose units lie together, or are all
+    /// unmapped.
     async fn run_at(&self, extent: Extent, from: u64) -> Result<Run, IoError> {
         let start = extent.start.0 + from;
         let (first, last) = (start / SECTORS, (extent.end() - 1) / SECTORS);
@@ -161,7 +163,7 @@ impl<P: BlockPort> Shared<P> {
         done.into_iter().collect()
     }
 
-    /// Reads a run. What was never written, or was discarded, is zeros.
+    /// Reads a run; unmapped units (never written, or discarded) are zeros.
     async fn read_run<S: Sink>(
         &self,
         run: Run,
@@ -210,7 +212,7 @@ impl<P: BlockPort> Remap<P> {
         Ok(())
     }
 
-    /// Writes whole units, in as many commands as there are runs to append to.
+    /// Writes whole units, with one command for each part of an append run.
     async fn write_units(
         &self,
         sectors: Range<u64>,
@@ -245,8 +247,8 @@ impl<P: BlockPort> Remap<P> {
         Ok(())
     }
 
-    /// Units to append to: the next ones of the run, or those of another one, which cleaning
-    /// may have to make first.
+    /// Reserves up to `most` units at the append pointer. At the end of the run the pointer moves
+    /// to another run; if there is none, foreground cleaning makes one first.
     async fn reserve(&self, most: u32) -> Result<Range<u32>, IoError> {
         let shared = &*self.shared;
         let least = shared.shortest_run();
@@ -276,7 +278,7 @@ impl<P: BlockPort> Remap<P> {
         }
     }
 
-    /// Lets `orig` lead to `trans` from now on.
+    /// Maps `orig` to `trans` in the open transaction; commits first if that is full.
     async fn publish(&self, orig: u32, trans: u32) -> Result<(), IoError> {
         while self.shared.state.borrow().open.is_full() {
             Box::pin(self.shared.commit()).await?;
@@ -286,7 +288,7 @@ impl<P: BlockPort> Remap<P> {
         Ok(())
     }
 
-    /// Writes sectors within one unit.
+    /// Writes `sectors`, all within one unit, to a new unit.
     async fn write_part(
         &self,
         sectors: Range<u64>,
@@ -304,9 +306,9 @@ impl<P: BlockPort> Remap<P> {
         merged
     }
 
-    /// Writes the unit that `sectors` are in, with them laid over, to `to`. The place that
-    /// was read is not used again before that is published, so that it tells whether
-    /// anybody else wrote the unit.
+    /// Writes the unit of `sectors` to `to`, with `content` laid over the old contents. The guard
+    /// keeps the old place from being reused, so an unchanged mapping proves that no other write to
+    /// the unit was published; otherwise the merge is repeated.
     async fn merge(
         &self,
         sectors: &Range<u64>,
@@ -345,7 +347,8 @@ impl<P: BlockPort> Remap<P> {
         }
     }
 
-    /// Discards the units that lie in `extent`; they read as zeros.
+    /// Unmaps the units that lie wholly in `extent`; they read as zeros. If enough units were
+    /// mapped, commits and deallocates below.
     //= remap 3.1
     pub(crate) async fn discard(&self, extent: Extent) -> Result<(), IoError> {
         let shared = &*self.shared;
@@ -377,18 +380,18 @@ impl<P: BlockPort> Remap<P> {
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Lets `orig` lead to `trans` in the open transaction, which has room.
+    /// Maps `orig` to `trans` in the open transaction, which has room.
     pub(crate) fn publish_now(&self, orig: u32, trans: u32) {
         let state = &mut *self.state.borrow_mut();
         if state.open.is_empty() {
             state.since = self.sim.now();
         }
         if state.space.free.count() == 0 {
-            // Whoever waits for units can have this committed.
+            // A write that waits for units can commit this pair and free one.
             self.room.notify(&self.sim);
         }
         match state.open.put(orig, trans) {
-            // Nothing that is durable ever led there.
+            // No durable pair ever mapped `old`: the unit only waits for reads in flight.
             Some(old) if old != NONE => {
                 state.space.drop_later(old);
                 if state.space.release() {
@@ -400,7 +403,8 @@ impl<P: BlockPort> Shared<P> {
     }
 }
 
-/// The extent, cut where it begins or ends within a unit.
+/// Cuts `extent` into a partial first unit, whole units, and a partial last unit; any of them may
+/// be empty.
 fn pieces(extent: Extent) -> [Range<u64>; 3] {
     let (start, end) = (extent.start.0, extent.end());
     let (first, last) = (start.next_multiple_of(SECTORS), end / SECTORS * SECTORS);
@@ -410,7 +414,7 @@ fn pieces(extent: Extent) -> [Range<u64>; 3] {
     [start..first, first..last, last..end]
 }
 
-/// The part of a content from sector `before` on, as long as `sectors`.
+/// The part of `content` from its sector `before` on, as long as `sectors`.
 fn part_of(content: Content<'_>, before: u64, sectors: Range<u64>) -> Content<'_> {
     let from = (before * SECTOR) as usize;
     let len = ((sectors.end - sectors.start) * SECTOR) as usize;
@@ -423,7 +427,7 @@ fn part_of(content: Content<'_>, before: u64, sectors: Range<u64>) -> Content<'_
     }
 }
 
-/// Lays `content`, which is of `sectors`, over the bytes of their unit.
+/// Copies `content`, the data of `sectors`, over the bytes of the unit that holds them.
 fn lay_over(bytes: &mut [u8; UNIT], sectors: &Range<u64>, content: Content<'_>) {
     let from = (sectors.start % SECTORS * SECTOR) as usize;
     let len = ((sectors.end - sectors.start) * SECTOR) as usize;

@@ -1,4 +1,4 @@
-//! The paper's example, to the address, and what can only be seen from within.
+//! The paper's example, to the address, and tests that need private state.
 
 use crate::tables::Look;
 use crate::{FormatOptions, Options, Remap, Variant, format, open};
@@ -19,17 +19,17 @@ async fn write(remap: &Remap<RamDisk>, sector: u64, sectors: u32, pattern: u64) 
     remap.write(extent, content, to, false).await.unwrap();
 }
 
-/// Where an original sector leads to, in sectors of the data area.
+/// Transformed address of an original sector, in sectors of the data area.
 fn transformed(remap: &Remap<RamDisk>, sector: u64) -> Option<u64> {
     let look = remap.shared.state.borrow_mut().newest((sector / 8) as u32);
     match look {
         Look::At(unit) => unit.map(|unit| u64::from(unit) * 8),
-        // It is brought to memory by the first read or commit.
+        // The first read or commit loads the table.
         Look::Missing(_) | Look::Lost => None,
     }
 }
 
-/// Lets the next request be appended at this sector of the data area.
+/// Moves the append pointer to `sector` of the data area.
 fn next(remap: &Remap<RamDisk>, sector: u64) {
     let state = &mut *remap.shared.state.borrow_mut();
     state.space.append_at((sector / 8) as u32);
@@ -44,7 +44,7 @@ async fn read(remap: &Remap<RamDisk>, sector: u64) -> u8 {
 
 //= remap 3.2
 #[test]
-fn the_example_of_the_paper_to_the_address() {
+fn paper_example_matches_to_the_address() {
     for variant in Variant::ALL {
         let kernel = Kernel::new();
         let sim = kernel.sim();
@@ -54,7 +54,7 @@ fn the_example_of_the_paper_to_the_address() {
                 ..Options::default()
             };
             let remap = made(&sim, options).await;
-            // Figure 4: three writes behind the one before.
+            // Figure 4: three writes, each placed behind the one before.
             next(&remap, 200);
             for (sector, sectors, pattern) in [(6544, 8, 1), (7136, 16, 2), (5728, 8, 3)] {
                 assert_eq!(transformed(&remap, sector), None);
@@ -70,7 +70,7 @@ fn the_example_of_the_paper_to_the_address() {
                 assert_eq!(read(&remap, sector).await, pattern);
             }
             remap.flush().await.unwrap();
-            // Figure 6: what is written again leaves holes.
+            // Figure 6: overwrites leave holes.
             next(&remap, 800);
             for (sector, sectors, pattern) in [(6544, 8, 4), (7136, 16, 5), (5728, 8, 6)] {
                 write(&remap, sector, sectors, pattern).await;
@@ -88,7 +88,7 @@ fn the_example_of_the_paper_to_the_address() {
                     state.space.free.has(unit),
                 )
             };
-            // Not before that has committed.
+            // The holes become free only with the commit.
             assert_eq!([200, 208, 216, 224].map(holds), [(true, false); 4]);
             remap.flush().await.unwrap();
             assert_eq!([200, 208, 216, 224].map(holds), [(false, true); 4]);
@@ -103,7 +103,7 @@ fn the_example_of_the_paper_to_the_address() {
 
 //= remap 3.5
 #[test]
-fn a_transaction_is_the_pair_of_figure_7_between_its_marks() {
+fn flush_logs_the_transaction_of_figure_7() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {

@@ -1,4 +1,4 @@
-//! Taking a drive over whose mapping was elsewhere.
+//! Takeover of a drive whose mapping was elsewhere.
 
 use crate::support::{Left, Rig, hyfim_config, read, tiny};
 use host::{BlockPort, PageChange, PmError, SwapPort, Who};
@@ -7,7 +7,7 @@ use sim::{Cut, Kernel, Seed};
 use ssd::Content;
 use units::{Extent, Placement};
 
-/// Writes a pattern of ours to the first sectors, durably.
+/// Writes a pattern to the first 40 sectors and flushes.
 async fn write(port: &impl BlockPort, pattern: u64) {
     for sector in 0..40_u64 {
         let content = Content::Fill(pattern + sector % 3);
@@ -18,7 +18,7 @@ async fn write(port: &impl BlockPort, pattern: u64) {
     port.flush().await.expect("there is room");
 }
 
-/// A drive whose mapping is in memory, beside memory that has one of an earlier time.
+/// A drive with its mapping in volatile memory, beside persistent memory with an outdated mapping.
 fn stale() -> Left {
     let config = tiny();
     let kernel = Kernel::new();
@@ -38,7 +38,7 @@ fn stale() -> Left {
 }
 
 #[test]
-fn a_cut_while_a_drive_is_taken_over_loses_nothing_of_it() {
+fn cut_during_takeover_loses_nothing() {
     let (config, first) = (tiny(), stale());
     let (mut before, mut begun, mut after) = (0, 0, 0);
     for event in 0.. {
@@ -49,7 +49,7 @@ fn a_cut_while_a_drive_is_taken_over_loses_nothing_of_it() {
             let (sim, config) = (&on.sim, hyfim_config());
             let taken = HyFim::adopt(sim, on.port(), &on.pm, config).await;
             drop(taken.expect("there is room"));
-            // Some events at which it is there.
+            // A few events after the takeover.
             on.pm.fence().await;
             on.pm.fence().await;
         });
@@ -57,7 +57,7 @@ fn a_cut_while_a_drive_is_taken_over_loses_nothing_of_it() {
         let Cut::Off(left) = kernel.run_to_cut(event, || rig.cut(&mut rng)) else {
             break;
         };
-        // What was there before is there until the first word of it is gone.
+        // The memory counts as untouched until its first word is gone.
         if left.memory == first.memory {
             before += 1;
             continue;
@@ -86,7 +86,7 @@ fn a_cut_while_a_drive_is_taken_over_loses_nothing_of_it() {
     );
 }
 
-/// A node with a value in its first bytes.
+/// Contents of a node with `value` in bytes 4 to 7 and generation 0.
 fn node(value: u8) -> Vec<u8> {
     let mut bytes = vec![1; 4 * 4096];
     bytes[4..8].fill(value);
@@ -106,7 +106,7 @@ fn change(first: u64, value: u8, part: std::ops::Range<usize>) -> PageChange {
 
 //= hyfim 3.4
 #[test]
-fn a_node_that_cannot_be_read_at_recovery_is_damaged_and_nothing_else_is() {
+fn unreadable_node_at_recovery_is_damaged_alone() {
     let config = tiny();
     let left = {
         let kernel = Kernel::new();
@@ -121,7 +121,7 @@ fn a_node_that_cannot_be_read_at_recovery_is_damaged_and_nothing_else_is() {
                 let write = system.write(at, content, Placement(0), Who::default(), true);
                 write.await.expect("there is room");
             }
-            // Of one a part changes, of the other all of its first sector.
+            // A part of the first node changes, and the whole first sector of the second.
             let changes = [change(320, 2, 4..8), change(330, 2, 0..4096)];
             system.publish(&[], &changes).await.expect("there is room");
         });
@@ -153,9 +153,9 @@ fn a_node_that_cannot_be_read_at_recovery_is_damaged_and_nothing_else_is() {
     });
 }
 
-/// Records of an earlier time, at the positions behind those of ours, are not taken for ours.
+/// Records of an earlier queue, at the positions behind current ones, are not taken for current.
 #[test]
-fn records_of_an_earlier_time_are_gone() {
+fn records_of_an_earlier_queue_are_gone() {
     let config = tiny();
     let mut left = Left::new(&config);
     for life in [1, 2] {
@@ -166,7 +166,7 @@ fn records_of_an_earlier_time_are_gone() {
             let (sim, config) = (&on.sim, hyfim_config());
             let taken = HyFim::adopt(sim, on.port(), &on.pm, config).await;
             let system = taken.expect("there is room");
-            // Of the same length each, and none of them is written back.
+            // All records have the same length, and none is written back.
             for first in (320..).step_by(4).take(3 - life) {
                 let change = change(first, life as u8, 4..8);
                 system.publish(&[], &[change]).await.expect("there is room");

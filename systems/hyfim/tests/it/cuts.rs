@@ -1,4 +1,4 @@
-//! The power cut at events of exchanges, changes of nodes, cleaning and recovery.
+//! Power cuts at events of exchanges, node changes, cleaning and recovery.
 
 use crate::support::{Known, Left, Rig, Shared, change, compare, exchange, tiny};
 use sim::{Cut, Kernel, Seed};
@@ -6,14 +6,15 @@ use ssd::DriveConfig;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Three workers that exchange, and one that changes nodes.
+/// Expectations of three workers that exchange, and of one that changes nodes.
 type All = [Shared; 4];
 
 fn nobody() -> All {
     std::array::from_fn(|_| Rc::new(RefCell::new(Known::default())))
 }
 
-/// Runs up to event `event`; gives what the cut leaves.
+/// Runs the workers up to event `event`; returns the state after the cut, or `None` if they finish
+/// before.
 fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, all: &All) -> Option<Left> {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
@@ -45,7 +46,7 @@ fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, all: &All) -> O
     }
 }
 
-/// Mounts what a cut left, compares it, and takes what is there as acknowledged.
+/// Mounts the state after a cut, asserts all expectations, and takes the contents as acknowledged.
 fn judge(config: &DriveConfig, left: Left, all: &All, what: &str) -> Left {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
@@ -65,7 +66,8 @@ fn judge(config: &DriveConfig, left: Left, all: &All, what: &str) -> Left {
     rig.cut(&mut Seed(1).stream("none"))
 }
 
-/// Cuts recovery at an event of its own; gives what that leaves.
+/// Cuts recovery at event `event`; returns the state after the cut, or `None` if the recovery
+/// finishes before.
 fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
@@ -89,7 +91,7 @@ fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u
             break;
         };
         cuts += 1;
-        // Each recovery is cut, at another event of it each time.
+        // Cut each recovery too, at varying events.
         let mut left = left;
         if let Some(half) = cut_recovery(config, left.clone(), event % 89) {
             left = half;
@@ -108,7 +110,7 @@ fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u
 
 //= hyfim 3.4
 #[test]
-fn batches_are_there_as_a_whole_after_any_cut() {
+fn batches_are_atomic_after_any_cut() {
     let (cuts, again) = explore(&tiny(), &Left::new(&tiny()), Seed(1), 7);
     assert!(
         cuts > 300 && again > 100,
@@ -118,7 +120,7 @@ fn batches_are_there_as_a_whole_after_any_cut() {
 
 //= hyfim 3.4
 #[test]
-fn batches_are_there_as_a_whole_where_programs_fail() {
+fn batches_are_atomic_when_programs_fail() {
     let mut config = tiny();
     config.faults.program_failures = 5_000;
     let (plain, buffered) = (Left::new(&config), Left::buffered(&config));
@@ -130,22 +132,23 @@ fn batches_are_there_as_a_whole_where_programs_fail() {
 
 //= hyfim 4
 #[test]
-fn batches_are_there_as_a_whole_with_the_buffer_in_persistent_memory() {
+fn batches_are_atomic_with_the_buffer_in_persistent_memory() {
     let (cuts, again) = explore(&tiny(), &Left::buffered(&tiny()), Seed(3), 97);
     assert!(cuts > 20 && again > 9, "{cuts} cuts, {again} of recoveries");
 }
 
-/// Of a few batches: at each event, whichever lines of memory were not flushed are lost.
+/// For a few batches, at each event: loses the unflushed lines of memory in many ways.
 //= hyfim 3.4
 #[test]
-fn batches_are_there_as_a_whole_whichever_lines_are_lost() {
+fn batches_are_atomic_whichever_lines_are_lost() {
     let config = tiny();
     for (first, most) in [(Left::new(&config), 64), (Left::buffered(&config), 8)] {
         lose_lines(&config, &first, most);
     }
 }
 
-/// Loses lines in all ways, if there are up to so many.
+/// Loses lines in every possible way where there are at most `most` ways, and in one random way
+/// otherwise.
 fn lose_lines(config: &DriveConfig, first: &Left, most: usize) {
     let (mut all_ways, mut in_part) = (0, 0);
     for event in 0.. {
@@ -188,9 +191,9 @@ fn lose_lines(config: &DriveConfig, first: &Left, most: usize) {
     );
 }
 
-/// Cleaning goes on between exchanges, and no record is left behind by it.
+/// Cleaning proceeds between exchanges, and leaves no record unfinished.
 #[test]
-fn what_was_exchanged_is_cleaned_like_anything_else() {
+fn exchanged_sectors_are_cleaned_like_others() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));

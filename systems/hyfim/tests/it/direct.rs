@@ -1,10 +1,11 @@
-//! Contents that are written around the page cache.
+//! Direct I/O, which bypasses the page cache.
 
 use crate::shared::{made, mounted};
 use sim::Kernel;
 use vfs::{Access, OpenFlags, Process, Source};
 
-/// Sectors that are exchanged when two are written over, around the cache, with `flags` besides.
+/// Number of sectors exchanged by a direct overwrite of two sectors, with `flags` added to the
+/// open.
 fn exchanged(flags: OpenFlags) -> u64 {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -30,7 +31,7 @@ fn exchanged(flags: OpenFlags) -> u64 {
 }
 
 #[test]
-fn what_is_waited_for_is_exchanged_around_the_cache_too() {
+fn synchronous_direct_write_exchanges_its_sectors() {
     assert_eq!(exchanged(OpenFlags::DATA_SYNC), 2);
     assert_eq!(exchanged(OpenFlags::SYNC), 2);
     assert_eq!(

@@ -1,6 +1,6 @@
-//! Recovery from whatever is in persistent memory: an error, or a system whose invariants
-//! hold, and that is the same when it is mounted again. Where a line was lost it has what was
-//! promised, too.
+//! Recovery from arbitrary persistent memory: the mount fails, or yields a system whose invariants
+//! hold and whose contents survive another mount. After the loss of a line, an accepted system also
+//! has everything that was promised.
 
 use crate::support::{
     Known, Left, Rig, SECTORS, Shared, System, change, compare, exchange, payloads, read, tiny,
@@ -14,20 +14,20 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::Bytes;
 
-/// Where the regions of the table and of the journals begin, and bytes of a journal.
+/// Start of the table region and of the journals, and slots of a journal.
 const TABLE: u64 = 4096;
 const JOURNALS: [u64; 2] = [8192, 16384];
 const SLOTS: u64 = 8192 / 64 - 1;
-/// Bytes of the superblock, and of all that is in use.
+/// Bytes of the superblock (`SUPERBLOCK`), and of all memory in use.
 const SUPERBLOCK: usize = 24 + 16 * 24 + 8;
 const USED: u64 = JOURNALS[1] + 8192;
 
-/// A record with a good sum.
+/// A forged record with a valid checksum.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Record {
     state: u8,
     body: Body,
-    /// Whether bytes of the body are changed, sum and all.
+    /// Changes of body bytes, before the checksum is computed.
     edits: Vec<(u16, u8)>,
 }
 
@@ -40,11 +40,12 @@ enum Body {
     Changes(Vec<Change>),
 }
 
-/// What a change of a node says of itself, and what it writes where.
+/// A forged node change: sector, sectors, offset of the generation, generation, and parts (first
+/// byte, count).
 type Change = (u16, u8, u16, u8, Vec<(u16, u8)>);
 
 impl Record {
-    /// Which journal it goes to, and its body.
+    /// Index of the journal for the record, and its encoded body.
     fn body(&self) -> (usize, Vec<u8>) {
         let mut body = Vec::new();
         let word = |body: &mut Vec<u8>, word: u32| body.extend(word.to_le_bytes());
@@ -89,7 +90,7 @@ impl Record {
     }
 }
 
-/// Last bytes of the words of states, and one that is none.
+/// Last bytes of state words; the first one is no state.
 const STATES: [u64; 5] = [0, 0x17, 0x2b, 0x4d, 0x8e];
 
 fn word(left: &Left, at: u64) -> u64 {
@@ -98,24 +99,24 @@ fn word(left: &Left, at: u64) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The position of the oldest record of the journal at `at`, and that behind its newest one.
+/// Positions of the oldest record of the journal at `at`, and behind its newest committed one.
 fn ends(left: &Left, at: u64) -> [u64; 2] {
     [at, at + 8].map(|at| word(left, at) & ((1 << 48) - 1))
 }
 
-/// Where the record at `position` of the journal at `at` begins.
+/// Address of the record at `position` of the journal at `at`.
 fn slot(at: u64, position: u64) -> u64 {
     at + 64 + position % SLOTS * 64
 }
 
-/// Has the journal at `at` say that records were committed up to `position`.
+/// Sets the committed position of the journal at `at`.
 fn commit(left: &mut Left, at: u64, position: u64) {
     let sum = crc32c::crc32c(&position.to_le_bytes()[..6]);
     let word = position | u64::from(sum & 0xffff) << 48;
     left.memory.write(at + 8, &word.to_le_bytes());
 }
 
-/// Writes a record with a good sum to the journal at `at`; gives the position behind it.
+/// Writes a record with a valid checksum to the journal at `at`; returns the position behind it.
 fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) -> u64 {
     let sum = crc32c::crc32c(&position.to_le_bytes());
     let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
@@ -133,7 +134,7 @@ fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) -> u
     position + bytes.len().div_ceil(64) as u64
 }
 
-/// What is left of a system that was busy, and what it had promised.
+/// Remains of a system cut while busy, and its promises.
 fn busy() -> (Left, [Shared; 2]) {
     let config = tiny();
     let kernel = Kernel::new();
@@ -155,7 +156,7 @@ fn busy() -> (Left, [Shared; 2]) {
     }
 }
 
-/// Everything that can be read.
+/// Contents of every exported sector.
 async fn contents(system: &System) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for sector in 0..SECTORS {
@@ -164,7 +165,8 @@ async fn contents(system: &System) -> Vec<Vec<u8>> {
     all
 }
 
-/// Mounts what is there, uses it, cuts the power and mounts it again; whether it was mounted.
+/// Mounts `left`, uses it, cuts the power and mounts it again; returns whether the first mount
+/// succeeded.
 fn survive(left: Left) -> bool {
     let config = tiny();
     let kernel = Kernel::new();
@@ -182,7 +184,7 @@ fn survive(left: Left) -> bool {
             parts: std::iter::once(0..4 * 4096).collect(),
             who: Who::default(),
         };
-        // The journal need not have room for all of a node.
+        // The journal may lack room for a whole node.
         let change = PageChange {
             contents: change.contents[..1].to_vec(),
             parts: std::iter::once(0..4096).collect(),
@@ -203,7 +205,7 @@ fn survive(left: Left) -> bool {
     true
 }
 
-/// Whether memory is refused; if it is not, it has all that was promised.
+/// Whether the mount is refused; asserts all promises if it is not.
 fn is_refused(left: Left, promised: &[Shared; 2], what: &str) -> bool {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &tiny(), left);
@@ -221,10 +223,10 @@ fn is_refused(left: Left, promised: &[Shared; 2], what: &str) -> bool {
     })
 }
 
-/// Lines of zeros, and words of them, are never taken for new memory, for entries or for
-/// the end of a journal.
+/// Lines and words of zeros are never taken for new memory, for entries or for the end of a
+/// journal.
 #[test]
-fn whatever_line_is_lost_it_is_noticed_or_nothing_was_in_it() {
+fn lost_line_is_detected_or_was_unused() {
     let (good, promised) = busy();
     let (mut refused, mut sound) = (0, 0);
     for bytes in [64, 8] {
@@ -243,7 +245,7 @@ fn whatever_line_is_lost_it_is_noticed_or_nothing_was_in_it() {
     assert!(refused > 300 && sound > 0, "{refused} {sound}");
 }
 
-/// Where the records of the journal at `at` begin that have not made room, oldest first.
+/// Addresses of the records in use of the journal at `at`, oldest first.
 fn heads(left: &Left, at: u64) -> Vec<u64> {
     let [mut position, end] = ends(left, at);
     let mut heads = Vec::new();
@@ -255,10 +257,10 @@ fn heads(left: &Left, at: u64) -> Vec<u64> {
     heads
 }
 
-/// All bits of the first lines and of the heads of the oldest and the newest record, and
-/// some of all others.
+/// Flips all bits of the first lines and of the heads of the oldest and newest records, and a
+/// sample of all others.
 #[test]
-fn whichever_bit_of_a_journal_is_flipped_it_is_noticed_or_nothing_was_in_it() {
+fn flipped_journal_bit_is_detected_or_was_unused() {
     let (good, promised) = busy();
     let mut bits: Vec<u64> = Vec::new();
     let mut records = 0;
@@ -286,9 +288,9 @@ fn whichever_bit_of_a_journal_is_flipped_it_is_noticed_or_nothing_was_in_it() {
     assert!(refused > 300 && sound > 100, "{refused} {sound}");
 }
 
-/// A page of records, as a part that fails takes it: the newest ones are missed as well.
+/// Loses a whole page of records, as a failing part would: the newest ones too.
 #[test]
-fn however_many_lines_of_a_journal_are_lost_it_is_noticed_or_nothing_was_in_them() {
+fn lost_journal_lines_are_detected_or_were_unused() {
     let (good, promised) = busy();
     let mut refused = 0;
     for at in JOURNALS {
@@ -306,7 +308,7 @@ fn however_many_lines_of_a_journal_are_lost_it_is_noticed_or_nothing_was_in_them
 }
 
 #[test]
-fn whatever_bytes_memory_has_they_are_refused_or_sound() {
+fn random_memory_bytes_are_refused_or_mount_soundly() {
     let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<(u8, u16, u8)>>()
@@ -326,7 +328,7 @@ fn whatever_bytes_memory_has_they_are_refused_or_sound() {
 }
 
 #[test]
-fn whatever_records_say_they_are_refused_or_done() {
+fn forged_records_are_refused_or_redone() {
     let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<Record>>()
@@ -343,7 +345,7 @@ fn whatever_records_say_they_are_refused_or_done() {
                 };
                 let state = record.state % 5;
                 let end = put(&mut left, (at, position), state, &body);
-                // Behind a record without a state nothing is read.
+                // A record without a state ends the journal.
                 next[journal] = (state > 0).then_some(end);
                 commit(&mut left, at, if state > 0 { end } else { position });
             }
@@ -351,9 +353,9 @@ fn whatever_records_say_they_are_refused_or_done() {
         });
 }
 
-/// Memory of any size, as the file of a drive may have it, also one that ends within a line.
+/// Memory of any size, as the file of a drive may have, even ending within a line.
 #[test]
-fn whatever_size_memory_has_it_is_refused_or_sound() {
+fn any_memory_size_is_refused_or_mounts_soundly() {
     let (good, _) = busy();
     let mut sound = 0;
     for size in (24_500..24_700).chain(12_280..12_300).chain(0..70) {
@@ -365,7 +367,7 @@ fn whatever_size_memory_has_it_is_refused_or_sound() {
             left.memory.write(at, &byte);
         }
         if size >= SUPERBLOCK as u64 {
-            // The superblock is of memory of this size, and the last region ends there.
+            // The superblock is made for this size, and the last region ends with the memory.
             let last = 24 + 2 * 24;
             let mut word = [0; 8];
             left.memory.read(last + 8, &mut word);
@@ -379,7 +381,7 @@ fn whatever_size_memory_has_it_is_refused_or_sound() {
     assert!(sound > 0, "some of it is large enough");
 }
 
-/// Has the sum of the superblock fit.
+/// Makes the checksum of the superblock valid.
 fn seal(left: &mut Left) {
     let mut head = [0; SUPERBLOCK];
     left.memory.read(0, &mut head);
@@ -388,9 +390,9 @@ fn seal(left: &mut Left) {
     left.memory.write(20, &sum.to_le_bytes());
 }
 
-/// Regions that overlap, reach past the end, or are too small for what is in them.
+/// Regions that overlap, reach past the end, or are too small for their contents.
 #[test]
-fn whatever_regions_there_are_they_are_refused_or_sound() {
+fn forged_regions_are_refused_or_mount_soundly() {
     let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<(u8, u8, bool, u16)>>()
@@ -400,7 +402,7 @@ fn whatever_regions_there_are_they_are_refused_or_sound() {
             for &(region, field, pages, number) in edits {
                 let at = 24 + 24 * u64::from(region % 3) + 8 * u64::from(field % 3);
                 let each = if pages { 4096 } else { 1 };
-                // About as much as there is memory.
+                // Up to about twice the size of the memory.
                 let number = u64::from(number) % (2 * 65_536 / each) * each;
                 left.memory.write(at, &number.to_le_bytes());
             }
@@ -409,9 +411,9 @@ fn whatever_regions_there_are_they_are_refused_or_sound() {
         });
 }
 
-/// Some thousand bytes that would have the same sectors read and written a hundred times.
+/// A short record that would read and write the same sectors hundreds of times.
 #[test]
-fn a_record_of_many_changes_of_nothing_is_refused() {
+fn record_of_many_empty_changes_is_refused() {
     let (mut left, _) = busy();
     let mut body = 200_u32.to_le_bytes().to_vec();
     for _ in 0..200 {
@@ -428,10 +430,10 @@ fn a_record_of_many_changes_of_nothing_is_refused() {
     assert_eq!(mounted, Err(HyfimError::Damaged("of nodes")));
 }
 
-/// Blocks that the drive does not have, or that two sectors would have: nothing of such a
-/// record is done, and the table stays what it was.
+/// Records with blocks that do not exist, or that two sectors would own: nothing of such a record
+/// is redone, and the table stays as it was.
 #[test]
-fn a_record_that_makes_no_sense_changes_nothing() {
+fn inconsistent_record_of_blocks_changes_nothing() {
     let (good, _) = busy();
     let number = |at: u64| {
         let mut word = [0; 4];
@@ -455,16 +457,16 @@ fn a_record_that_makes_no_sense_changes_nothing() {
     }
 }
 
-/// Slots come behind the 1,664 blocks of the drive, and those of the buffer are 24.
+/// Slot numbers start behind the 1,664 blocks of the drive; the buffer has 24 slots.
 #[test]
-fn a_record_of_slots_that_makes_no_sense_changes_nothing() {
+fn inconsistent_record_of_slots_changes_nothing() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::buffered(&config));
     let on = rig.clone();
     kernel.block_on(async move {
         let (system, _) = on.mount().await.expect("a new drive");
-        // They are fewer than a unit, and have the first slots in this order.
+        // Three sectors are less than a unit, so they stay in slots 0 to 2, in this order.
         let all = [0, 1, 2].map(|sector| (sector, Payload::Fill(9)));
         let written = system.ftl().write_sectors(&all, Who::default()).await;
         written.expect("there is room");
@@ -493,8 +495,8 @@ fn a_record_of_slots_that_makes_no_sense_changes_nothing() {
     );
 }
 
-/// Mounts `good` with a record that sectors are in these places, plus one, and is to be done
-/// again; nothing changes if that is refused.
+/// Mounts `good` with a checkpointing record that puts sectors at places (plus one); asserts that a
+/// refused mount changes nothing.
 fn does_or_refuses(good: &Left, all: &[(u32, u32)], makes_sense: bool) {
     let mut body = 0_u64.to_le_bytes().to_vec();
     body.extend((all.len() as u32).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Full journals, too few spare sectors, too little memory, and bytes that nobody has written.
+//! Limits: full journals, too few spare sectors, too little memory, and damaged bytes.
 
 use crate::support::{
     Known, Left, NODE, Rig, System, change, compare, exchange, hyfim_config, payloads, read, tiny,
@@ -13,11 +13,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, KIB, MIB, Ns, Placement};
 
-/// The drive and the memory of the paper: a table with entries of four bytes leaves room for
-/// the two journals, one with entries of eight would leave none.
+/// The paper's drive and memory: a table of four-byte entries leaves room for both journals, one of
+/// eight-byte entries would not.
 //= hyfim 3.4
 #[test]
-fn the_papers_memory_has_room_for_the_papers_drive() {
+fn paper_memory_fits_the_paper_drive() {
     const MEMORY: u64 = 1024 * MIB;
     let capacity = Bytes(508_000_000_000 / KIB / 4 * 4 * KIB);
     let config = HyfimConfig::new(FtlConfig::new(capacity));
@@ -32,7 +32,7 @@ fn the_papers_memory_has_room_for_the_papers_drive() {
     assert!(needed + 4 * sectors > MEMORY, "four bytes more a sector");
 }
 
-/// A change of a node that holds ones.
+/// A change of `part` of a node whose bytes are all 1.
 fn change_of(first: u64, part: std::ops::Range<usize>) -> PageChange {
     PageChange {
         first,
@@ -44,7 +44,7 @@ fn change_of(first: u64, part: std::ops::Range<usize>) -> PageChange {
 }
 
 #[test]
-fn what_could_never_fit_is_refused_and_changes_nothing() {
+fn oversized_batches_are_refused_without_effect() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
@@ -61,7 +61,7 @@ fn what_could_never_fit_is_refused_and_changes_nothing() {
         let staged = system.stage(0, &many[..16], who).await.expect("in range");
         let staged = staged.expect("as many as there are");
         assert_eq!(system.stage(20, &many[..1], who).await, Ok(None));
-        // What is published with a change that cannot be is as it was.
+        // A publication with an invalid change has no effect.
         for wrong in [
             change_of(320, 0..20_000),
             change_of(320, 16_380..16_385),
@@ -89,13 +89,13 @@ fn what_could_never_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_full_journal_is_waited_for() {
+fn publication_waits_for_a_full_journal() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
     kernel.block_on(async move {
         let (system, _) = rig.mount().await.expect("a new drive");
-        // Each nearly fills the journal.
+        // Each change nearly fills the journal.
         for _ in 0..2 {
             let change = change_of(420, 0..7_000);
             system.publish(&[], &[change]).await.expect("there is room");
@@ -116,9 +116,9 @@ fn a_full_journal_is_waited_for() {
     });
 }
 
-/// A place that a node had, and that holds something else now, is not made the node again.
+/// Other data at the former place of a node are not overwritten by redo.
 #[test]
-fn what_comes_to_the_place_of_a_node_stays() {
+fn data_written_over_a_node_survive_recovery() {
     let config = tiny();
     let left = {
         let kernel = Kernel::new();
@@ -131,7 +131,7 @@ fn what_comes_to_the_place_of_a_node_stays() {
                 ..change_of(320, 500..501)
             };
             system.publish(&[], &[change]).await.expect("there is room");
-            // The same bytes where nodes have their generation, as a program may write them.
+            // The data match a node's generation, as those of a program may.
             let mut bytes = vec![1; 4096 * NODE as usize];
             bytes[80..88].fill(0);
             bytes[500] = 9;
@@ -148,7 +148,7 @@ fn what_comes_to_the_place_of_a_node_stays() {
     });
 }
 
-/// Writes a node as any other data, durably.
+/// Writes `bytes` over the place of a node as plain data, with force.
 async fn overwrite(system: &System, sector: u64, bytes: &[u8]) {
     let contents = payloads(bytes);
     let content = Content::Sectors(&contents);
@@ -158,7 +158,7 @@ async fn overwrite(system: &System, sector: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn memory_that_is_too_small_or_blank_is_refused() {
+fn too_small_or_blank_memory_is_refused() {
     let config = tiny();
     let on = |memory: PmMedia, mounts: bool| {
         let kernel = Kernel::new();
@@ -184,7 +184,7 @@ fn memory_that_is_too_small_or_blank_is_refused() {
 
 //= hyfim 3.3
 #[test]
-fn a_node_of_another_generation_is_left_alone() {
+fn redo_skips_a_node_of_another_generation() {
     let config = tiny();
     let left = {
         let kernel = Kernel::new();
@@ -217,10 +217,10 @@ fn a_node_of_another_generation_is_left_alone() {
     });
 }
 
-/// Journals and tables of which bytes were changed: an error, or a system whose invariants
-/// hold and that has what was promised. Entries of the table alone have no sum.
+/// Journals and tables with random changes: the mount fails, or yields a system whose invariants
+/// hold and that has what was promised. Entries of the table alone have no checksum.
 #[test]
-fn hostile_memory_is_refused_or_sound() {
+fn hostile_memory_is_refused_or_mounts_soundly() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
@@ -245,7 +245,7 @@ fn hostile_memory_is_refused_or_sound() {
         let mut left = left.clone();
         let mut has_sums = true;
         for _ in 0..1 + turn % 7 {
-            // Mostly the heads of the journals, and the table.
+            // Mostly the journals and the table.
             let at = match rng.below(3) {
                 0 => 4096 + rng.below(4096),
                 1 => 8192 + rng.below(8192),

@@ -1,4 +1,4 @@
-//! HyFiM, tested from outside.
+//! HyFiM through its public interface.
 
 mod adopt;
 mod cuts;

@@ -1,4 +1,4 @@
-//! Contents that somebody comes to share while they are being replaced.
+//! Contents that become shared with a snapshot while they are being replaced.
 
 use crate::support::tiny;
 use cowfs::{CowFs, MkfsOptions, MountOptions, mount_with};
@@ -21,10 +21,10 @@ type Port = HyFim<RawDevice>;
 pub(crate) type Fs = CowFs<Intra<Slow>>;
 
 const BLOCKS: u64 = 16_384;
-/// Bytes of the file.
+/// Size of the file in bytes.
 const LEN: u64 = 512 << 10;
 
-/// It, where staging takes as long as is wanted.
+/// HyFiM with an adjustable delay after staging.
 #[derive(Clone)]
 pub(crate) struct Slow {
     sim: Sim,
@@ -33,7 +33,7 @@ pub(crate) struct Slow {
 }
 
 impl Slow {
-    /// Sectors that were exchanged.
+    /// Sectors exchanged since the mount.
     pub(crate) fn exchanged(&self) -> u64 {
         self.port.stats().exchanged
     }
@@ -63,7 +63,7 @@ pub(crate) async fn made(sim: &Sim) -> Slow {
     let hyfim = HyfimConfig {
         journal: Bytes(MIB),
         ..HyfimConfig::new(FtlConfig {
-            // So that new contents are long on their way.
+            // A small buffer, so that staging takes long.
             buffer: Bytes(16 * 4096),
             ..FtlConfig::new(config.capacity)
         })
@@ -96,7 +96,7 @@ fn of(pattern: u64) -> Source<'static> {
     Source::Fill { pattern, len: LEN }
 }
 
-/// A file of one pattern that is durable.
+/// A mounted file system with a durable file of one pattern.
 async fn begun(sim: &Sim) -> (Slow, Vfs<Fs>, Process<Fs>, Fd) {
     let port = made(sim).await;
     let vfs = mounted(sim, &port).await;
@@ -108,7 +108,7 @@ async fn begun(sim: &Sim) -> (Slow, Vfs<Fs>, Process<Fs>, Fd) {
     (port, vfs, p, fd)
 }
 
-/// The pattern of all of a file.
+/// Pattern of a file; panics if it holds a mixture.
 async fn pattern(p: &Process<Fs>, path: &str) -> Result<u64, Errno> {
     let fd = p.open(path.as_bytes(), OpenFlags::READ, 0).await?;
     let bytes = p.read_bytes(fd, 0, LEN as usize).await;
@@ -123,17 +123,17 @@ async fn pattern(p: &Process<Fs>, path: &str) -> Result<u64, Errno> {
     Ok(first)
 }
 
-/// A snapshot is made while a forced overwrite is on its way, at every time of it.
+/// Takes snapshots at many moments of a forced overwrite.
 //= hyfim 3.2
 #[test]
-fn a_snapshot_that_comes_between_keeps_what_it_has() {
+fn snapshot_during_a_forced_overwrite_keeps_its_contents() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
         let (port, vfs, p, fd) = begun(&sim).await;
         let seen = Rc::new(RefCell::new(Vec::new()));
         for turn in 0..60_u64 {
-            // What was shared is copied once, and then replaced again.
+            // A shared extent is copied by the first write, and replaced by the next.
             for pattern in [10 * turn + 2, 10 * turn + 3] {
                 p.pwrite(fd, 0, of(pattern)).await.unwrap();
                 p.fsync(fd).await.unwrap();
@@ -161,7 +161,7 @@ fn a_snapshot_that_comes_between_keeps_what_it_has() {
         let (mut old, mut new) = (0, 0);
         for (turn, held) in seen.take() {
             let kept = pattern(&p, &format!("/s{turn}/file")).await;
-            // What was on its way in is waited for, and is not the snapshot's.
+            // A snapshot waits for a replacement in flight or excludes it.
             let is_new = held == Ok(10 * turn + 4);
             let expected = 10 * turn + if is_new { 4 } else { 3 };
             assert_eq!(
@@ -179,11 +179,11 @@ fn a_snapshot_that_comes_between_keeps_what_it_has() {
     });
 }
 
-/// A snapshot of a file whose contents have been staged and whose sums have not changed is
-/// read while that is so: who reads waits, and sees what the snapshot is of.
+/// Reads a snapshot while the contents of its file are staged and the checksums are still old: the
+/// read waits, and returns the contents of the snapshot.
 //= hyfim 3.2
 #[test]
-fn a_snapshot_is_read_while_what_it_shares_is_staged() {
+fn snapshot_read_during_staging_returns_old_contents() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {

@@ -1,4 +1,4 @@
-//! Small drives, and what a batch promises.
+//! Small drives, random workers, and the promises of a batch.
 
 use host::{
     BlockDevice, BlockPort, HostConfig, PageChange, Pm, PmConfig, PmError, PmMedia, RawDevice,
@@ -14,15 +14,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Extent, KIB, Ns};
 
-/// Sectors that are given.
+/// Sectors of 4 KiB that the drives of these tests export.
 pub(crate) const SECTORS: u32 = 600;
-/// Sectors of a node, and bytes.
+/// Sectors of a node; `NODE_BYTES` is its size in bytes.
 pub(crate) const NODE: u32 = 4;
 const NODE_BYTES: usize = NODE as usize * 4096;
-/// Where a node has its generation.
+/// Byte offset of the generation in a node.
 const GENERATION: u32 = 80;
 
-/// Two channels of one unit: 26 lines of 64 blocks.
+/// Two channels of one unit each: 26 lines (superblocks) of 64 blocks.
 pub(crate) fn tiny() -> DriveConfig {
     let mut config = (Preset::named("ocssd").expect("a preset").config)();
     config.geometry = Geometry {
@@ -51,23 +51,23 @@ pub(crate) fn hyfim_config() -> HyfimConfig {
             buffer: Bytes(24 * 4096),
             ..config.ftl
         },
-        // Small, so that the journals come round.
+        // Small, so that the journals wrap around.
         journal: Bytes(8 * KIB),
         ..config
     }
 }
 
-/// What is left without power.
+/// Persistent state at a power cut: the media of the drive, and persistent memory.
 #[derive(Clone)]
 pub(crate) struct Left {
     pub(crate) media: DriveMedia,
     pub(crate) memory: PmMedia,
-    /// Whether the write buffer is in memory, too.
+    /// Whether the write buffer is in persistent memory, too.
     pub(crate) lasting: bool,
 }
 
 impl Left {
-    /// A new drive, and blank memory.
+    /// A new drive with blank memory.
     pub(crate) fn new(config: &DriveConfig) -> Self {
         Self {
             media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
@@ -76,7 +76,7 @@ impl Left {
         }
     }
 
-    /// The same with the write buffer in persistent memory.
+    /// A new drive with memory large enough for the write buffer, too.
     pub(crate) fn buffered(config: &DriveConfig) -> Self {
         Self {
             memory: PmMedia::new(Bytes(160 * KIB)),
@@ -88,7 +88,7 @@ impl Left {
 
 pub(crate) type System = HyFim<RawDevice>;
 
-/// A drive and memory under power.
+/// A drive and persistent memory under power.
 #[derive(Clone)]
 pub(crate) struct Rig {
     pub(crate) sim: Sim,
@@ -119,13 +119,13 @@ impl Rig {
         RawDevice::new(&device.expect("the default can be")).expect("it is raw")
     }
 
-    /// The mapping of a host without persistent memory.
+    /// A mapping with a volatile table, of a host without persistent memory.
     pub(crate) async fn plain(&self) -> HostFtl<RawDevice> {
         let mounted = HostFtl::mount(&self.sim, self.port(), hyfim_config().ftl, Home::Dram);
         mounted.await.expect("whatever is there")
     }
 
-    /// Mounts what is there, or takes the drive over if nothing is.
+    /// Mounts the drive, or takes it over if the memory is blank.
     pub(crate) async fn mount(&self) -> Result<(System, Recovered), HyfimError> {
         match self.mount_left().await {
             Err(HyfimError::Memory(PmError::Blank)) => {}
@@ -135,7 +135,7 @@ impl Rig {
         Ok((taken, Recovered::default()))
     }
 
-    /// Mounts what is there.
+    /// Mounts the drive with its memory, which must not be blank.
     pub(crate) async fn mount_left(&self) -> Result<(System, Recovered), HyfimError> {
         HyFim::mount(&self.sim, self.port(), &self.pm, self.config).await
     }
@@ -149,13 +149,13 @@ impl Rig {
     }
 }
 
-/// What one worker has asked for: what was acknowledged, and the batch under way.
+/// Expectations of one worker: acknowledged contents, and the batch in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Values of sectors, by sector.
+    /// Acknowledged values by sector.
     pub(crate) sectors: std::collections::BTreeMap<u32, u64>,
     pub(crate) under_way: Vec<(u32, u64)>,
-    /// Bytes of nodes, by first sector.
+    /// Acknowledged bytes of nodes, by first sector.
     pub(crate) nodes: std::collections::BTreeMap<u32, Vec<u8>>,
     pub(crate) nodes_under_way: Vec<(u32, Vec<u8>)>,
 }
@@ -180,7 +180,7 @@ pub(crate) fn payloads(bytes: &[u8]) -> Vec<Payload> {
         .collect()
 }
 
-/// Compares what one worker knows; the batch under way is there as a whole or not at all.
+/// Asserts the expectations of one worker: the batch in flight is there as a whole or not at all.
 pub(crate) async fn compare(system: &System, known: &mut Known, what: &str) {
     let sectors = std::mem::take(&mut known.under_way);
     let nodes = std::mem::take(&mut known.nodes_under_way);
@@ -218,8 +218,8 @@ fn word(sector: &[u8]) -> u64 {
     u64::from_le_bytes(first)
 }
 
-/// Stages sectors one by one, some of them twice, and gives the numbers of the batches; once
-/// there are spare sectors for all of them.
+/// Stages sectors one by one, some of them twice, and returns the numbers of the batches. Retries
+/// until the spare sectors suffice for all.
 pub(crate) async fn stage(rig: &Sim, system: &System, all: &[(u32, Payload)]) -> Vec<u64> {
     loop {
         let mut numbers = Vec::new();
@@ -239,13 +239,13 @@ pub(crate) async fn stage(rig: &Sim, system: &System, all: &[(u32, Payload)]) ->
             return staged;
         }
         staged.iter().for_each(|&number| system.unstage(number));
-        // What is given up is free once somebody has published.
+        // Spare sectors that were given up become free with a publication.
         let _ = system.publish(&[], &[]).await;
         rig.sleep(Ns::us(100)).await;
     }
 }
 
-/// Exchanges batches of up to six of the sectors that are `index` modulo 3, of the first 300.
+/// Exchanges batches of up to five of the first 300 sectors, those that are `index` modulo 3.
 pub(crate) async fn exchange(
     (sim, system): (Sim, System),
     known: Shared,
@@ -253,7 +253,7 @@ pub(crate) async fn exchange(
     index: u32,
     count: u64,
 ) {
-    // No other run has these values.
+    // Values unique to this run.
     let run = rng.next_u64() << 32;
     for number in 1..=count {
         let mut batch = std::collections::BTreeMap::new();
@@ -273,8 +273,8 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Changes up to three of the twenty nodes from sector 320 on, many times, often with one of
-/// the twenty sectors from 400 on.
+/// Changes up to four of the twenty nodes from sector 320 on, `count` times, about half of the
+/// times with one of the twenty sectors from 400 on.
 pub(crate) async fn change((sim, system): (Sim, System), known: Shared, mut rng: Rng, count: u64) {
     let run = rng.next_u64() << 32;
     for number in 1..=count {
@@ -290,7 +290,7 @@ pub(crate) async fn change((sim, system): (Sim, System), known: Shared, mut rng:
             let mut from = 128;
             let mut parts = Vec::new();
             for _ in 0..=rng.below(3) {
-                // Behind the head of the node, which does not change.
+                // Behind the head of the node, which stays as it is.
                 let first = from + rng.below(NODE_BYTES as u64 / 4) as usize;
                 let end = first + 1 + rng.below(100) as usize;
                 bytes[first..end].fill(number as u8);

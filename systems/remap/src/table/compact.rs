@@ -1,23 +1,24 @@
-//! Entries of 12 bytes: six for the original address, six for the transformed one, in
-//! sectors of 512 bytes.
+//! A table of 12-byte entries: six bytes for the original address, six for the transformed one,
+//! both in sectors of 512 bytes.
 //!
-//! Invariants: a table of a part of its addresses has them in rows, one of nearly all has
-//! each at its own number; either takes at most a fifteenth more than 12 bytes an entry when it
-//! is made, but for the heads of rows. Between the two shares at which a table changes there
-//! are many addresses, so that none is turned to and fro.
+//! Invariants: a partly mapped table keeps its entries in rows; a nearly full one is flat, with
+//! each entry at the index of its address. Either form takes at most a fifteenth more than 12 bytes
+//! an entry when it is built, row headers apart. The two thresholds of the conversions lie many
+//! addresses apart, so a table does not flip back and forth.
 
 use super::flat::Flat;
 use super::rows::Rows;
 use std::ops::Range;
 
-/// Sectors of a unit, as addresses are kept in sectors.
+/// Sectors in a unit; entries store addresses in sectors.
 const SECTORS: u64 = crate::layout::SECTORS;
-/// Of so many sixteenths of the addresses a table is flat, and of so many in rows again.
+/// Mapped share, in sixteenths of the addresses, at which a table becomes flat, and the share below
+/// which it returns to rows.
 const FLAT: (u32, u32) = (15, 14);
-/// Fewest addresses of a flat table: fewer are in the cache of the processor anyway.
+/// Fewest addresses of a flat table: a smaller table fits in the processor's cache in either form.
 const FLAT_LEAST: u32 = 1 << 12;
 
-/// One entry.
+/// An entry: the pair of addresses, packed without alignment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     orig: [u8; 6],
@@ -37,7 +38,7 @@ fn unpack([a, b, c, d, e, f]: [u8; 6]) -> u32 {
 }
 
 impl Entry {
-    /// That of an address which is not mapped: no address of units is so large.
+    /// Entry of an unmapped address; no unit has an address this large.
     pub(super) const ABSENT: Self = Self {
         orig: [u8::MAX; 6],
         trans: [u8::MAX; 6],
@@ -61,14 +62,14 @@ impl Entry {
         unpack(self.trans)
     }
 
-    /// Where it leads to, if it is of an address that is mapped.
+    /// Transformed address of the entry, or `None` for [`Self::ABSENT`].
     #[inline]
     pub(super) fn mapped(self) -> Option<u32> {
         (self != Self::ABSENT).then(|| self.trans())
     }
 }
 
-/// A table of entries of 12 bytes.
+/// A table of 12-byte entries that switches between rows and flat by its load.
 pub(super) struct Compact {
     addresses: u32,
     kept: Kept,
@@ -85,7 +86,7 @@ impl Compact {
         Self { addresses, kept }
     }
 
-    /// A table of entries in ascending order.
+    /// Builds a table from `entries`, which ascend by original address.
     pub(super) fn of(addresses: u32, entries: &[(u32, u32)]) -> Self {
         let is_flat = entries.len() as u64 >= share(addresses, FLAT.0) && addresses >= FLAT_LEAST;
         let kept = match is_flat {
@@ -125,7 +126,7 @@ impl Compact {
         }
     }
 
-    /// Gives each address its own number, once nearly all are mapped.
+    /// Converts rows to flat once nearly all addresses are mapped.
     fn flatten(&mut self) {
         let is_flat = u64::from(self.len()) >= share(self.addresses, FLAT.0);
         if is_flat && self.addresses >= FLAT_LEAST {
@@ -174,7 +175,7 @@ impl Compact {
         }
     }
 
-    /// Asserts what holds.
+    /// Asserts the invariants of the form in use.
     #[cfg(test)]
     pub(super) fn check(&self) {
         match &self.kept {
@@ -189,7 +190,7 @@ impl Compact {
     }
 }
 
-/// So many sixteenths of the addresses.
+/// `sixteenths` of `addresses`, rounded up.
 const fn share(addresses: u32, sixteenths: u32) -> u64 {
     (addresses as u64 * sixteenths as u64).div_ceil(16)
 }

@@ -1,11 +1,11 @@
-//! Entries by their own numbers: whoever looks one up meets one place of memory.
+//! Entries indexed by original address: a lookup touches one place in memory.
 //!
-//! Invariant: an entry is of the address of its number, or of none.
+//! Invariant: the entry at index `i` is of address `i`, or absent.
 
 use super::compact::Entry;
 use std::ops::Range;
 
-/// An entry for each address.
+/// One entry for each address of the partition.
 pub(super) struct Flat {
     entries: Vec<Entry>,
     len: u32,
@@ -72,7 +72,8 @@ impl Flat {
         }
     }
 
-    /// Asserts what holds.
+    /// Asserts that each entry is at the index of its address, and that `len` counts the mapped
+    /// ones.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mapped = (0..)

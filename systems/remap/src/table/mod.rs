@@ -1,7 +1,7 @@
-//! A table: from the original addresses of a partition to transformed ones.
+//! A table maps the original addresses of one partition to transformed ones.
 //!
-//! Invariants: both variants answer alike; an address that is not mapped has no entry that
-//! can be found; nothing here waits, reads or writes.
+//! Invariants: both variants give the same answers; a lookup of an unmapped address finds nothing;
+//! nothing here awaits or does I/O.
 
 mod compact;
 mod flat;
@@ -22,7 +22,7 @@ enum Kept {
 }
 
 impl Table {
-    /// An empty table of so many addresses.
+    /// An empty table of a partition of `addresses` units.
     #[must_use]
     pub fn new(variant: Variant, addresses: u32) -> Self {
         Self(match variant {
@@ -31,7 +31,7 @@ impl Table {
         })
     }
 
-    /// A table of entries in ascending order, original addresses first.
+    /// Builds a table from `entries`, which ascend by original address.
     pub(crate) fn of(variant: Variant, addresses: u32, entries: &[(u32, u32)]) -> Self {
         Self(match variant {
             Variant::Tree => Kept::Tree(Tree::of(addresses, entries)),
@@ -39,7 +39,7 @@ impl Table {
         })
     }
 
-    /// Where `orig` leads to.
+    /// Transformed address of `orig`; `None` if unmapped.
     #[inline]
     #[must_use]
     pub fn get(&self, orig: u32) -> Option<u32> {
@@ -49,8 +49,8 @@ impl Table {
         }
     }
 
-    /// Asks the processor for the entry of `orig`, which is looked for soon. A compact table
-    /// has it in a place that is known; a tree has to be walked for it.
+    /// Prefetches the entry of `orig` into the processor's cache. Only a compact table knows the
+    /// place of the entry; for a tree this does nothing.
     #[inline]
     pub fn prefetch(&self, orig: u32) {
         match &self.0 {
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Lets `orig` lead to `trans`; gives where it led to.
+    /// Maps `orig` to `trans`; returns the previous transformed address.
     //= remap 3.2
     #[inline]
     pub fn insert(&mut self, orig: u32, trans: u32) -> Option<u32> {
@@ -70,7 +70,7 @@ impl Table {
         }
     }
 
-    /// Lets `orig` lead nowhere; gives where it led to.
+    /// Unmaps `orig`; returns the previous transformed address.
     pub fn remove(&mut self, orig: u32) -> Option<u32> {
         match &mut self.0 {
             Kept::Tree(tree) => tree.invalidate(orig),
@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// Addresses that are mapped.
+    /// Number of mapped addresses.
     #[must_use]
     pub fn len(&self) -> u32 {
         match &self.0 {
@@ -87,13 +87,13 @@ impl Table {
         }
     }
 
-    /// Whether none is.
+    /// Whether no address is mapped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory of the entries, unused capacity included.
     #[must_use]
     pub fn memory(&self) -> u64 {
         match &self.0 {
@@ -102,7 +102,7 @@ impl Table {
         }
     }
 
-    /// All entries of page `page`.
+    /// Writes the entries of table page `page` to `entries`, [`NONE`] where unmapped.
     pub(crate) fn page(&self, page: u32, entries: &mut [u32; PER_PAGE]) {
         entries.fill(NONE);
         let first = page * PER_PAGE as u32;
@@ -122,7 +122,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn both_variants_do_as_an_ordered_map() {
+    fn both_variants_agree_with_an_ordered_map() {
         for (variant, spread) in [
             (Variant::Tree, 4096),
             (Variant::Compact, 4096),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_come_in_order_make_a_tree_that_is_balanced() {
+    fn tree_of_ascending_insertions_is_balanced() {
         let mut table = Table::new(Variant::Tree, 1 << 16);
         for orig in 0..1 << 16 {
             assert_eq!(table.insert(orig, orig), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compact_table_turns_flat_and_back_and_stays_what_it_is() {
+    fn compact_table_keeps_its_entries_across_conversions() {
         let mut rng = Seed(8).stream("turns");
         let addresses = 6_000;
         let mut table = Table::new(Variant::Compact, addresses);
@@ -212,14 +212,14 @@ mod tests {
             }
             check(&table, &model, addresses);
             let each = table.memory() as f64 / f64::from(table.len());
-            // Heads of rows, what a row has grown by, and room of what was removed.
+            // Row headers, the slack of growth, and capacity left by removals.
             assert!((12.0..14.0).contains(&each), "{each}");
         }
         assert_eq!(turns, 6, "once a round");
     }
 
     #[test]
-    fn an_entry_takes_what_the_variant_says() {
+    fn entry_size_is_that_of_the_variant() {
         let mut compact = Table::new(Variant::Compact, 1 << 20);
         let mut tree = Table::new(Variant::Tree, 1 << 20);
         for orig in 0..1 << 20 {

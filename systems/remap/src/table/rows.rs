@@ -1,23 +1,23 @@
 //! Rows of entries, sorted by original address.
 //!
-//! Invariants: a row has the addresses of [`SPAN`] units, each at most once, in order; rows
-//! grow by [`STEP`] entries, so that little of them is unused.
+//! Invariants: a row covers the addresses of [`SPAN`] units, each at most once, in order; a row
+//! grows by [`STEP`] entries, so that little of its capacity is unused.
 //!
-//! A row of all its addresses has each at its own number, and one of a part has it near the
-//! number times that part, so a search begins there and goes on entry by entry.
+//! In a full row each entry is at the index of its address; in a partly filled one it is near that
+//! index scaled by the fill. A search starts at this guess and steps entry by entry.
 
 use super::compact::Entry;
 use std::ops::Range;
 
-/// Original addresses of a row.
+/// Original addresses that one row covers.
 const SPAN: u32 = 256;
-/// Entries that a row grows by.
+/// Capacity, in entries, that a full row adds.
 const STEP: usize = 16;
-/// A table of rows.
+/// A table as rows of sorted entries, one for each [`SPAN`] addresses.
 pub(super) struct Rows {
     rows: Vec<Vec<Entry>>,
     len: u32,
-    /// Entries that there is room for.
+    /// Capacity of all rows, in entries.
     room: usize,
 }
 
@@ -30,7 +30,7 @@ impl Rows {
         }
     }
 
-    /// Rows of entries in ascending order.
+    /// Builds rows from `entries`, which ascend by original address.
     pub(super) fn of(addresses: u32, entries: &[(u32, u32)]) -> Self {
         let mut rows = Self::new(addresses);
         for part in entries.chunk_by(|a, b| a.0 / SPAN == b.0 / SPAN) {
@@ -43,7 +43,7 @@ impl Rows {
         rows
     }
 
-    /// About where `orig` is in its row.
+    /// Estimated index of `orig` in its row.
     #[inline]
     fn guess(row: &[Entry], orig: u32) -> usize {
         row.len() * (orig % SPAN) as usize / SPAN as usize
@@ -56,7 +56,7 @@ impl Rows {
         }
     }
 
-    /// Where `orig` is in its row, or where it would be.
+    /// Index of `orig` in its row, or the index at which to insert it.
     #[inline]
     fn find(row: &[Entry], orig: u32) -> Result<usize, usize> {
         let mut at = Self::guess(row, orig);
@@ -124,7 +124,7 @@ impl Rows {
         }
     }
 
-    /// Asserts what holds.
+    /// Asserts the order and the span of each row, and the counters.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut len = 0;

@@ -1,44 +1,44 @@
-//! A red-black tree of nodes in one row of memory, sorted by original address.
+//! A red-black tree sorted by original address, with its nodes in one vector.
 //!
-//! A node is what the paper's `remap_node` is: original address, transformed address, and
-//! whether it is invalid, which is an address that no unit has. A node that is invalid
-//! stays where it is until its address is written again.
+//! A node is the paper's `remap_node`: original address, transformed address, and an invalid mark,
+//! here a transformed address that no unit has. An invalidated node stays in place until its
+//! address is written again.
 //= remap 3.2
 //= remap 3.3
 //!
-//! Invariants: a red node has no red child; every way from the root to a leaf has as many
-//! black nodes; children are in order.
+//! Invariants: a red node has no red child; every path from the root to a leaf has the same number
+//! of black nodes; children are in order.
 
 use crate::format::NONE;
 use std::ops::Range;
 
-/// No node.
+/// Index that stands for no node.
 const NIL: u32 = u32::MAX;
-/// The bit of a link to the parent that says that the node is red.
+/// Bit of a node's parent link that marks the node red.
 const RED: u32 = 1 << 31;
-/// The rest of it when there is no parent.
+/// Parent link of the root, apart from [`RED`].
 const NO_PARENT: u32 = RED - 1;
 
-/// A node.
+/// A node of 20 bytes; links are indexes of the vector.
 struct Node {
     orig: u32,
-    /// [`NONE`] if the node is invalid.
+    /// Transformed address; [`NONE`] if the node is invalid.
     trans: u32,
-    /// Left and right.
+    /// Left and right child; [`NIL`] if absent.
     child: [u32; 2],
-    /// The parent, and [`RED`].
+    /// Index of the parent, with [`RED`] as the color of this node.
     up: u32,
 }
 
 const _: () = assert!(size_of::<Node>() == 20);
 
-/// A tree.
+/// The tree of one partition.
 pub(super) struct Tree {
     nodes: Vec<Node>,
     root: u32,
-    /// Nodes that are valid.
+    /// Number of valid nodes, which are the mapped addresses.
     len: u32,
-    /// Nodes at most.
+    /// Most nodes: the addresses of the partition.
     most: usize,
 }
 
@@ -52,7 +52,7 @@ impl Tree {
         }
     }
 
-    /// A tree of entries in ascending order: as low as it can be, with the lowest nodes red.
+    /// Builds a tree of least height from `entries`, which ascend; the lowest level is red.
     pub(super) fn of(addresses: u32, entries: &[(u32, u32)]) -> Self {
         let mut tree = Self::new(addresses);
         tree.nodes.reserve_exact(entries.len());
@@ -70,8 +70,8 @@ impl Tree {
         tree
     }
 
-    /// Links the nodes of `range`, `above` the lowest level by so much, to their middle one,
-    /// which is given.
+    /// Links the nodes of `range` below their middle node, which is returned (`NIL` if empty).
+    /// `above` is the distance of that node from the lowest level, which is red.
     fn link(&mut self, range: Range<u32>, parent: u32, above: u32) -> u32 {
         if range.is_empty() {
             return NIL;
@@ -85,7 +85,7 @@ impl Tree {
         middle
     }
 
-    /// The node of `orig`, or the last one on the way to where it would be.
+    /// Finds the node of `orig` (true), or the last node on the search path (false).
     #[inline]
     fn seek(&self, orig: u32) -> (u32, bool) {
         let (mut at, mut last) = (self.root, NIL);
@@ -107,7 +107,7 @@ impl Tree {
         (trans != NONE).then_some(trans)
     }
 
-    /// Marks the entry of `orig` as invalid.
+    /// Marks the node of `orig` invalid; returns its transformed address.
     pub(super) fn invalidate(&mut self, orig: u32) -> Option<u32> {
         let (at, found) = self.seek(orig);
         if !found {
@@ -145,7 +145,7 @@ impl Tree {
         None
     }
 
-    /// Makes room for a node, by a sixteenth of what there is at a time.
+    /// Reserves capacity for a node, a sixteenth more at a time but at least 64 nodes.
     fn grow(&mut self) {
         if self.nodes.len() == self.nodes.capacity() {
             let more = (self.nodes.len() / 16).max(64);
@@ -176,12 +176,12 @@ impl Tree {
         *up = *up & RED | parent;
     }
 
-    /// On which side of its parent a node is.
+    /// Side of `node` below `parent`: 0 is left, 1 is right.
     fn side(&self, parent: u32, node: u32) -> usize {
         usize::from(self.nodes[parent as usize].child[1] == node)
     }
 
-    /// Turns the edge from `top` to its child on `side`, so that the child is above.
+    /// Rotates the edge from `top` to its child on `side`, so that the child becomes the parent.
     fn rotate(&mut self, top: u32, side: usize) {
         let child = self.nodes[top as usize].child[side];
         let inner = self.nodes[child as usize].child[1 - side];
@@ -201,7 +201,7 @@ impl Tree {
         self.set_parent(top, child);
     }
 
-    /// Makes the tree one again after the red `node` has come.
+    /// Restores the color invariants after the red `node` was inserted.
     fn balance(&mut self, mut node: u32) {
         loop {
             let mut parent = self.parent(node);
@@ -239,7 +239,7 @@ impl Tree {
         (self.nodes.capacity() * size_of::<Node>()) as u64
     }
 
-    /// The first node that is not before `orig`.
+    /// First node whose address is `orig` or later.
     fn first_from(&self, orig: u32) -> u32 {
         let (mut at, mut first) = (self.root, NIL);
         while at != NIL {
@@ -254,7 +254,7 @@ impl Tree {
         first
     }
 
-    /// The node behind `node` in order.
+    /// In-order successor of `node`, or `NIL`.
     fn after(&self, mut node: u32) -> u32 {
         let mut next = self.nodes[node as usize].child[1];
         if next != NIL {
@@ -283,7 +283,7 @@ impl Tree {
         }
     }
 
-    /// Asserts what holds, and gives the height.
+    /// Asserts the invariants; returns the height.
     #[cfg(test)]
     pub(super) fn check(&self) -> usize {
         assert!(!self.is_red(self.root), "the root is black");
@@ -292,7 +292,7 @@ impl Tree {
         self.check_below(self.root, NIL, 0..u64::MAX).1
     }
 
-    /// Black nodes and nodes on the ways down from `at`.
+    /// Asserts the invariants below `at`; returns its black height and its height.
     #[cfg(test)]
     fn check_below(&self, at: u32, above: u32, within: Range<u64>) -> (usize, usize) {
         if at == NIL {

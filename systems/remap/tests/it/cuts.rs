@@ -1,5 +1,5 @@
-//! The power is cut before every event: of transactions, tables that are dropped,
-//! checkpoints, cleaning, and of recovery itself.
+//! Power cuts before random events: during transactions, drops of tables, checkpoints, cleaning,
+//! and recovery itself.
 
 use crate::memory::{SIZE, disk, layout, options, read, trim, units, write};
 use host::{BlockPort, RamDisk};
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::Ns;
 
-/// Tasks that write, each to its own part.
+/// Concurrent writers, each on its own part of the layer.
 const TASKS: u64 = 3;
 
-/// What happened to one unit: version 0 is zeros.
+/// History of one unit; before its first version it reads as zeros.
 #[derive(Clone, Default)]
 struct Unit {
-    /// Patterns in the order in which they were written; zeros for a discard.
+    /// Patterns in order of their writes; 0 for a discard.
     versions: Vec<u64>,
-    /// Of how many it is known that they were answered.
+    /// Versions known to be acknowledged.
     answered: usize,
-    /// Of how many it is known that they were forced.
+    /// Versions known to be durable.
     forced: usize,
 }
 
@@ -66,12 +66,12 @@ impl Past {
     }
 }
 
-/// A layer on a disk in memory, under requests.
+/// A scenario: a filled layer on a RAM disk, and the requests to run on it.
 struct Layer {
     options: Options,
     seed: u64,
     requests: u64,
-    /// The disk, made and filled as far as it goes.
+    /// Contents of the disk after the layer was formatted and filled.
     left: Left,
     past: Vec<Unit>,
 }
@@ -129,7 +129,7 @@ impl Layer {
     }
 }
 
-/// What a task asks for.
+/// Runs the random requests of one task.
 async fn ask(
     port: Remap<RamDisk>,
     sim: Sim,
@@ -159,7 +159,7 @@ async fn ask(
                 port.flush().await.unwrap();
                 past.forced(&answered);
             }
-            // Long enough for cleaning to begin.
+            // Long enough for background cleaning to begin.
             _ => sim.sleep(Ns(rng.below(600))).await,
         }
     }
@@ -204,7 +204,7 @@ impl Layer {
         live
     }
 
-    /// What a cut leaves of a run that is under way.
+    /// Contents of the disk after a cut now; checks the invariants first.
     fn cut(&self, live: &Live) -> Left {
         let port = live.port.borrow();
         if let Some(port) = &*port {
@@ -229,7 +229,8 @@ impl Layer {
         recovery
     }
 
-    /// Recovers from what is left and judges it; gives the events of the recovery.
+    /// Recovers from `left` and checks every unit against its history; returns the number of events
+    /// of the recovery.
     fn judge(&self, live: &Live, left: Left, cut: &str) -> u64 {
         let kernel = Kernel::new();
         let recovery = self.power_on(&kernel, left);
@@ -253,8 +254,8 @@ impl Layer {
         kernel.sim().events()
     }
 
-    /// Cuts the power before each of about `points` events, and in one of four recoveries;
-    /// gives how many states were judged.
+    /// Cuts the power before each of about `points` events, and within a quarter of the recoveries;
+    /// returns the number of states judged.
     fn explore(&self, points: u64, met: &mut BTreeMap<&'static str, u64>) -> u64 {
         let (seed, mut judged) = (self.seed, 0);
         let length = {
@@ -296,7 +297,7 @@ impl Layer {
     }
 }
 
-/// What a cut at this moment comes after.
+/// Activities that have happened before a cut at this moment.
 fn meets(live: &Live) -> Vec<&'static str> {
     let port = live.port.borrow();
     let Some(port) = &*port else {
@@ -315,7 +316,7 @@ fn meets(live: &Live) -> Vec<&'static str> {
         .collect()
 }
 
-/// Opens the layer and reads all of it.
+/// Opens the layer and reads every unit.
 async fn recover(sim: &Sim, disk: &RamDisk, options: Options) -> Shown {
     let port = remap::open(sim, disk, options)
         .await
@@ -328,14 +329,14 @@ async fn recover(sim: &Sim, disk: &RamDisk, options: Options) -> Shown {
     Ok(shown)
 }
 
-/// Runs of 1,500 cuts each: 2, or as many as `REMAP_RUNS` says.
+/// Number of runs of 1,500 cuts each: 2, or the value of `REMAP_RUNS`.
 fn runs() -> u64 {
     let said = std::env::var("REMAP_RUNS").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(2)
 }
 
 #[test]
-fn what_was_forced_is_there_and_the_rest_is_old_or_new() {
+fn cut_keeps_durable_units_and_leaves_others_old_or_new() {
     let mut met = BTreeMap::new();
     let mut judged = 0;
     for seed in 1..=runs() {

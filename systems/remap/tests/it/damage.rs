@@ -1,4 +1,4 @@
-//! Blocks that are damaged, or changed by somebody who knows the format.
+//! Damaged blocks, and blocks forged with knowledge of the format.
 
 use crate::memory::{SECTORS, SIZE, disk, layout, options, read, units, write};
 use bolero::TypeGenerator;
@@ -13,7 +13,7 @@ use units::Ns;
 
 type Left = BTreeMap<u64, Payload>;
 
-/// A layer with tables and a log, and what it shows.
+/// A layer with a checkpoint and a log behind it, and its contents unit by unit.
 fn written() -> &'static (Left, Vec<u64>) {
     static WRITTEN: OnceLock<(Left, Vec<u64>)> = OnceLock::new();
     WRITTEN.get_or_init(|| {
@@ -46,7 +46,7 @@ fn written() -> &'static (Left, Vec<u64>) {
     })
 }
 
-/// Nothing of its own accord.
+/// Options without background work or commits by age or size.
 fn quiet() -> Options {
     Options {
         memory: None,
@@ -79,7 +79,7 @@ async fn all(sim: &Sim, left: Left) -> Result<Vec<u64>, OpenError> {
     Ok(shown)
 }
 
-/// What a mount and a look at rest say, which is the same.
+/// Mounts the layer, and resolves it at rest: both must agree.
 fn opened(left: &Left) -> Result<Vec<u64>, OpenError> {
     let at_rest = Shown::new(AtRest(left)).map(|shown| {
         let pattern = |unit| {
@@ -112,7 +112,7 @@ fn with(left: &Left, unit: u64, bytes: [u8; UNIT]) -> Left {
     left
 }
 
-/// The first unit of the data, as the superblock says.
+/// First unit of the data area, from the superblock.
 fn data(left: &Left) -> u64 {
     let superblock = bytes(left, 0);
     u64::from(u32::from_le_bytes([
@@ -124,7 +124,7 @@ fn data(left: &Left) -> u64 {
 }
 
 #[test]
-fn a_damaged_block_is_detected_or_nobody_needs_it() {
+fn damaged_block_is_detected_or_not_needed() {
     let (left, shown) = written();
     assert_eq!(opened(left).as_ref(), Ok(shown));
     let mut said = BTreeMap::new();
@@ -133,7 +133,7 @@ fn a_damaged_block_is_detected_or_nobody_needs_it() {
             let mut damaged = bytes(left, unit);
             damaged[at] ^= 0x10;
             match opened(&with(left, unit, damaged)) {
-                // The last transaction reads as torn: it was not answered for all we know.
+                // The last transaction reads as torn, so it may never have been acknowledged.
                 Ok(found) if found != *shown => {
                     let lost = found.iter().zip(shown).filter(|(a, b)| a != b).count();
                     assert!(lost <= 10, "unit {unit}: {lost} units are lost");
@@ -148,20 +148,20 @@ fn a_damaged_block_is_detected_or_nobody_needs_it() {
             }
         }
     }
-    // A page of a table, the directory, the log and the last checkpoint each say so.
+    // Damage of table page, directory, log and last checkpoint is each reported.
     for kind in ["page", "block", "the", "torn"] {
         assert!(said.contains_key(kind), "{said:?}");
     }
 }
 
 #[test]
-fn each_damage_is_a_sentence_that_says_what_can_be_read() {
+fn damage_report_names_what_can_be_read() {
     let (left, _) = written();
     let zeros = |unit| with(left, unit, [0; UNIT]);
     let says = |left: &Left| opened(left).unwrap_err().to_string();
     let neither = with(&zeros(0), 1, [0; UNIT]);
     assert!(says(&neither).starts_with("no remapping layer is here, or both copies"));
-    // One copy of the superblock is enough.
+    // One valid copy of the superblock is enough.
     assert!(opened(&zeros(0)).is_ok() && opened(&zeros(1)).is_ok());
     let neither = with(&zeros(2), 3, [0; UNIT]);
     assert!(says(&neither).starts_with("both checkpoints are damaged"));
@@ -199,22 +199,22 @@ fn says_or_nothing(left: &Left) -> Option<String> {
     opened(left).err().map(|error| error.to_string())
 }
 
-/// A change of a block by who knows the format: numbers are set, and its sum fits again.
+/// A forged change of a block: a value is set, and the checksum possibly made valid again.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Change {
-    /// Which block, of those before the data.
+    /// Block to change, modulo the blocks before the data area.
     block: u16,
-    /// Where in it, by fours.
+    /// Offset within the block, in words of 4 bytes.
     at: u16,
     value: u32,
-    /// Whether the value is a small one.
+    /// Whether `value` is reduced below 64.
     small: bool,
-    /// Whether the sum is made to fit.
+    /// Whether the checksum is made valid again.
     seals: bool,
 }
 
-/// Makes the sum of a block fit, as what a block is that lies there: superblock,
-/// checkpoint, directory, page of a table, block of the log.
+/// Makes the checksum of a block valid, for the kind of block at `unit`: superblock, checkpoint,
+/// directory, table page or log.
 fn seal(block: &mut [u8; UNIT], uuid: &[u8], unit: u64) {
     let kind: u8 = match unit {
         0 | 1 => 1,
@@ -229,11 +229,11 @@ fn seal(block: &mut [u8; UNIT], uuid: &[u8], unit: u64) {
 }
 
 #[test]
-fn changes_by_who_knows_the_format_do_no_harm() {
+fn mount_of_forged_blocks_does_not_panic() {
     changed_blocks(|changed| drop(opened(changed)));
 }
 
-/// Has `look` at layers of which blocks were changed.
+/// Runs `look` on layers with randomly changed blocks.
 fn changed_blocks(look: impl Fn(&Left) + std::panic::RefUnwindSafe) {
     let (left, _) = written();
     let data = data(left);
@@ -263,14 +263,14 @@ fn changed_blocks(look: impl Fn(&Left) + std::panic::RefUnwindSafe) {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_from_what_is_torn() {
+fn unreadable_log_block_is_told_from_a_torn_one() {
     let (left, shown) = written();
     let lost = |unit| {
         let mut left = left.clone();
         left.insert(unit, Payload::Lost);
         left
     };
-    // Of the log, the blocks that have something and the one where it goes on.
+    // In the log, the used blocks and the block where it continues matter.
     let said: Vec<String> = (6..22)
         .filter_map(|unit| says_or_nothing(&lost(unit)))
         .collect();
@@ -279,12 +279,12 @@ fn what_cannot_be_read_is_told_from_what_is_torn() {
         said.iter()
             .all(|said| said.contains("of the log cannot be read"))
     );
-    // One copy of each head is enough, but for the checkpoint that the log goes on from.
+    // One valid copy of the superblock is enough.
     assert_eq!(opened(&lost(0)).as_ref(), Ok(shown));
     assert_eq!(opened(&lost(1)).as_ref(), Ok(shown));
 }
 
-/// What can be read of a damaged layer, unit by unit, and what is said of the rest.
+/// Salvages a layer: contents by unit (`None` if lost), and the damage in sentences.
 fn salvaged(left: &Left) -> Result<(Vec<Option<u64>>, Vec<String>), OpenError> {
     let kernel = Kernel::new();
     let (sim, left) = (kernel.sim(), left.clone());
@@ -306,7 +306,8 @@ fn salvaged(left: &Left) -> Result<(Vec<Option<u64>>, Vec<String>), OpenError> {
     })
 }
 
-/// A layer of which something is lost shows the rest as it was.
+/// Asserts that salvage loses at most `lost` units, shows all others as they were, and reports
+/// `says`.
 #[track_caller]
 fn shows_the_rest(left: &Left, shown: &[u64], lost: usize, says: &str) {
     let (found, said) = salvaged(left).expect("something is left");
@@ -321,7 +322,7 @@ fn shows_the_rest(left: &Left, shown: &[u64], lost: usize, says: &str) {
 }
 
 #[test]
-fn what_is_left_of_a_damaged_layer_is_read_as_it_was() {
+fn salvage_reads_undamaged_units_as_they_were() {
     let (left, shown) = written();
     let whole = shown.iter().copied().map(Some).collect();
     assert_eq!(salvaged(left), Ok((whole, Vec::new())));
@@ -335,7 +336,7 @@ fn what_is_left_of_a_damaged_layer_is_read_as_it_was() {
         shows_the_rest(&zeros(unit), shown, 16, "of the tables is damaged");
     }
     for unit in log {
-        // A transaction of the test has at most ten addresses, which read as they were before.
+        // A transaction of this test has at most ten addresses, which read as before it.
         let (found, said) = salvaged(&zeros(unit)).expect("something is left");
         let other = found.iter().zip(shown).filter(|(a, b)| **a != Some(**b));
         assert!(other.count() <= 10, "unit {unit}");
@@ -345,7 +346,8 @@ fn what_is_left_of_a_damaged_layer_is_read_as_it_was() {
             "{said:?}"
         );
     }
-    // Of two checkpoints the one is not needed, and the other is in its directory and the log.
+    // One of the checkpoints is not needed, and the other is rebuilt from its directory and the
+    // log.
     for unit in [2, 3]
         .into_iter()
         .filter(|unit| opened(&zeros(*unit)).is_err())
@@ -358,7 +360,7 @@ fn what_is_left_of_a_damaged_layer_is_read_as_it_was() {
         .into_iter()
         .filter(|unit| opened(&zeros(*unit)).is_err())
     {
-        // All tables are found through one block, and the log tells of what is newer.
+        // One directory block covers all tables; only addresses in the log remain.
         shows_the_rest(
             &zeros(unit),
             shown,
@@ -371,15 +373,15 @@ fn what_is_left_of_a_damaged_layer_is_read_as_it_was() {
 }
 
 #[test]
-fn what_is_salvaged_of_bytes_by_who_knows_the_format_does_no_harm() {
+fn salvage_of_forged_blocks_does_not_panic() {
     let (left, _) = written();
     changed_blocks(|changed| drop(salvaged(changed)));
     assert!(salvaged(left).is_ok());
 }
 
-/// Blocks of a log, of tables, directories, checkpoints and a superblock that nobody wrote.
+/// Blocks of random bytes anywhere in the metadata.
 #[test]
-fn bytes_of_no_layer_do_no_harm() {
+fn random_metadata_does_not_panic() {
     bolero::check!()
         .with_type::<Vec<(u16, Vec<u8>)>>()
         .with_iterations(2_000)

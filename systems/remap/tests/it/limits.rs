@@ -1,4 +1,4 @@
-//! Where it ends: past the end, no room, and a medium that fails.
+//! Limits: addresses past the end, media without room, and media that fail.
 
 use crate::memory::{SECTORS, SIZE, layout, made, options, read, units, write};
 use host::{BlockPort, Computing, RamDisk, Who};
@@ -33,7 +33,7 @@ fn requests_past_the_end_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_medium_that_is_too_small_is_refused_with_what_it_has() {
+fn too_small_medium_is_refused_with_its_size() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -49,11 +49,11 @@ fn a_medium_that_is_too_small_is_refused_with_what_it_has() {
     });
 }
 
-/// A disk that refuses writes from some moment on.
+/// A disk that refuses writes once a budget is used up.
 #[derive(Clone)]
 struct Failing {
     disk: RamDisk,
-    /// Writes that still succeed.
+    /// Writes that will still succeed.
     left: Rc<Cell<u64>>,
 }
 
@@ -75,7 +75,7 @@ impl BlockPort for Failing {
 }
 
 #[test]
-fn whatever_write_fails_what_was_forced_before_can_be_read() {
+fn durable_units_survive_a_failure_of_any_write() {
     for fails_after in 0..60 {
         let kernel = Kernel::new();
         let sim = kernel.sim();
@@ -123,7 +123,7 @@ fn whatever_write_fails_what_was_forced_before_can_be_read() {
 }
 
 #[test]
-fn an_error_of_cleaning_that_nobody_waits_for_is_told() {
+fn error_of_background_cleaning_is_reported() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -148,7 +148,7 @@ fn an_error_of_cleaning_that_nobody_waits_for_is_told() {
         sim.sleep(Ns::us(50)).await;
         assert_eq!(port.background_error(), Some(IoError::ReadOnly));
         assert_eq!(port.metrics().background_errors, 1);
-        // What was moved stays where it was, and the layer goes on.
+        // The units stay where they were, and the layer keeps working.
         left.set(u64::MAX);
         for unit in 0..units(&port) {
             assert_eq!(read(&port, unit).await, Ok(unit + 1));
@@ -164,7 +164,7 @@ fn a_long_log_is_replayed_in_little_memory() {
     let sim = kernel.sim();
     kernel.block_on(async move {
         let disk = RamDisk::new(&sim, Bytes(16 << 20));
-        // A log of some 400 blocks, which are read in parts.
+        // A log of some 400 blocks, read in several commands.
         let layout = FormatOptions {
             log_per_10000: 1000,
             ..layout()
@@ -179,7 +179,7 @@ fn a_long_log_is_replayed_in_little_memory() {
         let port = remap::open(&sim, &disk, unlimited).await.unwrap();
         let count = units(&port);
         let mut model = vec![0; count as usize];
-        // The log begins anew somewhere, and goes over its end.
+        // The log restarts at a checkpoint and wraps around.
         for round in 0..700 {
             let unit = round * 701 % count;
             write(&port, unit, 1, round + 1, true).await.unwrap();

@@ -1,4 +1,4 @@
-//! The layer through its public verbs, on a disk in memory.
+//! The layer through its public interface, on a RAM disk.
 
 mod cuts;
 mod damage;

@@ -1,5 +1,5 @@
-//! A small layer on a disk in memory, with tables of 64 KiB, transactions of a few pairs
-//! and a log of a few blocks, so that everything happens often.
+//! A small layer on a RAM disk, with tables of 64 KiB, transactions of a few pairs and a log of a
+//! few blocks, so that every activity happens often.
 
 use host::{BlockPort, RamDisk, Who};
 use nand::{Payload, UNIT};
@@ -9,9 +9,9 @@ use ssd::{Content, IoError};
 use std::collections::BTreeMap;
 use units::{Bytes, Extent, Ns, Placement};
 
-/// Sectors of a unit.
+/// Sectors of 512 bytes in a unit.
 pub(crate) const SECTORS: u64 = 8;
-/// Bytes of the disk.
+/// Capacity of the RAM disk.
 pub(crate) const SIZE: Bytes = Bytes(2 << 20);
 
 pub(crate) fn layout() -> FormatOptions {
@@ -21,8 +21,7 @@ pub(crate) fn layout() -> FormatOptions {
     }
 }
 
-/// Tables in so little memory that a few of them are there at a time, and what becomes free
-/// is deallocated below.
+/// Options with memory for a few tables at a time, and with deallocation of freed units below.
 pub(crate) fn options(variant: Variant) -> Options {
     Options {
         variant,
@@ -44,7 +43,7 @@ pub(crate) async fn made(sim: &Sim, options: Options) -> Remap<RamDisk> {
     remap::open(sim, &disk, options).await.unwrap()
 }
 
-/// The disk again, as what it holds says.
+/// A RAM disk with the contents `left`.
 pub(crate) fn disk(sim: &Sim, left: BTreeMap<u64, Payload>) -> RamDisk {
     RamDisk::holding(sim, SIZE, left)
 }
@@ -66,7 +65,7 @@ pub(crate) async fn write<P: BlockPort>(
     write.await
 }
 
-/// The pattern of a unit, which is of one as a whole.
+/// Reads a unit and returns its pattern; panics if the unit holds a mixture.
 pub(crate) async fn read<P: BlockPort>(port: &P, unit: u64) -> Result<u64, IoError> {
     let mut bytes = [0; UNIT];
     let extent = Extent::new(unit * SECTORS, SECTORS as u32);

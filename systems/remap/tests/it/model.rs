@@ -1,4 +1,4 @@
-//! Random requests beside a row of sectors, which is all that a disk has to be.
+//! Random requests against a model: a vector of bytes, which is all that a disk has to be.
 
 use crate::memory::{made, options, units};
 use host::{BlockPort, Who};
@@ -8,7 +8,7 @@ use sim::{Kernel, Rng, Seed, Sim};
 use ssd::Content;
 use units::{Bytes, Extent, Placement, SECTOR};
 
-/// Requests of a run.
+/// Requests in each random run.
 const REQUESTS: u64 = 3_000;
 
 fn bytes(rng: &mut Rng, sectors: u32) -> Vec<u8> {
@@ -72,7 +72,7 @@ async fn requests(sim: Sim, seed: u64, options: Options, grain: u64) -> [u64; 4]
     counts
 }
 
-/// Adds what a mount has counted.
+/// Adds the counters of one mount.
 fn count([dropped, read, trimmed, errors]: &mut [u64; 4], metrics: &Metrics) {
     *dropped += metrics.tables_dropped;
     *read += metrics.tables_read;
@@ -81,7 +81,7 @@ fn count([dropped, read, trimmed, errors]: &mut [u64; 4], metrics: &Metrics) {
 }
 
 #[test]
-fn it_reads_what_was_written_last() {
+fn reads_return_the_last_write() {
     for seed in 0..6 {
         let variant = Variant::ALL[seed as usize % 2];
         let memory = [Some(Bytes(2_000)), None][seed as usize / 2 % 2];
@@ -91,7 +91,7 @@ fn it_reads_what_was_written_last() {
             trim: usual.trim.filter(|_| seed < 4),
             ..usual
         };
-        // Sectors that are no whole units are read and written back.
+        // With a grain of 1, sectors within a unit are merged with the rest.
         for grain in [8, 1] {
             let kernel = Kernel::new();
             let counts = kernel.block_on(requests(kernel.sim(), seed, options, grain));
@@ -105,7 +105,7 @@ fn it_reads_what_was_written_last() {
 }
 
 #[test]
-fn a_full_layer_is_written_over_and_over() {
+fn full_layer_takes_overwrites_with_one_move_each() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -141,7 +141,7 @@ fn a_full_layer_is_written_over_and_over() {
             metrics.foreground_passes > 0 && metrics.moves > 0,
             "{metrics:?}"
         );
-        // A run of free units at the end costs at most as many moves as it has.
+        // A free run at the end costs at most as many moves as it has units.
         assert!(metrics.moves <= metrics.written_units, "{metrics:?}");
         let met = port.refusals();
         let why = met.met()[0].first.to_string();
@@ -151,7 +151,7 @@ fn a_full_layer_is_written_over_and_over() {
 }
 
 #[test]
-fn tasks_share_it() {
+fn concurrent_tasks_read_their_own_writes() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -193,7 +193,7 @@ fn tasks_share_it() {
 }
 
 #[test]
-fn what_cleaning_empties_is_deallocated_below_if_that_is_wanted() {
+fn trim_option_deallocates_units_that_cleaning_empties() {
     for trim in [None, options(Variant::Compact).trim] {
         let kernel = Kernel::new();
         let sim = kernel.sim();
@@ -215,14 +215,14 @@ fn what_cleaning_empties_is_deallocated_below_if_that_is_wanted() {
                     .await
                     .unwrap();
             }
-            // Nobody asks for anything: what is at the end moves, and the end is let go of.
+            // Idle: units at the end move, and the end is deallocated.
             sim.sleep(units::Ns::us(50)).await;
             let metrics = port.metrics();
             assert!(metrics.passes > 0 && metrics.moves > 0, "{metrics:?}");
             let trimmed = port.below().ledger().trimmed;
             let by_layer = metrics.trimmed_units * UNIT as u64;
             assert_eq!(metrics.trimmed_units > 0, trim.is_some(), "{metrics:?}");
-            // Making the layer deallocated all of its data area.
+            // The format deallocated the whole data area.
             assert!(trimmed >= by_layer + port.capacity().0);
             port.check().unwrap();
             for unit in 0..count {
