@@ -1,9 +1,9 @@
-//! What a request of 4 KiB costs over a unix socket, for simulated drives whose times are
-//! skipped: how many there are in a second, and the time of the processor that the thread of
-//! the drive takes for each, which other work on the machine changes less.
+//! Host cost of a 4 KiB request over a Unix socket, for simulated drives whose latencies are
+//! skipped: requests per second, and CPU time of the drive's thread per request, which depends
+//! less on other load of the machine.
 //!
 //! A drive is written once in order, then at random until its flash is used up and garbage
-//! is collected, so that what is measured is what goes on for ever.
+//! collection runs, so the steady state is measured.
 
 use engine::{Device, DriveFile, Pace, Show};
 use nbd::wire::{OPTION, REQUEST, option};
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use units::{Bytes, MIB};
 
 const BLOCK: usize = 4096;
-/// Requests of a client that are under way.
+/// Requests that each client keeps in flight.
 const DEPTH: u64 = 32;
-/// Bytes of a drive, unless the environment says another number of MiB in `SIZE`.
+/// Size of a drive in MiB, unless the environment variable `SIZE` sets another.
 const SIZE: u64 = 256;
-/// How long each row takes, unless the environment says another number of ms in `SPAN`.
+/// Duration of each row in ms, unless the environment variable `SPAN` sets another.
 const SPAN: u64 = 2000;
 
 fn knob(name: &str, otherwise: u64) -> u64 {
@@ -30,7 +30,7 @@ fn knob(name: &str, otherwise: u64) -> u64 {
     said.and_then(|said| said.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Nanoseconds of a processor that the thread of the drive has had.
+/// CPU time of the drive's thread so far, in ns.
 fn spent() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("a Linux");
     let of = |task: std::fs::DirEntry| {
@@ -42,14 +42,14 @@ fn spent() -> u64 {
     tasks.flatten().filter_map(of).sum()
 }
 
-/// A client that has got as far as requests, and the bytes of the drive.
+/// A client that has finished the handshake, and the size of the drive in bytes.
 fn connect(socket: &Path) -> (UnixStream, u64) {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream.read_exact(&mut [0; 18]).expect("a greeting");
     let mut out = 3_u32.to_be_bytes().to_vec();
     out.extend(OPTION.to_be_bytes());
     out.extend(option::GO.to_be_bytes());
-    // Of the export without a name, nothing in particular is asked.
+    // An empty export name and no information requests.
     out.extend(6_u32.to_be_bytes());
     out.extend([0; 6]);
     stream.write_all(&out).expect("taken");
@@ -70,7 +70,7 @@ fn connect(socket: &Path) -> (UnixStream, u64) {
     }
 }
 
-/// A client that always does the same.
+/// A client that repeats one kind of request.
 struct Load {
     stream: UnixStream,
     next: u64,
@@ -89,7 +89,7 @@ impl Load {
         }
     }
 
-    /// Appends a request of the block that is next.
+    /// Appends a request for the next block.
     fn put(&mut self, out: &mut Vec<u8>) {
         self.next = self
             .next
@@ -113,7 +113,7 @@ impl Load {
         }
     }
 
-    /// Writes all in order.
+    /// Writes the whole drive in order.
     fn fill(&mut self) {
         let step = MIB as usize / BLOCK;
         let mut out = Vec::new();
@@ -125,7 +125,8 @@ impl Load {
         }
     }
 
-    /// Keeps requests under way until `end`, or for so many. How many were answered.
+    /// Keeps requests in flight until `end` or until `most` are sent; returns how many were
+    /// answered.
     fn run(&mut self, end: Instant, most: u64) -> u64 {
         let answer = if self.writes { 16 } else { 16 + BLOCK };
         let (mut out, mut done) = (Vec::new(), 0);
@@ -150,7 +151,7 @@ impl Load {
     }
 }
 
-/// One row: so many clients for so long.
+/// Measures and prints one row with `clients` concurrent clients.
 fn row(name: &str, socket: &Path, clients: u64, writes: bool) {
     let loads: Vec<Load> = (0..clients)
         .map(|number| Load::new(socket, number, writes))

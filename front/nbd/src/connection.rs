@@ -18,16 +18,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Bytes that are read from a client at a time.
+/// Size of the read buffer in bytes, kept parts of a message included.
 pub(crate) const INPUT: usize = 256 << 10;
-/// Most requests in flight of a client. Our choice: the queue size of NVMe/TCP here, and twice
-/// Linux's queue of a connection. Bounds the cost of ordering requests, whatever their size.
+/// Most requests in flight per client. Our choice: the queue size of NVMe/TCP here, and twice
+/// Linux's queue of a connection. The limit bounds the cost of ordering requests of any size.
 pub const UNDER_WAY: u32 = 256;
 
 /// State shared by all clients of a server.
 pub(crate) struct Common {
     pub(crate) pool: Pool,
-    /// Read buffer.
+    /// Read buffer of [`INPUT`] bytes, lent to the connection that is reading.
     pub(crate) input: RefCell<Vec<u8>>,
     /// Output buffer for the next active client; idle clients hold none.
     pub(crate) spare: RefCell<Vec<u8>>,
@@ -46,25 +46,26 @@ pub(crate) struct Connection<E> {
     session: RefCell<Session>,
     /// Received bytes of an incomplete message.
     rest: RefCell<Vec<u8>>,
-    /// Unencrypted answers.
+    /// Answers in plain text: sent as they are, or encrypted into `sealed` first.
     output: RefCell<Output>,
-    /// TLS session, once it has begun.
+    /// TLS session; `None` until the client has sent `STARTTLS`.
     seal: RefCell<Option<Seal>>,
-    /// Encrypted answers.
+    /// Bytes for the socket while TLS is active: encrypted answers, and before them the plain
+    /// bytes that were queued when TLS began.
     sealed: RefCell<Output>,
-    /// Bytes held by unanswered requests.
+    /// Sum of the costs of all admitted requests that are not answered yet, in bytes.
     held: Cell<u64>,
-    /// Number of unanswered requests.
+    /// Number of jobs begun on the export and not answered; at most [`UNDER_WAY`].
     under_way: Cell<u32>,
-    /// Bytes that the pool knows of.
+    /// Bytes of this client that are included in the pool's total.
     counted: Cell<u64>,
     /// Whether reading waits for room in the pool.
     full: Cell<bool>,
-    /// Nothing is taken in any more.
+    /// Whether input has stopped: no more bytes are read or parsed.
     ending: Cell<bool>,
-    /// Nothing can be sent any more either.
+    /// Whether output has stopped as well: answers are dropped.
     dead: Cell<bool>,
-    /// Counts it as a client.
+    /// Counts this connection among the server's clients while it exists.
     _guest: Guest,
 }
 
@@ -103,12 +104,12 @@ impl<E: Export> Connection<E> {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes of answers that the socket has not accepted yet.
     fn unsent(&self) -> u64 {
         self.output.borrow().bytes() + self.sealed.borrow().bytes()
     }
 
-    /// Tells the pool what it holds.
+    /// Reports the bytes held by requests and unsent answers to the pool, if they changed.
     fn count(&self) {
         let now = self.held.get() + self.unsent();
         let before = self.counted.replace(now);
@@ -117,7 +118,8 @@ impl<E: Export> Connection<E> {
         }
     }
 
-    /// Takes room for a request of so many bytes, if there is.
+    /// Reserves `cost` bytes for a request. Returns false if the pool has no room or
+    /// [`UNDER_WAY`] requests are in flight.
     fn admit(&self, cost: u64) -> bool {
         self.count();
         let is_admitted =
@@ -153,7 +155,11 @@ impl<E: Export> Connection<E> {
         }
     }
 
-    /// Has all that comes be opened, and all that goes be sealed, but for what was said before.
+    /// Starts TLS: from here on input is decrypted and output encrypted. Answers queued before
+    /// leave in plain text.
+    ///
+    /// # Errors
+    /// If the server has no certificates, or the limit of handshakes is reached.
     fn begin_seal(&self) -> io::Result<()> {
         let tls = self.common.tls.as_ref();
         let seal = tls.ok_or_else(|| io::Error::other("there are no certificates"))?;
@@ -165,7 +171,8 @@ impl<E: Export> Connection<E> {
         Ok(())
     }
 
-    /// Opens what has come, behind `rest`, and does what it says.
+    /// Decrypts `sealed`, appends the plain text to `rest`, and handles every complete message
+    /// in it; `rest` keeps the incomplete one.
     fn open(self: &Rc<Self>, sealed: &[u8], rest: &mut Vec<u8>) -> io::Result<()> {
         let is_all = match &mut *self.seal.borrow_mut() {
             Some(seal) => seal.open(sealed, rest)?,
@@ -179,7 +186,8 @@ impl<E: Export> Connection<E> {
         Ok(())
     }
 
-    /// Takes what is left, and then what has come, if anything has.
+    /// Handles the bytes kept from before, then reads from the socket if `has_come` and the pool
+    /// has room.
     fn take_in(self: &Rc<Self>, has_come: bool) -> io::Result<()> {
         let mut rest = self.rest.take();
         let mut left = &rest[..];
@@ -189,13 +197,14 @@ impl<E: Export> Connection<E> {
         if has_come && !self.full.get() && !self.ending.get() {
             self.read(&mut rest)?;
         }
-        // What comes in pieces is whole soon, and the memory is for others.
+        // An incomplete message is short-lived; its spare capacity goes back to the allocator.
         rest.shrink_to(0);
         *self.rest.borrow_mut() = rest;
         Ok(())
     }
 
-    /// Reads once, behind `rest`, which keeps what is not taken.
+    /// Reads once from the socket and handles `rest` and the new bytes; `rest` keeps the
+    /// incomplete message at the end.
     fn read(self: &Rc<Self>, rest: &mut Vec<u8>) -> io::Result<()> {
         let mut input = self.common.input.borrow_mut();
         input.resize(INPUT, 0);
@@ -217,7 +226,7 @@ impl<E: Export> Connection<E> {
         let mut left = &input[..kept + len];
         self.steps(&mut left)?;
         rest.clear();
-        // What followed the wish for a seal was meant to be sealed, whoever has put it there.
+        // Bytes behind `STARTTLS` must be TLS records, so plain text injected there fails.
         if self.seal.borrow().is_some() {
             return self.open(left, rest);
         }
@@ -225,7 +234,8 @@ impl<E: Export> Connection<E> {
         Ok(())
     }
 
-    /// Does what the bytes say, as far as they do.
+    /// Handles messages of `input` until it is incomplete, there is no room for a request, TLS
+    /// begins or the client leaves. Advances `input` past the handled bytes.
     fn steps(self: &Rc<Self>, input: &mut &[u8]) -> io::Result<()> {
         self.full.set(false);
         let mut said = Vec::new();
@@ -261,12 +271,13 @@ impl<E: Export> Connection<E> {
         Ok(())
     }
 
-    /// Whether it has not finished its handshake, and is not hung up on either.
+    /// Whether the client is still connected but has not finished its handshake.
     pub(crate) fn is_stranger(&self) -> bool {
         !self.dead.get() && !self.session.borrow().is_served()
     }
 
-    /// Queues the answer to a request.
+    /// Queues the answer to a request and releases the request's cost. A dead connection drops
+    /// the answer.
     fn say(&self, reply: Reply, answer: Result<Answer, Refusal>) {
         self.held.set(self.held.get() - reply.cost);
         if !self.dead.get() {
@@ -277,7 +288,7 @@ impl<E: Export> Connection<E> {
         self.caller.call();
     }
 
-    /// Says to a client whose line is sealed that this was all.
+    /// Sends `close_notify` if TLS is active, so that the client can tell the end from a cut.
     fn farewell(&self) {
         if let Some(seal) = &mut *self.seal.borrow_mut() {
             seal.end();
@@ -285,13 +296,13 @@ impl<E: Export> Connection<E> {
         self.send();
     }
 
-    /// Takes nothing more in.
+    /// Stops reading; the connection closes once all answers are sent.
     pub(crate) fn end(&self) {
         self.ending.set(true);
         self.caller.call();
     }
 
-    /// Gives nothing more out either.
+    /// Drops the connection at once, unsent answers included.
     pub(crate) fn hang_up(&self) {
         self.dead.set(true);
         self.end();
@@ -323,7 +334,7 @@ impl<E: Export> Source for Ear<E> {
         let connection = &self.0;
         connection.send();
         if !connection.ending.get() && connection.take_in(has_come).is_err() {
-            // What was asked for before is answered all the same.
+            // Requests accepted before the error are still answered.
             connection.ending.set(true);
         }
         if connection.ending.get() {
@@ -336,7 +347,7 @@ impl<E: Export> Source for Ear<E> {
         if connection.dead.get() || connection.ending.get() && !waits && !open {
             connection.farewell();
             connection.hang_up();
-            // It may be gone already.
+            // An error means that the peer has closed the socket already.
             let _ = shutdown(&connection.socket, Shutdown::Both);
             return Next::Leave;
         }

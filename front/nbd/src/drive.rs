@@ -1,13 +1,12 @@
-//! A drive of the engine, as an export.
+//! [`Export`] backed by a drive of the engine.
 
 use crate::export::{Answer, Done, Export, Job, Piece, Refusal};
 use crate::wire::Code;
 use engine::{Desk, Device, Fault, Medium};
 use std::rc::Rc;
 
-/// Pages that are looked at for one answer about what is allocated: what takes as long as a
-/// write does, so that the requests of others do not wait for it. What is behind them is not
-/// told, and a client asks for that next.
+/// Most pages that one block status request scans. The scan takes as long as a write, so it
+/// does not delay other clients. The answer ends there, and the client queries the rest next.
 const PAGES_MAX: u64 = 16 << 10;
 
 /// A powered drive under an export name.
@@ -20,7 +19,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// The drive that lives where `desk` is, under a name.
+    /// Exports the drive of `desk` under `name`. The preferred block size is the drive's page,
+    /// at least 512 bytes.
     #[must_use]
     pub fn new(desk: &Desk<Device>, name: &str) -> Self {
         let device = desk.value();

@@ -1,84 +1,84 @@
-//! Interface of an export.
+//! Interface between the protocol and the storage that it serves.
 
 use crate::session::Reply;
 use crate::wire::Code;
 use std::rc::Rc;
 
-/// Most pieces of one answer about what is allocated. A choice of ours: what an answer takes is
-/// counted before the request is begun, and a client that wants to know more asks again.
+/// Most extents in one answer to a block status request. Our choice: the answer's memory is
+/// reserved before the request begins, and a client can query the rest with another request.
 pub const PIECES_MAX: u32 = 2048;
 
-/// A request on its way to what is served. Ranges are within it, and data are not longer
-/// than [`crate::wire::DATA_MAX`].
+/// A validated request to an [`Export`]. Its range lies within the export, and its data are at
+/// most [`crate::wire::DATA_MAX`] bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Gives the bytes of a range.
+    /// Reads a range; answered with [`Answer::Data`].
     Read {
-        /// First byte.
+        /// Offset of the range in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         length: u32,
     },
-    /// Writes bytes.
+    /// Writes `bytes` at `offset`.
     Write {
-        /// First byte.
+        /// Offset of the range in bytes.
         offset: u64,
-        /// Data to write.
+        /// Data to write; their length is that of the range.
         bytes: Vec<u8>,
-        /// Whether it is durable when it is answered.
+        /// Whether the write must be durable before the answer (FUA).
         force: bool,
     },
-    /// Makes a range zeros.
+    /// Fills a range with zeros.
     Zero {
-        /// First byte.
+        /// Offset of the range in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         length: u32,
         /// Whether the range may be deallocated.
         hole: bool,
-        /// Whether it is durable when it is answered.
+        /// Whether the zeros must be durable before the answer (FUA).
         force: bool,
     },
-    /// Deallocates what can be of a range.
+    /// Discards a range; the drive may deallocate the pages within it.
     Trim {
-        /// First byte.
+        /// Offset of the range in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         length: u32,
-        /// Whether it is durable when it is answered.
+        /// Whether the discard must be durable before the answer (FUA).
         force: bool,
     },
-    /// Makes durable what was answered.
+    /// Makes every acknowledged write durable.
     Flush,
-    /// Says what is allocated of a range.
+    /// Queries which parts of a range are allocated; answered with [`Answer::Pieces`].
     Status {
-        /// First byte.
+        /// Offset of the range in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         length: u32,
-        /// Pieces of the answer, at most: from 1 to [`PIECES_MAX`].
+        /// Most pieces in the answer: from 1 to [`PIECES_MAX`].
         most: u32,
     },
 }
 
-/// A part of a range that is allocated, or reads as zeros because it is not.
+/// An extent of a range: allocated, or a hole that reads as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Bytes.
+    /// Length in bytes; not zero.
     pub length: u32,
-    /// Whether it is allocated.
+    /// Whether the extent is allocated; otherwise it is a hole.
     pub data: bool,
 }
 
 /// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Success without data.
+    /// Success of a job that returns no data.
     Done,
-    /// The bytes that were asked for.
+    /// Bytes of the range of a [`Job::Read`].
     Data(Vec<u8>),
-    /// What is allocated, from the start of the range on, as far as that many pieces tell;
-    /// none is empty.
+    /// Consecutive extents from the start of the range of a [`Job::Status`]. They may end before
+    /// the range does; none is empty.
     Pieces(Vec<Piece>),
 }
 
@@ -87,20 +87,20 @@ pub enum Answer {
 pub struct Refusal {
     /// Error code of the protocol.
     pub code: Code,
-    /// Explanation in words.
+    /// Explanation; clients with structured replies receive it.
     pub why: String,
 }
 
-/// Receiver of answers.
+/// Connection that receives the answers to its jobs.
 pub(crate) trait Take {
-    /// Gives the answer that `reply` is the head of.
+    /// Queues `answer` for the request that `reply` identifies.
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>);
 
-    /// Closes the client's connection.
+    /// Drops the connection without an answer to `reply`.
     fn lose(&self, reply: Reply);
 }
 
-/// Takes the answer to a job. Dropped, it says that the drive is gone.
+/// Completion of a job, used exactly once. If dropped, it answers with [`Code::Shutdown`].
 pub struct Done {
     taker: Option<Rc<dyn Take>>,
     reply: Reply,
@@ -114,14 +114,14 @@ impl Done {
         }
     }
 
-    /// Gives the answer.
+    /// Completes the job with `answer`.
     pub fn answer(mut self, answer: Result<Answer, Refusal>) {
         if let Some(taker) = self.taker.take() {
             taker.take(self.reply, answer);
         }
     }
 
-    /// The power of the drive was cut: there is no answer, and the client is hung up on.
+    /// Drops the client's connection without an answer, because the drive has lost its power.
     pub fn lose(mut self) {
         if let Some(taker) = self.taker.take() {
             taker.lose(self.reply);
@@ -143,15 +143,15 @@ impl Drop for Done {
 
 /// An export, served on the thread that polls its clients.
 pub trait Export: Clone + 'static {
-    /// Bytes of it, which do not change.
+    /// Size in bytes; constant while the export is served.
     fn size(&self) -> u64;
 
     /// Name of the export. An empty requested name selects this export too.
     fn name(&self) -> &str;
 
-    /// The length that serves it best, a power of two of at least 512 bytes.
+    /// Preferred block size in bytes: a power of two, at least 512.
     fn preferred(&self) -> u32;
 
-    /// Begins a job; the answer may come at once or later.
+    /// Begins `job`. The export completes `done` before this returns or later.
     fn begin(&self, job: Job, done: Done);
 }

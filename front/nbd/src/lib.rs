@@ -1,25 +1,24 @@
-//! A drive for clients of the network block device: the fixed newstyle handshake,
+//! Server for the network block device (NBD) protocol: the fixed newstyle handshake,
 //! structured replies, and every command.
 //!
 //! - [`wire`] is the layout of options, requests and replies.
 //! - [`Export`] is the interface to served data. [`Drive`] serves a drive of the engine.
-//! - [`Server`] listens for clients, and to them: all of it happens on the thread of the
-//!   drive, so that no thread has to be woken for a request or for an answer, and what comes
-//!   together goes through together.
+//! - [`Server`] accepts and serves clients on the thread of the drive. No thread is woken for a
+//!   request or an answer, and requests that arrive together are handled together.
 //!
 //! # Invariants
 //!
-//! - What a client sends can cost it its connection, and nothing else: no length that it
-//!   names is allocated before it was checked against a limit, and what requests and the
-//!   answers to them hold is bounded for all of them ([`TOTAL`]) without one getting in the
-//!   way of another ([`FLOOR`]), and so is what of one is under way ([`UNDER_WAY`]).
-//! - Each request is answered once, also if the drive has stopped.
-//! - An answer to a write is given when the drive promises it, and one to a flush, or to a
-//!   write that is forced, when it is durable. All connections are to the same drive, so a
-//!   flush on one of them is one for all.
+//! - Invalid input costs the client at most its connection. A length that it names is checked
+//!   against a limit before memory is allocated for it. Requests and their answers hold a
+//!   bounded amount of memory in total ([`TOTAL`]), each client has a guaranteed share
+//!   ([`FLOOR`]), and the requests in flight of one client are bounded ([`UNDER_WAY`]).
+//! - Each request is answered once, also if the drive has stopped, unless its connection ends
+//!   first.
+//! - A write is answered when the drive has acknowledged it; a flush or a write with FUA when
+//!   it is durable. All connections share one drive, so a flush on one covers the writes of all.
 //!
-//! Access is controlled by the address (a socket in the file system, or this machine unless another
-//! address is given) and by the certificates of [`Tls`], if there are any.
+//! Access is controlled by the address (a socket in the file system, or the loopback interface
+//! unless another address is given) and by the certificates of [`Tls`], if it is used.
 
 mod connection;
 mod drive;

@@ -1,43 +1,43 @@
-//! Memory that the clients of a server share.
+//! Memory budget that the clients of a server share.
 //!
-//! Invariants: what requests and answers hold is at most [`TOTAL`], and [`FLOOR`] for each
-//! client; a client holds no more than half of what is left beside it, so that those that do
-//! not read their answers leave room for the others, and each has its [`FLOOR`] whatever
-//! they do.
+//! Invariants: requests and answers hold at most [`TOTAL`] bytes, plus [`FLOOR`] for each
+//! client. A request is admitted only if its client then holds at most half of the bytes that
+//! were free, so clients that do not read their answers leave room for the others. Each client
+//! may hold [`FLOOR`] bytes at any time.
 
 use engine::Caller;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{KIB, MIB};
 
-/// Bytes that the requests of all clients and their answers may hold. A choice of ours:
-/// eight requests of the largest size,
-/// of which one fits beside two clients that hold all that they can get.
+/// Bytes that the requests of all clients and their answers may hold. Our choice: eight requests
+/// of the largest size, one of which still fits beside two clients that hold all they can get.
 pub const TOTAL: u64 = 256 * MIB;
-/// Bytes that each client may hold whatever the others do.
+/// Bytes that each client may hold even when the pool is exhausted.
 pub const FLOOR: u64 = 64 * KIB;
 
 /// Bytes held by all clients.
 #[derive(Default)]
 pub(crate) struct Pool {
     used: Cell<u64>,
-    /// Clients that wait for room.
+    /// Callers of clients that stopped reading for lack of room.
     waiting: RefCell<Vec<Rc<Caller>>>,
 }
 
 impl Pool {
-    /// Whether a client that holds `own` bytes may hold so many more.
+    /// Whether a client that holds `own` bytes may hold `more` bytes in addition.
     pub(crate) fn admits(&self, own: u64, more: u64) -> bool {
         let left = TOTAL.saturating_sub(self.used.get());
         own + more <= FLOOR.max(left / 2)
     }
 
-    /// Has a client called when there is more room.
+    /// Calls `caller` once, as soon as any client releases bytes.
     pub(crate) fn wait(&self, caller: &Rc<Caller>) {
         self.waiting.borrow_mut().push(Rc::clone(caller));
     }
 
-    /// Notes that a client which held `before` bytes holds `now`.
+    /// Replaces a client's share of `before` bytes by `now`; calls all waiting clients if it
+    /// shrank.
     pub(crate) fn change(&self, before: u64, now: u64) {
         self.used.set(self.used.get() - before + now);
         if now < before {
@@ -53,7 +53,7 @@ mod tests {
     use crate::wire::DATA_MAX;
 
     #[test]
-    fn who_holds_much_leaves_room_for_the_others() {
+    fn greedy_client_leaves_room_for_other_clients() {
         let pool = Pool::default();
         let greedy = |mut own| {
             while pool.admits(own, MIB) {

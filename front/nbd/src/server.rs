@@ -1,9 +1,9 @@
 //! Listener for NBD clients.
 //!
-//! Invariants: all clients are served on the thread of the drive; at most [`CLIENTS_MAX`] are
-//! there at a time, and one more takes the place of the first that has not finished its
-//! handshake, or is hung up on; after [`Server::close`] nobody is served any more, and what
-//! had been asked for is answered as far as the client reads it.
+//! Invariants: all clients are served on the thread of the drive. At most [`CLIENTS_MAX`] are
+//! connected at a time: a further client replaces the first one that has not finished its
+//! handshake, and is dropped if there is none. After [`Server::close`] no request is accepted;
+//! accepted requests are answered as far as their client reads the answers in time.
 
 use crate::connection::{Common, Connection, Ear, INPUT};
 use crate::export::Export;
@@ -21,19 +21,20 @@ use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Clients at a time. Each takes a file of the process, which often has 1,024.
+/// Most clients connected at a time. Each takes a file descriptor, of which a process often has
+/// 1,024.
 pub const CLIENTS_MAX: usize = 512;
-/// How long a client that is hung up on may take to read what it asked for.
+/// Time that [`Server::close`] gives clients to read their pending answers.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Clients that are taken in together.
+/// Most clients that the listener accepts in one turn.
 const TAKEN: usize = 64;
 
 /// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// At a socket in the file system.
+    /// Path of a Unix socket.
     Unix(PathBuf),
-    /// At an address and a port.
+    /// IP address and port; port 0 lets the system choose one.
     Tcp(SocketAddr),
 }
 
@@ -69,14 +70,14 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Clients, counted where whoever closes the server can wait for them to leave.
+/// Count of connected clients; [`Server::close`] waits on it from another thread.
 #[derive(Default)]
 struct Crowd {
     count: Mutex<usize>,
     left: Condvar,
 }
 
-/// Counts as one client until it is dropped.
+/// Counts one client in its [`Crowd`] until dropped.
 pub(crate) struct Guest(Arc<Crowd>);
 
 impl Guest {
@@ -93,7 +94,7 @@ impl Drop for Guest {
     }
 }
 
-/// A listening socket.
+/// Listening socket, nonblocking, of either address family.
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -120,7 +121,7 @@ impl Listener {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = accept_with(self.file(), flags)?;
         if matches!(self, Self::Tcp(_)) {
-            // It is slower without.
+            // Without `TCP_NODELAY` small answers wait for the client's ACK; that is only slower.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
         }
         Ok(socket)
@@ -134,13 +135,13 @@ impl Listener {
     }
 }
 
-/// Takes clients in, on the thread of the drive.
+/// State of the listener on the thread of the drive.
 struct Hall<T, E> {
     desk: Desk<T>,
     caller: Rc<Caller>,
-    /// None once the server is closed.
+    /// The listening socket; `None` once the server is closed.
     listener: RefCell<Option<Listener>>,
-    /// The same file, for as long as somebody may ask for it.
+    /// Duplicate of the listener's descriptor: the engine polls it until the source leaves.
     file: OwnedFd,
     export: E,
     clients: RefCell<Vec<Weak<Connection<E>>>>,
@@ -163,7 +164,7 @@ impl<T: 'static, E: Export> Hall<T, E> {
         }
         let (export, common) = (self.export.clone(), Rc::clone(&self.common));
         let guest = Guest::new(&self.crowd);
-        // On failure the client is dropped.
+        // A connection that cannot be attached is closed.
         let _ = self.desk.attach(|caller| {
             let connection = Connection::new(socket, export, common, caller, guest);
             let connection = Rc::new(connection);
@@ -197,7 +198,7 @@ impl<T: 'static, E: Export> Source for Door<T, E> {
         for _ in 0..TAKEN {
             match listener.accept() {
                 Ok(socket) => hall.take(socket),
-                // The queue is empty, the client has gone, or no descriptor is free.
+                // The backlog is empty, the client has gone, or no descriptor is free.
                 Err(error) => {
                     hall.spare.refuse(error, || listener.accept());
                     break;
@@ -211,8 +212,8 @@ impl<T: 'static, E: Export> Source for Door<T, E> {
     }
 }
 
-/// Stop signal of the server: a byte requests an orderly end, and the end of the stream drops all
-/// remaining clients.
+/// Stop signal of the server: a byte requests an orderly close, and the end of the stream drops
+/// all remaining clients.
 struct Bell<T, E> {
     line: UnixStream,
     hall: Rc<Hall<T, E>>,
@@ -229,7 +230,7 @@ impl<T: 'static, E: Export> Source for Bell<T, E> {
             Ok(_) => {
                 self.close();
                 self.hall.each(Connection::end);
-                // The caller may have gone.
+                // [`Server::close`] may have timed out and closed its end.
                 let _ = (&self.line).write(&[1]);
                 return Next::Wait {
                     read: true,
@@ -251,16 +252,17 @@ impl<T: 'static, E: Export> Source for Bell<T, E> {
 }
 
 impl<T: 'static, E: Export> Bell<T, E> {
-    /// Takes no more clients.
+    /// Stops accepting clients; those that are connected stay.
     fn close(&self) {
         *self.hall.listener.borrow_mut() = None;
-        // Also while somebody still has the file.
+        // The duplicated descriptor keeps the socket open, so it must be shut down.
         let _ = shutdown(&self.hall.file, Shutdown::Both);
         self.hall.caller.call();
     }
 }
 
-/// Listens for clients until it is closed, or dropped, which hangs up on all at once.
+/// Handle of a listening server. [`Server::close`] ends it in order; dropping it drops all
+/// connections at once.
 pub struct Server {
     address: Address,
     line: UnixStream,
@@ -268,11 +270,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves what `export` makes to whoever connects to `address`; with certificates to those
-    /// who ask for TLS, and to nobody else.
+    /// Serves the result of `export` at `address`. With `tls`, only clients that start TLS are
+    /// served.
     ///
     /// # Errors
-    /// If the address is taken, or not there.
+    /// If the address is in use or does not exist.
     pub fn start<T: 'static, E: Export>(
         address: &Address,
         tls: Option<&Tls>,
@@ -310,7 +312,7 @@ impl Server {
                 Ok(Rc::new(Door(own)))
             });
             if let (Some(hall), Ok(_)) = (hall, made) {
-                // Without it nobody can be told, and all end with the drive.
+                // If this fails, the server ends only with the drive.
                 let _ = desk.attach(|_| Ok(Rc::new(Bell { line: end, hall })));
             }
         });
@@ -321,15 +323,16 @@ impl Server {
         })
     }
 
-    /// Where it listens, with the port that the system chose if none was given.
+    /// Address that the server listens at, with the port that the system chose for port 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Hangs up on all clients, when what they asked for is answered, and takes no more.
+    /// Stops accepting clients and requests, waits up to 2 s for pending answers to be read, and
+    /// drops the remaining connections. Removes the file of a Unix socket.
     pub fn close(mut self) {
-        // Without the thread of the drive there is nobody left to wait for.
+        // If the thread of the drive has ended, there are no clients to wait for.
         let told = self.line.set_read_timeout(Some(FAREWELL)).is_ok()
             && self.line.write_all(&[1]).is_ok()
             && self.line.read_exact(&mut [0]).is_ok();
@@ -337,7 +340,7 @@ impl Server {
             let count = self.crowd.count.lock();
             let count = count.unwrap_or_else(PoisonError::into_inner);
             let any = |count: &mut usize| *count > 0;
-            // A client that does not read its answers is dropped.
+            // Clients that have not read their answers by then are dropped with `line`.
             drop(self.crowd.left.wait_timeout_while(count, FAREWELL, any));
         }
         if let Address::Unix(path) = &self.address {

@@ -1,7 +1,7 @@
-//! One client: the handshake, and then its requests, out of bytes as they come.
+//! Parser of one client's byte stream: the handshake, then requests.
 //!
-//! Invariants: what bytes mean does not depend on how they are cut up; a request is taken in
-//! once there is room for what it and its answer hold, and not before.
+//! Invariants: the result does not depend on how the stream is split into reads; a request is
+//! taken only once there is room for its data and its answer.
 
 mod handshake;
 mod reply;
@@ -14,37 +14,38 @@ use handshake::{Agreed, Next};
 pub(crate) use reply::Reply;
 use std::io;
 
-/// Bytes that a request counts for beside its data: its task, its answer's head, and why it
-/// failed.
+/// Bytes charged for a request besides its data: its task, the head of its answer and an error
+/// message.
 const REQUEST_COST: u64 = 4096;
-/// Bytes of a piece of an answer about what is allocated, here and on its way.
+/// Bytes charged per extent of a block status answer, which is also its size on the wire.
 const PIECE_BYTES: u64 = 8;
-/// Bytes of the smallest page that is allocated by itself.
+/// Smallest unit of allocation in bytes; bounds the extents of a range.
 const PAGE_MIN: u32 = 512;
-/// Options of one client: who asks for more is not here to be served.
+/// Most options that one client may send; one more ends its connection.
 const OPTIONS_MAX: u32 = 1024;
-/// Longest data of an option that are skipped to say that they are too long.
+/// Longest option data in bytes that are skipped and answered with `ERR_TOO_BIG`; a longer
+/// option ends the connection.
 const SKIP_MAX: u32 = 1 << 20;
-/// Bytes before the data of an option.
+/// Size of an option's header in bytes.
 const OPTION_BYTES: usize = 16;
 
 /// Next message expected from a client.
 enum State {
-    /// Its flags.
+    /// The client's handshake flags.
     Flags,
-    /// An option.
+    /// An option of the handshake.
     Option,
-    /// So many bytes more of an option that is too long, of this number.
+    /// The `left` remaining bytes of option `number`, which is too long and is skipped.
     TooLong { number: u32, left: u32 },
-    /// A request.
+    /// The header of a request.
     Request,
-    /// The rest of the data of a write.
+    /// The rest of the data of an admitted write.
     Data {
         request: Request,
         cost: u64,
         bytes: Vec<u8>,
     },
-    /// So many bytes more of a write that is refused.
+    /// The `left` remaining data bytes of a rejected request, which are skipped.
     Refused {
         request: Request,
         code: Code,
@@ -54,32 +55,32 @@ enum State {
 
 /// Result of parsing a client's bytes.
 pub(crate) enum Step {
-    /// More are needed.
+    /// The message is incomplete.
     More,
-    /// There is no room for the request that they begin with.
+    /// The next request was not admitted for lack of room; its bytes stay in the input.
     Full,
-    /// A request to be begun.
+    /// A job to begin on the export.
     Begin(Job, Reply),
-    /// A request that is answered.
+    /// A request to answer without the export: rejected, or without work.
     Say(Result<(), Refusal>, Reply),
-    /// Bytes from here on are sealed.
+    /// TLS begins with the next byte.
     Seal,
-    /// The client leaves.
+    /// The client has asked to end the connection, or was refused.
     Leave,
 }
 
-/// A client.
+/// Parser state of one client.
 pub(crate) struct Session {
     state: State,
     agreed: Agreed,
-    /// Whether it wants zeros after the export.
+    /// Whether the answer to `EXPORT_NAME` ends with 124 zero bytes, as the client's flags say.
     zeros: bool,
-    /// Options that it had.
+    /// Options received so far; at most [`OPTIONS_MAX`].
     options: u32,
 }
 
 impl Session {
-    /// One that has just connected over such a line; `out` greets it.
+    /// Session of a new connection over `line`; puts the server's greeting into `out`.
     pub(crate) fn new(out: &mut Vec<u8>, line: Line) -> Self {
         handshake::greet(out);
         Self {
@@ -90,7 +91,7 @@ impl Session {
         }
     }
 
-    /// Whether it sends requests already.
+    /// Whether the handshake is complete.
     pub(crate) fn is_served(&self) -> bool {
         matches!(
             self.state,
@@ -98,7 +99,8 @@ impl Session {
         )
     }
 
-    /// Takes nothing more in: gives what the request holds whose data have not all come.
+    /// Drops the request whose data are incomplete, if there is one; returns the bytes reserved
+    /// for it.
     pub(crate) fn abandon(&mut self) -> u64 {
         match self.state {
             State::Data { cost, .. } => {
@@ -113,11 +115,11 @@ impl Session {
         }
     }
 
-    /// Takes of `input` what makes one step; answers of the handshake are put to `out`.
-    /// `admit` says whether there is room for so many bytes, and takes it.
+    /// Consumes one step from `input`; answers of the handshake go to `out`. `admit` reserves
+    /// that many bytes, or returns false.
     ///
     /// # Errors
-    /// If the client does not keep to the protocol.
+    /// If the client violates the protocol.
     pub(crate) fn step<E: Export>(
         &mut self,
         input: &mut &[u8],
@@ -149,7 +151,7 @@ impl Session {
         Ok(self.end_of_data())
     }
 
-    /// Takes a part of the handshake, if it is whole.
+    /// Consumes one message of the handshake, if it is complete.
     fn negotiate<E: Export>(
         &mut self,
         input: &mut &[u8],
@@ -220,7 +222,7 @@ impl Session {
         ))
     }
 
-    /// Takes the head of a request.
+    /// Consumes the header of a request and the data that follow it, once it is admitted.
     fn request<E: Export>(
         &mut self,
         input: &mut &[u8],
@@ -252,7 +254,7 @@ impl Session {
             None => State::Data {
                 request,
                 cost,
-                // Missing data take no memory yet.
+                // The pages of the reserved capacity are touched only as data arrive.
                 bytes: {
                     let mut bytes = Vec::with_capacity(left as usize);
                     bytes.extend(take_most(input, left as usize));
@@ -263,7 +265,7 @@ impl Session {
         Ok(self.end_of_data())
     }
 
-    /// The request, if its data are whole.
+    /// The pending request as a step, if all its data have arrived.
     fn end_of_data(&mut self) -> Step {
         let structured = self.agreed.structured;
         let is_whole = match &self.state {
@@ -297,7 +299,7 @@ impl Session {
     }
 }
 
-/// Bytes that a request and the answer to it hold beside what every one does.
+/// Bytes charged for a request in addition to [`REQUEST_COST`]: data or extents.
 fn holds(request: &Request) -> u64 {
     match request.command {
         Command::Read | Command::Write => request.length.into(),
@@ -306,8 +308,8 @@ fn holds(request: &Request) -> u64 {
     }
 }
 
-/// Pieces of the answer to a request that asks what is allocated, of which none is smaller than
-/// the smallest page but the first and the last.
+/// Most extents in the answer to a block status request. All but the first and the last are at
+/// least [`PAGE_MIN`] bytes.
 fn most_pieces(request: &Request) -> u32 {
     match request.flags & flag::REQ_ONE {
         0 => (request.length / PAGE_MIN + 2).min(PIECES_MAX),
@@ -315,21 +317,21 @@ fn most_pieces(request: &Request) -> u32 {
     }
 }
 
-/// Takes so many bytes, if they are there.
+/// Takes exactly `len` bytes off `input`, or none if it is shorter.
 fn take<'a>(input: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (taken, rest) = input.split_at_checked(len)?;
     *input = rest;
     Some(taken)
 }
 
-/// Takes up to so many bytes.
+/// Takes up to `len` bytes off `input`.
 fn take_most<'a>(input: &mut &'a [u8], len: usize) -> &'a [u8] {
     let (taken, rest) = input.split_at(len.min(input.len()));
     *input = rest;
     taken
 }
 
-/// Job of a request; none if nothing has to be done.
+/// The export's job for a request; `None` if the answer needs no work.
 fn job(request: &Request, bytes: Vec<u8>) -> Option<Job> {
     let (offset, length) = (request.offset, request.length);
     let has = |bit| request.flags & bit != 0;
@@ -358,7 +360,7 @@ fn job(request: &Request, bytes: Vec<u8>) -> Option<Job> {
             most: most_pieces(request),
         },
         Command::Flush => Job::Flush,
-        // Caching is left to the drive.
+        // A cache hint succeeds without work: the drive manages its own cache.
         Command::Cache | Command::Disconnect | Command::Unknown(_) => return None,
     };
     Some(job)

@@ -1,13 +1,13 @@
-//! TLS: what clients and the server are to each other is said by certificates, and what goes
-//! over the line is sealed.
+//! TLS: certificates authenticate the server and, if demanded, clients; the connection is
+//! encrypted.
 //!
-//! Invariants: whoever serves with certificates serves nothing without: neither data nor what
-//! there is; bytes that come after the client has asked for TLS mean TLS and nothing else, so
-//! that nobody on the way puts in words of his own; what is sealed and not sent is bounded
-//! ([`SEALED`]), what a handshake holds is bounded by the library (64 KiB of a message), and a
-//! client has one handshake: sessions are not resumed, and nothing is agreed on anew. A handshake
-//! takes some milliseconds of the thread of the drive, so there are only so many ([`Turnstile`]),
-//! and who is served has the rest.
+//! Invariants: a server with certificates serves neither data nor the list of exports without
+//! TLS. Bytes after the client's `STARTTLS` are TLS records and nothing else, so an attacker on
+//! the network cannot inject plain text. Encrypted bytes that are not sent yet are bounded
+//! ([`SEALED`]), and the library bounds a handshake message (64 KiB). Each connection has one
+//! handshake: sessions are not resumed or renegotiated. A handshake takes some milliseconds of
+//! the thread of the drive, so their rate is limited ([`Turnstile`]) to keep time for the clients
+//! that are served.
 //= nbd 3
 
 use engine::{Output, Turnstile};
@@ -22,18 +22,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The certificate of the server, and those that lead to the authority.
+/// File with the server's certificate and its chain up to the authority.
 const CERTIFICATE: &str = "server-cert.pem";
-/// Its private key.
+/// File with the server's private key.
 const KEY: &str = "server-key.pem";
-/// The authority whose certificates clients have to show.
+/// File with the authority that must have signed the certificates of clients.
 const AUTHORITY: &str = "ca-cert.pem";
-/// Sealed bytes that wait to be sent before more are sealed.
+/// Encryption pauses while at least this many encrypted bytes are unsent.
 const SEALED: u64 = 256 << 10;
-/// Handshakes that may come together. One with an RSA key of 3,072 bits and a certificate of the
-/// client takes 2 ms.
+/// Largest burst of handshakes. One with an RSA key of 3,072 bits and a client certificate takes
+/// 2 ms.
 const TOGETHER: u32 = 64;
-/// After so long there may be one more: a tenth of the time of the drive's thread.
+/// Time after which one more handshake is admitted; at 2 ms each, handshakes take a tenth of the
+/// time of the drive's thread.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// TLS certificates of a server, and those it demands of clients.
@@ -43,10 +44,10 @@ pub struct Tls {
     asks: bool,
 }
 
-/// Certificates that are no use.
+/// Error in the folder of certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file has none.
+    /// A file is missing, or has no valid PEM item of the expected kind.
     #[error("{}: expected {what} in PEM: {why}", path.display())]
     File {
         /// Path of the file.
@@ -56,12 +57,12 @@ pub enum TlsError {
         /// Error of the parser.
         why: pem::Error,
     },
-    /// They do not belong together, or are of no kind that can be used.
+    /// The certificates and the key do not match, or are of an unsupported kind.
     #[error("{}: the certificates cannot be used: {why}", path.display())]
     Unusable {
-        /// The folder that they are in.
+        /// Folder that was read.
         path: PathBuf,
-        /// Why.
+        /// Message of the TLS library.
         why: String,
     },
 }
@@ -71,7 +72,7 @@ impl Tls {
     /// and, if clients need a certificate, `ca-cert.pem` of the authority that signs theirs.
     ///
     /// # Errors
-    /// If a file is missing or is not what it has to be.
+    /// If a file is missing or invalid, or certificate and key do not match.
     pub fn read(folder: &Path) -> Result<Self, TlsError> {
         let own = certificates(&folder.join(CERTIFICATE))?;
         let path = folder.join(KEY);
@@ -105,13 +106,13 @@ impl Tls {
         })
     }
 
-    /// Whether clients have to show a certificate.
+    /// Whether clients must present a certificate: the folder had a `ca-cert.pem`.
     #[must_use]
     pub const fn asks(&self) -> bool {
         self.asks
     }
 
-    /// What stands between a socket and a client that has asked for it.
+    /// A new TLS session, whose handshake has not begun.
     pub(crate) fn seal(&self) -> io::Result<Seal> {
         let line = ServerConnection::new(Arc::clone(&self.config));
         line.map(Seal).map_err(io::Error::other)
@@ -143,19 +144,20 @@ fn verifier(
     verifier.map_err(|error| error.to_string())
 }
 
-/// Counts handshakes: who comes when there were too many is hung up on.
+/// Rate limit of handshakes; a client beyond it is dropped.
 pub(crate) fn turnstile() -> Turnstile {
     Turnstile::new(TOGETHER, PERIOD, Instant::now())
 }
 
-/// A TLS session.
+/// TLS session of one connection, on the server's side.
 pub(crate) struct Seal(ServerConnection);
 
 impl Seal {
-    /// Opens what has come, behind `clear`. Whether the client says that this is all.
+    /// Decrypts `sealed` and appends the plain text to `clear`. Returns whether the client has
+    /// sent `close_notify`.
     ///
     /// # Errors
-    /// If the client does not keep to the protocol, or is not who he has to be.
+    /// If the client violates the protocol, or its certificate is rejected.
     pub(crate) fn open(&mut self, mut sealed: &[u8], clear: &mut Vec<u8>) -> io::Result<bool> {
         while !sealed.is_empty() {
             self.0.read_tls(&mut sealed)?;
@@ -171,10 +173,11 @@ impl Seal {
         Ok(false)
     }
 
-    /// Seals what waits, as far as there is room for it, behind what is sealed.
+    /// Encrypts bytes of `clear` and appends them to `sealed`, up to [`SEALED`] unsent bytes.
+    /// During the handshake only its own records are appended.
     ///
     /// # Errors
-    /// If it cannot be sealed.
+    /// If the library cannot encrypt.
     pub(crate) fn close(&mut self, clear: &mut Output, sealed: &mut Output) -> io::Result<()> {
         loop {
             while self.0.wants_write() {
@@ -191,7 +194,7 @@ impl Seal {
         }
     }
 
-    /// Says that this is all.
+    /// Queues `close_notify`; the next [`Seal::close`] encrypts it.
     pub(crate) fn end(&mut self) {
         self.0.send_close_notify();
     }

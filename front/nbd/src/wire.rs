@@ -3,33 +3,33 @@
 //! Numbers are big endian. Names of constants are those of the specification.
 //= nbd 2
 
-/// First of the handshake: `NBDMAGIC`.
+/// Magic number at the start of the server's greeting: `NBDMAGIC`.
 pub const INIT: u64 = 0x4e42_444d_4147_4943;
-/// Before each option, and after [`INIT`]: `IHAVEOPT`.
+/// Magic number before each option, and after [`INIT`] in the greeting: `IHAVEOPT`.
 pub const OPTION: u64 = 0x4948_4156_454f_5054;
-/// Before each reply to an option.
+/// Magic number before each reply to an option.
 pub const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
-/// Before each request.
+/// Magic number at the start of each request.
 pub const REQUEST: u32 = 0x2560_9513;
-/// Before a simple reply.
+/// Magic number at the start of a simple reply.
 pub const SIMPLE_REPLY: u32 = 0x6744_6698;
-/// Before a part of a structured reply.
+/// Magic number at the start of each chunk of a structured reply.
 pub const STRUCTURED_REPLY: u32 = 0x668e_33ef;
 
-/// Flags of the handshake: fixed newstyle, and no zeros after the export.
+/// Handshake flags of the server: fixed newstyle, and no zeros after the export.
 pub const HANDSHAKE: u16 = 0b11;
 /// Longest data of an option: names have at most 4,096 bytes.
 pub const OPTION_MAX: u32 = 16 * 1024;
-/// Longest request of data, in bytes: what clients assume if nothing is said.
+/// Most data bytes of a request: the limit that clients assume unless told otherwise.
 pub const DATA_MAX: u32 = 32 << 20;
 /// Bytes of a request's header.
 pub const REQUEST_BYTES: usize = 28;
-/// The name of the context that says what is allocated.
+/// Name of the metadata context for allocation.
 pub const ALLOCATION: &[u8] = b"base:allocation";
-/// Its number in replies.
+/// Number that replies use for the context [`ALLOCATION`].
 pub const ALLOCATION_ID: u32 = 1;
 
-/// Numbers of options.
+/// Numbers of the options in the handshake.
 pub mod option {
     #![allow(missing_docs, reason = "these are the specification's words")]
     pub const EXPORT_NAME: u32 = 1;
@@ -72,7 +72,7 @@ pub mod can {
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     pub const SEND_CACHE: u16 = 1 << 10;
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
-    /// All that we can.
+    /// Every flag that this server sets; [`SEND_DF`] needs structured replies besides.
     pub const ALL: u16 = HAS_FLAGS
         | SEND_FLUSH
         | SEND_FUA
@@ -107,62 +107,62 @@ pub mod part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
-    /// The drive cannot be changed.
+    /// `EPERM`: the drive is read-only.
     NotPermitted = 1,
-    /// The drive could not do it.
+    /// `EIO`: the drive reported an error.
     Io = 5,
-    /// It makes no sense, or reaches past the end.
+    /// `EINVAL`: the request is malformed, or a read, trim or query reaches past the end.
     Invalid = 22,
-    /// There is no room; a write that reaches past the end.
+    /// `ENOSPC`: a write reaches past the end.
     NoSpace = 28,
-    /// It is longer than a request may be.
+    /// `EOVERFLOW`: the request is longer than [`DATA_MAX`].
     Overflow = 75,
-    /// It is not possible in the way that was asked for.
+    /// `ENOTSUP`: the zeros cannot be written as fast as requested.
     NotSupported = 95,
-    /// The drive has no power any more.
+    /// `ESHUTDOWN`: the drive is powered off.
     Shutdown = 108,
 }
 
 /// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// The bytes of the range.
+    /// Reads the range; the data follow the header of the answer.
     Read,
-    /// To write the range.
+    /// Writes the range; the data follow the header.
     Write,
-    /// To leave.
+    /// Ends the connection; has no answer.
     Disconnect,
     /// Makes acknowledged writes durable.
     Flush,
-    /// To say that the range is not needed.
+    /// Discards the range: its contents are not needed any more.
     Trim,
-    /// To have the range at hand.
+    /// Hints that the range will be read soon.
     Cache,
-    /// The range to be zeros.
+    /// Fills the range with zeros.
     WriteZeroes,
     /// Queries the allocation of the range.
     BlockStatus,
-    /// Something that we do not know.
+    /// Unknown command number; answered with [`Code::Invalid`].
     Unknown(u16),
 }
 
 /// A request without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Bits of [`flag`].
+    /// Union of the bits in [`flag`].
     pub flags: u16,
-    /// Command of the request.
+    /// Command, decoded from its number.
     pub command: Command,
-    /// The client's name for it.
+    /// Identifier chosen by the client and repeated in the answer.
     pub cookie: u64,
-    /// First byte.
+    /// Offset of the range in bytes.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the range in bytes.
     pub length: u32,
 }
 
 impl Request {
-    /// The request in these bytes; none if they do not begin with the magic.
+    /// Decodes a request header; `None` if `bytes` do not begin with [`REQUEST`].
     #[must_use]
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let mut at = Fields(bytes);
@@ -193,7 +193,7 @@ impl Request {
     /// Checks the request against an export of `size` bytes.
     ///
     /// # Errors
-    /// The code to answer with.
+    /// Code to answer with if the command, a flag or the range is invalid.
     pub fn check(&self, size: u64) -> Result<(), Code> {
         use Command::{BlockStatus, Cache, Disconnect, Flush, Read, Trim, Unknown, Write};
         let known = match self.command {
@@ -222,43 +222,44 @@ impl Request {
     }
 }
 
-/// Numbers out of bytes, one after the other; none where the bytes end.
+/// Cursor that reads big-endian numbers off the front of its bytes. Every method returns `None`,
+/// and consumes nothing, if too few bytes are left.
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next `len` bytes.
+    /// Takes the next `len` bytes.
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// The next two bytes.
+    /// Takes a number of two bytes.
     pub fn u16(&mut self) -> Option<u16> {
         let bytes = self.take(2)?;
         Some(u16::from_be_bytes(bytes.try_into().ok()?))
     }
 
-    /// The next four bytes.
+    /// Takes a number of four bytes.
     pub fn u32(&mut self) -> Option<u32> {
         let bytes = self.take(4)?;
         Some(u32::from_be_bytes(bytes.try_into().ok()?))
     }
 
-    /// The next eight bytes.
+    /// Takes a number of eight bytes.
     pub fn u64(&mut self) -> Option<u64> {
         let bytes = self.take(8)?;
         Some(u64::from_be_bytes(bytes.try_into().ok()?))
     }
 }
 
-/// A name and how long it is, as options have them.
+/// Takes a string of an option: its length in four bytes, then its bytes.
 pub fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let len = fields.u32()?;
     fields.take(len as usize)
 }
 
-/// Answers an option.
+/// Appends a reply of `kind` to `option`.
 pub fn put_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     out.extend(OPTION_REPLY.to_be_bytes());
     out.extend(option.to_be_bytes());
@@ -267,14 +268,14 @@ pub fn put_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) 
     out.extend(data);
 }
 
-/// The head of a simple reply; data of a read follow it.
+/// Appends the header of a simple reply; the data of a read must follow.
 pub fn put_simple(out: &mut Vec<u8>, cookie: u64, error: u32) {
     out.extend(SIMPLE_REPLY.to_be_bytes());
     out.extend(error.to_be_bytes());
     out.extend(cookie.to_be_bytes());
 }
 
-/// The head of the only part of a structured reply; `length` bytes follow it.
+/// Appends the header of the only chunk of a structured reply; `length` bytes must follow.
 pub fn put_part(out: &mut Vec<u8>, cookie: u64, kind: u16, length: u32) {
     out.extend(STRUCTURED_REPLY.to_be_bytes());
     out.extend(part::DONE.to_be_bytes());

@@ -23,7 +23,7 @@ pub struct Outcome {
     pub ops: u64,
     /// Time from the first call to the end of the last, ns.
     pub elapsed_ns: u64,
-    /// Calls per second.
+    /// Calls per second of elapsed time; 0 if no time has passed.
     pub ops_per_s: f64,
     /// Bytes returned by reads.
     pub read_bytes: u64,
@@ -45,7 +45,7 @@ pub struct Outcome {
 pub struct Kind {
     /// Name of the call.
     pub name: &'static str,
-    /// Number of calls.
+    /// Number of calls, skipped ones included.
     pub count: u64,
     /// Number of calls skipped for want of a safe way to make them.
     pub not_played: u64,
@@ -60,17 +60,17 @@ pub struct Kind {
 /// A distribution of latencies, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Arithmetic mean.
+    /// Arithmetic mean of the latencies in ns.
     pub mean: f64,
-    /// Median.
+    /// Median latency in ns.
     pub p50: u64,
-    /// 99th percentile.
+    /// 99th percentile in ns.
     pub p99: u64,
-    /// 99.9th percentile.
+    /// 99.9th percentile in ns.
     pub p99_9: u64,
-    /// 99.99th percentile.
+    /// 99.99th percentile in ns.
     pub p99_99: u64,
-    /// Largest.
+    /// Largest latency in ns.
     pub max: u64,
 }
 
@@ -87,7 +87,7 @@ impl Percentiles {
     }
 }
 
-/// A call that answered otherwise than recorded.
+/// A call whose result differs from the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
     /// Thread that made the call.

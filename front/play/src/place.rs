@@ -20,7 +20,7 @@ impl Place {
     /// Opens the directory at `dir`.
     ///
     /// # Errors
-    /// If there is none, or none that can be opened.
+    /// If there is no directory at `dir`, or it cannot be opened.
     pub fn new(dir: &Path) -> std::result::Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = dir.to_path_buf();
@@ -30,10 +30,10 @@ impl Place {
         }
     }
 
-    /// Whether the directory holds nothing but what `mkfs` may have created.
+    /// Whether the directory is empty, apart from a `lost+found` that `mkfs` may have created.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the directory cannot be read.
     pub fn is_empty(&self) -> std::result::Result<bool, Failure> {
         self.has_nothing().map_err(|error| self.failure(error))
     }
@@ -49,10 +49,10 @@ impl Place {
         Ok(true)
     }
 
-    /// Makes its whole file system durable.
+    /// Syncs the whole file system of the directory (`syncfs`).
     ///
     /// # Errors
-    /// If the system cannot.
+    /// If the system call fails.
     pub fn sync(&self) -> std::result::Result<(), Failure> {
         rustix::fs::syncfs(&self.root).map_err(|error| self.failure(error))
     }
@@ -67,14 +67,17 @@ impl Place {
         self.root.as_fd()
     }
 
-    /// Opens `path`, refused with EXDEV if it leads out.
+    /// Opens `path` beneath the directory; an empty path is the directory itself.
+    ///
+    /// # Errors
+    /// `EXDEV` if the path leads out of the directory, otherwise the error of the system.
     pub(crate) fn open(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
         let path = if path.is_empty() { b"." } else { path };
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, beneath)
     }
 
-    /// Opens `path` with `O_PATH`.
+    /// Opens `path` with `O_PATH`; `follow` says whether a symbolic link at its end is followed.
     pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<OwnedFd> {
         let nofollow = if follow {
             OFlags::empty()
@@ -84,8 +87,11 @@ impl Place {
         self.open(path, OFlags::PATH | nofollow, Mode::empty())
     }
 
-    /// The directory that holds `path`, and its name there, for calls that do
-    /// not follow a link at the end.
+    /// Parent directory of `path`, and the name in it, for calls that do not follow a link at
+    /// the end. The name of the root is `.`.
+    ///
+    /// # Errors
+    /// `EXDEV` if the name is `..` or the parent is outside the directory.
     pub(crate) fn parent<'a>(&'a self, path: &'a [u8]) -> Result<(Parent<'a>, &'a [u8])> {
         let cut = path.iter().rposition(|&byte| byte == b'/');
         let (parent, name) = match cut {

@@ -15,7 +15,7 @@ pub(crate) struct Player<'a> {
     pub(crate) place: &'a Place,
     /// The open files of all threads.
     pub(crate) open: &'a OpenFiles,
-    /// The strings of the call that is played.
+    /// Strings of the current call; the thread fills them before it plays the call.
     pub(crate) strings: Strings,
     /// Buffer for file data.
     pub(crate) data: Data,
@@ -38,7 +38,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The pattern of the next write, at `at` of the open file `fd`.
+    /// Counts a write and returns its pattern, for offset `at` of the open file `fd`.
     pub(crate) fn pattern(&mut self, fd: u32, at: u64) -> u64 {
         self.version += 1;
         data::pattern(fd, at, self.version)

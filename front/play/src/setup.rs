@@ -1,4 +1,4 @@
-//! Makes the tree that must be there before the first call.
+//! Creates the tree of files that a workload expects before its first call.
 
 use crate::data::{Data, pattern};
 use crate::{Failure, Place, translate};
@@ -9,10 +9,10 @@ use workload::files::{Entry, EntryKind, Names, Setup};
 /// Permissions that the owner needs to create entries in a directory.
 const OWNER: Mode = Mode::RWXU;
 
-/// Makes the tree of `setup` beneath `place` and makes it durable.
+/// Creates the tree of `setup` beneath `place` and syncs it.
 ///
 /// # Errors
-/// Says which entry could not be made, and why.
+/// [`Failure::Setup`] names the first entry that cannot be created, and the system's error.
 pub fn prepare(place: &Place, setup: &Setup, names: &Names) -> std::result::Result<(), Failure> {
     let failed = |entry: &Entry, error: Errno| {
         let path = String::from_utf8_lossy(names.bytes(entry.path)).into_owned();
@@ -22,7 +22,7 @@ pub fn prepare(place: &Place, setup: &Setup, names: &Names) -> std::result::Resu
     for entry in &setup.entries {
         make(place, entry, names, &mut data).map_err(|error| failed(entry, error))?;
     }
-    // From the leaves, as a directory may forbid what happens in it.
+    // Entries before their directory, whose final permissions may forbid access to them.
     for entry in setup.entries.iter().rev() {
         permit(place, entry, names).map_err(|error| failed(entry, error))?;
     }
@@ -57,8 +57,8 @@ fn file(place: &Place, path: &[u8], mode: Mode, of: (u32, u64), data: &mut Data)
     Ok(())
 }
 
-/// Gives an entry the permissions that the mask of this process, or the need to
-/// make something in it, kept it from.
+/// Gives a directory or file its final permissions, which may differ because of the umask, or
+/// because of [`OWNER`] while the tree was created.
 fn permit(place: &Place, entry: &Entry, names: &Names) -> Result<()> {
     if !matches!(entry.kind, EntryKind::Directory | EntryKind::File { .. }) {
         return Ok(());

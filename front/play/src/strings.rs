@@ -1,9 +1,9 @@
-//! The strings of one call, taken out of the source's table.
+//! Strings of one call, copied out of the source's table.
 
 use workload::files::{Call, Fd, FieldSink, Name, Names};
 
-/// The strings of a call in the order of its declaration; no call has more than
-/// two. Reused from call to call, so that nothing is allocated.
+/// Strings of a call in the order of its declaration; no call has more than two. The buffers are
+/// reused from call to call, to avoid allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Strings {
     first: Vec<u8>,
@@ -11,7 +11,7 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
-    /// Takes the strings of `call` from `names`.
+    /// Copies the strings of `call` from `names`; missing ones become empty.
     pub(crate) fn take(&mut self, call: &Call, names: &Names) {
         let mut found = Found {
             names: [Name::ROOT; 2],
@@ -27,17 +27,17 @@ impl Strings {
         }
     }
 
-    /// The first string.
+    /// First string of the call; empty if it has none.
     pub(crate) fn first(&self) -> &[u8] {
         &self.first
     }
 
-    /// The second string.
+    /// Second string of the call; empty if it has fewer than two.
     pub(crate) fn second(&self) -> &[u8] {
         &self.second
     }
 
-    /// The last of them: what stands behind a target, which may have none.
+    /// String behind the call's target: the second one if the target is a path, else the first.
     pub(crate) fn after(&self, target_has_one: bool) -> &[u8] {
         if target_has_one {
             &self.second

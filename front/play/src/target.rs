@@ -1,7 +1,7 @@
 //! Calls about an open file or a path.
 //!
-//! Invariant: where the system follows a link at the end of a path, the file is
-//! found beneath the directory first and the call is made on what was found.
+//! Invariant: for calls that follow a link at the end of a path, the path is first resolved to a
+//! descriptor beneath the directory, and the system call is made on that descriptor.
 
 use crate::answer::Answer;
 use crate::player::Player;
@@ -12,10 +12,10 @@ use rustix::io::Result;
 use std::sync::Arc;
 use workload::files::{Mode, Target, XattrHow};
 
-/// Largest extended attribute that Linux takes (`XATTR_SIZE_MAX`).
+/// Largest value of an extended attribute on Linux in bytes (`XATTR_SIZE_MAX`).
 const XATTR_MOST: u64 = 64 << 10;
 
-/// A file that is the target of a call.
+/// Target of a call, resolved to a descriptor.
 pub(crate) enum Found {
     Open(Arc<crate::open::OpenFile>),
     Path(OwnedFd),
@@ -31,8 +31,7 @@ impl AsFd for Found {
 }
 
 impl Found {
-    /// A path by which calls that take no descriptor reach it, as long as it
-    /// lives.
+    /// Path in `/proc` for calls that take no descriptor; valid while `self` exists.
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.as_fd().as_raw_fd())
     }
@@ -160,7 +159,7 @@ impl Player<'_> {
         let found = self.found(of)?;
         let pattern = self.pattern(u32::MAX, 0);
         let name = self.strings.after(!matches!(of, Target::Open(_)));
-        // One byte more than the largest is refused as the call would be.
+        // A value one byte above the limit fails with the same error as any longer one.
         let value = self.data.filled(pattern, len.min(XATTR_MOST + 1));
         done(fs::setxattr(
             found.path(),

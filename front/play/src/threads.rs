@@ -1,10 +1,10 @@
 //! The threads of a workload as threads of the system.
 //!
 //! Invariants:
-//! - The source is asked and told under one lock, and no call is made under it.
-//! - A thread that is told to park waits until the source wakes it; if all live threads are parked,
-//!   playing ends.
-//! - Told to stop, each thread finishes the call that it is in and makes no other.
+//! - The source is used under one lock, and no call is made under that lock.
+//! - A thread parks on [`Turn::Park`] until the source wakes it; if all live threads are parked,
+//!   playing fails with [`Failure::StandsStill`].
+//! - After a stop, each thread finishes its current call and makes no other.
 
 use crate::open::OpenFiles;
 use crate::outcome::{Asked, Outcome, Tally};
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 use units::Ns;
 use workload::files::{Errno, Source, ThreadId, Turn};
 
-/// Stack size in bytes of a thread: its buffers are on the heap.
+/// Stack size of a thread in bytes; small, because its buffers are on the heap.
 const STACK: usize = 256 << 10;
 
-/// Longest pause of a thread that does not think. A source may ask for pauses
-/// until a time has come.
+/// Longest pause without think times. A source may repeat pauses until a point in time is
+/// reached, so they are shortened rather than left out.
 const LET_GO: Ns = Ns::us(100);
 
-/// Options of playing.
+/// Timing options of [`play`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether threads keep the think times and pauses of the workload; otherwise each continues at
@@ -32,12 +32,12 @@ pub struct Options {
     pub think: bool,
 }
 
-/// Plays `source` in `place`, where what it needs is there already, to its end or until `stop`
-/// is set: the outcome is of the calls that were made by then.
+/// Plays `source` in `place` to its end or until `stop` is set. The tree that the source expects
+/// must exist ([`crate::prepare`]). The outcome covers the calls made until then.
 ///
 /// # Errors
-/// If the source comes to an early end, if its threads wait for each other, or
-/// if the system does not give enough of them.
+/// If the source ends early, if all its threads wait for each other, or if the system cannot
+/// start a thread.
 pub fn play(
     place: &Place,
     source: &mut dyn Source,
@@ -68,7 +68,7 @@ struct Stage<'a> {
 
 struct State<'a> {
     source: &'a mut dyn Source,
-    /// Threads, by number.
+    /// Threads, indexed by [`ThreadId`].
     threads: Vec<Member>,
     /// Threads that are neither parked nor done.
     active: u32,
@@ -78,7 +78,7 @@ struct State<'a> {
     tally: Tally,
 }
 
-/// A thread, as seen by the others.
+/// Parking state of a thread; other threads wake it through `bell`.
 #[derive(Default)]
 struct Member {
     parked: bool,
@@ -90,8 +90,8 @@ impl<'a> Stage<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the threads that the source has met since, and gives back those
-    /// that it wakes.
+    /// Starts the threads that the source has added since the last call, and releases parked
+    /// threads that it wakes.
     fn settle<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'a>) {
         while (state.threads.len() as u32) < state.source.threads() && !state.over {
             let id = ThreadId(state.threads.len() as u32);
@@ -107,7 +107,8 @@ impl<'a> Stage<'a> {
         state.wake();
     }
 
-    /// The life of one thread.
+    /// Body of a thread: fetches turns from the source and plays them until the thread is done
+    /// or playing ends.
     fn run<'s>(&'s self, scope: &'s Scope<'s, '_>, id: ThreadId) {
         let mut player = Player::new(self.place, &self.open, id.0);
         let mut tally = Tally::default();
@@ -153,7 +154,7 @@ impl<'a> Stage<'a> {
         state.tally.add(tally);
     }
 
-    /// Makes one call and counts it.
+    /// Sleeps for the think time, plays one call, and counts it with its latency.
     fn call(
         &self,
         player: &mut Player<'_>,
@@ -171,7 +172,7 @@ impl<'a> Stage<'a> {
         tally.count(asked, answer, took, paths)
     }
 
-    /// Does something else for `time`, or only long enough to let others ask.
+    /// Sleeps for `time`; without think times at most [`LET_GO`], so that other threads run.
     fn pause(&self, time: Ns) {
         let time = match self.options.think {
             true => time,
@@ -198,7 +199,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Lets the thread `id` wait until the source gives it back.
+/// Blocks thread `id` until the source wakes it or playing ends.
 fn park<'s, 'a>(mut state: MutexGuard<'s, State<'a>>, id: ThreadId) -> MutexGuard<'s, State<'a>> {
     let index = id.0 as usize;
     let bell = Arc::clone(&state.threads[index].bell);
@@ -230,7 +231,7 @@ impl<'a> State<'a> {
         self.active += 1;
     }
 
-    /// Gives back the threads that the source wakes.
+    /// Releases the threads that the source wakes.
     fn wake(&mut self) {
         while let Some(id) = self.source.wake() {
             self.release(id.0 as usize);
@@ -250,13 +251,13 @@ impl<'a> State<'a> {
         self.end();
     }
 
-    /// Ends playing early, for parked threads too.
+    /// Ends playing early; releases parked threads so that they end as well.
     fn end(&mut self) {
         self.over = true;
         (0..self.threads.len()).for_each(|index| self.release(index));
     }
 
-    /// Ends playing if threads are left and all of them wait.
+    /// Fails with [`Failure::StandsStill`] if threads are left and all of them are parked.
     fn notice_stillness(&mut self) {
         if self.active == 0 && self.threads.iter().any(|member| member.parked) {
             self.fail(Failure::StandsStill);

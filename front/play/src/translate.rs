@@ -1,10 +1,10 @@
-//! Words of workloads as flags of the system.
+//! Translation of a workload's flags into those of the system.
 
 use nix::libc;
 use rustix::fs::{self, FallocateFlags, FlockOperation, OFlags, RenameFlags, XattrFlags};
 use workload::files::{Advice, Allocation, Lock, Mode, NodeKind, OpenFlags, RenameHow, XattrHow};
 
-/// Each flag of an open file that is one of the system.
+/// Open flags with a direct counterpart in the system.
 const OPEN: &[(OpenFlags, OFlags)] = &[
     (OpenFlags::CREATE, OFlags::CREATE),
     (OpenFlags::EXCLUSIVE, OFlags::EXCL),
@@ -30,11 +30,11 @@ pub(crate) fn open(flags: OpenFlags) -> OFlags {
     for &(ours, theirs) in OPEN {
         out.set(theirs, out.contains(theirs) || flags.has(ours));
     }
-    // A pipe without a partner would be waited for; a file does not care.
+    // Opening a pipe without a peer would block; regular files ignore the flag.
     out | OFlags::NONBLOCK
 }
 
-/// The system takes few flags beside `O_PATH`, and openat2 refuses the rest.
+/// Flags of an open without access, by `O_PATH`. `openat2` rejects most flags beside it.
 fn path_only(flags: OpenFlags) -> OFlags {
     let mut out = OFlags::PATH;
     out.set(OFlags::DIRECTORY, flags.has(OpenFlags::DIRECTORY));
@@ -42,8 +42,8 @@ fn path_only(flags: OpenFlags) -> OFlags {
     out
 }
 
-/// The mode of a file that an open with these flags makes; openat2 refuses one
-/// where nothing is made.
+/// Mode for an open with these flags. It is empty if the open creates no file, because `openat2`
+/// rejects a mode then.
 pub(crate) fn open_mode(flags: OpenFlags, mode: Mode) -> fs::Mode {
     let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TMPFILE);
     let used = flags.has(OpenFlags::READ) || flags.has(OpenFlags::WRITE);
@@ -110,7 +110,7 @@ pub(crate) const fn flock(lock: Lock, wait: bool) -> FlockOperation {
     }
 }
 
-/// A lock of a range; none of its numbers is larger than files are.
+/// Lock of `len` bytes at `at`; a length of 0, or one beyond `i64::MAX`, reaches to the end.
 pub(crate) fn record_lock(lock: Lock, at: u64, len: u64) -> libc::flock {
     let kind = match lock {
         Lock::Shared => libc::F_RDLCK,

@@ -1,31 +1,32 @@
-//! Memory that the queues of a machine share.
+//! Memory budget that the queues of a machine share.
 //!
-//! Invariant: what requests hold that were taken, with the answers to them, is at most
-//! [`HELD_MAX`], or one request alone; a queue that has no room is called when there is some.
+//! Invariants: accepted requests and their answers hold at most [`HELD_MAX`] bytes, except that
+//! a single request may hold more. A queue that found no room is called when some is released.
 
 use crate::wire::HELD_MAX;
 use engine::Caller;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Bytes held by the requests of a machine.
+/// Bytes held by the accepted requests of one machine.
 #[derive(Default)]
 pub(crate) struct Budget {
     held: Cell<u64>,
-    /// Queues that wait for room.
+    /// Callers of queues that stopped for lack of room.
     waiting: RefCell<Vec<Rc<Caller>>>,
     /// Whether the drive has lost its power.
     lost: Cell<bool>,
 }
 
-/// Bytes that a request holds until this is dropped.
+/// Reservation of a request; dropping it returns its bytes and calls the waiting queues.
 pub(crate) struct Share {
     budget: Rc<Budget>,
     bytes: u64,
 }
 
 impl Budget {
-    /// Takes room for so many bytes; if there is none, `caller` is called when there may be.
+    /// Reserves `bytes`. Returns `None` if there is no room; `caller` is then called once bytes
+    /// are released.
     pub(crate) fn take(self: &Rc<Self>, bytes: u64, caller: &Rc<Caller>) -> Option<Share> {
         let held = self.held.get();
         if held > 0 && held + bytes > HELD_MAX {
@@ -39,7 +40,7 @@ impl Budget {
         })
     }
 
-    /// The drive has lost its power: the machine is hung up on.
+    /// Records that the drive has lost its power; the session then drops the machine.
     pub(crate) fn lose(&self) {
         self.lost.set(true);
     }

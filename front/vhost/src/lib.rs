@@ -1,19 +1,19 @@
-//! A drive as the block device of a virtual machine: the other side of `vhost-user-blk`.
+//! Backend of `vhost-user-blk`: serves a drive as the block device of a virtual machine.
 //!
-//! The machine keeps its queues in memory that it shares by file descriptors. It is read and
-//! written here by system calls on these, never mapped: a machine that changes its memory
-//! meanwhile can confuse itself, and nobody else.
+//! The machine keeps its queues in memory that it shares by file descriptors. This crate reads
+//! and writes that memory by system calls on the descriptors and never maps it, so a machine
+//! that changes its memory during a request can corrupt only its own data.
 //!
 //! - [`wire`] is the layout of messages, descriptors and requests.
-//! - [`Server`] listens at a socket, for one machine at a time.
+//! - [`Server`] listens at a socket and serves one machine at a time.
 //!
 //! # Invariants
 //!
-//! - Nothing that a machine says is believed: an address is looked up in what it shares, a
-//!   chain ends within as many descriptors as its queue has, and a request holds at most
-//!   [`wire::DATA_MAX`] bytes.
-//! - A request is answered once, in a queue that has not been stopped since; a queue counts as
-//!   stopped when all that was under way in it is answered.
+//! - Input of a machine is validated: an address must lie in the memory that it shares, a chain
+//!   has at most as many descriptors as its table, and a request has at most
+//!   [`wire::DATA_MAX`] bytes of data (plus two sectors for its header and status).
+//! - A request is answered once, in its own queue, unless the drive loses its power. A queue
+//!   counts as stopped only when all its requests are answered.
 //= virtio 5.2
 
 mod budget;

@@ -1,8 +1,8 @@
-//! The memory that a machine shares.
+//! Memory that a machine shares by file descriptors.
 //!
-//! Invariants: nothing outside of it is read or written, whatever the machine names; it lies in
-//! files that are in memory themselves, since reading and writing any other could make the
-//! thread of the drive wait for ever: for a file system of whoever shares it, say.
+//! Invariants: nothing outside the shared regions is read or written, whatever addresses the
+//! machine names. The regions lie in files of an in-memory file system: access to another file,
+//! say of a FUSE mount of the machine's owner, could block the thread of the drive for ever.
 
 use crate::wire::{REGIONS_MAX, u32_at, u64_at};
 use rustix::fs::{FileType, fstat, fstatfs};
@@ -13,28 +13,32 @@ use std::os::fd::OwnedFd;
 /// `linux/magic.h`.
 const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x9584_58f6, 0x8584_58f6];
 
-/// A part of it, in one file.
+/// A contiguous region of shared memory in one file.
 struct Region {
-    /// Where it begins, as the guest counts.
+    /// First address in the guest's physical memory.
     guest: u64,
-    /// Where it begins, as the process of the machine counts.
+    /// First address in the virtual memory of the machine's process.
     user: u64,
     len: u64,
-    /// Where it begins in the file.
+    /// Offset of the region in `file`.
     offset: u64,
     file: OwnedFd,
 }
 
-/// Something that is not there, or cannot be had.
+/// Error for invalid input of the machine: an address, a message or a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bad;
 
-/// All of it.
+/// Memory map of a machine: at most [`REGIONS_MAX`] regions.
 #[derive(Default)]
 pub(crate) struct Memory(Vec<Region>);
 
 impl Memory {
-    /// The memory that a table names, whose parts are in `files`.
+    /// Decodes the memory table of a `SET_MEM_TABLE` message; `files` holds the file of each
+    /// region, in the order of the table.
+    ///
+    /// # Errors
+    /// If the counts differ, a region overflows, or a file is not in memory.
     pub(crate) fn parse(table: &[u8], files: Vec<OwnedFd>) -> Result<Self, Bad> {
         let count = u32_at(table, 0) as usize;
         if count > REGIONS_MAX || count != files.len() || table.len() < 8 + 32 * count {
@@ -43,7 +47,7 @@ impl Memory {
         let region = |(index, file)| {
             let at = 8 + 32 * index;
             let [guest, len, user, offset] = [0, 8, 16, 24].map(|field| u64_at(table, at + field));
-            // No sum of these is beyond what a number can hold.
+            // `start + len` must not overflow.
             let ends = [guest, user, offset].map(|start| start.checked_add(len));
             ends.iter().all(Option::is_some).then_some(Region {
                 guest,
@@ -67,7 +71,7 @@ impl Memory {
         Ok(region.guest + (user - region.user))
     }
 
-    /// The file that has what is at `at`, where there, and how much of it follows.
+    /// Finds guest address `at`: its file, the offset in it, and the bytes left in the region.
     fn find(&self, at: u64) -> Result<(&OwnedFd, u64, usize), Bad> {
         let has = |region: &&Region| at >= region.guest && at - region.guest < region.len;
         let region = self.0.iter().find(has).ok_or(Bad)?;
@@ -76,7 +80,7 @@ impl Memory {
         Ok((&region.file, region.offset + inside, left))
     }
 
-    /// Reads what is at `at`.
+    /// Fills `bytes` from guest address `at`; the range may span regions.
     pub(crate) fn read(&self, mut at: u64, mut bytes: &mut [u8]) -> Result<(), Bad> {
         while !bytes.is_empty() {
             let (file, offset, left) = self.find(at)?;
@@ -94,7 +98,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes to what is at `at`.
+    /// Writes `bytes` to guest address `at`; the range may span regions.
     pub(crate) fn write(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), Bad> {
         while !bytes.is_empty() {
             let (file, offset, left) = self.find(at)?;
@@ -113,17 +117,16 @@ impl Memory {
     }
 }
 
-/// Whether a file is in memory.
+/// Whether a file is a regular file of an in-memory file system.
 fn is_in_memory(file: &OwnedFd) -> bool {
     let is_regular = kind(file) == Some(FileType::RegularFile);
     let system = fstatfs(file).map(|system| system.f_type as u32);
     is_regular && system.is_ok_and(|system| IN_MEMORY.contains(&system))
 }
 
-/// Whether a file is one for events, or another way between processes: to read and write these
-/// without waiting can be asked for.
+/// Whether a file is an eventfd, a pipe or a socket, which support nonblocking access.
 pub(crate) fn is_event(file: &OwnedFd) -> bool {
-    // A file without a name in any file system has no type.
+    // An eventfd is an anonymous inode, which has no file type.
     let ways = [FileType::Unknown, FileType::Fifo, FileType::Socket];
     kind(file).is_some_and(|kind| ways.contains(&kind))
 }

@@ -1,8 +1,8 @@
-//! A queue in the memory of a machine.
+//! Split virtqueue in the memory of a machine.
 //!
-//! Invariants: what is used is told in the order in which it was done, and the machine is
-//! interrupted once for all that was done together; a queue that has stopped touches no
-//! memory any more; what there is no room for stays in the queue.
+//! Invariants: completed requests enter the used ring in the order of their completion, and
+//! requests that complete together cause one interrupt. A stopped queue accesses no memory of
+//! the machine. A request without room in the budget stays in the available ring.
 
 use crate::budget::{Budget, Share};
 use crate::memory::{Bad, Memory};
@@ -24,23 +24,24 @@ pub(crate) struct Place {
     pub(crate) used: u64,
 }
 
-/// A queue that runs.
+/// State of a running queue.
 pub(crate) struct Queue {
     desk: Desk<Device>,
     caller: Rc<Caller>,
-    /// Told when the last request is done of a queue that is to stop, and when it is broken.
+    /// Caller of the session: called when a stopping queue has no request in flight any more,
+    /// when the queue is broken, and when the drive has lost its power.
     session: Rc<Caller>,
     budget: Rc<Budget>,
     memory: RefCell<Rc<Memory>>,
     place: Place,
     kick: OwnedFd,
     call: RefCell<Option<OwnedFd>>,
-    /// Whether every write is durable when it is answered.
+    /// Whether writes must be durable before their answer, because the driver cannot flush.
     through: bool,
-    /// Requests that were taken, and those that were told as used.
+    /// Index of the next entry in the available ring, and in the used ring; both wrap around.
     taken: Cell<u16>,
     told: Cell<u16>,
-    /// Done, and not told.
+    /// Completed requests that are not in the used ring yet: head and bytes written.
     done: RefCell<Vec<(u16, u32)>>,
     open: Cell<u32>,
     stopping: Cell<bool>,
@@ -72,7 +73,7 @@ impl Queue {
             avail,
             used,
         } = parts.place;
-        // No part reaches beyond what a number can hold.
+        // Addresses in the lower half cannot overflow when an offset in the ring is added.
         let far = [table, avail, used].iter().any(|&at| at > u64::MAX / 2);
         if !num.is_power_of_two() || num > DESCRIPTORS_MAX || far {
             return Err(Bad);
@@ -100,21 +101,23 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Interrupts by another file from now on.
+    /// Sets the file that interrupts the machine; `None` for no interrupts.
     pub(crate) fn set_call(&self, call: Option<OwnedFd>) {
         if let Some(call) = &call {
-            // A counter that is full need not be waited for.
+            // Nonblocking, so that a full counter does not block the thread of the drive.
             let _ = ioctl_fionbio(call, true);
         }
         *self.call.borrow_mut() = call;
     }
 
-    /// The machine has other memory from now on, with the queue where it was.
+    /// Replaces the memory map, for the rings and for requests taken from now on. The rings keep
+    /// their guest addresses.
     pub(crate) fn set_memory(&self, memory: &Rc<Memory>) {
         *self.memory.borrow_mut() = Rc::clone(memory);
     }
 
-    /// Takes no more; gives how many requests were taken once all are answered.
+    /// Stops taking requests. Returns the index of the next available entry once all taken
+    /// requests are in the used ring, else `None`.
     pub(crate) fn stop(&self) -> Option<u16> {
         self.stopping.set(true);
         self.caller.call();
@@ -122,26 +125,28 @@ impl Queue {
         is_over.then(|| self.taken.get())
     }
 
-    /// Whether it has stopped because what it was told makes no sense.
+    /// Whether the queue has stopped because of invalid input or a lost kick file.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get()
     }
 
-    /// Counts kicks anew. The file is the machine's: nothing it does to it may make the thread
-    /// wait.
+    /// Resets the counter of kicks. The machine controls the file, so the read must not block.
     fn forget_kicks(&self) -> Result<(), Bad> {
         let mut count = [0; 8];
         let slices = &mut [IoSliceMut::new(&mut count)];
         let here = u64::MAX;
         match preadv2(&self.kick, slices, here, ReadWriteFlags::NOWAIT) {
-            // There is nobody any more who could kick.
+            // End of file: the other end is closed, and no kick can arrive.
             Ok(0) => Err(Bad),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(_) => Err(Bad),
         }
     }
 
-    /// Takes what the machine has put in, as far as there is room.
+    /// Takes and begins new requests of the available ring while the budget has room.
+    ///
+    /// # Errors
+    /// If the ring or a request is invalid.
     fn take(self: &Rc<Self>) -> Result<(), Bad> {
         let (num, memory) = (self.place.num, Rc::clone(&self.memory.borrow()));
         let mut index = [0; 2];
@@ -163,7 +168,7 @@ impl Queue {
             let head = u16_at(&ring, (u32::from(taken) % num) as usize * 2);
             let parsed = self.chain(&memory, &table, head);
             let parsed = parsed.and_then(|chain| Request::parse(&memory, head, &chain));
-            // An invalid request is taken, and is the last.
+            // An invalid request is consumed and ends the queue.
             let holds = parsed.as_ref().map_or(0, Request::holds);
             let Some(share) = self.budget.take(holds, &self.caller) else {
                 return Ok(());
@@ -191,7 +196,7 @@ impl Queue {
         });
     }
 
-    /// The descriptors of a chain, which may be in a table of their own.
+    /// Descriptors of the chain that begins at `head`, which may refer to an indirect table.
     fn chain(&self, memory: &Memory, table: &[u8], head: u16) -> Result<Vec<Descriptor>, Bad> {
         let first = descriptor(table, head)?;
         if first.flags & INDIRECT == 0 {
@@ -207,7 +212,8 @@ impl Queue {
         chain(&own, 0)
     }
 
-    /// Tells the machine what is done, and interrupts it if it wants that.
+    /// Puts completed requests into the used ring, and interrupts the machine unless it has
+    /// disabled interrupts.
     fn tell(&self) -> Result<(), Bad> {
         let done = self.done.take();
         if done.is_empty() {
@@ -227,14 +233,14 @@ impl Queue {
         let mut flags = [0; 2];
         memory.read(self.place.avail, &mut flags)?;
         if let (0, Some(call)) = (u16_at(&flags, 0) & NO_INTERRUPT, &*self.call.borrow()) {
-            // A counter that is full interrupts as well.
+            // The write fails if the counter is full, and then an interrupt is pending already.
             let _ = write(call, &1_u64.to_ne_bytes());
         }
         Ok(())
     }
 }
 
-/// A request that is under way: dropped, it is answered or never will be.
+/// Request in flight of a queue; dropping it ends the request, answered or not.
 struct Answer(Rc<Queue>);
 
 impl Drop for Answer {
@@ -248,7 +254,7 @@ impl Drop for Answer {
     }
 }
 
-/// Listens to the kicks of a queue.
+/// Event source that polls the kick file of a queue.
 pub(crate) struct Ear(pub(crate) Rc<Queue>);
 
 impl Source for Ear {

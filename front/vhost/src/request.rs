@@ -1,26 +1,26 @@
-//! Block requests of a machine.
+//! Block requests of a machine: decoding, execution on the drive, and status.
 
 use crate::memory::{Bad, Memory};
 use crate::wire::{DATA_MAX, Descriptor, NAME, Status, WRITE, ZEROS_MAX, u32_at, u64_at, want};
 use engine::{Device, Fault};
 use std::rc::Rc;
 
-/// Bytes of a sector, as requests count.
+/// Bytes of a sector, the unit of positions and counts in requests.
 const SECTOR: u64 = 512;
-/// Bytes of what a request wants and where.
+/// Bytes of a request's header: type, reserved field, first sector.
 const HEAD: usize = 16;
-/// Bytes of a range to be deallocated or made zeros.
+/// Bytes of the range in a discard or write-zeroes request.
 const RANGE: usize = 16;
-/// Bytes that a request counts for beside its data and its parts: its task.
+/// Bytes charged for a request besides its data and descriptors: its task.
 const COST: u64 = 4096;
-/// A flag of such a range: that it may be deallocated.
+/// Flag of a range: a write of zeros may deallocate it.
 const UNMAP: u32 = 1;
 
 /// Reason why a request failed.
 enum Failed {
-    /// The machine is told.
+    /// The request is answered with this status.
     So(Status),
-    /// The drive has lost its power: nobody tells anything.
+    /// The drive has lost its power; the request gets no answer.
     Lost,
 }
 
@@ -39,9 +39,9 @@ impl From<Bad> for Failed {
     }
 }
 
-/// A chain of descriptors.
+/// A request decoded from its chain of descriptors.
 pub(crate) struct Request {
-    /// The number of its first descriptor.
+    /// Index of the chain's first descriptor, which identifies the request in the used ring.
     pub(crate) head: u16,
     want: u32,
     sector: u64,
@@ -54,7 +54,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request in `chain`. There is no place for an answer to one that makes no sense.
+    /// Decodes the request in `chain`. An invalid chain has no place for a status, so it cannot
+    /// be answered.
+    ///
+    /// # Errors
+    /// If buffers are out of order, are too long in total, or leave no room for header or status.
     pub(crate) fn parse(memory: &Memory, head: u16, chain: &[Descriptor]) -> Result<Self, Bad> {
         let first_written = chain.iter().position(|part| part.flags & WRITE != 0);
         let (out, into) = chain.split_at(first_written.unwrap_or(chain.len()));
@@ -78,7 +82,7 @@ impl Request {
         })
     }
 
-    /// Bytes that it holds until it is answered.
+    /// Bytes charged to the budget until the request is answered.
     pub(crate) fn holds(&self) -> u64 {
         let parts = [&self.out, &self.into].map(|parts| {
             let bytes = parts.iter().map(|part| u64::from(part.len)).sum::<u64>();
@@ -87,8 +91,9 @@ impl Request {
         COST + parts.iter().sum::<u64>()
     }
 
-    /// Carries it out; gives how many bytes were written for the machine, none if the drive has
-    /// lost its power. `through` says whether what is changed is durable when it is answered.
+    /// Executes the request. Returns the bytes written to the machine's memory, status included,
+    /// or `None` if the drive has lost its power. With `through`, changes are durable before the
+    /// answer.
     pub(crate) async fn carry_out(
         &self,
         device: &Device,
@@ -106,7 +111,7 @@ impl Request {
             Err(Failed::So(status)) => (status, 0),
             Err(Failed::Lost) => return None,
         };
-        // A machine that has no place for it does not want it.
+        // If the status byte is outside shared memory, the machine gets no status.
         let _ = memory.write(self.status, &[status as u8]);
         Some(written + 1)
     }
@@ -143,7 +148,7 @@ impl Request {
         }
     }
 
-    /// Deallocates a range, or makes it zeros.
+    /// Executes a discard or write-zeroes request of one range.
     async fn clear(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Failed> {
         let mut range = [0; RANGE];
         take(memory, &mut self.out.clone(), &mut range).map_err(Failed::from)?;
@@ -167,7 +172,7 @@ impl Request {
         done.map(|()| 0).map_err(Failed::from)
     }
 
-    /// Gives bytes to the machine.
+    /// Copies `bytes` into the machine's buffers; returns their number.
     fn give(&self, memory: &Memory, mut bytes: &[u8]) -> Result<u32, Failed> {
         let all = bytes.len() as u32;
         for part in &self.into {
@@ -179,7 +184,7 @@ impl Request {
     }
 }
 
-/// Takes bytes from the front of `parts`.
+/// Fills `bytes` from the front of `parts`, and advances `parts` past them.
 fn take(memory: &Memory, parts: &mut [Descriptor], mut bytes: &mut [u8]) -> Result<(), Bad> {
     for part in parts {
         let now = bytes.len().min(part.len as usize);

@@ -1,6 +1,6 @@
 //! Listener for virtual machines.
 //!
-//! Invariant: one machine at a time is served; another one is hung up on.
+//! Invariant: one machine is served at a time; the connection of another one is dropped.
 
 use crate::session::{Line, Session};
 use engine::{Caller, Desk, Device, Handle, Next, Source, Spare};
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Machines that are taken in together.
+/// Most connections accepted in one turn.
 const TAKEN: usize = 64;
 /// Longest wait for the drive's thread to confirm that the server is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Takes machines in.
+/// State of the listener on the thread of the drive.
 struct Hall {
     desk: Desk<Device>,
     listener: UnixListener,
@@ -63,9 +63,9 @@ impl Source for Door {
         }
         for _ in 0..TAKEN {
             match accept(&hall.listener) {
-                // On failure the machine is dropped.
+                // A connection that cannot be attached is closed.
                 Ok(socket) => drop(hall.take(socket)),
-                // The queue is empty, the machine has gone, or no descriptor is free.
+                // The backlog is empty, the machine has gone, or no descriptor is free.
                 Err(error) => {
                     hall.spare.refuse(error, || accept(&hall.listener));
                     break;
@@ -79,7 +79,7 @@ impl Source for Door {
     }
 }
 
-/// Stop signal of the server.
+/// Stop signal of the server: a byte or the end of the stream closes it.
 struct Bell {
     line: UnixStream,
     hall: Rc<Hall>,
@@ -103,24 +103,24 @@ impl Source for Bell {
         if let Some(session) = self.hall.session.take() {
             session.end();
         }
-        // The caller may have gone.
+        // [`Server::close`] may have timed out and closed its end.
         let _ = (&self.line).write(&[1]);
         Next::Leave
     }
 }
 
-/// Listens for machines until it is closed, or dropped.
+/// Handle of a listening server; closing or dropping it ends the server.
 pub struct Server {
     path: PathBuf,
     line: UnixStream,
 }
 
 impl Server {
-    /// Serves the drive behind `handle` to the machine that connects to a socket at `path`.
-    /// One that nobody listens to is taken over.
+    /// Serves the drive behind `handle` at a socket at `path`. A socket left there by a dead
+    /// process is replaced.
     ///
     /// # Errors
-    /// If there can be no socket there, or somebody listens to one.
+    /// If the socket cannot be created, or another process listens to it.
     pub fn start(path: &Path, handle: &Handle<Device>) -> io::Result<Self> {
         let listener = engine::listen(path)?;
         listener.set_nonblocking(true)?;
@@ -142,7 +142,7 @@ impl Server {
                 Ok(Rc::new(Door(hall)))
             });
             if let (Some(hall), Ok(_)) = (made, attached) {
-                // Without it nobody can be told, and all ends with the drive.
+                // If this fails, the server ends only with the drive.
                 let _ = desk.attach(|_| Ok(Rc::new(Bell { line: end, hall })));
             }
         });
@@ -152,9 +152,10 @@ impl Server {
         })
     }
 
-    /// Hangs up on the machine, and takes no more.
+    /// Stops listening, drops the machine's connection and removes the socket's file. Waits up
+    /// to 2 s for the thread of the drive to confirm.
     pub fn close(mut self) {
-        // Without the thread of the drive there is nobody to be told.
+        // The write fails if the thread of the drive has ended, and the server with it.
         let told = self.line.write_all(&[1]);
         let _ = told.and_then(|()| self.line.read_exact(&mut [0]));
         let _ = std::fs::remove_file(&self.path);

@@ -1,8 +1,8 @@
-//! A machine: what it says about its memory and its queues.
+//! Session of one machine: the messages that set up its memory and its queues.
 //!
-//! Invariants: a message is taken when all of it is there; files that come with one are closed
-//! if it has no use for them; what makes no sense, in a message or in a queue, ends the session and
-//! nothing else.
+//! Invariants: a message is handled once it is complete. Files that come with a message are
+//! closed if the message does not use them. Invalid input ends the session and nothing else; an
+//! invalid message with [`NEED_REPLY`] is answered with an error instead.
 
 use crate::budget::Budget;
 use crate::memory::{Bad, Memory, is_event};
@@ -30,7 +30,7 @@ struct Addresses {
     avail: u64,
 }
 
-/// A queue as far as the machine has told of it.
+/// Settings of a queue that the machine has sent so far, and the queue once it runs.
 #[derive(Default)]
 struct Told {
     num: u32,
@@ -49,10 +49,11 @@ struct State {
     protocol: u64,
     memory: Option<Rc<Memory>>,
     queues: Vec<Told>,
-    /// The message that comes, and its files.
+    /// Received part of an incomplete message, and its files.
     bytes: Vec<u8>,
     files: Vec<OwnedFd>,
-    /// A queue that is to stop, whose end the machine waits for.
+    /// Queue of a pending `GET_VRING_BASE`, which is answered once the queue has stopped. No
+    /// message is handled before.
     stopping: Option<u32>,
 }
 
@@ -61,11 +62,11 @@ enum Said {
     Nothing,
     Number(u64),
     Bytes(Vec<u8>),
-    /// The answer comes when a queue has stopped.
+    /// The answer is sent when a queue has stopped.
     Later,
 }
 
-/// A machine.
+/// Connection of one machine.
 pub(crate) struct Session {
     socket: OwnedFd,
     desk: Desk<Device>,
@@ -91,25 +92,25 @@ impl Session {
         }
     }
 
-    /// Whether the machine is gone.
+    /// Whether the session has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over.get()
     }
 
-    /// Whether what a queue was told makes no sense.
+    /// Whether a queue has stopped because of invalid input.
     fn is_broken(&self) -> bool {
         let state = self.state.borrow();
         let mut running = state.queues.iter().filter_map(|told| told.running.as_ref());
         running.any(|queue| queue.is_broken())
     }
 
-    /// Hangs up.
+    /// Ends the session; its source then closes the connection.
     pub(crate) fn end(&self) {
         self.over.set(true);
         self.caller.call();
     }
 
-    /// Takes what has come, message by message.
+    /// Receives and handles messages until the socket is empty or a queue has to stop first.
     fn take(&self) -> Result<(), Bad> {
         loop {
             let mut state = self.state.borrow_mut();
@@ -160,7 +161,7 @@ impl Session {
         bytes.extend((VERSION | REPLY).to_le_bytes());
         bytes.extend((payload.len() as u32).to_le_bytes());
         bytes.extend(payload);
-        // It is small: there is no room only if the machine does not listen.
+        // A reply is small; the buffer is full only if the machine does not receive.
         let written = rustix::io::write(&self.socket, &bytes);
         (written == Ok(bytes.len())).then_some(()).ok_or(Bad)
     }
@@ -204,7 +205,7 @@ impl Session {
             }
             say::SET_VRING_KICK => {
                 let index = (number & 0xff) as u32;
-                // Without one the queue would have to be looked at for ever.
+                // A queue without a kick file would have to be polled, which is not supported.
                 let kick = files.pop().filter(is_event);
                 state.queue(index)?.kick = Some(kick.ok_or(Bad)?);
                 return self.run(&mut state, index);
@@ -224,7 +225,7 @@ impl Session {
         Ok(Said::Nothing)
     }
 
-    /// Starts a queue if all is told of it, or stops one that is not to run.
+    /// Starts queue `index` if it is enabled and fully set up; stops it if it is disabled.
     fn run(&self, state: &mut State, index: u32) -> Result<Said, Bad> {
         let always = state.features & PROTOCOL == 0;
         let through = state.features & FLUSHES == 0;
@@ -272,7 +273,7 @@ impl Session {
         Ok(Said::Nothing)
     }
 
-    /// Says where a queue has stopped, if it has.
+    /// Answers a pending `GET_VRING_BASE`, if its queue has stopped.
     fn stopped(&self) -> Result<(), Bad> {
         let mut state = self.state.borrow_mut();
         let Some(index) = state.stopping else {
@@ -291,7 +292,7 @@ impl Session {
         self.reply(say::GET_VRING_BASE, &base.to_le_bytes())
     }
 
-    /// A part of the configuration.
+    /// Reply to `GET_CONFIG`: the requested part of the configuration space.
     fn config(&self, payload: &[u8]) -> Result<Said, Bad> {
         let (offset, len) = (u32_at(payload, 0) as usize, u32_at(payload, 4) as usize);
         let device = self.desk.value();
@@ -301,7 +302,7 @@ impl Session {
             return Err(Bad);
         }
         let mut answer = payload.get(..12).ok_or(Bad)?.to_vec();
-        // There is nothing behind it.
+        // Bytes behind the configuration read as zeros.
         let rest = config[offset..].iter().chain(std::iter::repeat(&0));
         answer.extend(rest.take(len));
         Ok(Said::Bytes(answer))
@@ -319,7 +320,11 @@ fn copy(file: Option<&OwnedFd>) -> Result<Option<OwnedFd>, Bad> {
     copied.map_err(|_| Bad)
 }
 
-/// Receives up to the end of what is needed; whether anything came.
+/// Receives up to `need` bytes of a message in total, and its files. Returns false if nothing
+/// has arrived.
+///
+/// # Errors
+/// If the connection is closed or broken.
 fn receive(socket: &OwnedFd, need: usize, state: &mut State) -> Result<bool, Bad> {
     let mut bytes = vec![0; need - state.bytes.len()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REGIONS_MAX))];
@@ -341,7 +346,7 @@ fn receive(socket: &OwnedFd, need: usize, state: &mut State) -> Result<bool, Bad
     Ok(true)
 }
 
-/// Event source of a session.
+/// Event source that polls the socket of a session.
 pub(crate) struct Line(pub(crate) Rc<Session>);
 
 impl Source for Line {
@@ -359,10 +364,10 @@ impl Source for Line {
         if session.is_over() {
             let queues = std::mem::take(&mut session.state.borrow_mut().queues);
             for queue in queues.iter().filter_map(|told| told.running.as_ref()) {
-                // What is under way in it goes on, and its answers too.
+                // Requests in flight continue, and their answers still reach the used ring.
                 let _ = queue.stop();
             }
-            // It may be gone already.
+            // An error means that the machine has closed the socket already.
             let _ = shutdown(&session.socket, Shutdown::Both);
             return Next::Leave;
         }

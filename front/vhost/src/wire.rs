@@ -4,43 +4,43 @@
 //= virtio 5.2
 //= vhost-user 1
 
-/// Bytes of a message before its payload.
+/// Bytes of a message's header: type, flags and payload length.
 pub const HEAD: usize = 12;
-/// Longest payload of a message that is taken: a table of memory has 8 regions.
+/// Longest payload of an accepted message: a memory table of [`REGIONS_MAX`] regions.
 pub const PAYLOAD_MAX: usize = 8 + 32 * REGIONS_MAX;
 /// Regions of memory that a machine may share.
 pub const REGIONS_MAX: usize = 8;
-/// Longest request of data, in bytes.
+/// Most data bytes of a block request.
 pub const DATA_MAX: u64 = 32 << 20;
-/// Maximum number of queues.
+/// Number of queues that a machine may set up.
 pub const QUEUES: u16 = 8;
-/// Most descriptors of a queue. The specification lets there be 32,768; a choice of ours, four
-/// times as many as machines have.
+/// Most descriptors of a queue. The specification allows 32,768; our choice is four times as
+/// many as machines use.
 pub const DESCRIPTORS_MAX: u32 = 1024;
-/// Bytes that the requests of a machine and their answers may hold, but for one request that
-/// may be larger: a choice of ours, two requests of the largest size.
+/// Bytes that the requests of a machine and their answers may hold; a single request may hold
+/// more. Our choice: two requests of the largest size.
 pub const HELD_MAX: u64 = 2 * DATA_MAX;
-/// Bytes of a descriptor.
+/// Size of a descriptor in bytes.
 pub const DESCRIPTOR: usize = 16;
-/// Segments of data that a request may have.
+/// Most data segments of a request, as the configuration tells the driver.
 pub const SEGMENTS_MAX: u32 = 254;
-/// Sectors of 512 bytes that may be deallocated or made zeros at a time.
+/// Most sectors of 512 bytes in one discard or write-zeroes request.
 pub const ZEROS_MAX: u32 = 1 << 22;
-/// Bytes of the device's configuration.
+/// Size of the device's configuration space in bytes.
 pub const CONFIG: usize = 60;
-/// Bytes of the name of a drive.
+/// Size of the device's identification string in bytes.
 pub const NAME: usize = 20;
 
-/// Version 1 of the messages, in their flags.
+/// Flag bits of a message: protocol version 1.
 pub const VERSION: u32 = 1;
-/// A message that is an answer.
+/// Flag of a message: it is a reply.
 pub const REPLY: u32 = 1 << 2;
-/// A message that wants to be answered.
+/// Flag of a message: the sender wants a reply even if the type has none.
 pub const NEED_REPLY: u32 = 1 << 3;
-/// No file comes with this message.
+/// Bit in the payload of a kick or call message: no file comes with it.
 pub const NO_FILE: u64 = 1 << 8;
 
-/// Message types of the machine.
+/// Types of the messages that a machine sends.
 pub mod say {
     #![allow(missing_docs, reason = "these are the specification's words")]
     pub const GET_FEATURES: u32 = 1;
@@ -62,7 +62,7 @@ pub mod say {
     pub const SET_CONFIG: u32 = 25;
 }
 
-/// Feature bits of the device.
+/// Feature bits that the device offers.
 pub const FEATURES: u64 = 1 << 2 // segments are limited
     | 1 << 6 // the block size is told
     | FLUSHES
@@ -73,24 +73,26 @@ pub const FEATURES: u64 = 1 << 2 // segments are limited
     | 1 << 28 // descriptors in tables of their own
     | PROTOCOL
     | 1 << 32; // not a legacy device
-/// The machine flushes. One that does not takes a write for durable when it is answered.
+/// `VIRTIO_BLK_F_FLUSH`: the driver sends flushes. A driver without this feature considers a
+/// write durable when it is answered.
 //= virtio 5.2
 pub const FLUSHES: u64 = 1 << 9;
-/// There are features of the protocol.
+/// `VHOST_USER_F_PROTOCOL_FEATURES`: protocol features can be negotiated, and queues must be
+/// enabled.
 pub const PROTOCOL: u64 = 1 << 30;
-/// Several queues, answers where they are wanted, configuration.
+/// Protocol features that the device offers: several queues, replies on request, configuration.
 pub const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 9;
 
-/// More of a chain follows.
+/// Flag of a descriptor: the chain continues at its `next`.
 pub const NEXT: u16 = 1;
-/// The device writes it.
+/// Flag of a descriptor: the device writes the buffer (else it reads it).
 pub const WRITE: u16 = 2;
-/// It is a table of descriptors.
+/// Flag of a descriptor: the buffer is a table of descriptors.
 pub const INDIRECT: u16 = 4;
-/// The machine wants no interrupt for what is used.
+/// Flag of the available ring: the driver wants no interrupts for used entries.
 pub const NO_INTERRUPT: u16 = 1;
 
-/// Request types.
+/// Types of block requests.
 pub mod want {
     #![allow(missing_docs, reason = "these are the specification's words")]
     pub const IN: u32 = 0;
@@ -101,33 +103,33 @@ pub mod want {
     pub const WRITE_ZEROES: u32 = 13;
 }
 
-/// Status of a request.
+/// Status byte that ends a block request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// It is done.
+    /// `VIRTIO_BLK_S_OK`: the request succeeded.
     Ok = 0,
-    /// It failed.
+    /// `VIRTIO_BLK_S_IOERR`: the drive failed, or a range or buffer is invalid.
     Failed = 1,
-    /// There is no such request.
+    /// `VIRTIO_BLK_S_UNSUPP`: the request type or a flag is not supported.
     Unknown = 2,
 }
 
-/// A piece of guest memory.
+/// Entry of a descriptor table: a buffer in guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// Guest address of the buffer.
     pub address: u64,
-    /// Bytes.
+    /// Length of the buffer in bytes.
     pub len: u32,
-    /// [`NEXT`], [`WRITE`], [`INDIRECT`].
+    /// Union of [`NEXT`], [`WRITE`] and [`INDIRECT`].
     pub flags: u16,
-    /// The next one of its chain.
+    /// Index of the next descriptor of the chain, if [`NEXT`] is set.
     pub next: u16,
 }
 
 impl Descriptor {
-    /// The descriptor in these bytes.
+    /// Decodes a descriptor from its bytes in a table.
     #[must_use]
     pub fn parse(bytes: &[u8; DESCRIPTOR]) -> Self {
         Self {
@@ -139,7 +141,7 @@ impl Descriptor {
     }
 }
 
-/// The configuration of a device of so many bytes in pages of `page`.
+/// Configuration space of a device of `bytes` bytes whose pages have `page` bytes.
 #[must_use]
 pub fn config(bytes: u64, page: u32) -> [u8; CONFIG] {
     let mut config = [0; CONFIG];
@@ -161,21 +163,21 @@ pub fn config(bytes: u64, page: u32) -> [u8; CONFIG] {
     config
 }
 
-/// The two bytes at `at`; zero where there are none.
+/// Little-endian number of two bytes at `at`; zero if `bytes` end before.
 #[must_use]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let found = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     found.map_or(0, |bytes| u16::from_le_bytes(*bytes))
 }
 
-/// The four bytes at `at`; zero where there are none.
+/// Little-endian number of four bytes at `at`; zero if `bytes` end before.
 #[must_use]
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let found = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     found.map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// The eight bytes at `at`; zero where there are none.
+/// Little-endian number of eight bytes at `at`; zero if `bytes` end before.
 #[must_use]
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let found = bytes.get(at..).and_then(|bytes| bytes.first_chunk());

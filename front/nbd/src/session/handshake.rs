@@ -1,4 +1,4 @@
-//! The handshake: what is served, and in which form answers come.
+//! The handshake: choice of the export, TLS, structured replies and metadata contexts.
 //= nbd 1
 
 use super::broken;
@@ -12,11 +12,11 @@ use std::io;
 /// Encryption of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// As it comes, and that is all there is.
+    /// Plain text; the server has no certificates and offers no TLS.
     Clear,
-    /// To be sealed before anything is told.
+    /// Plain text; every option but `STARTTLS` and `ABORT` is refused.
     Demanded,
-    /// Sealed.
+    /// TLS is active; every option is answered.
     Sealed,
 }
 
@@ -24,14 +24,15 @@ pub(crate) enum Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
     line: Line,
-    /// Whether reads are answered in parts.
+    /// Whether the client has negotiated structured replies.
     pub(super) structured: bool,
-    /// Whether the client may ask what is allocated.
+    /// Whether the client has selected the context `base:allocation`, which permits block status
+    /// requests.
     allocation: bool,
 }
 
 impl Agreed {
-    /// Nothing, over such a line.
+    /// The state in which a handshake over `line` begins: nothing negotiated.
     pub(super) const fn over(line: Line) -> Self {
         Self {
             line,
@@ -40,7 +41,7 @@ impl Agreed {
         }
     }
 
-    /// Why a request makes no sense after this handshake.
+    /// Error code if `request` uses a feature that was not negotiated, or cannot be done fast.
     pub(super) fn refuses(self, request: &Request) -> Option<Code> {
         let status = request.command == Command::BlockStatus && !self.allocation;
         let whole = request.flags & flag::DF != 0 && !self.structured;
@@ -48,7 +49,7 @@ impl Agreed {
         if status || whole {
             return Some(Code::Invalid);
         }
-        // To write zeros takes as long as to write anything.
+        // Zeros without a hole are written like data, so they are not fast.
         (fast == flag::FAST_ZERO | flag::NO_HOLE).then_some(Code::NotSupported)
     }
 
@@ -61,19 +62,22 @@ impl Agreed {
 pub(super) enum Next {
     More,
     Serve,
-    /// What comes next is sealed.
+    /// TLS begins with the next byte.
     Seal,
     Leave,
 }
 
-/// The first that a client hears.
+/// Puts the server's greeting: both magic numbers and the handshake flags.
 pub(super) fn greet(out: &mut Vec<u8>) {
     out.extend(INIT.to_be_bytes());
     out.extend(OPTION.to_be_bytes());
     out.extend(HANDSHAKE.to_be_bytes());
 }
 
-/// Whether a client with these flags wants zeros after the export.
+/// Whether a client with these flags expects zeros after the answer to `EXPORT_NAME`.
+///
+/// # Errors
+/// If the client does not speak the fixed newstyle handshake, or sets unknown flags.
 pub(super) fn wants_zeros(flags: u32) -> io::Result<bool> {
     if flags & !u32::from(HANDSHAKE) != 0 || flags & 1 == 0 {
         return Err(broken(
@@ -83,7 +87,10 @@ pub(super) fn wants_zeros(flags: u32) -> io::Result<bool> {
     Ok(flags & 2 == 0)
 }
 
-/// The oldest way to begin: there is no way to refuse but to hang up.
+/// Answers `EXPORT_NAME`, the oldest option to select an export. The option has no error reply.
+///
+/// # Errors
+/// If the name is unknown or TLS is required; the caller then drops the connection.
 pub(super) fn export_name<E: Export>(
     out: &mut Vec<u8>,
     export: &E,
@@ -107,7 +114,7 @@ fn is_it<E: Export>(export: &E, wanted: &[u8]) -> bool {
     wanted.is_empty() || wanted == export.name().as_bytes()
 }
 
-/// Answers any other option.
+/// Answers every option but `EXPORT_NAME`, which [`export_name`] answers.
 pub(super) fn answer<E: Export>(
     out: &mut Vec<u8>,
     export: &E,
@@ -162,7 +169,7 @@ pub(super) fn answer<E: Export>(
     Next::More
 }
 
-/// Tells of the export; false if it is not the one that was asked for.
+/// Answers `INFO` or `GO`; returns false if the request is malformed or names another export.
 fn show<E: Export>(
     say: &mut impl FnMut(u32, &[u8]),
     export: &E,
@@ -198,7 +205,8 @@ fn show<E: Export>(
     true
 }
 
-/// The name, and the numbers of what else is asked for.
+/// Splits the data of `INFO` or `GO` into the export's name and the requested kinds of
+/// information, two bytes each.
 fn info_request(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = Fields(data);
     let wanted = name(&mut at)?;
@@ -206,8 +214,8 @@ fn info_request(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (at.0.len() == usize::from(count) * 2).then_some((wanted, at.0))
 }
 
-/// Says which contexts there are, or takes them; whether what is allocated is among them,
-/// none if nothing was agreed upon.
+/// Answers `LIST_META_CONTEXT` (if `listing`) or `SET_META_CONTEXT`. Returns whether
+/// `base:allocation` was selected, or `None` if the option was refused.
 fn contexts<E: Export>(
     say: &mut impl FnMut(u32, &[u8]),
     export: &E,
@@ -240,7 +248,7 @@ fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let wanted = name(&mut at)?;
     let count = at.u32()?;
     let mut queries = Vec::new();
-    // Each takes four bytes at least, so the data end this soon enough.
+    // Each query takes at least four bytes, so the length of `data` bounds the loop.
     for _ in 0..count {
         queries.push(name(&mut at)?);
     }

@@ -1,4 +1,4 @@
-//! Encoding of answers.
+//! Encoding of answers as simple or structured replies.
 
 use super::most_pieces;
 use crate::export::{Answer, Piece, Refusal};
@@ -8,15 +8,15 @@ use engine::Output;
 /// Flags of a piece that is a hole and reads as zeros.
 const HOLE: u32 = 0b11;
 
-/// The answer to a request, but for what it says.
+/// Everything that the answer to a request needs besides its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     cookie: u64,
     offset: u64,
-    /// Whether it comes as a part: reads, and what is allocated.
+    /// Whether the answer is a structured reply: reads and block status, if negotiated.
     in_parts: bool,
     is_read: bool,
-    /// Pieces that it may have.
+    /// Most extents in the answer, as reserved for the request.
     pieces: u32,
     /// Bytes that the request holds until it is answered.
     pub(crate) cost: u64,
@@ -36,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// Puts what it says.
+    /// Encodes `answer` into `out`.
     pub(crate) fn put(self, answer: Result<Answer, Refusal>, out: &mut Output) {
         let cookie = self.cookie;
         match answer {
@@ -66,7 +66,7 @@ impl Reply {
     }
 }
 
-/// Why a request makes no sense, in words.
+/// Refusal with an explanation for a request that failed validation with `code`.
 pub(super) fn refusal(code: Code) -> Refusal {
     let why = match code {
         Code::NoSpace => "the range reaches past the end",

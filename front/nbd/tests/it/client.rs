@@ -1,8 +1,8 @@
-//! The other side of the protocol, by numbers.
+//! Client side of the protocol, written with the specification's numbers instead of [`nbd::wire`].
 
 use std::io::{Read, Write};
 
-/// What a reply said.
+/// Decoded reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) cookie: u64,
@@ -45,7 +45,7 @@ pub(crate) fn request(flags: u16, kind: u16, cookie: u64, offset: u64, length: u
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Greets the server.
+    /// Exchanges greetings with the server.
     pub(crate) fn hello(mut stream: S) -> Self {
         let mut hello = [0; 18];
         stream.read_exact(&mut hello).expect("a greeting");
@@ -55,7 +55,7 @@ impl<S: Read + Write> Client<S> {
         Self::over(stream)
     }
 
-    /// Goes on over another stream, with nothing agreed upon.
+    /// Client over `stream` with nothing negotiated yet.
     pub(crate) fn over(stream: S) -> Self {
         Self {
             stream,
@@ -64,7 +64,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends an option; gives the replies, each a kind and its data, to the last one.
+    /// Sends an option; returns all its replies as pairs of kind and data.
     pub(crate) fn ask(&mut self, number: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         self.stream.write_all(&option(number, data)).expect("sent");
         let mut replies = Vec::new();
@@ -80,8 +80,8 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Goes over to requests, with structured replies and the context or without both; gives
-    /// size and flags.
+    /// Finishes the handshake, with structured replies and `base:allocation` if `structured`;
+    /// returns the export's size and flags.
     pub(crate) fn go(&mut self, structured: bool) -> (u64, u16) {
         self.structured = structured;
         if structured {
@@ -108,7 +108,7 @@ impl<S: Read + Write> Client<S> {
         )
     }
 
-    /// Sends a request; gives its cookie.
+    /// Sends a request; returns its cookie.
     pub(crate) fn send(&mut self, flags: u16, kind: u16, at: u64, len: u32, data: &[u8]) -> u64 {
         let cookie = self.next;
         self.next += 1;
@@ -118,7 +118,7 @@ impl<S: Read + Write> Client<S> {
         cookie
     }
 
-    /// Sends a request and takes its reply.
+    /// Sends a request and receives its reply.
     pub(crate) fn call(&mut self, flags: u16, kind: u16, at: u64, len: u32, data: &[u8]) -> Said {
         let cookie = self.send(flags, kind, at, len, data);
         let expected = if kind == READ { len } else { 0 };
@@ -127,7 +127,7 @@ impl<S: Read + Write> Client<S> {
         said
     }
 
-    /// Takes a reply; a simple one to a read has so many bytes.
+    /// Receives a reply; `length` maps a cookie to the data bytes of a simple reply to a read.
     pub(crate) fn reply(&mut self, length: impl Fn(u64) -> u32) -> Said {
         let magic = self.u32();
         let mut said = Said {

@@ -1,4 +1,4 @@
-//! Clients that do not keep to the protocol.
+//! Clients that violate the protocol, flood the server or stop reading.
 
 use crate::client::{Client, FLUSH, READ, STATUS, WRITE, option, request};
 use crate::memory::Place;
@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use units::MIB;
 
-/// Sends `bytes`, in pieces of so many, and hangs up; gives what was answered. The server
-/// ends it by itself.
+/// Sends `bytes` in pieces of `piece` bytes and shuts the sending side down. Returns the
+/// server's answer up to the end of the connection, which the server closes.
 fn against(place: &Place, bytes: &[u8], piece: usize) -> Vec<u8> {
     let mut ours = place.stream();
     let (mut sender, bytes) = (ours.try_clone().expect("another"), bytes.to_vec());
     let sent = thread::spawn(move || {
         for piece in bytes.chunks(piece.max(1)) {
-            // The server may have hung up before all of it was sent.
+            // The server may close the connection before all pieces are sent.
             let _ = sender.write_all(piece);
         }
         let _ = sender.shutdown(std::net::Shutdown::Write);
@@ -60,7 +60,7 @@ fn any_bytes_end_the_connection_and_nothing_else() {
             let answered = against(place, &bytes, if piece == 0 { 1 << 20 } else { piece });
             assert_eq!(&answered[..8], b"NBDMAGIC");
         });
-    // Nobody else was concerned.
+    // Other clients are still served.
     place.connected().go(true);
 }
 
@@ -112,7 +112,7 @@ fn a_length_is_checked_before_anything_is_kept_for_it() {
             assert_eq!(client.reply(|_| 0).error, 22);
             continue;
         }
-        // What follows is skipped, without an answer until it was there.
+        // The option's data are skipped, and answered once all of them have arrived.
         client
             .stream
             .shutdown(std::net::Shutdown::Write)
@@ -130,11 +130,11 @@ fn a_length_is_checked_before_anything_is_kept_for_it() {
     assert_eq!(endless.stream.read(&mut [0]).expect("the end"), 0);
 }
 
-/// Asks for so many answers of a MiB, and does not read them.
+/// Requests `count` reads of 1 MiB and does not receive the answers.
 fn ask_for_much(place: &Place, count: u64) -> Client<UnixStream> {
     let mut client = place.connected();
     client.go(false);
-    // In one piece, which takes little of what the socket holds.
+    // One write of all requests takes little of the socket's buffer.
     let requests = (0..count).flat_map(|cookie| request(0, READ, cookie, 0, 1 << 20));
     let requests: Vec<u8> = requests.collect();
     client.stream.write_all(&requests).expect("sent");
@@ -142,19 +142,19 @@ fn ask_for_much(place: &Place, count: u64) -> Client<UnixStream> {
 }
 
 #[test]
-fn who_does_not_read_has_no_more_taken_in() {
+fn client_that_reads_no_answers_has_no_more_requests_accepted() {
     let memory = Place::new(1 << 20);
     let count = (2 * TOTAL) >> 20;
     let mut slow = ask_for_much(&memory, count);
     let slower: Vec<_> = (0..4).map(|_| ask_for_much(&memory, count)).collect();
-    // Others are not concerned.
+    // Other clients are still served.
     let mut client = memory.connected();
     client.go(true);
     for _ in 0..100 {
         assert_eq!(client.call(0, READ, 0, 4096, b"").error, 0);
     }
     assert_eq!(client.call(0, WRITE, 0, 8192, &[1; 8192]).error, 0);
-    // All of it is answered once it is read, whatever had to wait.
+    // All requests are answered once the client reads.
     for _ in 0..count {
         assert_eq!(slow.reply(|_| 1 << 20).bytes.len(), 1 << 20);
     }
@@ -165,7 +165,7 @@ fn who_does_not_read_has_no_more_taken_in() {
     );
 }
 
-/// Jobs that are held when no more are begun.
+/// Number of held jobs, once it has not grown for 100 ms.
 fn settled(place: &Place) -> usize {
     let begun = || place.with(|inner| inner.held.as_ref().map_or(0, Vec::len));
     let (mut before, mut same) = (0, 0);
@@ -177,7 +177,7 @@ fn settled(place: &Place) -> usize {
     before
 }
 
-/// Sends so many requests of a kind, and does not wait until they are taken in.
+/// Sends `count` requests of a kind from a thread, without waiting for the server to accept them.
 fn ask_at_once(client: &Client<UnixStream>, kind: u16, len: u32, count: u64) {
     let mut sender = client.stream.try_clone().expect("another");
     let requests: Vec<u8> = (0..count)
@@ -186,9 +186,10 @@ fn ask_at_once(client: &Client<UnixStream>, kind: u16, len: u32, count: u64) {
     thread::spawn(move || sender.write_all(&requests));
 }
 
-/// What is allocated may be told in many pieces, which count before they are there.
+/// A block status answer may have many extents; their memory is reserved before the request
+/// begins.
 #[test]
-fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
+fn block_status_answers_are_charged_to_the_pool_like_reads() {
     let memory = Place::new(4 << 20);
     memory.with(|inner| {
         inner
@@ -203,7 +204,7 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
     for client in &mut clients {
         client.go(true);
     }
-    // The first that is held is of the first client.
+    // The first held job belongs to the first client.
     clients[0].send(0, STATUS, 0, 4 << 20, b"");
     while memory.with(|inner| inner.held.as_ref().is_none_or(Vec::is_empty)) {
         thread::sleep(Duration::from_millis(2));
@@ -211,7 +212,7 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
     for client in &clients {
         ask_at_once(client, STATUS, 4 << 20, u64::from(UNDER_WAY) - 1);
     }
-    // They are taken in as far as there is room for what their answers may hold.
+    // Requests are accepted while the pool has room for their largest answers.
     let begun = settled(&memory);
     let most = memory.with(|inner| {
         let held = inner.held.as_ref().expect("they are held");
@@ -223,7 +224,7 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
     });
     assert!(most <= TOTAL, "{begun} take {most}");
     assert!(begun < clients.len() * UNDER_WAY as usize, "{begun}");
-    // The answer keeps to what was counted for it.
+    // The answer is no longer than was reserved for it.
     memory.with(|inner| {
         let (job, done) = inner.held.as_mut().expect("they are held").remove(0);
         let answer = inner.carry_out(job);
@@ -234,7 +235,7 @@ fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
 }
 
 #[test]
-fn who_asks_for_much_at_a_time_has_only_so_much_begun() {
+fn requests_in_flight_of_a_client_are_limited() {
     let memory = Place::new(8192);
     memory.with(|inner| inner.held = Some(Vec::new()));
     let mut client = memory.connected();
@@ -242,7 +243,7 @@ fn who_asks_for_much_at_a_time_has_only_so_much_begun() {
     let count = 4 * u64::from(UNDER_WAY);
     ask_at_once(&client, FLUSH, 0, count);
     assert_eq!(settled(&memory), UNDER_WAY as usize);
-    // All of it is answered, in time.
+    // All requests are answered in the end.
     memory.with(|inner| {
         let held = inner.held.take().expect("they are held");
         held.into_iter()
@@ -254,7 +255,7 @@ fn who_asks_for_much_at_a_time_has_only_so_much_begun() {
 }
 
 #[test]
-fn who_hangs_up_while_he_waits_for_room_is_gone_when_there_is_some() {
+fn client_that_disconnects_while_waiting_for_room_is_dropped_once_there_is_room() {
     let memory = Place::new(32 << 20);
     memory.with(|inner| inner.held = Some(Vec::new()));
     let others = memory.connections();
@@ -267,7 +268,7 @@ fn who_hangs_up_while_he_waits_for_room_is_gone_when_there_is_some() {
         }
         settled(&memory);
     }
-    // Half of a write, for which there is no room.
+    // An incomplete write, for which the pool has no room.
     let mut client = memory.connected();
     client.go(true);
     client.send(0, WRITE, 0, all, &[1; 1000]);
@@ -285,11 +286,11 @@ fn who_hangs_up_while_he_waits_for_room_is_gone_when_there_is_some() {
 }
 
 #[test]
-fn who_says_nothing_makes_room_for_who_does() {
+fn silent_client_is_replaced_by_a_new_one_when_the_server_is_full() {
     let memory = Place::new(8192);
     let mut first = memory.connected();
     first.go(true);
-    // Some have greeted, and some not even that.
+    // Every other client has sent its flags; the rest have sent nothing.
     let silent: Vec<_> = (0..CLIENTS_MAX / 4 + CLIENTS_MAX)
         .map(|n| {
             let stream = memory.stream();

@@ -1,4 +1,4 @@
-//! A server beside a client that is written down from the specification again.
+//! The server against a client written independently from the specification.
 
 mod client;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Bytes in memory as an export, which knows what was asked of it.
+//! In-memory export that records flushes and can hold jobs back.
 
 use crate::client::Client;
 use engine::{Desk, Engine, Handle, Pace, Service};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tempfile::TempDir;
 
-/// Pages that are allocated or not.
+/// Unit of allocation in bytes.
 pub(crate) const PAGE: usize = 512;
 
 #[derive(Default)]
@@ -20,18 +20,18 @@ pub(crate) struct Inner {
     pub(crate) bytes: Vec<u8>,
     pub(crate) mapped: Vec<bool>,
     pub(crate) flushes: u32,
-    /// Jobs that are not answered until somebody lets them.
+    /// With `Some`, jobs are held here unanswered until the test completes or drops them.
     pub(crate) held: Option<Vec<(Job, Done)>>,
 }
 
-/// What lives on the thread.
+/// Storage of the export, owned by the engine's thread.
 pub(crate) struct Memory(RefCell<Inner>);
 
 impl Service for Memory {
     fn settle(&self) {}
 }
 
-/// It, as clients see it.
+/// [`Memory`] as an export.
 #[derive(Clone)]
 pub(crate) struct Shown {
     desk: Desk<Memory>,
@@ -47,7 +47,7 @@ impl Shown {
     }
 }
 
-/// A thread with bytes in memory.
+/// Starts an engine thread with `size` zero bytes, none of them allocated.
 pub(crate) fn start(size: usize) -> (Engine<()>, Handle<Memory>) {
     let build = move |_: &sim::Kernel| {
         Ok::<_, io::Error>(Memory(RefCell::new(Inner {
@@ -59,7 +59,7 @@ pub(crate) fn start(size: usize) -> (Engine<()>, Handle<Memory>) {
     Engine::start(Pace::Free, build, |_, _| ()).expect("it starts")
 }
 
-/// A server of bytes in memory.
+/// A server of in-memory bytes, with its engine.
 pub(crate) struct Place {
     handle: Handle<Memory>,
     _server: Server,
@@ -73,7 +73,7 @@ impl Place {
         Self::over(size, None)
     }
 
-    /// The same, with certificates.
+    /// Serves `size` bytes, with `tls` over TLS only.
     pub(crate) fn over(size: usize, tls: Option<&Tls>) -> Self {
         let (engine, handle) = start(size);
         let folder = TempDir::new().expect("a folder");
@@ -89,7 +89,7 @@ impl Place {
         }
     }
 
-    /// The socket that it listens at.
+    /// Path of the socket that the server listens at.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }
@@ -98,20 +98,20 @@ impl Place {
         UnixStream::connect(&self.path).expect("connected")
     }
 
-    /// A client that has greeted it.
+    /// A new client that has exchanged greetings.
     pub(crate) fn connected(&self) -> Client<UnixStream> {
         Client::hello(self.stream())
     }
 
-    /// Sockets at its path, as the system counts them: that which listens, those of clients that
-    /// are served, and those that nobody has taken in.
+    /// Sockets at the server's path as the system counts them: the listener, connections of
+    /// served clients, and connections that are not accepted yet.
     pub(crate) fn connections(&self) -> usize {
         let all = std::fs::read_to_string("/proc/net/unix").expect("it can be asked");
         let path = self.path.to_str().expect("of letters");
         all.lines().filter(|line| line.ends_with(path)).count()
     }
 
-    /// Looks at the bytes, or lets jobs go on.
+    /// Runs a closure on the storage, on the engine's thread.
     pub(crate) fn with<A: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Inner) -> A + Send + 'static,
@@ -122,7 +122,7 @@ impl Place {
         acted.expect("it runs")
     }
 
-    /// The drive loses its power.
+    /// Stops the engine's thread, as a power cut of the drive does.
     pub(crate) fn stop(&self) {
         self.handle.stop();
     }

@@ -1,4 +1,4 @@
-//! What clients read is what was written, in either form of reply.
+//! Requests compared with a model of the data, with simple and with structured replies.
 
 use crate::client::{CACHE, FLUSH, LEAVE, READ, STATUS, TRIM, WRITE, ZERO};
 use crate::memory::{PAGE, Place};
@@ -7,7 +7,7 @@ use std::thread;
 
 const SIZE: usize = 64 * PAGE;
 
-/// A stream of numbers.
+/// Deterministic pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -21,7 +21,7 @@ impl Numbers {
 }
 
 #[test]
-fn what_is_read_is_what_was_written() {
+fn reads_return_the_data_written_before() {
     for structured in [false, true] {
         let memory = Place::new(SIZE);
         let mut client = memory.connected();
@@ -58,7 +58,7 @@ fn what_is_read_is_what_was_written() {
 }
 
 #[test]
-fn what_is_allocated_is_told_in_pieces() {
+fn block_status_returns_extents_if_the_context_is_selected() {
     let memory = Place::new(SIZE);
     let mut client = memory.connected();
     client.go(true);
@@ -67,14 +67,14 @@ fn what_is_allocated_is_told_in_pieces() {
     assert_eq!(said.pieces, [(924, 3), (512, 0), (2564, 3)]);
     assert_eq!(client.call(8, STATUS, 100, 4000, b"").pieces, [(924, 3)]);
     assert_eq!(client.call(0, STATUS, 100, 0, b"").error, 22);
-    // Without the context nothing is told.
+    // Without the context the query is refused.
     let mut other = memory.connected();
     other.go(false);
     assert_eq!(other.call(0, STATUS, 0, 512, b"").error, 22);
 }
 
 #[test]
-fn what_is_forced_is_flushed_before_it_is_answered() {
+fn write_with_fua_is_flushed_before_its_answer() {
     let memory = Place::new(SIZE);
     let mut client = memory.connected();
     client.go(true);
@@ -140,7 +140,7 @@ fn answers_come_as_they_are_ready_and_once_if_the_drive_goes() {
     });
     let said = client.reply(|_| 512);
     assert_eq!((said.cookie, said.error), (cookies[2], 0));
-    // The others are dropped, as by a drive that has lost its power.
+    // The other jobs are dropped, as by a drive that has lost its power.
     memory.with(|inner| inner.held = None);
     let mut gone: Vec<u64> = Vec::new();
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! Programs of other people as clients over TLS: libnbd with GnuTLS, and QEMU. Where one of
-//! them is missing the test says so and tries less.
+//! Other implementations as clients over TLS: libnbd with GnuTLS, and QEMU. The test reports a
+//! missing program and skips its part.
 
 use crate::memory::Place;
 use crate::tls::Authority;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// What a program did; none if it is not here.
+/// Output of a program, or `None` if it is not installed.
 fn run(name: &str, arguments: &[&str]) -> Option<Output> {
     let ran = Command::new(name).args(arguments).output();
     if let Err(error) = &ran {
@@ -17,13 +17,13 @@ fn run(name: &str, arguments: &[&str]) -> Option<Output> {
     ran.ok()
 }
 
-/// A folder for a client: what it trusts, and what it shows.
+/// Folder of a client: the authority that it trusts, and its certificate signed by `signer`.
 fn folder(trusts: &Authority, signer: Option<&Authority>) -> TempDir {
     let folder = TempDir::new().expect("a folder");
     let put = |name: &str, text: String| {
         fs::write(folder.path().join(name), text).expect("written");
     };
-    // QEMU wants to know who has signed its own certificate as well.
+    // QEMU needs the authority of its own certificate as well.
     let known = signer.map_or("", |signer| &signer.pem);
     put("ca-cert.pem", [&trusts.pem, known].concat());
     if let Some(signer) = signer {
@@ -34,7 +34,7 @@ fn folder(trusts: &Authority, signer: Option<&Authority>) -> TempDir {
     folder
 }
 
-/// What libnbd is told of a server and of certificates; without these it speaks in the clear.
+/// URI of a server for libnbd; without certificates it selects plain text.
 fn uri(place: &Place, certificates: Option<&Path>) -> String {
     let socket = place.path().display();
     match certificates {
@@ -46,7 +46,7 @@ fn uri(place: &Place, certificates: Option<&Path>) -> String {
     }
 }
 
-/// What `qemu-io` does with a server.
+/// Runs a command of `qemu-io` on a server; `None` if the program is not installed.
 fn qemu_io(place: &Place, certificates: Option<&Path>, command: &str) -> Option<Output> {
     let mut drive = format!(
         "driver=nbd,server.type=unix,server.path={}",
@@ -100,7 +100,7 @@ fn programs_of_others_copy_and_compare_over_tls_and_are_refused_without() {
         return;
     };
     assert!(is_right(&said), "{said:?}");
-    // What is there is seen, and what is not is not.
+    // The written pattern verifies, and another one does not.
     for (command, right) in [
         ("read -P 0x5a 64k 1M", true),
         ("read -P 0x5b 64k 1M", false),
@@ -120,8 +120,8 @@ fn programs_of_others_copy_and_compare_over_tls_and_are_refused_without() {
             "a stranger is let in"
         );
     }
-    // Who trusts somebody else does not talk to this server. (libnbd looks at that where there
-    // is the name of a host, and there is none here.)
+    // A client that trusts another authority rejects this server. (libnbd checks that only for
+    // URIs with a host name, and a Unix socket has none.)
     let other = folder(&others, Some(&clients));
     let said = qemu_io(&place, Some(other.path()), "read 0 512");
     assert!(
@@ -130,7 +130,7 @@ fn programs_of_others_copy_and_compare_over_tls_and_are_refused_without() {
     );
 }
 
-/// Copies there and back with several connections.
+/// Copies data to the server and back over several connections.
 fn copies(place: &Place, certificates: &Path) {
     let folder = TempDir::new().expect("a folder");
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));

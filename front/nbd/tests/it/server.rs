@@ -1,4 +1,4 @@
-//! Listening, and a real drive behind it.
+//! Addresses, start and close of the server, and a simulated drive as its export.
 
 use crate::client::{Client, FLUSH, READ, STATUS, TRIM, WRITE, ZERO};
 use crate::memory::{Shown, start};
@@ -59,7 +59,7 @@ fn a_socket_is_taken_over_from_the_dead_alone() {
 }
 
 #[test]
-fn a_drive_keeps_what_was_written_to_it() {
+fn drive_keeps_written_data() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, socket) = (folder.path().join("d.flash"), folder.path().join("n.sock"));
     let preset = (Preset::named("block").expect("a preset").config)();

@@ -1,4 +1,4 @@
-//! Clients over TLS, and those who should not be there.
+//! Clients over TLS, and clients that must be rejected.
 
 use crate::client::{Client, FLUSH, READ, WRITE, option};
 use crate::memory::Place;
@@ -22,7 +22,7 @@ const STARTTLS: u32 = 5;
 const REQUIRED: u32 = (1 << 31) + 5;
 const INVALID: u32 = (1 << 31) + 3;
 
-/// Who signs certificates.
+/// Certificate authority of a test.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -34,7 +34,7 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
-        // Libraries look for an authority by its name.
+        // Libraries look an authority up by its name, so names must be unique.
         let name = format!("{:02x?}", &key.public_key_raw()[1..9]);
         params.distinguished_name.push(DnType::CommonName, name);
         let own = params.self_signed(&key).expect("signed");
@@ -45,7 +45,7 @@ impl Authority {
         }
     }
 
-    /// A certificate for somebody, and its key.
+    /// A certificate for `name`, and its key.
     pub(crate) fn signs(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         let key = KeyPair::generate().expect("a key");
@@ -73,7 +73,7 @@ impl Authority {
     }
 }
 
-/// What a client trusts, and what it shows.
+/// TLS identity of a client: the authority that it trusts, and the certificate that it presents.
 struct Client509 {
     trusts: CertificateDer<'static>,
     shows: Option<(rcgen::Certificate, KeyPair)>,
@@ -118,11 +118,11 @@ impl Client509 {
 
 type Sealed = Client<StreamOwned<ClientConnection, UnixStream>>;
 
-/// A client whose line is sealed from here on.
+/// Starts TLS on a client and runs the handshake.
 fn sealed(mut clear: Client<UnixStream>, who: &Client509) -> std::io::Result<Sealed> {
     assert_eq!(clear.ask(STARTTLS, b""), [(1, vec![])]);
     let mut stream = StreamOwned::new(who.line(), clear.stream);
-    // The handshake, as far as this side sees.
+    // The handshake as far as the client can see it.
     stream.flush()?;
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock)?;
@@ -130,12 +130,12 @@ fn sealed(mut clear: Client<UnixStream>, who: &Client509) -> std::io::Result<Sea
     Ok(Client::over(stream))
 }
 
-/// Whether somebody is let in and served.
+/// Whether the server accepts the client and answers an option.
 fn is_served(place: &Place, who: &Client509) -> bool {
     let Ok(mut client) = sealed(place.connected(), who) else {
         return false;
     };
-    // With TLS 1.3 a client hears only now that it is not let in.
+    // With TLS 1.3 the rejection arrives only after the client's handshake is complete.
     let asked = client.stream.write_all(&option(7, &[0; 6]));
     let mut answer = [0; 20];
     asked.is_ok() && client.stream.read_exact(&mut answer).is_ok()
@@ -156,7 +156,7 @@ fn all_that_works_in_the_clear_works_sealed() {
         assert_eq!(client.call(0, WRITE, 512, 40_000, &bytes).error, 0);
         assert_eq!(client.call(0, FLUSH, 0, 0, b"").error, 0);
         assert_eq!(client.call(0, READ, 512, 40_000, b"").bytes, bytes);
-        // Many at a time, of which more is answered than is sealed at once.
+        // Many reads at a time: their answers exceed the limit of encrypted bytes.
         let cookies: Vec<u64> = (0..64)
             .map(|_| client.send(0, READ, 0, 64 << 10, b""))
             .collect();
@@ -165,7 +165,7 @@ fn all_that_works_in_the_clear_works_sealed() {
             assert_eq!((said.cookie, said.error), (cookie, 0));
             assert_eq!(said.bytes[512..40_512], bytes);
         }
-        // Who leaves is told that this was all.
+        // The server answers a disconnect with `close_notify`.
         client.send(0, 2, 0, 0, b"");
         assert_eq!(client.stream.read(&mut [0]).expect("the end is said"), 0);
     }
@@ -182,25 +182,25 @@ fn nothing_is_told_in_the_clear() {
         assert_eq!(replies[0].0, REQUIRED, "{number}");
     }
     assert_eq!(client.ask(STARTTLS, b"x")[0].0, INVALID);
-    // Asked for afterwards it is there, and once is enough.
+    // After the refusals TLS can still start, but only once.
     let mut client = sealed(client, &Client509::of(&authority)).expect("a handshake");
     assert_eq!(client.ask(STARTTLS, b"")[0].0, INVALID);
     client.go(true);
-    // The oldest way to begin has no way to refuse.
+    // `EXPORT_NAME` has no error reply, so the server drops the connection.
     let mut client = place.connected();
     client.stream.write_all(&option(1, b"")).expect("sent");
     assert_eq!(client.stream.read(&mut [0]).expect("hung up"), 0);
-    // Requests at once are no options.
+    // Requests without a handshake are invalid options.
     let mut client = place.connected();
     client.stream.write_all(&[0x25; 64]).expect("sent");
     assert_eq!(client.stream.read(&mut [0]).expect("hung up"), 0);
-    // A server without certificates knows of none.
+    // A server without certificates does not support TLS.
     let open = Place::new(8192);
     assert_eq!(open.connected().ask(STARTTLS, b"")[0].0, (1 << 31) + 1);
 }
 
 #[test]
-fn who_has_no_certificate_of_the_authority_gets_nothing() {
+fn client_without_a_certificate_of_the_authority_is_rejected() {
     let (servers, clients, others) = (Authority::new(), Authority::new(), Authority::new());
     let tls = servers.tls(Some(&clients));
     assert!(tls.asks());
@@ -216,7 +216,7 @@ fn who_has_no_certificate_of_the_authority_gets_nothing() {
             &place,
             &over(Client509::showing(&servers, &others))
         ));
-        // One of the server's own authority is none of a client.
+        // A certificate of the server's authority does not authenticate a client.
         assert!(!is_served(
             &place,
             &over(Client509::showing(&servers, &servers))
@@ -235,15 +235,15 @@ fn a_client_sees_that_a_server_is_another_one() {
 }
 
 #[test]
-fn words_put_in_before_the_seal_are_not_heard() {
+fn plain_text_injected_before_tls_is_not_obeyed() {
     let authority = Authority::new();
     let place = Place::over(8192, Some(&authority.tls(None)));
-    // Together, so that they are read at once.
+    // One write, so that the server reads both options at once.
     let mut client = place.connected();
     let both = [option(STARTTLS, b""), option(7, &[0; 6])].concat();
     client.stream.write_all(&both).expect("sent");
     let mut said = Vec::new();
-    // The end may come as an error, for what was not read.
+    // The end may arrive as an error, because the server left bytes unread.
     let _ = client.stream.read_to_end(&mut said);
     let ack = [
         &0x0003_e889_0455_65a9_u64.to_be_bytes()[..],
@@ -251,7 +251,7 @@ fn words_put_in_before_the_seal_are_not_heard() {
     ];
     let ack = ack.concat();
     assert_eq!(said[..ack.len()], ack);
-    // An alert, and nothing that is an answer.
+    // At most a TLS alert follows, and no answer to the second option.
     assert!(said.len() < ack.len() + 16, "{said:?}");
     assert!(
         said[ack.len()..].first().is_none_or(|&kind| kind == 21),
@@ -263,7 +263,7 @@ fn words_put_in_before_the_seal_are_not_heard() {
 fn bytes_that_are_no_handshake_end_the_connection_and_nothing_else() {
     let authority = Authority::new();
     let tls = authority.tls(None);
-    // A hello that is cut off anywhere, and one byte of it that is another.
+    // A valid hello, which the cases below truncate or change in one byte.
     let mut hello = Vec::new();
     Client509::of(&authority)
         .line()
@@ -283,16 +283,16 @@ fn bytes_that_are_no_handshake_end_the_connection_and_nothing_else() {
                     changed[at] ^= byte | 1;
                     changed
                 }
-                // A handshake message of the greatest length, in as many records as it takes.
+                // The start of a handshake message of the largest length, repeated.
                 _ => [22, 3, 1, 64, 0, 1, 255, 255, 255].repeat(8),
             };
-            // A server of its own, which has not counted handshakes of others.
+            // A new server for each case, so that its limit of handshakes is not used up.
             let (tls, authority) = (&tls, &authority);
             let place = Place::over(8192, Some(**tls));
             let mut client = place.connected();
             assert_eq!(client.ask(STARTTLS, b""), [(1, vec![])]);
             for piece in bytes.chunks(usize::from(how >> 2).max(1)) {
-                // The server may have hung up before.
+                // The server may have closed the connection before.
                 let _ = client.stream.write_all(piece);
             }
             let _ = client.stream.shutdown(std::net::Shutdown::Write);
@@ -307,7 +307,7 @@ fn a_handshake_without_end_is_hung_up_on() {
     let place = Place::over(8192, Some(&authority.tls(None)));
     let mut client = place.connected();
     assert_eq!(client.ask(STARTTLS, b""), [(1, vec![])]);
-    // A hello of 16 MiB less one, record by record.
+    // A hello of 16 MiB less one byte, record by record.
     let mut record = vec![22, 3, 1, 64, 0];
     record.resize(5 + (16 << 10), 0);
     record[5..9].copy_from_slice(&[1, 255, 255, 255]);
@@ -332,8 +332,8 @@ fn handshakes_that_are_not_finished_make_room_and_leave_others_alone() {
     for n in 0..nbd::CLIENTS_MAX + 64 {
         let mut client = place.connected();
         assert_eq!(client.ask(STARTTLS, b""), [(1, vec![])]);
-        // Some stop within the hello, and some after it, with the server's answer unread. Who
-        // is one too many has been hung up on.
+        // Every other client stops within the hello; the rest send all of it and leave the
+        // server's answer unread. The server may have dropped this client already.
         let len = hello.len() / (1 + n % 2);
         let _ = client.stream.write_all(&hello[..len]);
         silent.push(client);
@@ -342,7 +342,7 @@ fn handshakes_that_are_not_finished_make_room_and_leave_others_alone() {
         most = most.max(begun.elapsed());
     }
     assert!(most < Duration::from_secs(2), "a read took {most:?}");
-    // Of those who were whole not all have been answered.
+    // The limit of handshakes leaves some complete hellos without an answer.
     let spent = flood.elapsed();
     let is_answered = |client: &mut Client<UnixStream>| {
         let patience = client
@@ -357,7 +357,7 @@ fn handshakes_that_are_not_finished_make_room_and_leave_others_alone() {
         .count();
     let most = 64 + spent.as_millis() as usize / 20;
     assert!(answered > 0 && answered <= most, "{answered} in {spent:?}");
-    // It takes in others again, as time goes on.
+    // The limit of handshakes recovers with time.
     let served = || is_served(&place, &Client509::of(&authority));
     let again = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
@@ -386,7 +386,7 @@ fn a_folder_without_certificates_is_refused_by_name() {
         let said = refusal(folder.path());
         assert!(said.contains(name) && said.contains(says), "{said}");
     }
-    // A key of somebody else.
+    // A key that does not match the certificate.
     let folder = authority.folder(None);
     let key = authority.signs("other").1.serialize_pem();
     fs::write(folder.path().join("server-key.pem"), key).expect("written");

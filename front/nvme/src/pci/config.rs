@@ -1,17 +1,17 @@
-//! The configuration space of the drive: what a machine finds when it looks for devices.
+//! PCI configuration space of the drive, by which a machine enumerates it.
 //!
-//! Invariants: only bits that a mask names can be written; the address of the registers
-//! reads back as a multiple of their size, which is how a machine learns that.
+//! Invariants: only bits set in the mask can be written. The base address of the registers reads
+//! back as a multiple of their size, from which a machine learns the size.
 
 use super::registers::{PENDING_AT, REGISTER_BYTES, TABLE_AT, VECTORS};
 use units::layout::Field;
 
-/// Bytes of the space of an express device.
+/// Size of a PCI Express configuration space in bytes.
 pub(super) const CONFIG_BYTES: usize = 4096;
 
-/// Vendor: one that is given to nobody, a choice of ours.
+/// PCI vendor ID. Our choice of an unassigned one.
 pub(crate) const VENDOR: u16 = 0xf1a5;
-/// Device: a choice of ours.
+/// PCI device ID. Our choice.
 const DEVICE: u16 = 0x0001;
 
 /// Offsets of the capabilities.
@@ -38,10 +38,10 @@ mod head {
     }
 }
 
-/// The configuration space.
+/// Configuration space of one machine's drive.
 pub(super) struct Config {
     bytes: Vec<u8>,
-    /// Bits that can be written.
+    /// Bits that the machine can write; the others are read-only.
     mask: Vec<u8>,
 }
 
@@ -68,12 +68,12 @@ impl Config {
         head::CLASS.put(bytes, 0x01);
         head::SUBCLASS.put(bytes, 0x08);
         head::INTERFACE.put(bytes, 0x02);
-        // There are capabilities.
+        // The device has a list of capabilities.
         head::STATUS.put(bytes, 1 << 4);
         head::CAPABILITIES.put(bytes, POWER_AT as u8);
-        // Memory, of 64 bits.
+        // Base address of type memory, 64 bits wide.
         head::BASE.put(bytes, 0b100);
-        // Memory is on, the device may ask for memory, it may not use its wire.
+        // Writable: memory space enable, bus master enable, interrupt (INTx) disable.
         head::COMMAND.put(mask, 0b100_0000_0110);
         head::BASE.put(mask, !(REGISTER_BYTES as u32 - 1));
         head::BASE_HIGH.put(mask, u32::MAX);
@@ -86,22 +86,22 @@ impl Config {
             Field::at(at).put(&mut self.mask, mask);
         };
         let kind = |id: u16, next: usize| (next as u16) << 8 | id;
-        // States of power, of which it has the first and the last.
+        // Power management: states D0 and D3hot.
         //= pcie 7.5.2
         put(POWER_AT, kind(0x01, EXPRESS_AT), 0);
         put(POWER_AT + 2, 3, 0);
         put(POWER_AT + 4, 1 << 3, 0b11);
-        // An endpoint, by the second version of the capability.
+        // PCI Express endpoint, version 2 of the capability.
         //= pcie 7.5.3
         put(EXPRESS_AT, kind(0x10, INTERRUPTS_AT), 0);
         put(EXPRESS_AT + 2, 2, 0);
-        // Errors are told by their role.
+        // Role-based error reporting.
         put(EXPRESS_AT + 4, 1 << 15, 0);
         put(EXPRESS_AT + 8, 0, 0x7fff);
-        // One lane of the first speed: nothing is timed by it.
+        // One lane at 2.5 GT/s. The simulation does not derive any timing from the link.
         put(EXPRESS_AT + 12, 1 << 4 | 1, 0);
         put(EXPRESS_AT + 18, 1 << 4 | 1, 0);
-        // Interrupts by messages, whose table lies behind the doorbells.
+        // MSI-X, with its table behind the doorbells.
         //= pcie 7.7.2
         put(INTERRUPTS_AT, kind(0x11, 0), 0);
         put(INTERRUPTS_AT + 2, VECTORS as u16 - 1, 0b11 << 14);
@@ -109,13 +109,13 @@ impl Config {
         put(INTERRUPTS_AT + 8, PENDING_AT as u16, 0);
     }
 
-    /// The `len` bytes from `at` on, if they are there.
+    /// Reads `len` bytes at offset `at`; `None` if they reach past the end.
     pub(super) fn read(&self, at: u64, len: usize) -> Option<&[u8]> {
         let at = usize::try_from(at).ok()?;
         self.bytes.get(at..at.checked_add(len)?)
     }
 
-    /// Writes what can be written of the bytes from `at` on, if they are there.
+    /// Writes the writable bits of `data` at offset `at`; `None` if it reaches past the end.
     pub(super) fn write(&mut self, at: u64, data: &[u8]) -> Option<()> {
         let at = usize::try_from(at).ok()?;
         let span = at..at.checked_add(data.len())?;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_can_not_be_changed() {
+    fn identity_is_read_only() {
         let mut config = Config::default();
         let before = dword(&config, 0);
         config.write(0, &[0xaa; 12]).expect("it is there");
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(dword(&config, 4) & 0xffff, 0x0402 & 0xaaaa);
     }
 
-    /// The list of capabilities ends, and has those that a drive must have.
+    /// The list of capabilities is finite and has the three that a drive needs.
     #[test]
     fn capabilities_are_a_list() {
         let config = Config::default();

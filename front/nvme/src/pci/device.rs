@@ -1,9 +1,9 @@
-//! The thread of a controller of a guest: takes commands out of its memory, has them
-//! carried out, and puts what comes of them back.
+//! Thread of a guest's controller: fetches commands from the guest's memory, submits them to the
+//! subsystem, and writes data and completions back.
 //!
-//! Invariants: a command that was taken is answered once, or forgotten by a reset; a
-//! reset is complete when no command from before it is under way; data that wait here for
-//! the drive or for the guest are at most [`HELD_MAX`] bytes and one command more.
+//! Invariants: a fetched command is answered once, or dropped by a reset. A reset is complete
+//! when no earlier command is in flight. Data of commands in flight hold at most [`HELD_MAX`]
+//! bytes, or belong to a single command.
 
 use super::guest::Memory;
 use super::pointer::{Piece, pieces};
@@ -23,38 +23,38 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// Bytes of data that may wait.
+/// Most bytes of data of all commands in flight; a single command may exceed it.
 const HELD_MAX: u64 = 16 << 20;
-/// Events that are looked at before what came of them is told.
+/// Events handled in a row before doorbells are read and completions posted.
 const BATCH: usize = 64;
-/// A request for events, which may wait for ever.
+/// Opcode of Asynchronous Event Request, which may stay in flight for ever.
 const AWAIT_EVENT: u8 = 0x0c;
-/// Where a host says how a controller is to be.
+/// Offset of the property Controller Configuration (CC).
 const CONFIGURATION: u32 = 0x14;
 
-/// Something that the thread is to look at.
+/// Event for the thread of a controller.
 pub(super) enum Event {
     /// The guest has written a register or a doorbell.
     Kick,
-    /// What was asked for by this number was carried out.
+    /// The subsystem has completed the command with this number.
     Done(u64, Completion),
-    /// The connection is over.
+    /// The connection has ended.
     End,
 }
 
-/// A command that is under way.
+/// Command in flight: submitted to the subsystem and not completed.
 struct Open {
     queue: u16,
-    /// Destination of data for the guest.
+    /// Destination of data for the guest; empty if the command returns none.
     pieces: Vec<Piece>,
     held: u64,
-    /// Whether room for its completion is kept.
+    /// Whether an entry of the completion queue is reserved for the command.
     expected: bool,
-    /// Whether it was forgotten by a reset.
+    /// Whether a reset has dropped the command: it is not answered.
     stale: bool,
 }
 
-/// State of the controller.
+/// State of the controller between the requests of its guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Off,
@@ -62,37 +62,38 @@ enum Phase {
     Ready,
     ShuttingDown,
     ShutDown,
-    /// Being reset; whether the controller itself is.
+    /// Being reset. True once the subsystem's controller is reset, and only commands in flight
+    /// are left.
     Stopping(bool),
     Failed,
 }
 
-/// A controller of a guest.
+/// Controller of a guest, run by its own thread.
 pub(super) struct Device<B> {
     shared: Arc<Shared>,
     subsystem: Handle<Subsystem<B>>,
     inbox: Receiver<Event>,
     tell: Sender<Event>,
-    /// The admin queue, as the subsystem knows it.
+    /// Link of the admin queue in the subsystem.
     admin: Link,
     formats: Vec<Watch>,
     phase: Phase,
-    /// Resets that were begun.
+    /// Resets begun so far.
     resets: u64,
     pub(super) submissions: BTreeMap<u16, Submissions>,
     pub(super) completions: BTreeMap<u16, Completions>,
     open: BTreeMap<u64, Open>,
-    /// The change of the controller that is under way.
+    /// Number of the command that changes the subsystem's controller, while in flight.
     change: Option<u64>,
     next: u64,
     held: u64,
 }
 
 impl<B: Backend> Device<B> {
-    /// A controller that is plugged into `subsystem`, for the guest of `shared`.
+    /// Adds a controller to `subsystem`, for the guest of `shared`.
     ///
     /// # Errors
-    /// If the drive has stopped, or has as many controllers as it may.
+    /// If the drive has stopped, or has its maximum number of controllers.
     pub(super) fn plug(
         shared: Arc<Shared>,
         subsystem: Handle<Subsystem<B>>,
@@ -122,7 +123,7 @@ impl<B: Backend> Device<B> {
         })
     }
 
-    /// Works until the connection is over.
+    /// Handles events until the connection ends, then removes the controller.
     pub(super) fn run(mut self) {
         while let Ok(event) = self.inbox.recv() {
             let mut next = Some(event);
@@ -155,7 +156,10 @@ impl<B: Backend> Device<B> {
             .submit(move |subsystem: Rc<Subsystem<B>>| async move { subsystem.leave(link) });
     }
 
-    /// Asks for another queue of the controller.
+    /// Adds an I/O queue to the subsystem's controller.
+    ///
+    /// # Errors
+    /// If the subsystem refuses the queue or the drive has stopped.
     pub(super) fn seat(&self, queue: u16) -> Result<Link, Status> {
         let admin = self.admin;
         let asked = self
@@ -166,19 +170,19 @@ impl<B: Backend> Device<B> {
         asked.unwrap_or(Err(Status::InternalError))
     }
 
-    /// Lets the subsystem forget a queue.
+    /// Removes an I/O queue from the subsystem's controller; the admin queue stays.
     pub(super) fn unseat(&self, link: Link) {
         if link != self.admin {
             self.leave(link);
         }
     }
 
-    /// A new queue of commands has no entries.
+    /// Resets the tail doorbell of a new submission queue to 0.
     pub(super) fn forget_tail(&self, queue: u16) {
         self.shared.forget_tail(queue);
     }
 
-    /// Of a new queue of completions nothing was read.
+    /// Resets the head doorbell of a new completion queue to 0.
     pub(super) fn forget_head(&self, queue: u16) {
         self.shared.forget_head(queue);
     }
@@ -192,7 +196,7 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Does what can be done now.
+    /// Makes all progress that is possible now: state changes, commands and completions.
     fn settle(&mut self) {
         self.control();
         self.hear();
@@ -200,7 +204,7 @@ impl<B: Backend> Device<B> {
         self.deliver();
     }
 
-    /// Begins with what the guest wants of the controller.
+    /// Begins a reset, start or shutdown that the guest requests, unless one is in progress.
     fn control(&mut self) {
         let wanted = self.shared.registers().wanted();
         let busy = self.change.is_some() || matches!(self.phase, Phase::Stopping(_));
@@ -242,7 +246,7 @@ impl<B: Backend> Device<B> {
         self.change_to(configuration);
     }
 
-    /// Forgets all queues; what is under way is answered to nobody.
+    /// Drops all queues; commands in flight will not be answered.
     fn forget(&mut self) {
         for queue in std::mem::take(&mut self.submissions).into_values() {
             self.unseat(queue.link);
@@ -251,8 +255,8 @@ impl<B: Backend> Device<B> {
         self.open.values_mut().for_each(|open| open.stale = true);
     }
 
-    /// The controller cannot go on until it is reset. Who waits for a reset that has
-    /// failed is told too.
+    /// Sets the fatal state, which only a reset ends. A session that waits for a reset is
+    /// released, because the reset has failed.
     fn fail(&mut self) {
         self.forget();
         self.phase = Phase::Failed;
@@ -260,14 +264,14 @@ impl<B: Backend> Device<B> {
         self.shared.settle(self.resets);
     }
 
-    /// Has the controller itself be as `configuration` says.
+    /// Sets CC of the subsystem's controller to `configuration`; [`Self::changed`] continues.
     fn change_to(&mut self, configuration: u32) {
         let entry = Entry::property_set(CONFIGURATION, configuration.into());
         let number = self.submit(self.admin, entry, Vec::new(), 0);
         self.change = Some(number);
     }
 
-    /// The controller itself has changed.
+    /// Completes a change of the subsystem's controller.
     fn changed(&mut self, done: &Completion) {
         self.change = None;
         if done.status.is_some() {
@@ -289,7 +293,7 @@ impl<B: Backend> Device<B> {
         self.shared.registers().set_state(state);
     }
 
-    /// A reset is complete if nothing from before it is under way.
+    /// Completes a reset if no earlier command is in flight.
     //= nvme-2.1 3.7.2
     fn stopped(&mut self) {
         if self.phase == Phase::Stopping(true) && self.open.is_empty() {
@@ -299,7 +303,7 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Looks at the doorbells.
+    /// Reads the doorbells of all queues; invalid values are ignored.
     fn hear(&mut self) {
         for (number, queue) in &mut self.submissions {
             queue.ring(self.shared.tail(*number));
@@ -309,7 +313,7 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Takes a command of each queue that has one. Whether there was any.
+    /// Fetches at most one command from each submission queue; returns whether any was fetched.
     fn fetch(&mut self) -> bool {
         let queues: Vec<u16> = self.submissions.keys().copied().collect();
         let mut any = false;
@@ -353,7 +357,8 @@ impl<B: Backend> Device<B> {
         true
     }
 
-    /// Begins with a command that moves `len` bytes. Gives how it ended, if it has.
+    /// Begins a command that moves `len` bytes. Returns its result if it ended at once, `None`
+    /// if it is in flight.
     fn begin(
         &mut self,
         queue: u16,
@@ -361,7 +366,7 @@ impl<B: Backend> Device<B> {
         len: u64,
         expected: bool,
     ) -> Option<Result<u64, Status>> {
-        // Those of fabrics are the transport's own here.
+        // Fabrics commands do not exist on PCIe.
         if entry.is_fabrics() {
             return Some(Err(Status::InvalidOpcode));
         }
@@ -409,12 +414,12 @@ impl<B: Backend> Device<B> {
         Ok((Vec::new(), data))
     }
 
-    /// Has a command carried out. Gives the number by which it will be done.
+    /// Submits a command to the subsystem; returns the number that its [`Event::Done`] will carry.
     fn submit(&mut self, link: Link, entry: Entry, data: Vec<u8>, room: usize) -> u64 {
         let (number, tell) = (self.next, self.tell.clone());
         self.next += 1;
         let token = Token::of(entry.cid(), move |done| {
-            // The connection may be over.
+            // The receiver is gone if the connection has ended.
             let _ = tell.send(Event::Done(number, done));
         });
         self.subsystem.submit(move |subsystem| {
@@ -423,7 +428,7 @@ impl<B: Backend> Device<B> {
         number
     }
 
-    /// A command was carried out.
+    /// Completes command `number`: writes its data to the guest and answers it.
     fn done(&mut self, number: u64, done: &Completion) {
         let Some(open) = self.open.remove(&number) else {
             return;
@@ -442,7 +447,7 @@ impl<B: Backend> Device<B> {
         self.answer(open.queue, done.cid, open.expected, ended);
     }
 
-    /// Puts data where the guest wants them.
+    /// Writes data to the guest's memory at `pieces`.
     fn put(&self, pieces: &[Piece], mut data: &[u8]) -> Result<(), Status> {
         let guest = self.shared.guest();
         for piece in pieces {
@@ -453,7 +458,8 @@ impl<B: Backend> Device<B> {
         Ok(())
     }
 
-    /// Answers a command.
+    /// Queues the completion of a command; also completes a deletion of its queue that waited
+    /// for the command.
     fn answer(&mut self, queue: u16, cid: u16, expected: bool, ended: Result<u64, Status>) {
         let Some(own) = self.submissions.get_mut(&queue) else {
             return;
@@ -479,7 +485,7 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Posts completions, and raises the interrupts of queues that have got some.
+    /// Posts completions and raises the interrupt of each queue with new ones.
     fn deliver(&mut self) {
         let shared = Arc::clone(&self.shared);
         let guest = shared.guest();
@@ -506,7 +512,7 @@ const fn kind(queue: u16) -> QueueKind {
     }
 }
 
-/// Bytes of a block of a namespace.
+/// Block size of namespace `nsid` in bytes; `None` if it does not exist.
 fn block(formats: &[Watch], nsid: u32) -> Option<u64> {
     let index = nsid.checked_sub(1)?;
     formats.get(index as usize).map(Watch::block)

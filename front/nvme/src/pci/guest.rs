@@ -1,67 +1,67 @@
-//! The memory of a guest: ranges of its addresses, each a part of a file.
+//! Memory of a guest: ranges of guest addresses, each backed by a part of a file.
 //!
-//! Invariants: ranges do not overlap, and their ends are numbers; an access is within
-//! them, over as many as it touches.
+//! Invariants: ranges do not overlap, and their ends do not overflow. An access succeeds only if
+//! ranges cover all of it; it may span several.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Ranges that there may be: each holds a descriptor.
+/// Most ranges of a guest; each holds a file descriptor.
 pub(super) const RANGES_MAX: usize = 128;
 
-/// It cannot be accessed.
+/// Error: an address is not mapped, or not accessible in the requested way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreachable;
 
 /// Reason why a range is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It has no bytes, or no end.
+    /// The range is empty, or its end overflows in memory or in the file.
     Shape,
-    /// Some of it is there already.
+    /// The range overlaps a mapped one.
     Overlap,
-    /// There are as many as there may be.
+    /// [`RANGES_MAX`] ranges are mapped already.
     TooMany,
 }
 
-/// Some memory that addresses of a guest name.
+/// Access to memory by guest addresses.
 pub(super) trait Memory {
-    /// Reads from `at` on.
+    /// Fills `into` from address `at`.
     ///
     /// # Errors
-    /// If some of it is not there, or not to be read.
+    /// If a part is not mapped or not readable.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Unreachable>;
 
-    /// Writes from `at` on.
+    /// Writes `from` to address `at`.
     ///
     /// # Errors
-    /// If some of it is not there, or not to be written.
+    /// If a part is not mapped or not writable.
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Unreachable>;
 }
 
 /// Part of a file, with access rights.
 #[derive(Debug)]
 pub(super) struct Range {
-    /// Bytes.
+    /// Length in bytes; not zero once mapped.
     pub(super) len: u64,
-    /// Offset in the file.
+    /// Offset of the range in the file.
     pub(super) offset: u64,
-    /// None if the monitor keeps it for itself.
+    /// Backing file; `None` if the monitor shares none, and the range cannot be accessed.
     pub(super) file: Option<File>,
     pub(super) readable: bool,
     pub(super) writable: bool,
 }
 
-/// The ranges that a guest has.
+/// Address map of a guest.
 #[derive(Debug, Default)]
 pub(super) struct Guest {
-    /// By their first address.
+    /// Ranges by their first guest address.
     ranges: BTreeMap<u64, Range>,
 }
 
 impl Guest {
-    /// Takes in the range from `at` on.
+    /// Maps a range at guest address `at`.
     pub(super) fn map(&mut self, at: u64, range: Range) -> Result<(), Refused> {
         let end = at.checked_add(range.len).ok_or(Refused::Shape)?;
         let end_in_file = range.offset.checked_add(range.len);
@@ -80,8 +80,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Forgets the ranges that lie within `len` bytes from `at` on. None if one lies
-    /// there in part, or none at all.
+    /// Removes the ranges within the `len` bytes at `at`. Returns `None`, and removes nothing, if
+    /// a range lies there only in part, or none at all.
     pub(super) fn unmap(&mut self, at: u64, len: u64) -> Option<()> {
         let end = at.checked_add(len)?;
         let touched: Vec<u64> = self
@@ -100,13 +100,13 @@ impl Guest {
         Some(())
     }
 
-    /// Forgets all of them.
+    /// Removes all ranges and closes their files.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
     }
 
-    /// The range that address `at` is in, the bytes from there to its end, and where in
-    /// the file they begin.
+    /// Finds address `at`: its range, the bytes from there to the range's end (at least one), and
+    /// the offset in the file.
     fn find(&self, at: u64) -> Result<(&Range, u64, u64), Unreachable> {
         let (start, range) = self.ranges.range(..=at).next_back().ok_or(Unreachable)?;
         let within = at - start;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_to_be_read_or_kept_by_the_monitor_is_not_written() {
+    fn read_only_and_unshared_ranges_reject_writes() {
         let mut guest = Guest::default();
         let read_only = Range {
             writable: false,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Which addresses are there is what a row of flags says.
+        /// The mapped addresses agree with a model that has an owner per address.
         #[test]
         fn ranges_come_and_go_as_in_a_row_of_flags(
             steps in prop::collection::vec((any::<bool>(), 0_u64..32, 0_u64..8), 1..40),

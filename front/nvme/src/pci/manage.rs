@@ -1,7 +1,7 @@
-//! Queues that a guest makes and deletes.
+//! Creation and deletion of I/O queues.
 //!
-//! Invariants: a queue of commands names one for completions that is there, and that one
-//! is not deleted before it; a queue that is deleted goes when nothing of it is under way.
+//! Invariants: the completion queue of a submission queue exists and cannot be deleted before
+//! it. A submission queue is deleted once none of its commands is in flight.
 
 use super::device::Device;
 use super::pointer::PAGE;
@@ -13,10 +13,10 @@ use crate::status::Status;
 use crate::subsystem::{ENTRIES, QUEUES};
 use units::layout::Field;
 
-/// Address of a queue's memory.
+/// PRP entry 1: address of the queue's ring.
 const BASE: Field<u64> = Field::at(24);
 
-/// The fields of the commands that make a queue.
+/// Fields of the Create I/O Submission Queue and Create I/O Completion Queue commands.
 struct Made {
     queue: u16,
     entries: u32,
@@ -28,7 +28,7 @@ struct Made {
 }
 
 impl Made {
-    /// Reads them, and checks what both kinds of queues have in common.
+    /// Decodes the fields and checks the rules common to both kinds of queues.
     //= nvme-pcie 4.1
     fn parse(entry: &Entry) -> Result<Self, Status> {
         let (tenth, eleventh) = (entry.dword(10), entry.dword(11));
@@ -45,7 +45,7 @@ impl Made {
         if !(2..=u32::from(ENTRIES)).contains(&made.entries) {
             return Err(Status::InvalidQueueSize);
         }
-        // Its memory has to be in one piece.
+        // PC (physically contiguous): the drive supports no scattered rings.
         if !eleventh.is_set(0) {
             return Err(Status::InvalidField);
         }
@@ -55,8 +55,8 @@ impl Made {
 }
 
 impl<B: Backend> Device<B> {
-    /// Carries out an admin command on queues. None if it is none of them; else how it
-    /// has ended, if it has.
+    /// Executes an admin command on queues; the outer `None` means another kind of command. The
+    /// inner value is the result, or `None` if a deletion waits for commands in flight.
     pub(super) fn manage(&mut self, entry: &Entry) -> Option<Option<Result<u64, Status>>> {
         let queue = entry.dword(10).word(0);
         let ended = match entry.opcode() {
@@ -109,7 +109,8 @@ impl<B: Backend> Device<B> {
         Ok(())
     }
 
-    /// Deletes a queue of commands. Whether it is gone already.
+    /// Deletes a submission queue. Returns false if it waits for commands in flight; `cid` is
+    /// then answered later.
     //= nvme-pcie 4.1.4
     fn delete_submissions(&mut self, queue: u16, cid: u16) -> Result<bool, Status> {
         let own = self.submissions.get_mut(&queue).filter(|_| queue > 0);
@@ -125,7 +126,7 @@ impl<B: Backend> Device<B> {
         Ok(true)
     }
 
-    /// Deletes a queue of which nothing is under way.
+    /// Deletes a submission queue that has no commands in flight.
     pub(super) fn delete_now(&mut self, queue: u16) {
         let Some(own) = self.submissions.remove(&queue) else {
             return;

@@ -1,33 +1,33 @@
-//! Messages of a monitor: a header, and what its kind wants.
+//! Layout of vfio-user messages: a header and a body that depends on the command.
 //!
-//! Invariants: a message is parsed once, and nothing of it is believed to be longer than
-//! what came; a refusal is an error number of the system.
+//! Invariants: a message is parsed once, and no length in it can exceed the received bytes. A
+//! refusal is sent as an error number of the system.
 
 use units::layout::Field;
 
-/// Bytes of a header.
+/// Size of a message header in bytes.
 pub(super) const HEADER_BYTES: usize = 16;
-/// Bytes of data of one access, at most: more than all registers.
+/// Most data bytes of one region access; more than all registers have.
 pub(super) const ACCESS_MAX: usize = 32 << 10;
-/// Bytes of a message, at most.
+/// Most bytes of a message, header included.
 pub(super) const MESSAGE_MAX: usize = 64 << 10;
-/// Descriptors that one message may bring: more than that QEMU does not believe.
+/// Most descriptors in one message; QEMU rejects a server that announces more.
 pub(super) const FILES_MAX: usize = 16;
 
-/// The revision of the protocol that is spoken: 0.1.
+/// Version of the protocol: major 0, minor 1.
 //= vfio-user 2
 const VERSION: (u16, u16) = (0, 1);
 /// Regions of a PCI device: six of memory, one each of a ROM, of the configuration and
 /// of a display.
 const REGIONS: u32 = 9;
-/// Kinds of interrupts that it is asked about: by a wire, by messages and by more messages.
+/// Kinds of interrupts that a monitor can query: INTx, MSI and MSI-X.
 const INTERRUPTS: u32 = 3;
 
-/// The region of the registers.
+/// Index of the region with the registers (BAR 0).
 pub(super) const REGISTERS: u32 = 0;
-/// The region of the configuration space.
+/// Index of the region with the configuration space.
 pub(super) const CONFIG: u32 = 7;
-/// The interrupts by messages.
+/// Index of the kind of interrupts that the drive has: MSI-X.
 const MESSAGES: u32 = 2;
 
 //= vfio-user 1
@@ -41,7 +41,7 @@ mod header {
     }
 }
 
-/// Bits of the flags of a header.
+/// Bits in the flags of a header.
 const REPLY: u32 = 1;
 const NO_REPLY: u32 = 1 << 4;
 const FAILED: u32 = 1 << 5;
@@ -49,15 +49,15 @@ const FAILED: u32 = 1 << 5;
 /// Error of a message, returned as an error number of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Something in it is wrong.
+    /// `EINVAL`: a field is invalid.
     Invalid,
-    /// It is there already.
+    /// `EEXIST`: a range to map overlaps a mapped one.
     Exists,
-    /// It is not there.
+    /// `ENOENT`: a range to unmap is not mapped.
     Missing,
-    /// There is no more room.
+    /// `ENOSPC`: no more ranges can be mapped.
     Full,
-    /// It is not known here.
+    /// `EOPNOTSUPP`: the command or version is not supported.
     Unsupported,
 }
 
@@ -79,18 +79,18 @@ pub(super) struct Header {
     id: u16,
     command: u16,
     flags: u32,
-    /// Bytes that follow it.
+    /// Length of the body in bytes.
     pub(super) rest: usize,
 }
 
 impl Header {
-    /// None if nothing that follows can be believed.
+    /// Decodes a header; `None` if it is invalid, and the boundaries of messages are lost.
     //= vfio-user 1
     pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let size = header::SIZE.get(bytes) as usize;
         let fits = (HEADER_BYTES..=MESSAGE_MAX).contains(&size);
         let flags = header::FLAGS.get(bytes);
-        // Nothing is asked of a monitor, so it has nothing to reply to.
+        // Only commands are valid: this server sends none, so no reply can arrive.
         (fits && flags & 0xf == 0).then(|| Self {
             id: header::ID.get(bytes),
             command: header::COMMAND.get(bytes),
@@ -99,7 +99,7 @@ impl Header {
         })
     }
 
-    /// The reply with these bytes, or with an error; none if none is wanted.
+    /// Encodes the reply with a body or an error; `None` if the monitor wants no reply.
     pub(super) fn reply(self, ended: Result<Vec<u8>, Refusal>) -> Option<Vec<u8>> {
         if self.flags & NO_REPLY != 0 {
             return None;
@@ -130,7 +130,7 @@ pub(super) enum Request<'a> {
     Version {
         minor: u16,
     },
-    /// Take in a range of memory, with its file.
+    /// Maps a range of guest memory, backed by the file that comes with the message.
     Map {
         at: u64,
         len: u64,
@@ -138,7 +138,7 @@ pub(super) enum Request<'a> {
         readable: bool,
         writable: bool,
     },
-    /// Forget a range, or all.
+    /// Unmaps a range, or all ranges.
     Unmap {
         at: u64,
         len: u64,
@@ -173,20 +173,20 @@ pub(super) struct SetInterrupts {
     pub(super) what: Interrupts,
 }
 
-/// Action on interrupts.
+/// Action of a [`SetInterrupts`] request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interrupts {
-    /// They are raised by the descriptors that came, or not at all if none did.
+    /// Assigns the received descriptors to the vectors, or none if no descriptor came.
     Assign,
-    /// They are raised now.
+    /// Raises the vectors now.
     Raise,
-    /// None is there any more.
+    /// Removes the descriptors of all vectors.
     Disable,
-    /// Nothing: of kinds that are never raised.
+    /// No effect: masks, which the monitor applies, and kinds that the drive never raises.
     Nothing,
 }
 
-/// A field of the body, if that is so long.
+/// Field of the body at offset `at`; [`Refusal::Invalid`] if the body ends before.
 fn field<T: units::layout::Value>(body: &[u8], at: usize) -> Result<T, Refusal> {
     let there = body.len() >= at + T::SIZE;
     there
@@ -235,7 +235,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bytes of an access.
+/// Length of a region access: from 1 to [`ACCESS_MAX`] bytes.
 fn access(len: u32) -> Result<usize, Refusal> {
     let len = len as usize;
     let fits = (1..=ACCESS_MAX).contains(&len);
@@ -262,7 +262,8 @@ fn unmap(body: &[u8]) -> Result<Request<'_>, Refusal> {
     }
 }
 
-/// Interrupts by messages are assigned, raised and disabled. Masks are the monitor's.
+/// Decodes a Set Interrupts request. MSI-X vectors can be assigned, raised and disabled; the
+/// monitor applies masks itself.
 fn set_interrupts(body: &[u8]) -> Result<SetInterrupts, Refusal> {
     let (flags, kind) = (field::<u32>(body, 4)?, field::<u32>(body, 8)?);
     let (start, count) = (field(body, 12)?, field(body, 16)?);
@@ -295,7 +296,7 @@ pub(super) fn told_version(minor: u16, ranges: usize) -> Vec<u8> {
     bytes
 }
 
-/// Dwords one after the other.
+/// Encodes 32-bit numbers one after the other, little endian.
 fn dwords(values: &[u32]) -> Vec<u8> {
     values
         .iter()
@@ -313,7 +314,7 @@ pub(super) fn told_region(region: u32, len: u64) -> Result<Vec<u8>, Refusal> {
     if region >= REGIONS {
         return Err(Refusal::Invalid);
     }
-    // Those that are there can be read and written.
+    // A region that exists is readable and writable.
     let flags = if len > 0 { 0b11 } else { 0 };
     let mut bytes = dwords(&[32, flags, region, 0]);
     bytes.extend(len.to_le_bytes());
@@ -324,7 +325,7 @@ pub(super) fn told_region(region: u32, len: u64) -> Result<Vec<u8>, Refusal> {
 /// Interrupt information; `vectors` is the number of message interrupts.
 pub(super) fn told_interrupts(kind: u32, vectors: u32) -> Result<Vec<u8>, Refusal> {
     match kind {
-        // They are raised by descriptors.
+        // Flag 1: raised by an eventfd.
         MESSAGES => Ok(dwords(&[16, 1, kind, vectors])),
         kind if kind < INTERRUPTS => Ok(dwords(&[16, 0, kind, 0])),
         _ => Err(Refusal::Invalid),

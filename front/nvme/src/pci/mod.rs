@@ -1,26 +1,24 @@
-//! The way over vfio-user: the controller as a PCIe drive of a virtual machine, whose
-//! own `nvme` driver then owns it.
+//! Transport over vfio-user: the controller is a PCIe drive of a virtual machine, driven by the
+//! guest's own `nvme` driver.
 //!
 //! # The idea
 //!
-//! The monitor of a machine connects to a socket ([`Server`]) and says where the memory
-//! of its guest is: files, by their descriptors. It passes on what the guest reads and
-//! writes of the drive's configuration space (`config`) and registers
-//! (`registers`). Queues and data are in the memory of the guest, which is read and
-//! written as the files that it is (`guest`); nothing of it is mapped here.
+//! The monitor of a machine connects to a socket ([`Server`]) and shares the guest's memory as
+//! file descriptors. It forwards the guest's accesses to the drive's configuration space
+//! (`config`) and registers (`registers`). Queues and data are in the guest's memory, which is
+//! accessed by reads and writes of the files (`guest`) and never mapped.
 //!
-//! One thread of a connection answers messages (`session`) and never waits for the
-//! drive; another (`device`) fetches entries, moves data, posts completions and raises
-//! interrupts.
+//! A connection has two threads. One answers messages (`session`) and waits for the other only
+//! in a device reset. The other (`device`) fetches entries, moves data, posts completions and
+//! raises interrupts.
 //!
 //! # Invariants
 //!
-//! - What a guest or its monitor says is checked before it is believed: addresses lie in
-//!   memory that was given, lists end, queues have as many entries as they may. Memory is
-//!   taken by limits of ours.
-//! - Descriptors that came are read, written or signalled by the threads of their own
-//!   connection only: one that blocks is a misfortune of who sent it.
-//! - A reset is complete when nothing that was asked for before is under way any more.
+//! - Input of a guest or its monitor is validated: addresses must lie in mapped memory, lists
+//!   are finite, and queues have at most the allowed entries. Our own limits bound memory use.
+//! - Only the threads of a connection access the descriptors that it received, so a descriptor
+//!   that blocks harms only its sender.
+//! - A reset is complete when no earlier command is in flight.
 
 mod config;
 mod device;

@@ -1,44 +1,43 @@
 //! Location of a command's data in guest memory, from PRPs or SGLs.
 //!
-//! Invariants: what is found has exactly the bytes that the command moves; a list that
-//! has no end is given up, after as many descriptors as there may be.
+//! Invariants: the pieces found have exactly the bytes that the command moves. An endless list
+//! is rejected after [`DESCRIPTORS_MAX`] descriptors.
 
 use super::guest::{Memory, Unreachable};
 use crate::entry::Entry;
 use crate::status::Status;
 use units::layout::Field;
 
-/// Bytes of a page, of which a list of pages names the first.
+/// Memory page size in bytes (CC.MPS = 0), the unit of PRP entries.
 pub(super) const PAGE: u64 = 4096;
-/// Descriptors of segments that a command may have: those of a transfer of single pages,
-/// four times.
+/// Most SGL descriptors of a command: four times as many as the longest transfer has pages.
 const DESCRIPTORS_MAX: u64 = 1024;
-/// Bytes of a descriptor of a segment.
+/// Size of an SGL descriptor in bytes.
 const DESCRIPTOR: u64 = 16;
 
 const FIRST: Field<u64> = Field::at(24);
 const SECOND: Field<u64> = Field::at(32);
 const INLINE: Field<[u8; 16]> = Field::at(24);
 
-/// Some bytes in the memory of a guest.
+/// A contiguous range of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Address of the first.
+    /// Guest address of the first byte.
     pub(super) at: u64,
-    /// Length in bytes.
+    /// Length in bytes; not zero.
     pub(super) len: u64,
 }
 
-/// Pieces one after the other, of which neighbours are one.
+/// Pieces in the order of the data; contiguous neighbours are merged.
 #[derive(Debug, Default)]
 struct Pieces {
     pieces: Vec<Piece>,
-    /// Bytes that are still to be found.
+    /// Bytes of the transfer that have no piece yet.
     left: u64,
 }
 
 impl Pieces {
-    /// Adds `len` bytes from `at` on, or as many as are wanted.
+    /// Adds the `len` bytes at `at`, or as many as are left.
     fn add(&mut self, at: u64, len: u64) {
         let len = len.min(self.left);
         self.left -= len;
@@ -56,7 +55,7 @@ impl From<Unreachable> for Status {
     }
 }
 
-/// The pieces of the `len` bytes that `entry` moves.
+/// Pieces of guest memory for the `len` data bytes of `entry`, from its PRPs or SGL.
 pub(super) fn pieces(entry: &Entry, len: u64, memory: &impl Memory) -> Result<Vec<Piece>, Status> {
     if len == 0 {
         return Ok(Vec::new());
@@ -69,8 +68,8 @@ pub(super) fn pieces(entry: &Entry, len: u64, memory: &impl Memory) -> Result<Ve
     }
 }
 
-/// A page and another, or a page and a list of pages, whose last entry names the list
-/// that goes on where there are more.
+/// Resolves PRP entries: one page, two pages, or a page and a PRP list. The last entry of a full
+/// list page names the next list.
 //= nvme-2.1 4.3.1
 fn pages(first: u64, second: u64, len: u64, memory: &impl Memory) -> Result<Vec<Piece>, Status> {
     let mut found = Pieces {
@@ -99,8 +98,8 @@ fn pages(first: u64, second: u64, len: u64, memory: &impl Memory) -> Result<Vec<
         memory.read(list, &mut bytes)?;
         let entries = bytes.chunks_exact(8).map(|entry| Field::at(0).get(entry));
         let mut entries: Vec<u64> = entries.collect();
-        // A list that goes on does so at the start of a page, where there is room for
-        // more than one entry: it comes to an end.
+        // A continued list starts at a page boundary, where it has room for data entries, so
+        // every round makes progress.
         let goes_on = if wanted > room { entries.pop() } else { None };
         for entry in entries {
             found.add(page(entry)?, PAGE);
@@ -110,20 +109,20 @@ fn pages(first: u64, second: u64, len: u64, memory: &impl Memory) -> Result<Vec<
     Ok(found.pieces)
 }
 
-/// The address of a page that is not the first.
+/// Checks the address of a page after the first one: it must have no offset.
 fn page(at: u64) -> Result<u64, Status> {
     at.is_multiple_of(PAGE)
         .then_some(at)
         .ok_or(Status::PrpOffset)
 }
 
-/// Kinds of descriptors.
+/// Types of SGL descriptors: data block, segment, last segment.
 //= nvme-2.1 4.3.2
 const BLOCK: u8 = 0x00;
 const SEGMENT: u8 = 0x20;
 const LAST_SEGMENT: u8 = 0x30;
 
-/// One descriptor of data, or the segments of descriptors that it begins.
+/// Resolves an SGL: a single data block, or a chain of segments of descriptors.
 //= nvme-2.1 4.3.2
 fn segments(first: &[u8; 16], len: u64, memory: &impl Memory) -> Result<Vec<Piece>, Status> {
     let mut found = Pieces {
@@ -164,13 +163,13 @@ fn segments(first: &[u8; 16], len: u64, memory: &impl Memory) -> Result<Vec<Piec
     all(found)
 }
 
-/// Address, bytes and kind.
+/// Decodes an SGL descriptor: address, length and type.
 fn descriptor(bytes: &[u8]) -> (u64, u64, u8) {
     let len = Field::<u32>::at(8).get(bytes);
     (Field::at(0).get(bytes), len.into(), bytes[15])
 }
 
-/// The pieces, if they are all that was to be found.
+/// The pieces, if they cover the whole transfer.
 fn all(found: Pieces) -> Result<Vec<Piece>, Status> {
     let whole = found.left == 0;
     whole
@@ -229,8 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Pages of any order, from any offset of the first, by a list that begins at any
-        /// place of its page and so goes on in others, are what a host has put there.
+        /// PRPs resolve to the pages that the host has listed: in any order, from any offset in
+        /// the first page, with a list at any offset that continues in other pages.
         //= nvme-2.1 4.3.1
         #[test]
         fn pages_are_found_in_their_order(
@@ -271,7 +270,7 @@ mod tests {
             prop_assert_eq!(flat(&found.expect("lists that are right")), expected.collect::<Vec<_>>());
         }
 
-        /// No list makes more of it than there is to move, nor goes on for ever.
+        /// Arbitrary lists terminate, and resolve to exactly `len` bytes or an error.
         #[test]
         fn any_list_comes_to_an_end(
             bytes in prop::collection::vec(any::<u8>(), 4096),
@@ -300,7 +299,7 @@ mod tests {
         assert_eq!(pages(0, 0x1000, 10_000, &row), Err(Status::PrpOffset));
         assert_eq!(pages(0, 0x1004, 10_000, &row), Err(Status::PrpOffset));
         assert_eq!(pages(0, 1 << 30, 10_000, &row), Err(Status::DataTransfer));
-        // A list at the end of its page that only names itself.
+        // A list at the end of its page, whose only entry names itself.
         put(&row, 0x1ff8, 0x1ff8);
         assert_eq!(pages(0, 0x1ff8, 20_000, &row), Err(Status::PrpOffset));
     }
@@ -322,7 +321,7 @@ mod tests {
             found,
             [piece(0x5000, 100), piece(0x9001, 50), piece(0x9035, 850)]
         );
-        // Fewer bytes than there are descriptors for; and more.
+        // A transfer shorter than its descriptors succeeds, a longer one fails.
         let found = segments(&first, 120, &row).expect("some are left over");
         assert_eq!(found, [piece(0x5000, 100), piece(0x9001, 20)]);
         assert_eq!(segments(&first, 1001, &row), Err(Status::DataLengthInvalid));
@@ -334,7 +333,7 @@ mod tests {
     fn segments_that_are_wrong_are_refused() {
         let row = row();
         let put = |at: u64, descriptor: [u8; 16]| row.write(at, &descriptor).expect("room");
-        // One that names itself.
+        // A segment that names itself.
         put(0x100, described(0x100, 16, SEGMENT));
         let own = described(0x100, 16, SEGMENT);
         assert_eq!(segments(&own, 8, &row), Err(Status::SglCount));

@@ -1,8 +1,8 @@
-//! Rings of entries in the memory of a guest.
+//! Submission and completion queues in the memory of a guest.
 //!
-//! Invariants: a head and a tail are always below the number of entries; a completion is
-//! posted only where there is room for it, and waits otherwise; commands are taken only as
-//! there is room for their completions, so that few wait.
+//! Invariants: head and tail are below the number of entries. A completion is posted only into a
+//! free entry and waits otherwise. A command is fetched only if its completion has room, so few
+//! completions wait (those of event requests).
 
 use super::guest::{Memory, Unreachable};
 use crate::entry::{ENTRY_BYTES, Entry};
@@ -10,27 +10,27 @@ use crate::subsystem::ENTRIES;
 use crate::token::Link;
 use std::collections::VecDeque;
 
-/// Bytes of a completion.
+/// Size of a completion queue entry in bytes.
 pub(super) const COMPLETION_BYTES: usize = 16;
 
-/// A queue of commands.
+/// Submission queue, whose ring is in the memory of the guest.
 pub(super) struct Submissions {
     base: u64,
     entries: u32,
     head: u32,
     tail: u32,
-    /// The queue of its completions.
+    /// Identifier of the queue's completion queue.
     pub(super) completions: u16,
     /// Link of the queue in the subsystem.
     pub(super) link: Link,
-    /// Commands that are not answered.
+    /// Commands that were fetched and not answered.
     pub(super) under_way: u32,
     /// Identifier of the command that deletes the queue, while commands are in flight.
     pub(super) deleted_by: Option<u16>,
 }
 
 impl Submissions {
-    /// One of `entries` entries from `base` on, all of them free.
+    /// Empty queue with a ring of `entries` entries at guest address `base`.
     pub(super) const fn new(base: u64, entries: u32, completions: u16, link: Link) -> Self {
         Self {
             base,
@@ -44,7 +44,7 @@ impl Submissions {
         }
     }
 
-    /// The host has written entries up to `tail`. Whether that is an entry.
+    /// Sets the tail from the doorbell. Returns false, and ignores it, if it is not an entry.
     pub(super) fn ring(&mut self, tail: u32) -> bool {
         let fits = tail < self.entries;
         if fits {
@@ -53,17 +53,18 @@ impl Submissions {
         fits
     }
 
-    /// Head of the queue.
+    /// Index of the next entry to fetch, which completions report to the host.
     pub(super) const fn head(&self) -> u16 {
         self.head as u16
     }
 
-    /// Whether no more may be taken, because of those that are under way.
+    /// Whether no command may be fetched: [`ENTRIES`] are in flight, or the queue is being
+    /// deleted.
     pub(super) const fn is_busy(&self) -> bool {
         self.under_way >= ENTRIES as u32 || self.deleted_by.is_some()
     }
 
-    /// The next entry, if there is one; it is taken by [`Self::advance`].
+    /// Reads the next entry without consuming it; `None` if the queue is empty.
     pub(super) fn peek(&self, memory: &impl Memory) -> Result<Option<Entry>, Unreachable> {
         if self.head == self.tail {
             return Ok(None);
@@ -74,13 +75,13 @@ impl Submissions {
         Ok(Some(Entry::new(bytes)))
     }
 
-    /// Takes the next entry.
+    /// Consumes the next entry.
     pub(super) const fn advance(&mut self) {
         self.head = (self.head + 1) % self.entries;
     }
 }
 
-/// A completion but for its phase.
+/// A completion queue entry without its phase bit, which the queue adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Posting {
     pub(super) result: u64,
@@ -91,26 +92,26 @@ pub(super) struct Posting {
     pub(super) status: u16,
 }
 
-/// A queue of completions.
+/// Completion queue, with the completions that wait for a free entry.
 pub(super) struct Completions {
     base: u64,
     entries: u32,
     head: u32,
     tail: u32,
     phase: bool,
-    /// The interrupt, if there is to be one.
+    /// Interrupt vector; `None` if interrupts are disabled.
     pub(super) vector: Option<u16>,
-    /// Commands whose completions come here.
+    /// Entries reserved for commands in flight.
     expected: u32,
     waiting: VecDeque<Posting>,
-    /// Something was posted, of which the host was not told.
+    /// Whether completions were posted since the last interrupt.
     pub(super) news: bool,
-    /// Queues of commands that name it.
+    /// Submission queues that use this queue; it cannot be deleted while there are any.
     pub(super) users: u32,
 }
 
 impl Completions {
-    /// One of `entries` entries from `base` on, all of them free.
+    /// Empty queue with a ring of `entries` entries at guest address `base`.
     pub(super) const fn new(base: u64, entries: u32, vector: Option<u16>) -> Self {
         Self {
             base,
@@ -126,7 +127,8 @@ impl Completions {
         }
     }
 
-    /// The host has read up to `head`. Whether that can be.
+    /// Sets the head from the doorbell. Returns false, and ignores it, if it is not an entry or
+    /// passes the tail.
     pub(super) fn ring(&mut self, head: u32) -> bool {
         if head >= self.entries {
             return false;
@@ -139,37 +141,37 @@ impl Completions {
         fits
     }
 
-    /// Entries that the host has not read.
+    /// Posted entries that the host has not consumed.
     const fn posted(&self) -> u32 {
         (self.tail + self.entries - self.head) % self.entries
     }
 
-    /// Entries that are free; one is always left, or else full would look like empty.
+    /// Free entries. One entry always stays unused, to tell a full queue from an empty one.
     const fn free(&self) -> u32 {
         self.entries - 1 - self.posted()
     }
 
-    /// Whether the completion of one more command will find room.
+    /// Whether one more completion has a free entry, besides reserved and waiting ones.
     pub(super) fn has_room(&self) -> bool {
         self.free() > self.expected + self.waiting.len() as u32
     }
 
-    /// A command was taken.
+    /// Reserves an entry for a fetched command.
     pub(super) const fn expect(&mut self) {
         self.expected += 1;
     }
 
-    /// A command that was expected is answered.
+    /// Releases the reservation of a command that is answered.
     pub(super) const fn come(&mut self) {
         self.expected = self.expected.saturating_sub(1);
     }
 
-    /// Has a completion posted when there is room.
+    /// Queues a completion; [`Self::flush`] posts it.
     pub(super) fn post(&mut self, posting: Posting) {
         self.waiting.push_back(posting);
     }
 
-    /// Posts completions as far as there is room.
+    /// Posts waiting completions to the guest's memory while entries are free.
     pub(super) fn flush(&mut self, memory: &impl Memory) -> Result<(), Unreachable> {
         while self.free() > 0
             && let Some(posting) = self.waiting.pop_front()
@@ -186,7 +188,8 @@ impl Completions {
     }
 }
 
-/// Writes a completion; its last dword, which says that it is new, after the rest of it.
+/// Writes an entry. The last dword has the phase bit, which makes the entry valid, so it is
+/// written after the rest.
 //= nvme-2.1 4.2
 fn put(memory: &impl Memory, at: u64, posting: &Posting, phase: bool) -> Result<(), Unreachable> {
     let mut bytes = [0; COMPLETION_BYTES];
@@ -233,8 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// A host that watches the phase sees every completion once, in order, however it
-        /// reads, and none is overwritten before it was.
+        /// A host that polls the phase bit sees every completion once and in order, for any
+        /// pattern of reads; none is overwritten before it is read.
         //= nvme-2.1 4.2
         #[test]
         fn a_host_sees_every_completion_once(
@@ -265,7 +268,7 @@ mod tests {
                 prop_assert!(queue.ring(head as u32));
                 queue.flush(&row).expect("a row");
             }
-            // And at last there is nothing that it has not.
+            // In the end the host has seen all completions.
             prop_assert_eq!(seen, posted);
         }
     }

@@ -1,17 +1,17 @@
-//! The registers of the controller, as a guest reads and writes them.
+//! Registers of the controller, as a guest accesses them.
 //!
-//! Invariants: reading has no effects; what the guest wants is in CC, and what has become
-//! of it in CSTS, which the thread of the device sets; a reset that was asked for is
-//! counted, so that none is missed although the guest has asked for the opposite since.
+//! Invariants: reads have no effects. CC holds the state that the guest requests, and CSTS the
+//! actual one, which the thread of the device sets. Requested resets are counted, so none is
+//! missed if the guest enables the controller again at once.
 
 use super::pointer::PAGE;
 use crate::controller::{READY_TIMEOUT, VERSION, capabilities};
 use crate::subsystem::QUEUES;
 use units::layout::Field;
 
-/// Queues of a controller with the one for admin commands.
+/// Queue pairs of a controller: the I/O queues and the admin queue.
 pub(super) const PAIRS: usize = QUEUES as usize + 1;
-/// Interrupts: one for each pair of queues.
+/// MSI-X vectors: one for each queue pair.
 pub(super) const VECTORS: usize = PAIRS;
 /// Offset of the doorbells.
 //= nvme-pcie 3.1.2
@@ -20,7 +20,7 @@ pub(super) const DOORBELLS_AT: u64 = 0x1000;
 pub(super) const TABLE_AT: usize = 0x2000;
 /// Offset of the MSI-X pending bits.
 pub(super) const PENDING_AT: usize = 0x3000;
-/// Bytes of the registers, doorbells and tables.
+/// Size of BAR 0 in bytes: registers, doorbells and MSI-X tables.
 pub(super) const REGISTER_BYTES: usize = 0x4000;
 //= nvme-2.1 3.1.4
 mod field {
@@ -36,9 +36,9 @@ mod field {
     }
 }
 
-/// Bytes that hold registers.
+/// Bytes at the start of BAR 0 that hold registers.
 const HEAD: usize = 64;
-/// CC.EN.
+/// Bit of CC: enable (CC.EN).
 const ENABLED: u32 = 1;
 
 /// State of a controller, as CSTS shows it.
@@ -54,19 +54,19 @@ pub(super) enum State {
 /// Controller state that the guest requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// CC.
+    /// Value of the register CC.
     pub(super) configuration: u32,
     /// Number of resets requested.
     pub(super) resets: u64,
 }
 
 impl Wanted {
-    /// Whether it is to be enabled.
+    /// Whether the guest requests an enabled controller (CC.EN).
     pub(super) const fn enabled(self) -> bool {
         self.configuration & ENABLED != 0
     }
 
-    /// Whether it is to be shut down.
+    /// Whether the guest requests a shutdown, normal or abrupt (CC.SHN).
     pub(super) const fn shut_down(self) -> bool {
         self.configuration >> 14 & 0b11 != 0
     }
@@ -81,11 +81,11 @@ pub(super) struct AdminQueues {
     pub(super) completion_entries: u32,
 }
 
-/// The registers but for the doorbells.
+/// Registers and MSI-X tables; the doorbells are kept in [`super::session::Shared`].
 pub(super) struct Registers {
     bytes: [u8; HEAD],
     resets: u64,
-    /// The tables of interrupts: the monitor answers for them, and keeps them here.
+    /// MSI-X table and pending bits: storage only, the monitor interprets them.
     tables: Vec<u8>,
 }
 
@@ -103,7 +103,8 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// The `len` bytes from `at` on, if they are there; doorbells read as zeros.
+    /// Reads `len` bytes at offset `at`; doorbells read as zeros. `None` if the access is out of
+    /// range.
     pub(super) fn read(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         let span = within(at, len)?;
         let byte = |at: usize| match at {
@@ -114,8 +115,8 @@ impl Registers {
         Some(span.map(byte).collect())
     }
 
-    /// Writes the bytes from `at` on, if they are there. Says whether the guest wants
-    /// something else of the controller now.
+    /// Writes `data` at offset `at`. Returns whether the requested state of the controller has
+    /// changed, or `None` if the access is out of range.
     pub(super) fn write(&mut self, at: u64, data: &[u8]) -> Option<bool> {
         let span = within(at, data.len())?;
         if span.start >= TABLE_AT {
@@ -130,7 +131,7 @@ impl Registers {
             (field::ASQ.at, 8),
             (field::ACQ.at, 8),
         ] {
-            // Where the admin queues are is fixed while they are used.
+            // The admin queues cannot be changed while the controller is enabled.
             let fixed = before.enabled() && own != field::CC.at;
             if written(own, len) && !fixed {
                 let own = own.max(span.start)..(own + len).min(span.end);
@@ -152,7 +153,8 @@ impl Registers {
         }
     }
 
-    /// Where the queues for admin commands are; none if they cannot be there.
+    /// Admin queues set by the guest; `None` if an address is not page aligned or a queue has
+    /// fewer than two entries.
     //= nvme-2.1 3.1.4.7
     pub(super) fn admin_queues(&self) -> Option<AdminQueues> {
         let sizes = field::AQA.get(&self.bytes);
@@ -168,7 +170,7 @@ impl Registers {
         (aligned && fits).then_some(queues)
     }
 
-    /// Says what has become of the controller.
+    /// Sets CSTS to `state`.
     pub(super) fn set_state(&mut self, state: State) {
         let value: u32 = match state {
             State::Off => 0,
@@ -180,7 +182,7 @@ impl Registers {
         field::CSTS.put(&mut self.bytes, value);
     }
 
-    /// As after power-on, but for what was counted.
+    /// Restores the values after power-on and counts a requested reset.
     pub(super) fn reset(&mut self) {
         *self = Self {
             resets: self.resets + 1,
@@ -189,26 +191,27 @@ impl Registers {
     }
 }
 
-/// The span of bytes, if it is of the registers.
+/// Range of an access in BAR 0; `None` if it reaches past the end, or from the registers into
+/// the MSI-X tables.
 fn within(at: u64, len: usize) -> Option<std::ops::Range<usize>> {
     let at = usize::try_from(at).ok()?;
     let end = at.checked_add(len)?;
-    // None reaches from the registers into the tables.
     let is_one = at >= TABLE_AT || end <= TABLE_AT;
     (end <= REGISTER_BYTES && is_one).then_some(at..end)
 }
 
-/// A doorbell that is written: which queue, of which kind.
+/// A doorbell with the index of its queue.
 //= nvme-pcie 3.1.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doorbell {
-    /// The tail of submissions of a queue.
+    /// Tail doorbell of a submission queue.
     Tail(usize),
-    /// The head of completions of a queue.
+    /// Head doorbell of a completion queue.
     Head(usize),
 }
 
-/// The doorbell at `at`, and its value in `data`. None if there is no such doorbell.
+/// Decodes a write of `data` at offset `at` as a doorbell and its value; `None` if the access is
+/// no valid doorbell write.
 pub(super) fn doorbell(at: u64, data: &[u8]) -> Option<(Doorbell, u32)> {
     let number = at.checked_sub(DOORBELLS_AT)?;
     let pair = usize::try_from(number / 8).ok()?;
@@ -232,7 +235,7 @@ mod tests {
 
     //= nvme-2.1 3.1.4
     #[test]
-    fn a_guest_writes_what_it_wants_and_reads_what_has_become_of_it() {
+    fn guest_writes_cc_and_reads_csts() {
         let mut registers = Registers::default();
         let mut write = |at, value: u32| registers.write(at, &value.to_le_bytes());
         assert_eq!(write(0x24, 0x001f_003f), Some(false));

@@ -1,7 +1,7 @@
 //! Listener for monitors of virtual machines.
 //!
-//! Invariants: at most [`CLIENTS`] are served at a time, and one more is hung up on; the
-//! socket is gone when nobody listens any more.
+//! Invariants: at most [`CLIENTS`] monitors are served at a time; a further connection is closed
+//! at once. The socket's file is removed when the server stops.
 
 use super::device::{Device, Event};
 use super::session::{Session, Shared};
@@ -17,12 +17,12 @@ use std::sync::mpsc::channel;
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
-/// Machines at a time: each may leave a descriptor here for every range of its memory.
+/// Most machines at a time. Each holds a descriptor for every range of its memory.
 const CLIENTS: usize = 4;
-/// Until one more try after the system had no room for a client.
+/// Pause after a failed accept, for example without free descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A socket at which machines find the drive.
+/// Listening server, with its thread.
 pub struct Server {
     path: PathBuf,
     ending: Arc<AtomicBool>,
@@ -30,10 +30,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Lets monitors plug `subsystem` into their machines, by the socket at `path`.
+    /// Listens at a socket at `path`; each monitor that connects gets a controller of
+    /// `subsystem`.
     ///
     /// # Errors
-    /// If there is something at the path, or the system gives no thread.
+    /// If the socket cannot be created, or the thread cannot be started.
     pub fn start<B: Backend>(path: &Path, subsystem: Handle<Subsystem<B>>) -> io::Result<Self> {
         let listener = engine::listen(path)?;
         let ending = Arc::new(AtomicBool::new(false));
@@ -51,21 +52,20 @@ impl Server {
         })
     }
 
-    /// The socket.
+    /// Path of the listening socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes no more machines. The drives of those that are there are pulled with the end
-    /// of the simulation.
+    /// Stops accepting machines. Connected machines keep their drive until the simulation ends.
     pub fn stop(self) {
         self.ending.store(true, Ordering::Release);
-        // A connection wakes who waits for one. If none can be made, nobody waits.
+        // A connection wakes the thread from its accept. If it fails, the thread has ended.
         if UnixStream::connect(&self.path).is_ok() {
             let _ = self.thread.join();
         }
-        // Somebody may have removed it before.
+        // The file may be removed already.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -82,7 +82,7 @@ fn accept<B: Backend>(
             return;
         }
         let Ok((socket, _)) = accepted else {
-            // No more descriptors, perhaps: there may be some later.
+            // Descriptors may have run out; try again later.
             thread::sleep(PAUSE);
             continue;
         };
@@ -102,7 +102,7 @@ fn accept<B: Backend>(
     }
 }
 
-/// Serves one monitor to its end.
+/// Serves one monitor until its connection ends.
 fn serve<B: Backend>(socket: UnixStream, subsystem: Handle<Subsystem<B>>) {
     let shared = Arc::new(Shared::new(socket));
     let (tell, inbox) = channel::<Event>();
@@ -117,6 +117,6 @@ fn serve<B: Backend>(socket: UnixStream, subsystem: Handle<Subsystem<B>>) {
         return shared.hang_up();
     };
     session.run();
-    // A thread that has ended by a panic has nothing more to do either.
+    // A panic of the thread ends only this connection.
     let _ = works.join();
 }

@@ -1,10 +1,9 @@
-//! One connection of a monitor: what is asked is answered at once, from what the two
-//! threads of the connection share.
+//! Connection of a monitor: answers its messages from the state that the two threads of the
+//! connection share.
 //!
-//! Invariants: nothing is answered before the revision of the protocol is agreed on; a
-//! kick that the other thread has not heard is not sent twice, so that a flood of
-//! doorbells takes no memory; memory that is unmapped is not accessed once that is
-//! answered.
+//! Invariants: no request succeeds before the protocol version is negotiated. At most one kick
+//! is pending for the other thread, so a flood of doorbells takes no memory. Unmapped memory is
+//! not accessed after the unmap is answered.
 
 use super::config::{CONFIG_BYTES, Config};
 use super::device::Event;
@@ -28,7 +27,7 @@ use std::time::Duration;
 
 /// Time for a monitor to negotiate the version.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time without progress of a write.
+/// Timeout of a write to the monitor that makes no progress.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
 /// State shared by the threads of a connection.
@@ -38,11 +37,11 @@ pub(super) struct Shared {
     guest: RwLock<Guest>,
     tails: [AtomicU32; PAIRS],
     heads: [AtomicU32; PAIRS],
-    /// A kick is on its way.
+    /// Whether a kick is pending for the thread of the device.
     kicked: AtomicBool,
-    /// By what interrupts are raised.
+    /// Eventfd of each interrupt vector, if assigned.
     vectors: Mutex<Vec<Option<File>>>,
-    /// Resets that are complete.
+    /// Number of completed resets.
     resets: Mutex<u64>,
     settled: Condvar,
 }
@@ -66,9 +65,9 @@ impl Shared {
         }
     }
 
-    /// Ends the connection.
+    /// Shuts the socket down, which ends both threads of the connection.
     pub(super) fn hang_up(&self) {
-        // It may be broken already.
+        // An error means that the connection is broken already.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
@@ -76,7 +75,7 @@ impl Shared {
         lock(&self.registers)
     }
 
-    /// The memory of the guest, which stays as long as this is held.
+    /// Memory of the guest; its map cannot change while the guard is held.
     pub(super) fn guest(&self) -> RwLockReadGuard<'_, Guest> {
         self.guest.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,32 +84,32 @@ impl Shared {
         self.guest.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The doorbell of the submissions of a queue.
+    /// Tail doorbell of a submission queue.
     pub(super) fn tail(&self, queue: u16) -> u32 {
         self.tails[usize::from(queue)].load(Ordering::Acquire)
     }
 
-    /// The doorbell of the completions of a queue.
+    /// Head doorbell of a completion queue.
     pub(super) fn head(&self, queue: u16) -> u32 {
         self.heads[usize::from(queue)].load(Ordering::Acquire)
     }
 
-    /// A new queue of commands has no entries.
+    /// Resets the tail doorbell of a new submission queue to 0.
     pub(super) fn forget_tail(&self, queue: u16) {
         self.tails[usize::from(queue)].store(0, Ordering::Release);
     }
 
-    /// Of a new queue of completions nothing was read.
+    /// Resets the head doorbell of a new completion queue to 0.
     pub(super) fn forget_head(&self, queue: u16) {
         self.heads[usize::from(queue)].store(0, Ordering::Release);
     }
 
-    /// A kick was heard: what is written from now on is worth another.
+    /// Clears the pending kick, before the thread of the device reads registers and doorbells.
     pub(super) fn heard(&self) {
         self.kicked.store(false, Ordering::SeqCst);
     }
 
-    /// Raises an interrupt, if there is anything to raise it by.
+    /// Signals the eventfd of `vector`, if one is assigned.
     pub(super) fn raise(&self, vector: usize) {
         let vectors = lock(&self.vectors);
         if let Some(mut by) = vectors.get(vector).and_then(Option::as_ref) {
@@ -119,13 +118,13 @@ impl Shared {
         }
     }
 
-    /// So many resets are complete.
+    /// Publishes the number of completed resets and wakes the session.
     pub(super) fn settle(&self, resets: u64) {
         *lock(&self.resets) = resets;
         self.settled.notify_all();
     }
 
-    /// Waits until so many resets are complete.
+    /// Waits until at least `count` resets are complete.
     fn await_resets(&self, count: u64) {
         let mut resets = lock(&self.resets);
         while *resets < count {
@@ -135,12 +134,12 @@ impl Shared {
     }
 }
 
-/// The side of a connection that answers.
+/// Thread of a connection that answers messages.
 pub(super) struct Session {
     shared: Arc<Shared>,
     config: Config,
     device: Sender<Event>,
-    /// Whether the revision is agreed on.
+    /// Whether the protocol version is negotiated.
     agreed: bool,
 }
 
@@ -154,7 +153,7 @@ impl Session {
         }
     }
 
-    /// Answers until the connection is over.
+    /// Answers messages until the connection ends; then ends the thread of the device.
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let mut socket = &shared.socket;
@@ -172,13 +171,13 @@ impl Session {
             if reply.is_some_and(|reply| socket.write_all(&reply).is_err()) {
                 break;
             }
-            // A guest may rest for as long as it likes.
+            // After the negotiation, a guest may stay idle for any time.
             if !self.agreed || socket.set_read_timeout(None).is_err() {
                 break;
             }
         }
         shared.hang_up();
-        // The other thread may have ended before.
+        // The send fails if the thread of the device has ended already.
         let _ = self.device.send(Event::End);
     }
 
@@ -234,8 +233,8 @@ impl Session {
             })
     }
 
-    /// Forgets memory. That the other thread does not access it any more is what the lock
-    /// is for.
+    /// Unmaps guest memory. The write lock waits until the thread of the device has finished its
+    /// accesses.
     fn unmap(&self, at: u64, len: u64, all: bool) -> Result<Vec<u8>, Refusal> {
         let mut guest = self.shared.change_guest();
         if all {
@@ -243,7 +242,7 @@ impl Session {
         } else {
             guest.unmap(at, len).ok_or(Refusal::Missing)?;
         }
-        // The request, without its flags.
+        // The reply repeats the request with zero flags.
         let mut told = [24_u32.to_le_bytes(), [0; 4]].concat();
         told.extend([at.to_le_bytes(), len.to_le_bytes()].concat());
         Ok(told)
@@ -315,12 +314,13 @@ impl Session {
 
     fn kick(&self) {
         if !self.shared.kicked.swap(true, Ordering::SeqCst) {
-            // The other thread may have ended.
+            // The send fails if the thread of the device has ended.
             let _ = self.device.send(Event::Kick);
         }
     }
 
-    /// Everything but the memory is as after power-on.
+    /// Resets the device to its state after power-on; mapped memory stays. Waits until the
+    /// controller is reset.
     fn reset(&mut self) -> Vec<u8> {
         let count = {
             let mut registers = self.shared.registers();

@@ -1,7 +1,7 @@
-//! Messages from a socket, with the descriptors that come with them.
+//! Receives messages and their descriptors from a socket.
 //!
-//! Invariant: what is read is of one message; descriptors beyond what a message may
-//! bring are closed by the system.
+//! Invariant: a read never reaches into the next message, and at most [`FILES_MAX`] descriptors
+//! are accepted per message.
 
 use super::message::{FILES_MAX, HEADER_BYTES, Header};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -10,20 +10,21 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 
-/// Bytes that the system needs to tell of descriptors.
+/// Size of the control buffer for [`FILES_MAX`] descriptors; the system closes any more.
 const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
 
-/// A message as it came.
+/// Received message with its descriptors.
 pub(super) struct Message {
     pub(super) header: Header,
     pub(super) body: Vec<u8>,
     pub(super) files: Vec<File>,
 }
 
-/// The next message of `socket`. None if there will not be any, or if what came is none.
+/// Receives the next message of `socket`. `None` if the peer has closed the connection or the
+/// message is invalid.
 ///
 /// # Errors
-/// If the connection breaks.
+/// If the connection breaks or the socket's timeout passes.
 pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Message>> {
     let (mut head, mut files) = ([0; HEADER_BYTES], Vec::new());
     if !fill(socket, &mut head, &mut files)? {
@@ -41,7 +42,8 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Message>> {
     }))
 }
 
-/// Fills `bytes`. Whether there were so many.
+/// Fills `bytes` and collects descriptors. Returns false if the stream ends before, or too many
+/// descriptors arrive.
 fn fill(socket: &UnixStream, mut bytes: &mut [u8], files: &mut Vec<File>) -> io::Result<bool> {
     while !bytes.is_empty() {
         let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];

@@ -1,4 +1,4 @@
-//! Nothing outside the directory is touched.
+//! Playing touches nothing outside its directory.
 
 use crate::script::Script;
 use play::{Failure, Place};

@@ -1,4 +1,4 @@
-//! Every kind of call does what it says.
+//! Every kind of call has its documented effect and result.
 
 use crate::script::Script;
 use std::fs;
@@ -89,7 +89,7 @@ fn names_change() {
     let mut script = script
         .entry("d", EntryKind::Directory, 0o555)
         .file("d/f", 3_000);
-    // A pipe without a writer is not waited for.
+    // Opening a pipe without a writer does not block.
     script.say("open fd=1 path=d2/p flags=read mode=0 -> 0");
     script.play_well(dir.path());
     let at = |path: &str| fs::metadata(dir.path().join(path));
@@ -162,7 +162,7 @@ fn extended_attributes_are_kept() {
 }
 
 #[test]
-fn what_is_not_played_is_counted() {
+fn skipped_calls_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new(
         "open fd=0 path=f flags=read|write mode=0 -> 0

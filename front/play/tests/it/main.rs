@@ -1,4 +1,4 @@
-//! Plays small workloads in a directory of its own.
+//! Small workloads, each played in a temporary directory.
 
 mod beneath;
 mod calls;

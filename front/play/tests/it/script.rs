@@ -1,5 +1,4 @@
-//! A source that is written down: `write fd=0 len=10 -> 10` for a call and what
-//! it is expected to answer.
+//! A source of calls written as text: `write fd=0 len=10 -> 10` is a call and its expected result.
 
 use play::{Options, Outcome, Place, play, prepare};
 use std::collections::BTreeMap;
@@ -12,15 +11,14 @@ use workload::files::{
     Turn,
 };
 
-/// A call of a thread: with `after`, not before so many calls of all threads
-/// have ended.
+/// A call of a thread; it waits until `after` calls of all threads together have ended.
 pub(crate) struct Line {
     pub(crate) call: Call,
     pub(crate) expect: Option<Result<u64, Errno>>,
     pub(crate) after: u32,
 }
 
-/// Threads with their lines.
+/// Source that gives each thread its lines in order.
 #[derive(Default)]
 pub(crate) struct Script {
     pub(crate) names: Names,
@@ -31,7 +29,7 @@ pub(crate) struct Script {
     parked: Vec<ThreadId>,
     /// Calls in the order in which they ended: thread and line.
     pub(crate) order: Vec<(u32, usize)>,
-    /// Playing is told to stop once so many have ended; never if none.
+    /// Number of ended calls after which playing is stopped; `None` plays to the end.
     pub(crate) stop_after: Option<u32>,
     stop: Arc<AtomicBool>,
 }
@@ -67,19 +65,19 @@ impl Script {
         });
     }
 
-    /// Adds an entry to what must be there.
+    /// Adds an entry to the tree that exists before the first call.
     pub(crate) fn entry(mut self, path: &str, kind: EntryKind, mode: u16) -> Self {
         let (path, mode) = (self.names.intern(path.as_bytes()), Mode(mode));
         self.setup.entries.push(Entry { path, kind, mode });
         self
     }
 
-    /// Adds a file to what must be there.
+    /// Adds a file to the tree that exists before the first call.
     pub(crate) fn file(self, path: &str, size: u64) -> Self {
         self.entry(path, EntryKind::File { size }, 0o644)
     }
 
-    /// Plays it in `dir`.
+    /// Creates the tree in `dir` and plays the script there.
     pub(crate) fn play(&mut self, dir: &Path) -> Outcome {
         let place = Place::new(dir).unwrap();
         prepare(&place, &self.setup, &self.names).unwrap();
@@ -87,7 +85,7 @@ impl Script {
         play(&place, self, Options::default(), &stop).unwrap()
     }
 
-    /// Plays it in `dir`; every call answers as expected.
+    /// Plays the script in `dir` and asserts that every call has its expected result.
     pub(crate) fn play_well(&mut self, dir: &Path) -> Outcome {
         let outcome = self.play(dir);
         assert_eq!(outcome.first_mismatches, []);
@@ -96,7 +94,7 @@ impl Script {
     }
 }
 
-/// The fields of a call that is written down.
+/// Fields of a call in text form.
 struct Fields<'a>(&'a mut Names, BTreeMap<&'a str, &'a str>);
 
 impl FieldSource for Fields<'_> {

@@ -1,4 +1,4 @@
-//! Threads keep the order that the source asks for.
+//! Threads keep the order that the source demands.
 
 use crate::script::{Line, Script};
 use play::{Failure, Options, Place, play};

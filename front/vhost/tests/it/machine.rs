@@ -1,4 +1,4 @@
-//! The other side: a machine with its memory and a driver.
+//! Frontend for the tests: a machine with its memory and a virtio driver.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -13,11 +13,11 @@ use std::path::Path;
 use std::time::Duration;
 use vhost::wire::{NEED_REPLY, VERSION, say};
 
-/// Where memory begins, as the guest and as the process counts, and how much there is.
+/// First address of the memory for the guest and for the machine's process, and its size.
 const GUEST: u64 = 0x4000_0000;
 const USER: u64 = 0x7f00_0000_0000;
 const LEN: u64 = 4 << 20;
-/// Descriptors of a queue.
+/// Number of descriptors of each queue.
 pub(crate) const NUM: u16 = 16;
 /// Bytes of memory for each queue: its parts, and room for data.
 const EACH: u64 = 1 << 20;
@@ -55,7 +55,7 @@ pub(crate) fn pair(index: u32, value: u32) -> Vec<u8> {
 }
 
 impl Machine {
-    /// One that has said nothing.
+    /// A connected machine that has sent no message.
     pub(crate) fn connect(path: &Path) -> Self {
         let socket = UnixStream::connect(path).expect("it listens");
         let patience = Some(Duration::from_secs(20));
@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// One with so many queues that run.
+    /// A machine with `queues` running queues.
     pub(crate) fn running(path: &Path, queues: u32) -> Self {
         let mut machine = Self::connect(path);
         assert_eq!(machine.number(say::GET_FEATURES) & 1 << 32, 1 << 32);
@@ -92,13 +92,13 @@ impl Machine {
         machine
     }
 
-    /// Shares its memory.
+    /// Shares the machine's memory with the server.
     pub(crate) fn share(&self) {
         let table = words(&[1, GUEST, LEN, USER, 0]);
         self.send(say::SET_MEM_TABLE, 0, &table, &[self.memory.as_fd()]);
     }
 
-    /// Lets a queue run from `base` on.
+    /// Starts a queue at index `base` of its available ring.
     pub(crate) fn start(&self, index: u32, base: u16) {
         let user = USER + u64::from(index) * EACH;
         self.tell(say::SET_VRING_NUM, &pair(index, NUM.into()));
@@ -113,7 +113,7 @@ impl Machine {
         assert_eq!(self.answer(say::SET_VRING_ENABLE), words(&[0]));
     }
 
-    /// Stops a queue; gives where.
+    /// Stops a queue; returns the index of its next available entry.
     pub(crate) fn stop(&self, index: u32) -> u16 {
         self.tell(say::GET_VRING_BASE, &pair(index, 0));
         let answer = self.answer(say::GET_VRING_BASE);
@@ -136,11 +136,11 @@ impl Machine {
             assert!(control.push(SendAncillaryMessage::ScmRights(files)));
         }
         let slices = [IoSlice::new(&bytes)];
-        // Who is hung up on finds out when it reads.
+        // A dropped connection shows up in the next read.
         let _ = sendmsg(&self.socket, &slices, &mut control, SendFlags::NOSIGNAL);
     }
 
-    /// Whether it is hung up on, and nothing was said before.
+    /// Waits for the server; whether it closes the connection without sending anything.
     pub(crate) fn is_hung_up_on(&self) -> bool {
         match (&self.socket).read(&mut [0]) {
             Ok(len) => len == 0,
@@ -148,7 +148,7 @@ impl Machine {
         }
     }
 
-    /// The payload of the answer to a message.
+    /// Receives the reply to a message of type `kind`; returns its payload.
     pub(crate) fn answer(&self, kind: u32) -> Vec<u8> {
         let mut head = [0; 12];
         (&self.socket).read_exact(&mut head).expect("an answer");
@@ -189,7 +189,7 @@ impl Machine {
         bytes
     }
 
-    /// Puts a descriptor.
+    /// Writes descriptor `slot` of a queue: address, length, flags and next.
     pub(crate) fn descriptor(&self, queue: u32, slot: u16, part: (u64, u32, u16, u16)) {
         let (address, len, flags, next) = part;
         let mut bytes = words(&[address]);
@@ -199,12 +199,12 @@ impl Machine {
         self.put(queue, u64::from(slot) * 16, &bytes);
     }
 
-    /// Where the guest has the data of a queue.
+    /// Guest address of the data area of a queue.
     pub(crate) fn data(queue: u32) -> u64 {
         GUEST + u64::from(queue) * EACH + DATA
     }
 
-    /// Offers the chain that begins at `head`.
+    /// Makes the chain that begins at `head` available and kicks the queue.
     pub(crate) fn offer(&mut self, index: u32, head: u16) {
         let queue = &mut self.queues[index as usize];
         let (slot, sent) = (queue.sent % NUM, queue.sent.wrapping_add(1));
@@ -215,7 +215,7 @@ impl Machine {
         (&*kick).write_all(&1_u64.to_ne_bytes()).expect("kicked");
     }
 
-    /// Waits for what is used next; gives the head and how much was written.
+    /// Waits for the next used entry; returns its head and the bytes written.
     pub(crate) fn used(&mut self, index: u32) -> (u32, u32) {
         loop {
             let seen = self.queues[index as usize].seen;
@@ -239,8 +239,8 @@ impl Machine {
         }
     }
 
-    /// Sends a request with `out` and takes `len` bytes and the status. Data are in two
-    /// descriptors each, as those of a guest may be.
+    /// Sends a request with data `out` and receives its status and `len` bytes. Each direction
+    /// has two descriptors, as a guest may split its buffers.
     pub(crate) fn call(
         &mut self,
         queue: u32,

@@ -1,4 +1,4 @@
-//! A drive as the block device of a machine, which is played by the test.
+//! The server with a simulated drive, against a machine that the tests play.
 
 mod machine;
 
@@ -18,7 +18,7 @@ use units::{Bytes, MIB};
 use vhost::Server;
 use vhost::wire::{NEED_REPLY, say, want};
 
-/// A drive of 16 MiB that is served.
+/// A served drive of 16 MiB.
 struct Place {
     folder: TempDir,
     device: Handle<Device>,
@@ -32,7 +32,7 @@ impl Place {
         let preset = (Preset::named("block").expect("a preset").config)();
         let mut config = preset.resized(Bytes(16 * MIB));
         config.flash.keep_contents = true;
-        // What is answered may be lost until it is flushed.
+        // Without power loss protection, an acknowledged write may be lost until a flush.
         config.controller.power_loss_protection = false;
         let media = DriveMedia::new(&config, Seed(1)).expect("a drive");
         let file = folder.path().join("d.flash");
@@ -62,7 +62,7 @@ impl Drop for Place {
 }
 
 #[test]
-fn a_machine_reads_what_it_wrote_and_is_told_what_it_has() {
+fn machine_reads_its_writes_and_the_configuration() {
     let place = Place::new();
     let mut machine = Machine::running(&place.path(), 1);
     let config = machine.config();
@@ -80,7 +80,7 @@ fn a_machine_reads_what_it_wrote_and_is_told_what_it_has() {
     );
     let (status, name) = machine.call(0, want::GET_ID, 0, b"", 20);
     assert_eq!((status, &name[..9]), (0, &b"flashloom"[..]));
-    // The pages that are whole in a range go, and the rest stays.
+    // A discard deallocates the whole pages of its range and leaves the rest.
     let range = |sector: u64, count: u32, flags: u32| {
         let mut range = words(&[sector]);
         range.extend(count.to_le_bytes());
@@ -123,7 +123,7 @@ fn queues_stop_and_go_on_where_they_were() {
         }
     }
     assert_eq!(machine.stop(1), NUM * 2);
-    // The others do not notice, and it goes on from there.
+    // The other queues still run, and the stopped queue resumes at its index.
     assert_eq!(machine.call(0, want::IN, 8, b"", 1).1, [NUM as u8 * 2]);
     machine.share();
     machine.start(1, NUM * 2);
@@ -155,14 +155,14 @@ fn a_machine_that_talks_nonsense_is_hung_up_on_and_the_next_one_is_served() {
     let machine = Machine::connect(&place.path());
     machine.send(say::SET_FEATURES, NEED_REPLY, &[0; 4096], &[]);
     assert_eq!((&machine.socket).read(&mut [0]).unwrap_or(0), 0, "too long");
-    // One at a time.
+    // A second machine is dropped, and the first one is still served.
     let mut machine = Machine::running(&place.path(), 1);
     let other = Machine::connect(&place.path());
     assert_eq!((&other.socket).read(&mut [0]).unwrap_or(0), 0);
     assert_eq!(machine.call(0, want::FLUSH, 0, b"", 0).0, 0);
 }
 
-/// The machine hears of it, instead of waiting for an answer for ever.
+/// The machine sees the connection close instead of waiting for an answer for ever.
 #[test]
 fn chains_that_make_no_sense_end_their_session_and_nothing_else() {
     let data = Machine::data(0);
@@ -195,9 +195,9 @@ fn chains_that_make_no_sense_end_their_session_and_nothing_else() {
     }
 }
 
-/// A kick whose other end is closed is ready for ever.
+/// A kick pipe whose other end is closed stays readable for ever.
 #[test]
-fn a_queue_that_nobody_can_kick_ends_its_session() {
+fn closed_kick_pipe_ends_its_session() {
     let place = Place::new();
     let mut machine = Machine::running(&place.path(), 1);
     assert_eq!(machine.call(0, want::FLUSH, 0, b"", 0).0, 0);
@@ -211,13 +211,13 @@ fn a_queue_that_nobody_can_kick_ends_its_session() {
     assert_eq!(next.call(0, want::FLUSH, 0, b"", 0).0, 0);
 }
 
-/// Holds the drive's thread until what is given is dropped.
+/// Blocks the drive's thread until the returned sender is dropped.
 fn hold(place: &Place) -> std::sync::mpsc::Sender<()> {
     let (held, released) = std::sync::mpsc::channel();
     let (tell, told) = std::sync::mpsc::channel();
     place.device.open(move |_| {
         tell.send(()).expect("heard");
-        // It ends when the other side is dropped.
+        // The receive ends when the sender is dropped.
         let _ = released.recv();
     });
     told.recv().expect("it runs");
@@ -225,17 +225,17 @@ fn hold(place: &Place) -> std::sync::mpsc::Sender<()> {
 }
 
 #[test]
-fn what_there_is_no_room_for_stays_in_the_queue() {
+fn requests_beyond_the_memory_budget_stay_in_the_queue() {
     let (place, data) = (Place::new(), Machine::data(0));
     let mut machine = Machine::running(&place.path(), 2);
-    // A write of 26 MiB, which are the same 2 MiB of memory again and again.
+    // A write of 26 MiB, whose descriptors name the same 2 MiB of memory again and again.
     machine.put(0, data - 0x4000_0000, &words(&[want::OUT.into(), 0]));
     machine.descriptor(0, 0, (data, 16, 1, 1));
     for slot in 1..14 {
         machine.descriptor(0, slot, (0x4000_0000, 2 << 20, 1, slot + 1));
     }
     machine.descriptor(0, 14, (data + 64, 1, 2, 0));
-    // What was said before has been heard, so that kicks are heard first.
+    // An answered request proves that all messages so far are handled, so kicks come first below.
     assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0);
     let held = hold(&place);
     for _ in 0..8 {
@@ -248,7 +248,7 @@ fn what_there_is_no_room_for_stays_in_the_queue() {
     for _ in 0..2 {
         assert_eq!(machine.used(0).0, 0);
     }
-    // The others are taken when there is room again.
+    // The other requests are taken when there is room again.
     machine.start(0, 2);
     for _ in 2..8 {
         assert_eq!(machine.used(0).0, 0);
@@ -272,7 +272,7 @@ fn files_that_could_be_waited_for_are_refused() {
     }
 }
 
-/// Without a way to flush, what was answered is there after the process has died.
+/// If the driver cannot flush, an acknowledged write survives the death of the process.
 #[test]
 fn a_machine_that_cannot_flush_need_not() {
     let place = Place::new();
@@ -302,8 +302,9 @@ fn a_machine_that_cannot_flush_need_not() {
     }
 }
 
-/// Who comes when there are no more files is hung up on: otherwise the thread of the drive would
-/// hear of him for ever, and he would wait. A process of its own has none left.
+/// A connection that arrives when the process has no free descriptors is accepted and closed.
+/// Otherwise the listener would stay readable for ever, and the client would wait. The test runs
+/// in a process of its own, which uses all its descriptors up.
 #[test]
 fn who_comes_when_there_are_no_more_files_is_hung_up_on() {
     const ALONE: &str = "FLASHLOOM_TEST_WITHOUT_FILES";
