@@ -258,7 +258,7 @@ impl<P: BytePort> Medium<P> {
     }
 
     /// Stores the lines of all `pieces` for transaction `id`, in any order. Tasks that wait for a
-    /// transaction help ([`Self::help`]), so the cost of a transaction with lines of many calls
+    /// transaction help with it, so the cost of a transaction with lines of many calls
     /// is spread over the cores of these calls.
     ///
     /// # Errors
