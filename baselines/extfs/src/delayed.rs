@@ -1,11 +1,10 @@
-//! Delayed allocation: space is promised when a page becomes dirty and chosen
-//! when it is written back, when it is known how much follows.
+//! Delayed allocation: space is reserved when a page becomes dirty, and blocks are chosen at
+//! write-back, when the length of the dirty range is known.
 //!
-//! Invariants: what is promised is at most what is free, less a reserve for the
-//! trees and directories that lead to it, and less what the superblock keeps for
-//! root unless he asks; a page is promised at most once and the
-//! promise ends when it gets a block or is cut off. The size on the medium grows
-//! only over pages that were written.
+//! Invariants: reserved space is at most the free space, less a reserve for extent trees and
+//! directories, and less the superblock's reserve unless the caller may use it. A page has at
+//! most one reservation, which ends when the page gets a block or is truncated. The size on the
+//! medium grows only over written pages.
 
 use crate::alloc::Want;
 use crate::buffer::BLOCK;
@@ -25,19 +24,19 @@ use vfs::{Access, DirtyPage, Errno, FileKind, Result};
 const SLACK_PART: u64 = 50;
 const SLACK_MAX: u64 = 4096;
 
-/// Most blocks that are kept behind a growing file: 2 MiB, our choice.
+/// Most blocks preallocated behind a growing file: 2 MiB, our choice.
 const KEEP_MAX: u64 = 512;
 
 /// Blocks of metadata that one new extent changes at most: a bitmap and a
 /// descriptor for it, and the nodes of the tree with theirs.
 pub(crate) const EXTENT_CREDITS: usize = 2 + 3 * 6 + 1;
 
-/// Ranges of pages that space was promised to: sorted, apart.
+/// Ranges of pages with reserved space: sorted, disjoint and not adjacent.
 #[derive(Default)]
 pub(crate) struct Reserved(Vec<Range<u64>>);
 
 impl Reserved {
-    /// Adds a range; gives the number of pages that were not in it.
+    /// Adds a range; returns the number of its pages that were not reserved before.
     fn add(&mut self, range: Range<u64>) -> u64 {
         let first = self.0.partition_point(|r| r.end < range.start);
         let last = self.0.partition_point(|r| r.start <= range.end);
@@ -51,7 +50,7 @@ impl Reserved {
         end - start - old
     }
 
-    /// What of the ranges lies within `range`.
+    /// Intersections of the reserved ranges with `range`.
     fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let first = self.0.partition_point(|r| r.end <= range.start);
         let (start, end) = (range.start, range.end);
@@ -59,13 +58,13 @@ impl Reserved {
         here.map(move |r| r.start.max(start)..r.end.min(end))
     }
 
-    /// How many pages of `range` are in no range.
+    /// Number of pages of `range` that are not reserved.
     fn missing(&self, range: &Range<u64>) -> u64 {
         let inside: u64 = self.within(range).map(|r| r.end - r.start).sum();
         range.end - range.start - inside
     }
 
-    /// Those pages of `range` that are in no range.
+    /// Parts of `range` that are not reserved.
     fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut at = range.start;
         let mut gaps = Vec::new();
@@ -81,9 +80,8 @@ impl Reserved {
         gaps
     }
 
-    /// Takes a range out; gives the number of pages that were in it. A range
-    /// that ends before it begins, as that of the whole blocks in less than a
-    /// block does, has none.
+    /// Removes a range; returns the number of its pages that were reserved. A range that ends
+    /// before it begins counts as empty (the whole blocks within less than a block are one).
     fn take(&mut self, range: Range<u64>) -> u64 {
         if range.start >= range.end {
             return 0;
@@ -104,7 +102,7 @@ impl Reserved {
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Whom the contents of `node` are booked under.
+    /// Label of requests for the contents of `node`.
     pub(crate) fn who(&self, node: &Node) -> Who {
         Who {
             origin: node.origin.get(),
@@ -116,9 +114,8 @@ impl<P: Persist> ExtFs<P> {
         (self.geometry.blocks / SLACK_PART).min(SLACK_MAX)
     }
 
-    /// Free blocks that `who` may not take. As in Linux those of root are his,
-    /// and of the user and the group that the superblock names; of no group if
-    /// that is root's.
+    /// Free blocks that `who` may not take. As in Linux, root and the user and group that the
+    /// superblock names may use the reserved blocks; group 0 stands for no group.
     pub(crate) fn kept_from(&self, who: &Access) -> u64 {
         let (uid, gid) = self.geometry.reserved_for;
         let his = who.is_root() || who.uid == uid || gid != 0 && who.in_group(gid);
@@ -130,8 +127,8 @@ impl<P: Persist> ExtFs<P> {
         self.slack() + reserved
     }
 
-    /// Promises space to those of `pages` that have none, or to none of them;
-    /// `kept` blocks have to stay free.
+    /// Reserves space for those of `pages` that have neither a block nor a reservation, for all
+    /// of them or none; `kept` blocks must stay free.
     pub(crate) async fn promise(&self, node: &Node, pages: Range<u64>, kept: u64) -> Result<()> {
         let (mut page, mut added) = (pages.start, Vec::new());
         while page < pages.end {
@@ -152,7 +149,10 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Promises space to a hole, or to the part of it that has none.
+    /// Reserves space for the pages of a hole that have no reservation.
+    ///
+    /// # Errors
+    /// `ENOSPC` if fewer than `kept` blocks would stay free.
     pub(crate) fn promise_hole(&self, node: &Node, pages: Range<u64>, kept: u64) -> Result<()> {
         let mut reserved = node.private.reserved.borrow_mut();
         let missing = reserved.missing(&pages);
@@ -164,14 +164,15 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Takes back what was promised to `pages`.
+    /// Releases the reservations of `pages`.
     pub(crate) fn unpromise(&self, node: &Node, pages: Range<u64>) {
         let taken = node.private.reserved.borrow_mut().take(pages);
         let mut alloc = self.alloc.borrow_mut();
         alloc.promised = alloc.promised.saturating_sub(taken);
     }
 
-    /// Where block `index` of a file would best lie.
+    /// Preferred location of block `index` of a file: behind the block before it, else in the
+    /// group of the inode.
     pub(crate) async fn goal_of(&self, node: &Node, index: u64) -> Result<u64> {
         if let Some(before) = index.checked_sub(1) {
             let piece = self.lookup_in_turn(node, before).await?;
@@ -186,7 +187,8 @@ impl<P: Persist> ExtFs<P> {
             .group_start(self.geometry.goal_group(group, regular)))
     }
 
-    /// Gives blocks to a hole of a file: at most `len`, as many as lie together.
+    /// Allocates a contiguous run of at most `len` blocks for a hole of a file, and inserts its
+    /// extent.
     pub(crate) async fn fill_hole(
         &self,
         tx: &P::Tx,
@@ -223,8 +225,9 @@ impl<P: Persist> ExtFs<P> {
         Ok(entry)
     }
 
-    /// Makes the extents of a range written or unwritten. Where there is no room
-    /// in the tree for one, it and those after it stay as they were.
+    /// Makes the extents of a range written or unwritten. On an error (no room in the tree), the
+    /// failed extent and those after it keep their state. Returns false if one step did not cover
+    /// the whole range.
     pub(crate) async fn convert(
         &self,
         tx: &P::Tx,
@@ -246,7 +249,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(removed.done)
     }
 
-    /// Inserts an extent as written or unwritten; `rest` is what is left of it.
+    /// Inserts an extent as written or unwritten; on an error, `rest` is the part not inserted.
     async fn insert_as(
         &self,
         tx: &P::Tx,
@@ -270,7 +273,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Writes back `pages`.
+    /// Writes back dirty pages of a file; pages behind its size are left out.
     pub(crate) async fn write_back(&self, node: &Node, pages: &[DirtyPage]) -> Result<()> {
         // The size may shrink meanwhile: blocks behind it are cut off once this has
         // ended, and until then the size on the medium has to lead to them.
@@ -286,7 +289,7 @@ impl<P: Persist> ExtFs<P> {
             match written {
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::ENOSPC) if !forced => {
-                    // What was freed lately can be had once that is durable.
+                    // Recently freed blocks become available once their freeing is durable.
                     self.take_back_refusal();
                     self.persist.force_all().await?;
                     forced = true;
@@ -297,8 +300,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// How many of the first pages of `pages` go to consecutive blocks of one
-    /// extent that is written already, and where.
+    /// First block and length of the run of leading pages that map to one written extent; `None`
+    /// if the first page does not.
     async fn mapped_run(&self, node: &Node, pages: &[DirtyPage]) -> Result<Option<(u64, usize)>> {
         let Some(first) = pages.first() else {
             return Ok(None);
@@ -310,8 +313,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(Some((start, together(pages).min(piece.len as usize))))
     }
 
-    /// Writes the first pages that need no change of metadata; gives their
-    /// number.
+    /// Writes the leading pages that need no change of metadata; returns their number.
     async fn write_mapped(&self, node: &Node, size: u64, pages: &[DirtyPage]) -> Result<usize> {
         let mut writes = Vec::new();
         let mut written = 0;
@@ -329,8 +331,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(written)
     }
 
-    /// A write of `pages`, of which the medium holds all before `held`, of a file
-    /// that ends at `end`.
+    /// Describes a write of `pages` to blocks from `start` on. The medium holds the file's
+    /// contents up to byte `held`, and the file ends at `end`.
     fn data_write<'a>(
         &self,
         node: &Node,
@@ -348,8 +350,8 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Writes the first pages with the changes that they need, as many as one
-    /// handle allows; gives their number.
+    /// Allocates blocks for leading pages, as many as one handle allows, and writes the pages;
+    /// returns their number.
     async fn write_new(&self, node: &Node, size: u64, pages: &[DirtyPage]) -> Result<usize> {
         let mut tx = self.persist.begin(EXTENT_CREDITS + STEP_CREDITS).await?;
         let mut writes = Vec::new();
@@ -371,12 +373,13 @@ impl<P: Persist> ExtFs<P> {
             self.finish(tx, result).await?;
             return Err(Errno::EIO);
         }
-        // What failed after some pages fails again, for the rest alone.
+        // An error after some pages recurs at the first of the remaining pages.
         self.persist.write_data(Some(tx), &writes).await?;
         Ok(written)
     }
 
-    /// Finds or makes blocks for the first of `pages`.
+    /// Finds or allocates blocks for the leading pages and adds their writes to `writes`. Stops
+    /// early if the handle cannot be extended.
     async fn map_pages<'a>(
         &self,
         tx: &mut P::Tx,

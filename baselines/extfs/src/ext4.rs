@@ -23,18 +23,18 @@ const SECTORS: u64 = BLOCK as u64 / SECTOR;
 /// Blocks that are written at once when a file system is made: 1 MiB.
 const AT_ONCE: usize = 256;
 
-/// How to mount ext4.
+/// Options of an ext4 mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What goes through the journal.
+    /// Journaling mode: metadata alone or file contents too, and their order.
     pub mode: Mode,
     /// Whether freed blocks are deallocated on the drive.
     pub discard: bool,
-    /// Whether the drive is told data apart, if it has placement handles.
+    /// Whether writes carry placement handles by kind of data, if the drive has handles.
     pub placed: bool,
     /// The time of day when the clock of the kernel stands at zero.
     pub start: Timestamp,
-    /// Whom journal and metadata are booked under.
+    /// Origin to which requests for journal and metadata are attributed.
     pub origin: Origin,
     /// Age at which a transaction is committed.
     pub commit_interval: Ns,
@@ -57,27 +57,27 @@ impl Default for Options {
 /// Why there is no file system to work with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Ext4Error {
-    /// The file system.
+    /// The file system cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// Its journal.
+    /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It cannot be made.
+    /// The file system cannot be created with these options.
     #[error(transparent)]
     Mkfs(#[from] MkfsError),
-    /// The drive failed.
+    /// The drive failed a command.
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
-    /// There is no journal.
+    /// The file system has no journal.
     #[error("the file system has no journal; one made with a journal is expected")]
     NoJournal,
 }
 
-/// Makes a file system on `port`. The rest of the drive is deallocated first.
+/// Creates a file system on `port`. The whole drive is deallocated first.
 ///
 /// # Errors
-/// What cannot be made of it, or why the drive failed.
+/// If the options are invalid or the drive fails.
 pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), Ext4Error> {
     let blocks = mkfs(options)?;
     host::deallocate(port).await?;
@@ -87,7 +87,7 @@ pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(),
     Ok(port.flush().await?)
 }
 
-/// Blocks that lie one after the other, up to what is written at once.
+/// Runs of consecutive blocks, each at most [`AT_ONCE`] blocks long.
 fn runs(blocks: &Blocks) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &block in blocks.keys() {
@@ -130,11 +130,11 @@ async fn locate<P: BlockPort>(port: &P) -> Result<Option<JournalPlace>, Ext4Erro
     }
 }
 
-/// Whether [`mount`] would replay something.
+/// Whether [`mount`] would replay the journal.
 ///
 /// # Errors
-/// What is wrong with the file system or its journal, [`JournalError::Lent`] if that
-/// holds records of others, or why the drive failed.
+/// If the file system or its journal is invalid or the drive fails; [`JournalError::Lent`] if the
+/// journal holds records of another mechanism.
 pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
     let Some(place) = locate(port).await? else {
         return Ok(false);
@@ -143,7 +143,7 @@ pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
         Ok(log) if log.lent => Err(JournalError::Lent.into()),
         Ok(log) => Ok(place.needs_recovery || log.start != 0),
         Err(error) if place.needs_recovery => Err(error.into()),
-        // Nobody has to read it, and what is wrong with it is the checker's to say.
+        // The journal is not needed for recovery; the checker reports its damage.
         Err(_) => Ok(false),
     }
 }
@@ -151,7 +151,7 @@ pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
 /// Replays the journal of the file system on `port` and mounts it.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// If the file system or its journal is invalid or the drive fails.
 pub async fn mount<P: BlockPort>(
     sim: &Sim,
     port: &P,

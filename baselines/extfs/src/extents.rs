@@ -1,25 +1,24 @@
-//! What is known in memory of the map of a file, so that a warm lookup touches no
-//! buffer.
+//! Cache of a file's block map in memory, so that a warm lookup touches no buffer.
 //!
-//! Invariants: pieces do not overlap; what is known is true of the tree; what is
-//! not known has to be looked up in it.
+//! Invariants: pieces do not overlap and agree with the extent tree. Blocks without a piece are
+//! unknown and must be looked up in the tree.
 
 use crate::format::extent::Entry;
 use std::collections::BTreeMap;
 
-/// What a block of a file is.
+/// Allocation state of a block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nowhere: zeros.
+    /// Not allocated; reads as zeros.
     Hole,
-    /// There from this block of the medium on.
+    /// Allocated and written, at this block of the medium.
     Written(u64),
-    /// Allocated there and never written: zeros.
+    /// Allocated at this block of the medium and never written; reads as zeros.
     Unwritten(u64),
 }
 
 impl State {
-    /// The state of what comes `by` blocks later.
+    /// State of the block `by` blocks later in the same piece.
     fn later(self, by: u64) -> Self {
         match self {
             Self::Hole => Self::Hole,
@@ -28,7 +27,7 @@ impl State {
         }
     }
 
-    /// That of an entry of the tree.
+    /// State of the first block of a tree entry.
     pub(crate) fn of(entry: &Entry) -> Self {
         if entry.unwritten {
             Self::Unwritten(entry.start)
@@ -41,14 +40,14 @@ impl State {
 /// Blocks of a file in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// How many.
+    /// Length in blocks.
     pub(crate) len: u64,
-    /// The state of the first.
+    /// State of the first block; later blocks follow on the medium.
     pub(crate) state: State,
 }
 
-/// Pieces that a file may have in memory: 65,536, some 3 MiB. Then all are
-/// forgotten and looked up again.
+/// Most pieces of a file in memory: 65,536, some 3 MiB. When they are exceeded, all pieces are
+/// dropped and looked up again.
 const MOST: usize = 1 << 16;
 
 /// The known pieces of a file, by their first block.
@@ -58,7 +57,7 @@ pub(crate) struct ExtentCache {
 }
 
 impl ExtentCache {
-    /// What begins at `block`, as far as it is known to be alike.
+    /// The known piece from `block` on; `None` if the block is unknown.
     #[inline]
     pub(crate) fn get(&self, block: u64) -> Option<Piece> {
         let (start, piece) = self.pieces.range(..=block).next_back()?;
@@ -69,7 +68,7 @@ impl ExtentCache {
         })
     }
 
-    /// Says that the blocks in `from..to` are in `state`.
+    /// Records that the blocks in `from..to` are in `state`.
     pub(crate) fn set(&mut self, from: u64, to: u64, state: State) {
         if from >= to {
             return;

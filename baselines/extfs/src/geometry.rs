@@ -1,4 +1,4 @@
-//! What the superblock says, checked.
+//! Validated contents of the superblock.
 //!
 //! Invariant: numbers of a [`Geometry`] fit each other, so that arithmetic with
 //! them neither overflows nor divides by zero, whatever image they come from.
@@ -9,10 +9,10 @@ use crate::format::{crc, group, hash, inode, wide};
 use crate::persist::Run;
 use vfs::Errno;
 
-/// Why a file system cannot be mounted.
+/// Reason why a file system cannot be mounted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
-    /// There is none.
+    /// No file system of this format: the magic number is wrong.
     #[error("no file system of this format here: the magic number is {0:#06x}, not 0xef53")]
     Magic(u16),
     /// The superblock is damaged.
@@ -33,23 +33,23 @@ pub enum MountError {
     /// The size of inodes is not built.
     #[error("inodes of {0} bytes are not supported, only of 128 and 256")]
     InodeSize(u16),
-    /// Features that nobody here can read.
+    /// Features that this implementation cannot read.
     #[error("the file system uses features that are not supported: {0}")]
     Features(String),
     /// Features that can be read and not written.
     #[error("the file system could be mounted read-only at most, because of these features: {0}")]
     ReadOnly(String),
-    /// Features that are needed.
+    /// Required features that the file system lacks.
     #[error("the file system lacks features that are needed: {0}")]
     Lacks(String),
-    /// An option cannot be.
+    /// An option of the mount is too small.
     #[error("{what} is {value}; at least {least} are needed")]
     Option {
-        /// Which.
+        /// Name of the option.
         what: &'static str,
-        /// What it is.
+        /// Rejected value of the option.
         value: u64,
-        /// What is needed.
+        /// Smallest valid value of the option.
         least: u64,
     },
     /// The journal is not empty.
@@ -68,13 +68,13 @@ pub enum MountError {
 pub(crate) struct Geometry {
     pub(crate) blocks: u64,
     pub(crate) reserved_blocks: u64,
-    /// The user and the group besides root whom they are reserved for.
+    /// User and group, besides root, that may use the reserved blocks.
     pub(crate) reserved_for: (u32, u32),
     pub(crate) inodes: u32,
     pub(crate) blocks_per_group: u32,
     pub(crate) inodes_per_group: u32,
     pub(crate) groups: u32,
-    /// Groups whose bitmaps and tables lie together, a power of two; 1 for none.
+    /// Number of groups that place their bitmaps and tables together, a power of two; 1 for none.
     pub(crate) flex_groups: u32,
     pub(crate) inode_size: usize,
     pub(crate) descriptor_size: usize,
@@ -282,8 +282,7 @@ impl Geometry {
         ensure(version <= 5, "the hash of directories", version)
     }
 
-    /// Nanoseconds between times that inodes keep: those of 128 bytes have no field for what
-    /// is below a second.
+    /// Resolution of timestamps in ns: inodes of 128 bytes have no field for parts of a second.
     //= ext4-layout 5.1
     pub(crate) fn time_grain(&self) -> u32 {
         if self.inode_size > 128 {
@@ -373,7 +372,7 @@ impl Geometry {
         (index / self.inodes_per_group, index % self.inodes_per_group)
     }
 
-    /// How new directories are hashed.
+    /// Hash function for new directories, for hash `version`.
     pub(crate) fn hasher(&self, version: u8) -> Option<hash::Hasher> {
         let unsigned = self.unsigned_hash && version < hash::UNSIGNED;
         let version = if unsigned {
@@ -394,7 +393,7 @@ impl Geometry {
             }
     }
 
-    /// Where `descriptor` puts metadata; false if that cannot be.
+    /// Whether the bitmaps and the inode table of group descriptor `d` lie within the volume.
     pub(crate) fn is_possible(&self, d: &group::Descriptor) -> bool {
         let inside = |start: u64, len: u64| {
             start > 0 && start.checked_add(len).is_some_and(|end| end <= self.blocks)

@@ -1,12 +1,11 @@
-//! No journal: changes stay in memory and go home when they are forced.
+//! Persistence without a journal: changes stay in memory until they are forced.
 //!
-//! That is ext4 without a journal. A power cut may leave any part of what was
-//! not forced, so the structure may be damaged; what was forced is there.
+//! This is ext4 without a journal. A power cut may leave any part of the changes that were not
+//! forced, so the structure may be damaged; forced changes survive.
 //!
-//! Invariants: what is dirty is in the cache, and held while it is written, so
-//! that nobody reads older bytes from the medium; one task at a time brings
-//! changes home, so that a flush covers all that came before; blocks are handed
-//! out again only while none of them is on its way home.
+//! Invariants: a dirty block stays in the cache until it is written, so no read sees older bytes
+//! of the medium. One task at a time writes changes back, so a flush covers all earlier ones.
+//! Freed blocks are reused only while no write-back is in progress.
 
 use crate::buffer::{BLOCK, Buffer, Cache};
 use crate::persist::{DataWrite, Persist, Run, TxId};
@@ -23,20 +22,20 @@ use vfs::{DirtyPage, Errno, Result};
 
 const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
-/// Most blocks of one command: 1 MiB, which is what Linux sends at most to a
-/// drive that names no limit of its own.
+/// Most blocks of one command: 1 MiB, the maximum that Linux sends to a drive that names no limit
+/// of its own.
 const COMMAND_BLOCKS: usize = 256;
 
-/// Changes stay in memory until they are forced.
+/// [`Persist`] strategy without a journal.
 pub struct NoJournal<B> {
     port: B,
-    /// Held by who brings changes home.
+    /// Held by the task that writes changes back.
     turn: Semaphore,
-    /// Buffers in memory before clean ones are let go.
+    /// Number of buffers that an eviction of clean ones aims for.
     most: usize,
-    /// Buffers in memory before clean ones are looked for again.
+    /// Number of buffers above which clean ones are evicted.
     limit: Cell<usize>,
-    /// Where the drive shall put metadata.
+    /// Placement handle of metadata.
     placement: Placement,
     cache: RefCell<Cache>,
     dirty: RefCell<BTreeSet<u64>>,
@@ -44,7 +43,7 @@ pub struct NoJournal<B> {
     freed: RefCell<Vec<Run>>,
 }
 
-/// What a failure of the medium means to a file.
+/// Error number of a failed command: `EROFS` for a read-only drive, else `EIO`.
 pub(crate) fn errno(error: IoError) -> Errno {
     match error {
         IoError::ReadOnly => Errno::EROFS,
@@ -194,7 +193,7 @@ impl<B: BlockPort> Persist for NoJournal<B> {
         let mut sink = bytes.as_mut_slice();
         let read = self.port.read(extent(block, 1), &mut sink, who(purpose));
         read.await.map_err(errno)?;
-        // Somebody else may have been quicker, and may have changed it since.
+        // Another task may have loaded the block meanwhile, and changed it since.
         if let Some(buffer) = self.cached(block) {
             return Ok(buffer);
         }
@@ -204,7 +203,7 @@ impl<B: BlockPort> Persist for NoJournal<B> {
         if cache.len() > self.limit.get() {
             let dirty = self.dirty.borrow();
             cache.shrink(self.most, |b| !dirty.contains(&b.block));
-            // What cannot be let go now is not looked at again at once.
+            // Headroom, so that blocks that cannot be evicted are not scanned again at once.
             self.limit.set(cache.len() + self.most / 8 + 1);
         }
         Ok(buffer)

@@ -1,14 +1,14 @@
-//! Where the drive shall put what: a table from hints to placement handles.
+//! Table from write-lifetime hints to placement handles of the drive.
 
 use units::Placement;
 use vfs::{Hint, Inode};
 
-/// Placement handles by what is written.
+/// Placement handles by kind of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placer {
-    /// Of contents of files, by the number of their hint.
+    /// Handles of file contents, indexed by hint.
     data: [Placement; 6],
-    /// Of metadata and journal.
+    /// Handle of metadata and journal.
     metadata: Placement,
 }
 
@@ -34,20 +34,20 @@ impl Placer {
         }
     }
 
-    /// That of contents of a file with `hint`.
+    /// Handle for the contents of a file with `hint`.
     #[must_use]
     pub const fn data(&self, hint: Hint) -> Placement {
         self.data[hint as usize]
     }
 
-    /// That of contents of `inode`: what was decided for it, or what its hint says.
+    /// Handle for the contents of `inode`: the one set for the inode, else that of its hint.
     #[must_use]
     pub fn data_of<P>(&self, inode: &Inode<P>) -> Placement {
         let decided = inode.handle.get();
         decided.unwrap_or_else(|| self.data(inode.hint.get()))
     }
 
-    /// That of metadata and journal.
+    /// Handle for metadata and journal.
     #[must_use]
     pub const fn metadata(&self) -> Placement {
         self.metadata

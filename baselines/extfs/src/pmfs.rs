@@ -1,10 +1,9 @@
-//! PMFS, as far as it differs from others in how changes persist and how contents are
-//! reached: the extent file system over an undo journal of cache lines, with contents
-//! and metadata in place.
+//! PMFS, reduced to its persistence of changes and its access to contents: the extent file system
+//! over an undo journal of cache lines, with contents and metadata in place.
 //!
-//! A baseline: bytes alone. By blocks go a change of the superblock and nothing else, as
-//! at mount and unmount, and that of the journal; what recovery reads of journals, and
-//! the zeros over one that others have used; and deallocation.
+//! It is the baseline that uses bytes alone. Only these accesses go by blocks: a change of the
+//! superblock alone, as at mount and unmount, and of the journal's superblock; the reads of
+//! journals in recovery, and zeroing of a journal that others have used; and deallocation.
 //!
 //! # The mechanism
 //!
@@ -17,7 +16,7 @@
 //! - `fsync` waits for transactions that are on their way, and asks the drive for
 //!   nothing.
 //!
-//! # What is not as in PMFS
+//! # Deviations from PMFS
 //!
 //! - The format is that of ext4, so that what is compared is how changes persist: maps
 //!   are extents and not trees of blocks, directories have hash indexes. Checksums make
@@ -44,7 +43,7 @@ use sim::Sim;
 use units::{Ns, Origin};
 use vfs::Timestamp;
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Lines that may be in transactions that are not durable: 2^20, our choice, or what
@@ -52,13 +51,13 @@ pub struct Options {
     pub open_lines: u64,
     /// Handles that one transaction takes in: 64, our choice, as in ByteFS.
     pub handles: usize,
-    /// Blocks of metadata in memory that nobody holds: 65,536, our choice.
+    /// Bound on unreferenced blocks of metadata in memory: 65,536, our choice.
     pub cache_blocks: usize,
     /// Whether freed blocks are deallocated on the drive.
     pub discard: bool,
     /// The time of day when the clock of the kernel stands at zero.
     pub start: Timestamp,
-    /// Whom metadata are booked under.
+    /// Origin to which requests for metadata are attributed.
     pub origin: Origin,
 }
 
@@ -75,10 +74,10 @@ impl Default for Options {
     }
 }
 
-/// Recovers the file system on `port` and mounts it; what was undone.
+/// Recovers the file system on `port` and mounts it; also returns the undone work.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// If the file system is invalid or the drive fails.
 pub async fn mount<P: BytePort>(
     sim: &Sim,
     port: &P,

@@ -1,44 +1,44 @@
-//! One cache: sets of ways, as small as they can be told.
+//! One cache: a compact array of sets of ways.
 //!
-//! A line's name is its number without what its set says, in 32 bits. Of each set a byte of
-//! every name lies side by side, which tells where to look; the whole name decides. Beside
-//! them are bytes of its ways: its neighbours in order of use, its flags, and the cores that
-//! hold it or its way in the next cache. How many ways a set has is known when the program is
-//! compiled, for each width there is, so that places in it are not checked while it runs.
-//! A set is a ring in order of use, from the way used last to the one used longest ago and
-//! back; ways that are empty are used longest ago. So what comes takes the place of the
-//! oldest by turning the ring, without a link that changes.
+//! A line's name is its tag: its number without the bits of the set, in 32 bits. Each set keeps
+//! one byte of every name (the mark) side by side; a lookup compares marks first, then the whole
+//! name. Each way also has bytes for its neighbours in the order of use, its flags, and its note:
+//! the cores that hold the line, or its way in the next cache. The number of ways is a
+//! compile-time constant for each supported width, which avoids bounds checks.
+//! A set is a ring in order of use, from the most to the least recently used way and back; empty
+//! ways count as least recently used. An inserted line replaces the least recently used one by
+//! turning the ring, without changing a link.
 //!
-//! The set of a line is what its number ends in; or, in the last cache of processors, a hash
-//! of all of it, so that arrays which lie a power of two apart do not meet in few sets.
+//! The low bits of a line's number select its set. In the last cache of processors a hash of the
+//! whole number does, so arrays that lie a power of two apart do not collide in few sets.
 //!
-//! A way tells from when on its line is there: one that is still on its way is found, and
-//! whoever finds it waits for it, which is how misses to one line become one.
+//! A way records the time from which its line is available. A line in flight is found like any
+//! other, and the access waits for it, so misses on one line merge.
 
 use crate::config::CacheConfig;
 use crate::pages::NODE_SHIFT;
 use crate::tick::Tick;
 
-/// The bytes of a line.
+/// Contents of a cache line.
 pub(crate) type Block = [u8; 64];
 
-/// The line was written since it came.
+/// Flag of a line: written since it was inserted.
 pub(crate) const DIRTY: u8 = 1;
-/// Its core may write it without asking.
+/// Flag of a line: its core owns it exclusively and may write it.
 pub(crate) const OWNED: u8 = 2;
-/// The line was prefetched and has had no demand access.
+/// Flag of a line: prefetched, without a demand access so far.
 pub(crate) const AHEAD: u8 = 4;
 /// Name of an empty way.
 const EMPTY: u32 = u32::MAX;
-/// Bits of a name that tell the line in its node; the rest is the node.
+/// Bits of a name that identify the line within its node; the bits above identify the node.
 const WITHIN: u32 = 28;
-/// Ways that are looked at together: the bytes of a word.
+/// Number of marks that a lookup compares together: the bytes of a word.
 const LANES: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
-/// Most ways of a set.
+/// Largest supported number of ways of a set.
 pub(crate) const MOST_WAYS: u64 = 64;
 
-/// Most lines of a node's memory that a cache of so many sets can name.
+/// Most lines of a node's memory that a cache of `sets` sets can name.
 pub(crate) const fn most_lines(sets: u64) -> u64 {
     ((1 << WITHIN) - 1) * sets
 }
@@ -58,7 +58,7 @@ impl Gone {
     }
 }
 
-/// A way; it has its line until that is taken out.
+/// Position of a line in the cache; valid until the line is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     set: u32,
@@ -66,7 +66,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    /// Its number in its set, which the cache before may note.
+    /// Number of the way in its set, which the cache of the level above may keep as a note.
     #[inline]
     pub(crate) const fn way(self) -> u64 {
         self.way as u64
@@ -79,11 +79,12 @@ const fn mark(name: u32) -> u8 {
     (name ^ name >> 8 ^ name >> 16 ^ name >> 24) as u8
 }
 
-/// A set of `W` ways as they lie; those beyond its own stay empty and out of the ring.
+/// A set with storage for `W` ways. Ways beyond the cache's number stay empty and out of the
+/// ring.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Set<const W: usize> {
-    /// A byte of each name.
+    /// Mark of each name; see [`mark`].
     marks: [u8; W],
     names: [u32; W],
     /// For each way, the ways used next after it and before it.
@@ -111,13 +112,13 @@ impl<const W: usize> Set<W> {
         set
     }
 
-    /// The way that has a name.
+    /// Finds the way that holds `name`.
     #[inline]
     fn find(&self, name: u32) -> Option<u32> {
         let wanted = u64::from(mark(name)) * ONES;
         let words = self.marks.as_chunks::<LANES>().0.iter();
         for (&word, first) in words.zip((0..).step_by(LANES)) {
-            // The lowest byte that is the mark, and those above that are or seem to be.
+            // Bit 7 of the lowest matching byte is exact; higher bytes may be false matches.
             let differs = u64::from_le_bytes(word) ^ wanted;
             let mut found = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
             while found != 0 {
@@ -207,8 +208,8 @@ impl<const W: usize> Sets<W> {
         std::mem::replace(&mut set.names[usize::from(way) % W], EMPTY)
     }
 
-    /// Puts a name in the place of the one used longest ago, with its flags and what is
-    /// noted of it: in which way, and what had to go.
+    /// Replaces the least recently used way by `name` with its flags and note; returns the way
+    /// and its former content.
     #[inline]
     fn put(&mut self, set: u32, name: u32, (flags, note): (u8, u8), ready: Tick) -> Put {
         let newest = &mut self.newest[set as usize];
@@ -332,7 +333,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         (line >> NODE_SHIFT << WITHIN | within) as u32
     }
 
-    /// The line that is called `name` in a set.
+    /// Number of the line with `name` in `set`: the inverse of the two.
     #[inline]
     fn line_of(&self, set: u32, name: u32) -> u64 {
         let last = u64::from(set ^ self.fold(name));
@@ -341,7 +342,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         name >> WITHIN << NODE_SHIFT | within
     }
 
-    /// Asks for what a lookup of `line` and what follows it will read.
+    /// Prefetches the set of `line` into the simulating machine's cache, for a later lookup.
     #[inline]
     pub(crate) fn prefetch(&self, line: u64) {
         let set = self.set(line);
@@ -363,7 +364,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         Some(At { set, way })
     }
 
-    /// The place of a line whose way in its set is known.
+    /// Position of a cached line, if its way is known.
     #[inline]
     pub(crate) fn at(&self, line: u64, way: u64) -> At {
         let at = At {
@@ -374,14 +375,14 @@ impl<const HASHES: bool> Cache<HASHES> {
         at
     }
 
-    /// Makes the way the one used last.
+    /// Makes a way the most recently used one of its set.
     #[inline]
     pub(crate) fn touch(&mut self, at: At) {
         with!(&mut self.ways, sets => sets.touch(at));
     }
 
-    /// Puts a line in as the one used last, with its flags and what is noted of it. Where it
-    /// is, and what had to go for it.
+    /// Inserts a line, which must not be cached, as the most recently used one of its set.
+    /// Returns its position, and the line that it evicted.
     #[inline]
     pub(crate) fn insert(
         &mut self,
@@ -421,7 +422,7 @@ impl<const HASHES: bool> Cache<HASHES> {
         Some(self.take(at))
     }
 
-    /// Takes out what is in a way.
+    /// Removes the line in a way and returns it.
     pub(crate) fn take(&mut self, at: At) -> Gone {
         let name = with!(&mut self.ways, sets => sets.take(at));
         self.gone(at, name)
@@ -532,7 +533,7 @@ mod tests {
             let mut cache = Cache::new(2, ways, 1);
             let mut recent: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
             for _ in 0..6_000 {
-                // Names far apart whose bytes are the same, too.
+                // Names far apart with equal marks, too.
                 let line = rng.below(ways as u64 * 3) * if rng.chance(1, 2) { 1 } else { 512 };
                 let list = &mut recent[line as usize % 2];
                 let known = list.iter().position(|&other| other == line);
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_line_comes_back_with_it() {
+    fn flags_and_note_of_a_line_come_back_with_it() {
         let plain = Cache::<true>::new(64, 1, 8);
         for (node, hashed) in [(0, true), (1, false), (1, true), (15, true)] {
             let mut cache = plain.clone();

@@ -133,7 +133,7 @@ pub enum LastIndex {
     Plain,
 }
 
-/// Policy for a store whose line is in no cache.
+/// Policy for a store that misses all caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreMiss {
@@ -283,9 +283,9 @@ pub struct Config {
     pub store_buffer: u64,
     /// Data cache of a core.
     pub l1: CacheConfig,
-    /// Second cache of a core; holds what the first holds.
+    /// Second cache of a core; inclusive of the first.
     pub l2: CacheConfig,
-    /// Last cache, of all cores; holds what the others hold.
+    /// Last cache, shared by all cores; inclusive of the others.
     pub llc: CacheConfig,
     /// Set index of the last cache.
     pub llc_index: LastIndex,

@@ -224,7 +224,7 @@ impl Divisor {
         Self { by, bits }
     }
 
-    /// Quotient and remainder.
+    /// Quotient and remainder of `value` by this divisor.
     #[inline]
     fn split(self, value: u64) -> (u64, u64) {
         if self.by.is_power_of_two() {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_refused() {
+    fn invalid_configuration_is_refused() {
         let broken = DramConfig {
             channels: 0,
             ..DramConfig::DDR5_4800

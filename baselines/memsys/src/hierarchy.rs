@@ -60,7 +60,7 @@ pub struct CacheCounts {
     pub l2_hits: u64,
     /// Hits in the last cache, or in a cache of another core.
     pub llc_hits: u64,
-    /// Misses of all caches whose line arrived; accesses in vain are not included.
+    /// Misses of all caches that received their line; abandoned accesses are not included.
     pub llc_misses: u64,
     /// Last-cache misses of stores.
     pub llc_store_misses: u64,
@@ -115,7 +115,8 @@ impl Hierarchy {
         }
     }
 
-    /// Asks for what a lookup of `line` by `core` will read beyond its first cache.
+    /// Prefetches, into the simulating machine's cache, the sets beyond the first cache that a
+    /// lookup of `line` by `core` will read.
     #[inline]
     pub(crate) fn prefetch(&self, core: usize, line: u64) {
         let private = &self.cores[core];
@@ -149,8 +150,8 @@ impl Hierarchy {
         self.look_second(core, line, own, now)
     }
 
-    /// When `core` gets an MSHR to request `line`, if none is free now and its first cache
-    /// does not have the line.
+    /// Time at which `core` gets an MSHR to request `line`; `None` if one is free now or its
+    /// first cache has the line.
     #[inline]
     pub(crate) fn full(
         &mut self,
@@ -229,7 +230,7 @@ impl Hierarchy {
         Look::Hit(done, Level::Last)
     }
 
-    /// Uncounts a miss whose line has not arrived.
+    /// Removes a miss from the counts, because its line has not arrived.
     pub(crate) fn uncount_miss(&mut self, own: bool) {
         self.counts.llc_misses -= 1;
         self.counts.llc_store_misses -= u64::from(own);
@@ -295,7 +296,7 @@ impl Hierarchy {
         dirty
     }
 
-    /// Puts a line into the first cache of `core`, whose second has it at `second`.
+    /// Inserts a line into the first cache of `core`; its second cache holds it at `second`.
     fn put_first(&mut self, core: usize, line: u64, owned: bool, ready: Tick, second: At) {
         let private = &mut self.cores[core];
         let flags = if owned { OWNED } else { 0 };
@@ -533,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_a_line_on_its_way_waits_for_it() {
+    fn access_to_a_line_in_flight_waits_for_it() {
         let mut caches = small();
         let ready = Tick::of(Ns(500));
         caches.fill(0, 5, (false, false), ready, &[0; 64]);
@@ -544,10 +545,10 @@ mod tests {
         }
     }
 
-    /// Random reads and writes of three cores against an array: every read gives what
-    /// was written last, through owners, victims and memory.
+    /// Random reads and writes of three cores against an array: every read returns the last
+    /// write, through owners, victims and memory.
     #[test]
-    fn the_caches_hold_what_was_written_last() {
+    fn caches_return_the_last_write() {
         let mut rng = Seed(3).stream("caches");
         let mut caches = small();
         let mut memory = vec![[0_u8; 64]; 128];

@@ -1,8 +1,7 @@
-//! Operations that will be asked for, by time.
+//! Queue of operations that will be issued at a known time.
 //!
-//! Invariant: they are in the order of (time, number). Most are put down for a time that is
-//! later than that of all others, as latencies are few: so the place of a new one is looked
-//! for from the end.
+//! Invariant: entries are in the order of (time, number). Few distinct latencies occur, so most
+//! new entries are the latest; an insertion searches from the end.
 
 use crate::tick::Tick;
 use std::collections::VecDeque;
@@ -20,7 +19,7 @@ impl Issues {
         }
     }
 
-    /// Lets operation `number` be asked for at `time`.
+    /// Schedules operation `number` to be issued at `time`.
     #[inline]
     pub(crate) fn push(&mut self, time: Tick, number: u64) {
         let mut at = self.queue.len();
@@ -34,19 +33,19 @@ impl Issues {
         }
     }
 
-    /// When the first is due; never if there is none.
+    /// Time at which the first operation is due; [`Tick::NEVER`] if the queue is empty.
     #[inline]
     pub(crate) fn next(&self) -> Tick {
         self.queue.front().map_or(Tick::NEVER, |first| first.0)
     }
 
-    /// Takes the first.
+    /// Removes the first operation and returns its number.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u64> {
         self.queue.pop_front().map(|first| first.1)
     }
 
-    /// Forgets operation `number` and all that are younger.
+    /// Removes operation `number` and all younger ones.
     pub(crate) fn squash(&mut self, number: u64) {
         self.queue.retain(|&(_, op)| op < number);
     }

@@ -1,10 +1,10 @@
 //! Latency histogram of accesses, by classes of time.
 //!
-//! Each power of two of 12.5 ns has eight classes of the same width, and what is below
-//! 100 ns has classes of 12.5 ns; so 200 ns is the end of a class, and a class is an eighth
-//! of its times wide at most.
+//! Times below 100 ns have classes of 12.5 ns. Above, each power of two is divided into eight
+//! classes of equal width. So 200 ns is the end of a class, and a class is at most an eighth of
+//! its times wide.
 //!
-//! Invariant: a time is in the class whose end is the first that is not earlier than it.
+//! Invariant: a time belongs to the first class that does not end before it.
 
 use crate::tick::Tick;
 

@@ -23,7 +23,7 @@ use units::Ns;
 /// Request of the host to the device's memory, as coded in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Reads a line.
+    /// Reads a line; carries no data.
     MemRd(Tag),
     /// Writes a line; carries its data.
     MemWr(Tag),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_early_does_not_wait_for_what_leaves_late() {
+    fn early_message_does_not_wait_for_a_late_one() {
         let mut link = Link::new(&LinkConfig::default()).unwrap();
         let late = link.up(Tick::of(Ns(50_000)), Response::MemData(Tag(0)));
         let early = link.up(Tick::of(Ns(100)), Response::MemData(Tag(1)));

@@ -14,7 +14,7 @@ pub(crate) struct Misses {
     until: Vec<(Tick, u64)>,
     /// No register is free before this time; zero if that is not known.
     full_until: Tick,
-    /// Registers of misses whose end is not known yet.
+    /// Registers of misses with an unknown end.
     held: usize,
 }
 
@@ -75,7 +75,7 @@ impl Misses {
         self.full_until = Tick::ZERO;
     }
 
-    /// Frees registers with a known end whose operation is squashed: `number` and younger.
+    /// Frees registers with a known end that belong to squashed operations: `number` and younger.
     pub(crate) fn squash(&mut self, number: u64) {
         self.until.retain(|&(_, asker)| asker <= number);
         self.full_until = Tick::ZERO;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_squashed_keeps_its_register() {
+    fn operation_older_than_the_squashed_keeps_its_register() {
         //= skybyte 3.1
         let mut misses = Misses::new(3);
         // A store that drains, and operations 4 and 5.

@@ -8,7 +8,7 @@ use crate::machine::Values;
 use crate::op::{Op, Program};
 use units::{Bytes, MIB};
 
-/// A program whose threads execute listed operations.
+/// A program with a fixed list of operations for each thread.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// Operations of each thread.
@@ -87,7 +87,7 @@ impl Values for Flat {
     }
 }
 
-/// A computer of three cores whose caches hold next to nothing.
+/// A computer of three cores with tiny caches, so that evictions are frequent.
 #[must_use]
 pub fn tiny() -> Config {
     let cache = |lines: u64, ways, cycles, misses| CacheConfig {

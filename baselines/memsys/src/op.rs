@@ -14,7 +14,8 @@ pub enum Op {
         at: u64,
         /// Bytes, 1 to 64; may cross a line.
         size: u8,
-        /// How many loads and stores of this thread back; 0 for none.
+        /// Distance to the load that provides the address, in loads and stores of this thread;
+        /// 0 for none.
         after: u16,
     },
     /// A store of `size` bytes at `at`, one instruction; `after` as for a load.
@@ -23,7 +24,8 @@ pub enum Op {
         at: u64,
         /// Bytes, 1 to 64; may cross a line.
         size: u8,
-        /// How many loads and stores of this thread back; 0 for none.
+        /// Distance to the load that provides the address, in loads and stores of this thread;
+        /// 0 for none.
         after: u16,
     },
     /// Writes the line of `at` back and keeps it cached (`clwb`).

@@ -42,7 +42,7 @@ const WARM: u8 = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// First physical line.
+    /// First physical line of the page.
     line: u64,
     /// Number among the moved pages.
     moved: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Pages {
     far_owners: Vec<u32>,
     nodes: Vec<Buddy>,
     far: Buddy,
-    /// Inactive, active.
+    /// Lists of moved pages in order of use: inactive, then active.
     lists: [List; 2],
     shift: u32,
     order: usize,
@@ -238,7 +238,8 @@ impl Pages {
         self.pages[(at >> self.shift) as usize].line + within / 64
     }
 
-    /// Asks for what a translation of `at` will read.
+    /// Prefetches the entry that a translation of `at` will read into the simulating machine's
+    /// cache.
     #[inline]
     pub(crate) fn prefetch(&self, at: u64) {
         sim::prefetch(&self.pages, (at >> self.shift) as usize);
@@ -366,8 +367,8 @@ impl Pages {
         self.push(number, false);
     }
 
-    /// Notes that lines of a moved page differ from what the device has; `lines` of
-    /// its chunk number `chunk`.
+    /// Marks lines of a moved page as different from the device's data: the mask `lines` of chunk
+    /// `chunk`.
     pub(crate) fn mark_lines(&mut self, page: u64, chunk: u64, lines: u64) {
         let number = self.pages[page as usize].moved;
         if number != NONE {
@@ -384,8 +385,8 @@ impl Pages {
         (number != NONE).then_some(number)
     }
 
-    /// Notes that a physical line of the host is brought to the caches: a page whose
-    /// translation never leaves its buffer is in use as well.
+    /// Marks the page of a host line as referenced, because the line enters the caches. This
+    /// covers pages with a translation that never leaves the TLB.
     #[inline]
     pub(crate) fn used(&mut self, line: u64) {
         if let Some(number) = self.moved_at(line) {
@@ -403,7 +404,8 @@ impl Pages {
         }
     }
 
-    /// Notes that a page was translated anew, and what that tells the kernel.
+    /// Marks a newly translated page as referenced; returns whether the access hit a sampled
+    /// page, for the first or a further time.
     pub(crate) fn reference(&mut self, page: u64) -> Sampled {
         let entry = &mut self.pages[page as usize];
         if entry.moved != NONE {

@@ -1,5 +1,5 @@
-//! A device of plain DRAM behind the link: a CXL memory expander, and the limit of a drive
-//! whose DRAM holds everything.
+//! A device of plain DRAM behind the link: a CXL memory expander, and the upper bound for a
+//! drive, as if its DRAM held all data.
 
 use crate::config::Invalid;
 use crate::dram::{Dram, DramConfig};

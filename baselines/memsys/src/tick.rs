@@ -2,8 +2,8 @@
 //!
 //! A slot of a core that starts four instructions a cycle at 4 GHz is 256 ticks, and
 //! a clock of DDR5-4800 is 1,707, a fiftieth of a percent off. A number holds 52 days. The
-//! clock of a machine ends where the times of its cores add up to half of that: no sum of
-//! what they count runs over.
+//! clock of a machine ends when the times of its cores add up to half of that, so no sum of
+//! their counters overflows.
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use units::Ns;

@@ -92,7 +92,7 @@ impl Default for Moves {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
-    /// Time between samples.
+    /// Time from one sample to the next.
     pub period: Ns,
     /// Pages of a sample, in order of their addresses.
     pub pages: u64,

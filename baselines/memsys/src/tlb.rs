@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_a_walk_under_way_is_told_of_its_end() {
+    fn lookup_during_a_walk_returns_its_end() {
         let mut tlb = Tlb::new(&TlbConfig::default());
         tlb.look(7);
         tlb.walks(7, Tick(50));

@@ -1,16 +1,15 @@
 //! Work in flight in a core: a window of instructions and a store buffer.
 //!
-//! Instructions start and retire in order, each at the core's width; those between
-//! touch nothing that others see. So instruction `i` starts at `lag + i · slot`, where
-//! `lag` only grows, by what a stall adds; and whatever has retired up to it has done
-//! so by `retired + i · slot`. Instruction `i` starts no earlier than instruction
-//! `i - window` has retired. Only memory operations are kept; all else is arithmetic.
+//! Instructions start and retire in order, at the core's width. Instructions between memory
+//! operations affect no shared state. So instruction `i` starts at `lag + i · slot`, where `lag`
+//! grows only by stalls, and all instructions up to `i` have retired by `retired + i · slot`.
+//! Instruction `i` starts no earlier than instruction `i - window` has retired. The window stores
+//! only memory operations; times of other instructions follow by arithmetic.
 //!
-//! Invariants: `popped <= known <= tail`; of operations below `known` it is known when
-//! they are done; every growth of `lag` is booked on a cause, so the causes and the
-//! slots of instructions add up to the core's time. An operation stands once in one of
-//! `issues`, `waiting` and `stalled`, or waits for another's result, exactly as long as it
-//! has a line to ask for.
+//! Invariants: `popped <= known <= tail`. The completion times of operations below `known` are
+//! known. Every growth of `lag` is charged to a cause, so the causes and the slots of
+//! instructions add up to the core's time. While an operation has a line to request, it is in
+//! exactly one of `issues`, `waiting` and `stalled`, or waits for another operation's result.
 
 use crate::issues::Issues;
 use crate::tick::Tick;
@@ -42,10 +41,10 @@ pub enum Cause {
     Idle,
 }
 
-/// Number of causes.
+/// Number of variants of [`Cause`].
 pub const CAUSES: usize = 10;
 
-/// An operation of memory in the window.
+/// A memory operation in the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemOp {
     /// Number of the instruction on its core.
@@ -53,13 +52,14 @@ pub(crate) struct MemOp {
     pub(crate) at: u64,
     /// Number of the operation in its thread.
     pub(crate) place: u64,
-    /// When its result is available; [`Tick::NEVER`] while unknown.
+    /// Time at which its result is available; [`Tick::NEVER`] while unknown.
     pub(crate) done: Tick,
-    /// The latest result so far, of those that are in; `retired` once it has retired.
+    /// Latest arrival among its lines so far; once retired, the window's `retired` up to it.
     pub(crate) so_far: Tick,
-    /// When its delay hint arrived.
+    /// Time at which its delay hint arrives; [`Tick::NEVER`] without a hint.
     pub(crate) delayed: Tick,
-    /// The first that waits for its result, and the next that waits with it.
+    /// Head of the list of operations that depend on its result, and its successor in the list
+    /// of the operation that it depends on.
     first_dependent: Short,
     next_dependent: Short,
     /// Its entry of the buffer, if it is a store.
@@ -67,42 +67,43 @@ pub(crate) struct MemOp {
     pub(crate) size: u8,
     pub(crate) store: bool,
     pub(crate) translated: bool,
-    /// It found too many writes that the device refused, and then waited until the time in
-    /// `rooms`; not if what is before it retired later.
+    /// Whether it waited, until the time in `rooms`, because the host held its maximum of refused
+    /// writes. Cleared if an older operation retires later and so hides the wait.
     pub(crate) roomless: bool,
-    /// Lines that it has not asked for, one bit each.
+    /// Lines not requested yet, one bit each.
     pub(crate) parts: u8,
-    /// Lines that it has asked for and whose time is unknown.
+    /// Lines requested that have no known arrival time, one bit each.
     pub(crate) waits: u8,
     pub(crate) cause: Cause,
 }
 
 const _: () = assert!(size_of::<MemOp>() == 64, "a line of the simulating machine");
 
-/// The place of an operation in the ring.
+/// Index of an operation in the ring, or [`NOBODY`] for none.
 type Short = u16;
 const NOBODY: Short = Short::MAX;
 
 /// Entry of the store buffer: a store or a flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    /// The operation of the window, for stores.
+    /// Number of the store's own operation in the window; for a flush, number of the operation
+    /// that follows it.
     pub(crate) op: u64,
-    /// Which instruction it is.
+    /// Number of the instruction on its core.
     pub(crate) index: u64,
     pub(crate) thread: u32,
     pub(crate) place: u64,
     pub(crate) at: u64,
     pub(crate) size: u8,
     pub(crate) flush: bool,
-    /// When it has retired; never while unknown.
+    /// Time at which it retires; [`Tick::NEVER`] while unknown.
     pub(crate) retired: Tick,
     pub(crate) parts: u8,
-    /// When it was started, or when the latest of its lines is there.
+    /// Time of its start, or of the latest arrival of one of its lines.
     pub(crate) done: Tick,
-    /// It waits for a line of which it is unknown when it comes.
+    /// Whether it waits for a line with an unknown arrival time.
     pub(crate) waits: bool,
-    /// The entries before it that may have its first and its last line, plus one.
+    /// Numbers, plus one, of the previous entries in the buckets of its first and last line.
     before: [u64; 2],
 }
 
@@ -131,14 +132,14 @@ impl Pending {
         }
     }
 
-    /// Buckets of its first and its last line.
+    /// Buckets of the first and the last line.
     fn buckets(&self) -> (usize, usize) {
         let last = (self.at + u64::from(self.size) - 1) / 64;
         (filter(self.at / 64), filter(last))
     }
 }
 
-/// The lines that bytes lie in, one bit each.
+/// Mask of the lines that `size` bytes at `at` touch: 1 for one line, 3 for two.
 fn parts(at: u64, size: u8) -> u8 {
     if at / 64 == (at + u64::from(size) - 1) / 64 {
         1
@@ -147,7 +148,7 @@ fn parts(at: u64, size: u8) -> u8 {
     }
 }
 
-/// Whether bytes overlap.
+/// Whether two ranges of addresses and sizes overlap.
 pub(crate) fn overlap(a: u64, a_size: u8, b: u64, b_size: u8) -> bool {
     a < b + u64::from(b_size) && b < a + u64::from(a_size)
 }
@@ -159,41 +160,42 @@ pub(crate) struct Window {
     pub(crate) slot: Tick,
     pub(crate) lag: Tick,
     pub(crate) spent: [Tick; CAUSES],
-    /// The next instruction.
+    /// Number of the next instruction.
     pub(crate) index: u64,
     pub(crate) popped: u64,
     pub(crate) known: u64,
     pub(crate) tail: u64,
-    /// First operation of the thread that runs.
+    /// Number of the first operation of the running thread.
     pub(crate) first: u64,
     retired: Tick,
     retired_cause: Cause,
     /// `retired` of the operations that have left the window.
     popped_retired: Tick,
     popped_cause: Cause,
-    /// Until when one of those waited for the device to take in writes.
+    /// Time until which one of those operations waited for the device to accept writes.
     popped_room: Tick,
-    /// The same of each operation of the window that did.
+    /// For each operation with `roomless`: time until which it waited, by its place in the ring.
     rooms: Vec<Tick>,
     pub(crate) squashed: u64,
-    /// Operations that will be asked for, by time.
+    /// Operations to be issued at a known time.
     pub(crate) issues: Issues,
-    /// Operations that wait for a register of misses, in order.
+    /// Operations that wait for an MSHR, in order of their wait.
     pub(crate) waiting: VecDeque<u64>,
-    /// Operations that wait for a store.
+    /// Operations that wait for an older store.
     pub(crate) stalled: Vec<u64>,
     pub(crate) stores: VecDeque<Pending>,
-    /// Number of the oldest of them.
+    /// Number of the oldest entry of `stores`.
     oldest_store: u64,
     pub(crate) store_limit: usize,
-    /// When stores that are in the cache leave the buffer.
+    /// Times at which stores already written to the cache leave the buffer.
     pub(crate) releases: VecDeque<Tick>,
     pub(crate) last_release: Tick,
-    /// No store goes to the cache before.
+    /// Earliest time at which the next store may be written to the cache.
     pub(crate) drain_from: Tick,
-    /// And that is when a register is free that the oldest one needs.
+    /// Whether `drain_from` is the time at which the oldest store gets an MSHR.
     pub(crate) drain_full: bool,
-    /// The youngest store of each bucket of lines, plus one; older ones follow from it.
+    /// Number, plus one, of the youngest store in each bucket of lines; [`Pending`] links to
+    /// older ones.
     lines: [u64; 256],
     /// Flushes in the buffer that have not retired.
     flushes: usize,
@@ -283,13 +285,13 @@ impl Window {
         self.values.get_mut((number & self.mask) as usize)
     }
 
-    /// The time at which the next instruction would start if nothing held it.
+    /// Start time of the next instruction if nothing delays it further.
     #[inline]
     pub(crate) fn time(&self) -> Tick {
         self.lag + self.slot.times(self.index)
     }
 
-    /// Lets the next instruction start no earlier than `time`, for `cause`.
+    /// Delays the next instruction to `time` at the earliest; charges the delay to `cause`.
     #[inline]
     pub(crate) fn until(&mut self, time: Tick, cause: Cause) {
         let lag = time.since(self.slot.times(self.index));
@@ -299,29 +301,31 @@ impl Window {
         }
     }
 
-    /// The same for the instruction whose start [`Self::start`] told. What it waited for may
-    /// have waited itself, before anything could answer it.
+    /// Delays the next instruction to the start that [`Self::start`] returned. The part of the
+    /// delay in which a retiring operation itself waited to be issued is charged to
+    /// [`Cause::Room`].
     #[inline]
     pub(crate) fn start_at(&mut self, time: Tick, cause: Cause) {
         self.until(time.min(self.popped_room), Cause::Room);
         self.until(time, cause);
     }
 
-    /// Notes that an operation has found too many writes that the device refused, and that it
-    /// asks again at `now`.
+    /// Records that operation `number` waited until `now` because the host held its maximum of
+    /// refused writes.
     pub(crate) fn waits_for_room(&mut self, number: u64, now: Tick) {
         self.op_mut(number).roomless = true;
         let place = number & self.mask;
         self.rooms[place as usize] = now;
     }
 
-    /// Takes `span` from the core for `cause`.
+    /// Delays the core by `span`, charged to `cause`.
     pub(crate) fn spend(&mut self, span: Tick, cause: Cause) {
         self.spent[cause as usize] += span;
         self.lag += span;
     }
 
-    /// When the next instruction, a memory operation, can start.
+    /// Earliest start of the next instruction, a memory operation; blocked if it depends on a
+    /// completion that is unknown.
     #[inline]
     pub(crate) fn start(&mut self, store: bool) -> Start {
         while self.popped < self.tail {
@@ -360,7 +364,7 @@ impl Window {
         Start::At(time, start.1)
     }
 
-    /// Puts the next instruction into the window, which is one of memory.
+    /// Adds the next instruction, a memory operation, to the window; returns its number.
     pub(crate) fn push(&mut self, at: u64, size: u8, store: bool, place: u64) -> u64 {
         let number = self.tail;
         let index = self.index;
@@ -388,8 +392,9 @@ impl Window {
         number
     }
 
-    /// When the result of the operation `back` before the last one is available. If that is
-    /// unknown, registers `number` as a dependent and returns [`Tick::NEVER`].
+    /// Time at which the result of the operation `back` before `number` is available; zero if
+    /// there is no such dependency. If the time is unknown, registers `number` as a dependent and
+    /// returns [`Tick::NEVER`].
     pub(crate) fn depend(&mut self, number: u64, back: u64) -> Tick {
         let Some(on) = number.checked_sub(back) else {
             return Tick::ZERO;
@@ -400,7 +405,7 @@ impl Window {
         self.depend_on(number, on)
     }
 
-    /// The same for an operation by its number.
+    /// Like [`Self::depend`], for a dependency on operation `on`, which is in the window.
     pub(crate) fn depend_on(&mut self, number: u64, on: u64) -> Tick {
         let source = self.op(on);
         if source.done != Tick::NEVER {
@@ -419,15 +424,15 @@ impl Window {
         let op = self.op_mut(number);
         let mut next = std::mem::replace(&mut op.first_dependent, NOBODY);
         while next != NOBODY {
-            // They are younger, and within the window.
+            // Dependents are younger and in the window, so the place in the ring is unambiguous.
             let waits = number + (u64::from(next).wrapping_sub(number) & self.mask);
             self.issues.push(ready, waits);
             next = self.op(waits).next_dependent;
         }
     }
 
-    /// Takes in what has become known: operations retire as far as that goes. When
-    /// the first of them that takes long would retire and raises an exception.
+    /// Retires operations while their completion times are known. Returns the time at which the
+    /// next one with a delay hint raises its exception, or [`Tick::NEVER`].
     pub(crate) fn advance(&mut self) -> Tick {
         while self.known < self.tail {
             let (slot, number) = (self.slot, self.known);
@@ -435,7 +440,7 @@ impl Window {
             let op = self.op_mut(number);
             let base = slot.times(op.index);
             let own = op.done.since(base);
-            // A store is past its exception if it retires before the hint is there.
+            // A store that retires before its hint arrives raises no exception.
             let past = op.store && op.done != Tick::NEVER && own.max(retired) + base < op.delayed;
             if op.delayed != Tick::NEVER && !past {
                 let exception = op.delayed.max(retired + base);
@@ -446,7 +451,7 @@ impl Window {
                 break;
             }
             if own < retired {
-                // No operation waits for it, so its cause delays none.
+                // An older operation retires later, so this one delays nothing.
                 (op.cause, op.roomless) = (retired_cause, false);
             }
             op.so_far = own.max(retired);
@@ -463,7 +468,7 @@ impl Window {
         Tick::NEVER
     }
 
-    /// A flush retires with the operation before it.
+    /// Retires flushes: a flush retires with the operation before it.
     fn retire_flushes(&mut self) {
         if self.flushes == 0 {
             return;
@@ -477,13 +482,13 @@ impl Window {
         }
     }
 
-    /// When all operations in flight have retired, if that is known.
+    /// Time at which all operations in flight have retired, if known.
     pub(crate) fn all_retired(&self) -> Option<Tick> {
         let known = self.known == self.tail;
         known.then(|| self.time().max(self.retired + self.slot.times(self.index)))
     }
 
-    /// Gives up `number` and all that is younger, at `time`; the thread stops there.
+    /// Squashes operation `number` and all younger ones at `time`; the thread stops there.
     pub(crate) fn squash(&mut self, number: u64, time: Tick, cause: Cause) {
         self.issues.squash(number);
         self.stalled.retain(|&op| op < number);

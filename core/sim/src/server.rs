@@ -269,7 +269,7 @@ struct Candidate {
     suspended: Option<usize>,
 }
 
-/// Future of [`Server::serve`].
+/// Future returned by [`Server::serve`].
 pub struct Serve<'a> {
     server: &'a Server,
     sim: &'a Sim,

@@ -40,7 +40,7 @@ impl Signal {
     }
 }
 
-/// Future of [`Signal::wait`].
+/// Future returned by [`Signal::wait`].
 pub struct Wait<'a> {
     signal: &'a Signal,
     sim: &'a Sim,
@@ -159,7 +159,7 @@ impl Semaphore {
     }
 }
 
-/// Future of [`Semaphore::take`].
+/// Future returned by [`Semaphore::take`].
 pub struct Acquire<'a> {
     semaphore: &'a Semaphore,
     permits: usize,

@@ -98,7 +98,7 @@ struct Since {
 /// Persistent memory that the file keeps beside the drive.
 enum Beside {
     Nothing,
-    /// Memory without power.
+    /// Contents of the memory while it has no power.
     AtRest(Memory),
     /// Powered memory, and the watch that tracks its changes since the last record.
     Powered(Pm, PmWatch),

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 use units::Ns;
 
-/// How virtual time relates to the wall clock.
+/// Relation of virtual time to the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Waits of a drive are skipped: requests take the time of the processor. Longer waits are

@@ -282,7 +282,7 @@ impl Reactor {
         }
     }
 
-    /// Drops every source.
+    /// Drops every source; their files are not polled any more.
     pub(crate) fn clear(&self) {
         let sources = std::mem::take(&mut *self.sources.borrow_mut());
         drop(sources);

@@ -4,7 +4,7 @@ use extfs::lines::LineOptions;
 use units::{Ns, Origin, Placement};
 use vfs::Timestamp;
 
-/// How much of the mechanism is there.
+/// Parts of the mechanism that a mount uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 //= bytefs 5.4
 pub enum Variant {
@@ -31,7 +31,7 @@ pub enum Data {
 /// Options of a mount; the defaults are those of the paper where it states one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How much of the mechanism is there.
+    /// Parts of the mechanism in use.
     pub variant: Variant,
     /// Whether file contents commit with the metadata that maps them.
     pub data: Data,

@@ -19,7 +19,7 @@ pub type ByteFs<P> = Lines<P, Firmware>;
 /// Commits cache lines in transactions of the firmware; owns the reserved TxIDs.
 pub struct Firmware {
     ids: Lock<Ids>,
-    /// TxIDs per reservation.
+    /// Number of TxIDs that one reservation covers.
     run: u32,
 }
 

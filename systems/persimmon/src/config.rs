@@ -17,7 +17,7 @@ pub enum Pages {
     Paired,
 }
 
-/// Mount options.
+/// Options of a Persimmon mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Free metadata zones below which appending metadata cleans zones first; the paper has 2.
@@ -51,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// Options of mkfs.
+/// Options for the creation of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// UUID of the file system; also seeds the checksums of Persimmon's own blocks.

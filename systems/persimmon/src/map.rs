@@ -61,7 +61,7 @@ pub(crate) fn of_no_use(zones: &[Zone], current: u32) -> Option<u32> {
     found.map(|(zone, _)| zone)
 }
 
-/// Lowest-numbered free zone.
+/// The free zone with the lowest number, if any.
 //= dissertation 4.3.2
 pub(crate) fn first_free(zones: &[Zone]) -> Option<u32> {
     let at = zones.iter().position(Zone::is_free)?;

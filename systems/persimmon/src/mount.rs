@@ -16,7 +16,7 @@ use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneStatus};
 use units::{Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
-/// Error of `format()`.
+/// Reasons why `format()` fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
     /// The drive's zones cannot hold the areas of Persimmon.
@@ -33,7 +33,7 @@ pub enum MkfsError {
     Errno(#[from] Errno),
 }
 
-/// Error of [`mount`].
+/// Reasons why [`mount`] fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MountError {
     /// The drive has no Persimmon state that can be read.

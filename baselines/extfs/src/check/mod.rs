@@ -1,12 +1,10 @@
-//! An offline checker: whether an image is sound, as far as we know the format.
+//! Offline checker: validates an image as far as this crate knows the format.
 //!
-//! It changes nothing and trusts nothing. It visits every inode in use, every
-//! block that one leads to and every name, and compares what it met with bitmaps,
-//! counts and numbers of links.
+//! The checker is read-only and trusts no field. It visits every inode in use, every block that
+//! an inode references and every name, and compares them with bitmaps, counts and link counts.
 //!
-//! What it leaves out: the contents of the journal, copies of superblock and
-//! descriptors, and the counts of the superblock, which are right after an
-//! unmount only.
+//! It does not check the contents of the journal, copies of the superblock and descriptors, and
+//! the counts of the superblock, which are right only after an unmount.
 
 mod dirs;
 mod inodes;
@@ -22,16 +20,16 @@ use space::Space;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a finding is about.
+/// Object that a [`Finding`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The file system as a whole.
     FileSystem,
-    /// A block group.
+    /// A block group, by its number.
     Group(u32),
-    /// An inode.
+    /// An inode, by its number.
     Inode(u32),
-    /// A block.
+    /// A block, by its number.
     Block(u64),
 }
 
@@ -49,9 +47,9 @@ impl fmt::Display for Subject {
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// What it is about.
+    /// Object with the inconsistency.
     pub subject: Subject,
-    /// What is wrong, after the name of the subject.
+    /// Description of the inconsistency, printed after the subject.
     pub what: String,
 }
 
@@ -63,10 +61,10 @@ impl fmt::Display for Finding {
 
 /// An inode that is in use.
 struct Known {
-    /// Names that were found.
+    /// Number of names that refer to the inode.
     names: u32,
     links: u32,
-    /// Of a directory: its subdirectories, and where it says it is.
+    /// For a directory: number of subdirectories, and the inode that its `..` names.
     dir: Option<(u32, u32)>,
 }
 

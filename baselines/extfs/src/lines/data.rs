@@ -1,9 +1,8 @@
-//! Contents of files: by bytes where little has changed, by blocks otherwise.
+//! File contents: small changes go by bytes, others by blocks.
 //!
-//! Invariants: lines of contents are stored by transactions that are copied already,
-//! so no later block write is overtaken by an older line; a block write waits for
-//! lines of its blocks that are on their way. What a block is not known to hold
-//! before a change is never written in part.
+//! Invariants: lines of contents are stored only by copied transactions, so an older line never
+//! overtakes a later block write. A block write waits for lines of its blocks that are in flight.
+//! A part of a block with unknown former contents is never written in part.
 
 use super::compare::{changed, lines_of, low};
 use super::core::{COMMAND_BLOCKS, Core};
@@ -22,7 +21,7 @@ use std::sync::Arc;
 use units::{Extent, Ns, Placement, SECTOR};
 use vfs::{DirtyPage, Errno, Result};
 
-/// How contents go to the drive.
+/// Plan of a write: pages that go by bytes, and pages that go by blocks.
 #[derive(Default)]
 struct Plan<'a> {
     images: Vec<Image>,
@@ -36,18 +35,18 @@ pub(super) type PageRun<'a> = (u64, &'a [DirtyPage], Placement, Who);
 /// The interface for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Nothing has changed.
+    /// No write: the page has not changed.
     None,
-    /// These lines.
+    /// By bytes: the lines in this mask.
     Bytes(u64),
-    /// All of it.
+    /// By blocks: the whole page.
     Block,
 }
 
-/// Chooses the interface for a page, from the mask of lines in which it differs from
-/// its duplicate. Of the block, `held` bytes are as the duplicate says, and `used`
-/// belong to the file. What is zeroed behind the end of a file that became shorter is
-/// written too: who makes the file longer later does not wait for this page.
+/// Chooses the interface for a page, from the `mask` of lines that differ from its duplicate. The
+/// first `held` bytes of the block are as in the duplicate, and `used` bytes belong to the file.
+/// Zeros behind the end of a shortened file are written too, because a later extension of the
+/// file does not wait for this page.
 //= bytefs 4.6
 pub(super) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
     let line = LINE as u64;
@@ -147,9 +146,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         self.write_last(handle, plan).await
     }
 
-    /// Writes contents, and closes the last handle of a transaction, which takes in
-    /// those that go by bytes. It waits for those that go by blocks, whoever brings it;
-    /// and this for the transaction if it took any in, since reads do not see them yet.
+    /// Writes contents and closes the last handle of a transaction. The transaction includes the
+    /// contents that go by bytes, and does not commit before those that go by blocks have landed.
+    /// If it includes any, this waits for its commit, because reads do not see them before.
     async fn write_last(self: &Rc<Self>, handle: u64, mut plan: Plan<'_>) -> Result<()> {
         let images = std::mem::take(&mut plan.images);
         let by_bytes = !images.is_empty();
@@ -284,7 +283,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         written.map_err(failed)
     }
 
-    /// Reads contents.
+    /// Reads blocks of contents from `start` on; newer copies in the journal take precedence.
     pub(super) async fn read_data(
         &self,
         start: u64,
@@ -322,14 +321,13 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
                 .is_some_and(|most| len as u64 <= most)
     }
 
-    /// What offsets and lengths of direct requests of `len` bytes have to be
-    /// multiples of.
+    /// Alignment in bytes that offsets and lengths of direct requests of `len` bytes must have.
     pub(super) fn direct_unit(&self, len: u64) -> u64 {
         let small = usize::try_from(len).is_ok_and(|len| self.is_small(len));
         if small { 1 } else { SECTOR }
     }
 
-    /// Reads around the caches.
+    /// Reads bytes at `at` directly, without the page cache.
     pub(super) async fn read_direct(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
         let run = blocks(at, out.len());
         if self.journal().is_some_and(|journal| journal.has(run)) {
@@ -502,7 +500,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// All by blocks.
+    /// Plan that writes all pages by blocks.
     fn whole(writes: &[DataWrite<'a>]) -> Self {
         let mut plan = Self::default();
         for write in writes {
@@ -512,7 +510,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The blocks that a direct request lies in.
+/// Blocks that a direct request touches.
 fn blocks(at: u64, len: usize) -> Run {
     let start = at / BLOCK as u64;
     let end = (at + len as u64).div_ceil(BLOCK as u64);

@@ -1,14 +1,13 @@
-//! Contents of files in the blocks of a journal, for those that a power cut shall leave
-//! whole as well.
+//! Journal of file contents, for mounts that keep contents atomic over a power cut.
 //!
-//! What a handle writes by blocks is kept with its transaction. When that goes to the
-//! drive the copies go to the journal first; the line that makes them count is one of
-//! the lines of the transaction, and commits with them. Then a task brings them home.
+//! Contents that a handle writes by blocks are kept with its transaction. Before the transaction
+//! is stored, the copies are written to the journal. The line that makes them valid is a line of
+//! the transaction and commits with it. Then a task writes the copies home (checkpoint).
 //!
 //! # Invariants
 //!
-//! - What is in the journal and not home is read from memory, and no line of such a
-//!   block is stored: a replay would write over it.
+//! - A block in the journal that is not home yet is read from memory, and no line of it is
+//!   stored, because a replay would overwrite the line.
 //! - Blocks that were freed are handed out again only once no record has copies of
 //!   them that a replay would bring home.
 //! - Transactions with records go to the drive one at a time, so records lie in the
@@ -69,7 +68,7 @@ struct State {
     /// Records that have committed and are not on their way home.
     waiting: Vec<Record>,
     homing: bool,
-    /// What was freed and may still come home.
+    /// Freed runs with copies that a replay may still write home.
     held: Vec<Run>,
 }
 
@@ -78,7 +77,7 @@ pub struct DataJournal {
     state: RefCell<State>,
     /// Seconds since 1970 when the clock stood at zero; records bear the time.
     epoch: u64,
-    /// Records came home.
+    /// Notified when records have been written home.
     homed: Signal,
     /// The newest handle that has brought contents.
     upto: Cell<u64>,
@@ -86,15 +85,14 @@ pub struct DataJournal {
     in_use: bool,
 }
 
-/// What makes a record count, among the lines of its transaction.
+/// The line of a transaction that makes its record in the journal valid.
 pub struct CommitEntry {
     place: Place,
     seal: Seal,
 }
 
 impl CommitEntry {
-    /// Its line in the transaction that the drive calls `id`; 0 where drives do not
-    /// call them anything.
+    /// The line for transaction `id` of the drive; 0 for drives without transaction identifiers.
     #[must_use]
     pub fn piece(&self, id: u32) -> Piece {
         let (block, line) = self.seal.line(id);
@@ -107,7 +105,7 @@ impl DataJournal {
     /// `epoch` is the second since 1970 at which the clock stood at zero.
     ///
     /// # Errors
-    /// What is wrong with it, or why the drive failed.
+    /// If the journal is invalid or the drive fails.
     pub async fn open<P: BlockPort>(
         port: &P,
         runs: &[Run],
@@ -199,7 +197,7 @@ impl DataJournal {
             .collect()
     }
 
-    /// Of what was freed, what may be handed out; the rest is kept.
+    /// Returns the freed runs that may be reused; runs with copies in the journal are held back.
     pub(super) fn release(&self, freed: Vec<Run>) -> Vec<Run> {
         let mut all = std::mem::take(&mut self.state.borrow_mut().held);
         all.extend(freed);
@@ -208,7 +206,7 @@ impl DataJournal {
         free
     }
 
-    /// Forgets contents that went home around the journal.
+    /// Drops contents that were written home without the journal.
     fn forget(&self, copies: &Copies) {
         let newest = &mut self.state.borrow_mut().newest;
         for (block, copy) in copies {
@@ -248,8 +246,8 @@ fn home_writes(copies: &Copies) -> Vec<LogPiece> {
 }
 
 impl<P: BytePort, D: Durable<P>> Core<P, D> {
-    /// Writes the copies of a transaction to the journal, as far as they fit it; gives
-    /// what makes them count.
+    /// Writes the copies of a transaction to the journal, and those beyond its largest record
+    /// directly home. Returns the line that makes the record valid, and the journaled copies.
     //= bytefs 4.6
     pub(super) async fn write_record(
         self: &Rc<Self>,

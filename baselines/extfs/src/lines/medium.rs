@@ -1,9 +1,8 @@
-//! The drive, and blocks of its metadata in memory.
+//! The drive's port, and the cache of metadata blocks.
 //!
-//! Invariants: a block is in memory at most once, and stays there while somebody
-//! holds it or lines of it are not durable; who asks for one that is being read
-//! waits for that read; a read that a new block of the same number has overtaken
-//! counts for nothing.
+//! Invariants: a block is in memory at most once, and stays there while it is referenced or lines
+//! of it are not durable. A read of a block that is being loaded waits for that load. The result
+//! of a load is dropped if a new block of the same number was created meanwhile.
 
 use super::config::LineOptions;
 use super::metrics::Metrics;
@@ -21,12 +20,12 @@ use vfs::{Errno, Result};
 /// Host sectors of a block.
 pub(super) const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
-/// The sectors of blocks.
+/// Sectors of `blocks` blocks from block `start` on.
 pub(super) fn extent(start: u64, blocks: usize) -> Extent {
     Extent::new(start * SECTORS, (blocks as u64 * SECTORS) as u32)
 }
 
-/// What a program learns of a failed command.
+/// Error number of a failed block command: `EROFS` for a read-only drive, else `EIO`.
 pub(super) fn failed(error: IoError) -> Errno {
     match error {
         IoError::ReadOnly => Errno::EROFS,
@@ -34,7 +33,7 @@ pub(super) fn failed(error: IoError) -> Errno {
     }
 }
 
-/// What a program learns of a failed access by bytes.
+/// Error number of a failed access by bytes: `EROFS` for a read-only drive, else `EIO`.
 #[must_use]
 pub fn broken(error: ByteError) -> Errno {
     match error {
@@ -43,15 +42,15 @@ pub fn broken(error: ByteError) -> Errno {
     }
 }
 
-/// Stores of which one task waits for all.
+/// Completion state of a group of stores; one task waits until all have ended.
 #[derive(Default)]
 struct Batch {
-    /// That have not ended.
+    /// Number of stores that have not ended.
     left: Cell<usize>,
     failure: Cell<Option<ByteError>>,
 }
 
-/// Adjacent lines that are to be stored.
+/// A pending store of adjacent lines.
 struct Store {
     batch: Rc<Batch>,
     at: u64,
@@ -73,7 +72,7 @@ impl Store {
     }
 }
 
-/// Stores that have not begun, the oldest first.
+/// Queue of stores that have not begun, the oldest first.
 #[derive(Default)]
 struct Offered(RefCell<VecDeque<Store>>);
 
@@ -87,7 +86,7 @@ impl Offered {
     }
 }
 
-/// The drive, and blocks of its metadata in memory.
+/// The drive's port with the cache of metadata blocks.
 pub struct Medium<P> {
     pub(super) sim: Sim,
     pub(super) port: P,
@@ -95,11 +94,11 @@ pub struct Medium<P> {
     metrics: Cell<Metrics>,
     cache: RefCell<Cache>,
     loading: RefCell<BTreeMap<u64, Rc<Signal>>>,
-    /// Blocks in memory before clean ones are looked for again.
+    /// Number of cached blocks above which clean ones are evicted.
     limit: Cell<usize>,
-    /// Lines that anybody may store.
+    /// Stores that any waiting task may execute.
     offered: Offered,
-    /// There are such, or some were stored.
+    /// Notified when stores are offered, and when the last one of a batch has ended.
     progress: Rc<Signal>,
 }
 
@@ -118,24 +117,24 @@ impl<P: BytePort> Medium<P> {
         }
     }
 
-    /// The port.
+    /// The drive's port.
     pub const fn port(&self) -> &P {
         &self.port
     }
 
-    /// What was counted.
+    /// Counters so far.
     pub(super) const fn metrics(&self) -> Metrics {
         self.metrics.get()
     }
 
-    /// Counts something.
+    /// Applies `change` to the counters.
     pub fn count(&self, change: impl FnOnce(&mut Metrics)) {
         let mut metrics = self.metrics.get();
         change(&mut metrics);
         self.metrics.set(metrics);
     }
 
-    /// Who metadata for `purpose` are booked under.
+    /// Label of requests for metadata of `purpose`: the origin of the mount's options.
     pub const fn who(&self, purpose: Purpose) -> Who {
         Who {
             origin: self.options.origin,
@@ -143,7 +142,7 @@ impl<P: BytePort> Medium<P> {
         }
     }
 
-    /// The buffer of `block`, if it is in memory.
+    /// The cached buffer of `block`; `None` if the block is not in memory.
     pub fn cached(&self, block: u64) -> Option<Rc<Buffer>> {
         self.cache.borrow().get(block).map(Rc::clone)
     }
@@ -195,15 +194,15 @@ impl<P: BytePort> Medium<P> {
         let mut cache = self.cache.borrow_mut();
         cache.insert(buffer);
         if cache.len() > self.limit.get() {
-            // What has lines that did not commit is held by the table.
+            // The transaction table holds references to blocks with uncommitted lines.
             cache.shrink(self.options.cache_blocks, |_| true);
-            // What cannot be let go now is not looked at again at once.
+            // Headroom, so that blocks that cannot be evicted are not scanned again at once.
             self.limit
                 .set(cache.len() + self.options.cache_blocks / 8 + 1);
         }
     }
 
-    /// A buffer of `block`, all zeros.
+    /// Buffer of a new `block`, all zeros; supersedes a load of the block in progress.
     pub(super) fn blank(&self, block: u64, purpose: Purpose) -> Rc<Buffer> {
         if let Some(signal) = self.loading.borrow_mut().remove(&block) {
             signal.notify(&self.sim);
@@ -219,12 +218,12 @@ impl<P: BytePort> Medium<P> {
         buffer
     }
 
-    /// Lets go of `block`, whatever it holds.
+    /// Removes `block` from the cache, dirty or not.
     pub(super) fn drop_block(&self, block: u64) {
         self.cache.borrow_mut().remove(block);
     }
 
-    /// A block of metadata, durable when this ends.
+    /// Writes a block of metadata with FUA: it is durable when this returns.
     pub(super) async fn write_block(&self, piece: &Piece) -> Result<()> {
         let who = piece.booked.who(self.options.origin);
         let content = Content::Bytes(piece.block_bytes());
@@ -233,7 +232,7 @@ impl<P: BytePort> Medium<P> {
         written.await.map_err(failed)
     }
 
-    /// Stores the lines of `piece` for transaction `id`; 0 is none.
+    /// Stores the lines of `piece` in transaction `id` of the firmware; 0 stands for none.
     ///
     /// # Errors
     /// Of [`BytePort::store`].
@@ -258,9 +257,9 @@ impl<P: BytePort> Medium<P> {
         });
     }
 
-    /// Stores the lines of all `pieces` for transaction `id`, in no order, together with
-    /// those who wait for a transaction meanwhile: so each call pays for lines on its own
-    /// core, also where one transaction has those of many.
+    /// Stores the lines of all `pieces` for transaction `id`, in any order. Tasks that wait for a
+    /// transaction help with it, so the cost of a transaction with lines of many calls
+    /// is spread over the cores of these calls.
     ///
     /// # Errors
     /// Of [`BytePort::store`].
@@ -286,7 +285,7 @@ impl<P: BytePort> Medium<P> {
         batch.failure.get().map_or(Ok(()), Err)
     }
 
-    /// Stores some of the lines that are offered, if there are any.
+    /// Executes the oldest offered store; returns false if there is none.
     pub(super) async fn help(&self) -> bool {
         let Some(store) = self.offered.pop() else {
             return false;
@@ -308,10 +307,10 @@ impl<P: BytePort> Medium<P> {
         true
     }
 
-    /// Makes all that was stored durable.
+    /// Makes all completed stores durable.
     ///
     /// # Errors
-    /// `EIO`; `EROFS` if nothing can be written any more.
+    /// `EIO`; `EROFS` if the drive has become read-only.
     //= bytefs 4.2
     pub async fn verify(&self) -> Result<()> {
         self.count(|m| m.verifies += 1);

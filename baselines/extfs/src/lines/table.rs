@@ -1,28 +1,27 @@
-//! The TxTable: who changes which lines, in which transaction, and after whom.
+//! The TxTable: maps changed lines to transactions, and orders the transactions.
 //!
-//! A **handle** belongs to one transaction. A transaction is **open** while one of
-//! its handles is, and **closed** with the last of them. Once all that goes before it
-//! is durable its lines are **copied**, and they go to the drive; it is gone from here
-//! once it has committed. Until it is copied, whoever touches a line of it opens it
-//! again: so all that piles up while others are on their way becomes one transaction.
-//! One that takes contents of files along is copied as it is closed. This is a pure
-//! state machine: it neither waits nor writes.
+//! A **handle** belongs to one transaction. A transaction is **open** while one of its handles
+//! is open, and **closed** when the last handle ends. Once all transactions before it are
+//! durable, its lines are **copied** and sent to the drive; it leaves the table when it has
+//! committed. Until it is copied, a handle that touches one of its lines reopens it, so changes
+//! that accumulate during the commits of others become one transaction. A transaction with file
+//! contents is copied when it is closed. The table is a pure state machine: it neither waits nor
+//! writes.
 //!
 //! # Invariants
 //!
-//! - A line belongs to at most one transaction that is not copied: who touches a line
-//!   of another one joins it. So a copy holds what one transaction changed, and no
-//!   other.
-//! - A transaction that touches a line of a copied one commits after it. Such edges
-//!   lead to copied transactions, which get no further edges: there is no circle.
-//! - No handle is durable before one that ended earlier, if both ended in line: as it
-//!   does that it joins transactions that somebody has left so, and follows those that
-//!   are copied. Handles that bring contents end out of line, as write-back has no
-//!   place among the calls of programs; but for those whose contents are in a journal.
-//! - One that is full is opened no more by handles that begin; nor is one that
-//!   somebody waits for, as soon as it waits for nothing but its handles.
-//! - Lines of all transactions together are at most what was reserved for them, and
-//!   that is at most [`Limits::lines`].
+//! - A line belongs to at most one transaction that is not copied: a transaction that touches a
+//!   line of another one joins it. So a copy holds the changes of one transaction only.
+//! - A transaction that touches a line of a copied one commits after it. Such edges lead only to
+//!   copied transactions, which get no further edges, so there is no cycle.
+//! - Handles that end in order become durable in that order: an ending handle joins the
+//!   transactions in which earlier handles have ended in order, and follows those that are
+//!   copied. Handles with file contents end out of order, because write-back has no place in the
+//!   order of calls, unless their contents go through a journal.
+//! - No new handle begins while a transaction is full, or is waited for and needs only its
+//!   handles to end.
+//! - The lines of all transactions and the reservations of open handles are together at most
+//!   [`Limits::lines`].
 
 mod check;
 
@@ -35,20 +34,19 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Lines of a block.
+/// Number of cache lines in a block.
 pub const LINES: u64 = 64;
 
-/// How much may be under way.
+/// Limits of the work in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Lines reserved or in transactions.
+    /// Most lines that are reserved or in transactions.
     pub(super) lines: u64,
-    /// Handles of one transaction.
+    /// Number of handles with which a transaction is full.
     pub(super) handles: usize,
-    /// Whether copies come with what the lines held before.
+    /// Whether copies include the former contents of changed lines, for undo.
     pub(super) keeps_old: bool,
-    /// Blocks of contents that a transaction has for the journal when it takes in no
-    /// more handles.
+    /// Number of content blocks for the journal with which a transaction is full.
     pub(super) copies: usize,
 }
 
@@ -58,23 +56,23 @@ pub(super) type Landing = Rc<Cell<bool>>;
 
 #[derive(Default)]
 struct Tx {
-    /// Its handles, those that have ended too.
+    /// All its handles, ended ones included.
     members: Vec<u64>,
-    /// How many have not ended; closed without any.
+    /// Number of open handles; the transaction is closed if it is 0.
     open: usize,
-    /// How often it was closed.
+    /// Number of times that it was closed; tells a current [`Closing`] from an outdated one.
     closings: u64,
     copied: bool,
-    /// One of its handles has ended in line.
+    /// Whether one of its handles has ended in order.
     left: bool,
-    /// Somebody waits for it: no new handles, so that it closes soon.
+    /// Whether a task waits for it; it then takes no new handles, so that it closes soon.
     wanted: bool,
     blocks: Vec<u64>,
     lines: u64,
-    /// Contents that go through the journal.
+    /// File contents that go through the journal.
     copies: Copies,
     freed: Vec<Run>,
-    /// Copied transactions that commit first.
+    /// Copied transactions that must commit before this one.
     after: BTreeSet<u64>,
     landings: Vec<Landing>,
 }
@@ -84,37 +82,37 @@ struct Handle {
     reserved: u64,
 }
 
-/// What whoever closed a transaction has in hand, to bring it to the drive.
+/// A closed transaction. Its owner must send the transaction to the drive.
 #[must_use = "nobody else brings it to the drive"]
 pub(super) struct Closing {
-    /// Its number here.
+    /// Number of the transaction in the table.
     pub(super) number: u64,
-    /// Which of its closings this was.
+    /// Value of the transaction's `closings` at this closing.
     turn: u64,
-    /// Its lines, if they were copied.
+    /// Lines of the transaction, if they were copied at the closing.
     pieces: Option<Vec<Piece>>,
 }
 
-/// What is to be done about a closed transaction.
+/// Next step for the owner of a [`Closing`].
 pub(super) enum Next {
-    /// Nothing: others have opened it again, and will bring it.
+    /// None: the transaction was reopened, and a later closing sends it.
     Leave,
-    /// Something has to commit or to land first.
+    /// Wait: other transactions must commit, or file contents must land, first.
     Wait,
-    /// These are its lines, to be stored now, and its contents for the journal.
+    /// Store these lines and write these contents to the journal.
     Store(Vec<Piece>, Copies),
 }
 
-/// Why there can be no handle now.
+/// Reason why no handle can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Something has to commit first.
+    /// Transactions must commit first.
     Wait,
-    /// It would never fit.
+    /// The handle needs more lines than [`Limits::lines`].
     TooLarge,
 }
 
-/// What the table has counted.
+/// Counters of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) joins: u64,
@@ -123,7 +121,7 @@ pub(super) struct Counts {
     pub(super) waits: u64,
 }
 
-/// The table.
+/// Table of all handles and transactions that have not committed.
 pub(super) struct TxTable {
     limits: Limits,
     next: u64,
@@ -132,7 +130,7 @@ pub(super) struct TxTable {
     blocks: BTreeMap<u64, Block>,
     /// Handles that are not durable.
     pending: BTreeSet<u64>,
-    /// Those of them that never will be.
+    /// Number of pending handles that never become durable, because a commit failed.
     lost: usize,
     reserved: u64,
     lines: u64,
@@ -157,7 +155,7 @@ impl TxTable {
         }
     }
 
-    /// The last handle that was opened; 0 before the first.
+    /// Number of the newest handle or transaction; 0 before the first.
     pub(super) const fn newest(&self) -> u64 {
         self.next - 1
     }
@@ -180,7 +178,10 @@ impl TxTable {
         self.txs.values().any(|tx| !tx.copied && gated(tx))
     }
 
-    /// Opens a handle for up to `blocks` blocks.
+    /// Opens a handle, in a new transaction, that may change up to `blocks` blocks.
+    ///
+    /// # Errors
+    /// [`Refusal`], if there is no room now or never.
     pub(super) fn begin(&mut self, blocks: usize) -> Result<u64, Refusal> {
         let lines = blocks as u64 * LINES;
         if lines > self.limits.lines {
@@ -213,7 +214,7 @@ impl TxTable {
         number
     }
 
-    /// Puts a handle that is about to end behind all that ended in line before it.
+    /// Orders a handle that is about to end behind all handles that ended in order before it.
     pub(super) fn queue_up(&mut self, number: u64) {
         let own = self.handles[&number].tx;
         let left = self.txs.iter().filter(|(at, tx)| tx.left && **at != own);
@@ -239,7 +240,8 @@ impl TxTable {
         self.txs.get_mut(&number).expect("it has not committed")
     }
 
-    /// Makes one of two transactions that are not copied, of which one is open.
+    /// Merges two transactions that are not copied, at least one of them open; returns the
+    /// number of the merged one.
     fn join(&mut self, a: u64, b: u64) -> u64 {
         let blocks = |tx| self.txs[&tx].blocks.len();
         let (to, from) = if blocks(a) >= blocks(b) {
@@ -284,7 +286,8 @@ impl TxTable {
         to
     }
 
-    /// Asks for `blocks` more.
+    /// Extends the reservation of `handle` by `blocks` blocks. Returns false if there is no room
+    /// or its transaction should close.
     pub(super) fn extend(&mut self, handle: u64, blocks: usize) -> bool {
         let lines = blocks as u64 * LINES;
         let wanted = self.txs[&self.handles[&handle].tx].wanted;
@@ -296,7 +299,8 @@ impl TxTable {
         may
     }
 
-    /// Notes that `handle` changes lines of `buffer`; all of them, if it is `new`.
+    /// Records that `handle` changes the lines `mask` of `buffer`; `new` marks a new block, which
+    /// is stored whole. Joins or follows other transactions with these lines.
     pub(super) fn touch(&mut self, handle: u64, buffer: &Rc<Buffer>, mask: u64, new: bool) {
         let tx = self.handles[&handle].tx;
         if let Some(block) = self.blocks.get(&buffer.block) {
@@ -317,8 +321,8 @@ impl TxTable {
         }
     }
 
-    /// Keeps what lines hold that are about to change for the first time in `tx`. All
-    /// that changed them before is durable by the time that they are stored.
+    /// Saves the contents of lines that are about to change for the first time in `tx`. Earlier
+    /// changes of these lines are durable before the lines are stored again.
     fn keep_old(&mut self, tx: u64, buffer: &Buffer, added: u64) {
         let owners = &mut self
             .blocks
@@ -329,7 +333,8 @@ impl TxTable {
         owner.keep_old(&buffer.bytes(), added);
     }
 
-    /// Joins or follows whoever has lines of `mask`; gives what `tx` is then.
+    /// Joins or follows the transactions that own lines of `mask`; returns the number of `tx`
+    /// after the joins.
     fn meet(&mut self, tx: u64, block: u64, mask: u64) -> u64 {
         let Some(entry) = self.blocks.get(&block) else {
             return tx;
@@ -348,8 +353,7 @@ impl TxTable {
         tx
     }
 
-    /// Makes lines of a block, which is in the table, those of `tx`; those that were
-    /// not.
+    /// Makes `tx` the owner of lines of a block in the table; returns the newly owned lines.
     fn own(&mut self, tx: u64, block: u64, (mask, new): (u64, bool)) -> u64 {
         let owners = &mut self.blocks.get_mut(&block).expect("it is there").owners;
         let added = if let Some(owner) = owners.iter_mut().find(|o| o.tx == tx) {
@@ -374,8 +378,8 @@ impl TxTable {
         added
     }
 
-    /// Drops what the transaction of `handle` has of `block`, after all others that
-    /// have something of it.
+    /// Drops the lines of `block` from the transaction of `handle`, which joins or follows all
+    /// other owners of the block first.
     pub(super) fn forget(&mut self, handle: u64, block: u64) {
         let tx = self.meet(self.handles[&handle].tx, block, u64::MAX);
         let Some(entry) = self.blocks.get_mut(&block) else {
@@ -394,20 +398,19 @@ impl TxTable {
         tx.blocks.retain(|&b| b != block);
     }
 
-    /// Notes that the transaction of `handle` frees `run`.
+    /// Records that the transaction of `handle` frees `run`.
     pub(super) fn free(&mut self, handle: u64, run: Run) {
         let tx = self.handles[&handle].tx;
         self.tx(tx).freed.push(run);
     }
 
-    /// Notes contents of a block that go through the journal with the transaction of
-    /// `handle`.
+    /// Adds contents of a block that go through the journal with the transaction of `handle`.
     pub(super) fn log(&mut self, handle: u64, block: u64, copy: Copy) {
         let tx = self.handles[&handle].tx;
         self.tx(tx).copies.insert(block, copy);
     }
 
-    /// What was freed and is durable since the last call.
+    /// Takes the runs whose freeing has become durable since the last call.
     pub(super) fn freed(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.freed)
     }
@@ -423,7 +426,8 @@ impl TxTable {
         self.txs[&self.handles[&handle].tx].open == 1
     }
 
-    /// Has the transaction of `handle` wait for contents.
+    /// Makes the transaction of `handle` wait for file contents; the caller sets the returned
+    /// flag when they have landed.
     pub(super) fn await_landing(&mut self, handle: u64) -> Landing {
         let landing = Landing::default();
         let tx = self.handles[&handle].tx;
@@ -431,8 +435,8 @@ impl TxTable {
         landing
     }
 
-    /// Closes a handle, with contents of files that go along; its transaction, if
-    /// it was the last one.
+    /// Closes `handle` and adds `images` to its transaction. Returns the transaction if this was
+    /// its last open handle: it is ready to commit.
     pub(super) fn end(&mut self, handle: u64, images: Vec<Image>) -> Option<Closing> {
         let Handle { tx, reserved } = self.handles.remove(&handle).expect("it is open");
         self.reserved -= reserved;
@@ -445,8 +449,8 @@ impl TxTable {
         Some(self.close(tx, images))
     }
 
-    /// A transaction of contents alone, closed at once. If there is no room they are
-    /// left where they are.
+    /// Closes a new transaction of file contents alone. Returns `None` and leaves `images`
+    /// unchanged if there is no room.
     pub(super) fn contents(&mut self, images: &mut Vec<Image>) -> Option<Closing> {
         let lines: u64 = images.iter().map(Image::lines).sum();
         if !self.has_room(lines) {
@@ -457,8 +461,8 @@ impl TxTable {
         Some(self.close(tx, std::mem::take(images)))
     }
 
-    /// Closes a transaction. With contents it is copied here: later contents of the
-    /// same lines, by bytes or by blocks, then come after it.
+    /// Closes a transaction. With file contents it is copied here, so that later contents of the
+    /// same lines, by bytes or by blocks, are ordered after it.
     fn close(&mut self, number: u64, images: Vec<Image>) -> Closing {
         let tx = self.tx(number);
         tx.closings += 1;
@@ -471,7 +475,7 @@ impl TxTable {
         }
     }
 
-    /// What is to be done next by who closed a transaction.
+    /// Next step for the owner of `closing`; copies the lines if they can be stored.
     pub(super) fn next(&mut self, closing: &mut Closing) -> Next {
         let Some(tx) = self.txs.get(&closing.number) else {
             return Next::Leave;
@@ -489,8 +493,8 @@ impl TxTable {
         Next::Store(pieces, copies)
     }
 
-    /// The one transition that nothing leads back from: copies the lines of a closed
-    /// transaction.
+    /// Copies the lines of a closed transaction. This is the only irreversible transition: a
+    /// copied transaction is not reopened.
     fn copy(&mut self, number: u64, images: Vec<Image>) -> Vec<Piece> {
         let mut pieces = self.copy_buffers(number);
         for image in images {
@@ -512,8 +516,8 @@ impl TxTable {
         pieces
     }
 
-    /// Copies of all that the transaction has changed, by block. The superblock, if
-    /// nobody else has a part of it and it is all there is, is copied whole.
+    /// Copies of all lines that the transaction has changed, by block. If the superblock is its
+    /// only block and no other transaction owns lines of it, it is copied whole.
     fn copy_buffers(&mut self, number: u64) -> Vec<Piece> {
         let tx = self.tx(number);
         tx.blocks.sort_unstable();
@@ -535,8 +539,8 @@ impl TxTable {
         blocks.iter().filter_map(piece).collect()
     }
 
-    /// Forgets a closed transaction. What it freed may be used again if it is
-    /// durable.
+    /// Removes a copied transaction. If it is durable, the blocks that it freed may be reused; if
+    /// not, its handles stay pending for ever.
     pub(super) fn done(&mut self, number: u64, durable: bool) {
         let tx = self.txs.remove(&number).expect("it was closed");
         for block in &tx.blocks {
@@ -557,8 +561,8 @@ impl TxTable {
         self.freed.extend(tx.freed);
     }
 
-    /// Whether a handle is durable. If it is not, its transaction takes in no more
-    /// handles.
+    /// Whether a handle is durable. If not, its transaction is marked as waited for and takes no
+    /// more handles.
     pub(super) fn is_durable(&mut self, handle: u64) -> bool {
         let durable = !self.pending.contains(&handle);
         if !durable {
@@ -574,8 +578,8 @@ impl TxTable {
         self.txs.contains_key(&number)
     }
 
-    /// Whether a handle up to `upto` is not durable. Its transaction takes in no
-    /// more handles.
+    /// Whether any handle up to `upto` is not durable. Transactions with such handles are marked
+    /// as waited for and take no more handles.
     pub(super) fn want(&mut self, upto: u64) -> bool {
         let pending = self.pending.first().is_some_and(|&first| first <= upto);
         if pending {

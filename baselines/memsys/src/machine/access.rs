@@ -82,7 +82,7 @@ pub(super) fn part_of(at: u64, size: u8, part: u8) -> (u64, usize, usize, usize)
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
-    /// Asks for what operation `number` of `core` needs.
+    /// Issues operation `number` of `core`: translates its addresses, then requests its lines.
     pub(super) fn issue(&mut self, core: usize, number: u64, now: Tick) {
         let op = *self.cores[core].window.op(number);
         debug_assert!(
@@ -189,8 +189,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// When there is a register for what operation `number` waits for, if it is plain that
-    /// there is none now.
+    /// Time at which operation `number` can get an MSHR; `None` if one may be free now, or if the
+    /// operation needs other than exactly its first line.
     fn full_for(&mut self, core: usize, number: u64, now: Tick) -> Option<Tick> {
         let op = self.cores[core].window.op(number);
         if op.parts != 1 {
@@ -200,7 +200,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.full_at(core, at, now)
     }
 
-    /// The same for the line of the virtual address `at`.
+    /// Like [`Self::full_for`], for the line of the virtual address `at`.
     #[inline]
     pub(super) fn full_at(&mut self, core: usize, at: u64, now: Tick) -> Option<Tick> {
         let pages = &self.pages;
@@ -208,7 +208,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         (!self.is_asked(self.pages.line_of(at))).then_some(room)
     }
 
-    /// Keeps what was loaded.
+    /// Stores loaded bytes into the value of operation `number`, where values are kept.
     pub(super) fn take_value(
         &mut self,
         core: usize,
@@ -236,7 +236,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// A hint has come for an operation that has not retired.
+    /// Records a delay hint, received at `time`, for an operation that has not retired.
     pub(super) fn delay(&mut self, core: usize, number: u64, time: Tick) {
         self.counts.hints += 1;
         let op = self.cores[core].window.op_mut(number);
@@ -247,7 +247,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Takes in what has become known of a core's operations.
+    /// Retires operations of a core with known completion, reports their values, and plans the
+    /// core's next step if it was blocked.
     pub(super) fn learn(&mut self, core: usize) {
         let one = &mut self.cores[core];
         let before = one.window.known;
@@ -268,7 +269,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             one.news = true;
         }
         self.next_drain(core);
-        // Whoever does its step plans at the end of it.
+        // The running core plans at the end of its step.
         if core != self.running {
             if self.cores[core].plan == super::plan::Plan::Blocked {
                 self.plan(core);
@@ -277,7 +278,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// When the translation of `at` is available.
+    /// Time at which the translation of `at` is available; walks the page table if both TLB
+    /// levels miss.
     #[inline]
     fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
         let page = self.pages.page_of(at);
@@ -394,7 +396,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.send_out(now);
     }
 
-    /// Reads a line of the host's DRAM: when it is there, and what it holds.
+    /// Reads a line of the host's DRAM; returns its arrival time and its contents.
     pub(super) fn host_read(&mut self, core: usize, line: u64, now: Tick) -> (Tick, Block) {
         let (node, at) = split(line);
         let mut done = self.drams[node as usize].access(now, at).done;

@@ -1,11 +1,11 @@
-//! The host's DRAM as a cache of pages in hardware, whose misses make threads yield
-//! (AstriFlash over CXL).
+//! The host's DRAM as a hardware-managed page cache; its misses make threads yield (AstriFlash
+//! over CXL).
 //!
-//! Every access to the device goes through it, but for those to pinned pages: what is
-//! flushed there is to be where power cuts leave it. A page comes as a whole, by 64 reads
-//! of lines, for stores as for loads, and if any was written it goes as a whole. A register
-//! is held by a page being fetched, and by an evicted one until the device has accepted it.
-//! A miss that finds no free register waits in turn.
+//! Every access to the device goes through the cache, except to pinned pages, because flushed
+//! data must reach the device to survive a power cut. A page is fetched as a whole, by 64 line
+//! reads, for stores as for loads, and written back as a whole if any line is dirty. A page being
+//! fetched holds an MSHR, and an evicted page holds one until the device has accepted it. A miss
+//! without a free MSHR waits in order.
 
 use super::access::Access;
 use super::device::Waiter;

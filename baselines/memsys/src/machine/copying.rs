@@ -1,14 +1,13 @@
-//! Pages on their way to the host, line by line: the promotion look-aside buffer.
+//! Promotion look-aside buffer: copies pages to the host, line by line.
 //!
-//! Lines are asked for in order, so what the bitmaps of the buffer say is one number:
-//! lines below `sent` have been asked for. For a page of 2 MiB, `sent / 64` chunks are
-//! what the first level marks, and `sent % 64` lines of the next are what the second
-//! does; no more is kept on the way. A chunk of 4 KiB of which a line is not at hand is
-//! left for later as a whole, as all its lines come from one page of flash, and the next
-//! one is begun meanwhile. Once its page is there the rest of it goes first, as the page
-//! may leave the device's memory again. A write to a line below `sent` goes to the host's
-//! copy and makes that the newer one; any other goes to the device and is copied
-//! later. Reads are answered by the device, but for lines whose copy is newer.
+//! Lines are requested in order, so one number replaces the buffer's bitmaps: lines below `sent`
+//! have been requested. For a page of 2 MiB, `sent / 64` is the number of chunks that the first
+//! level of bitmaps marks, and `sent % 64` the number of lines of the next chunk that the second
+//! level marks. All lines of a chunk of 4 KiB come from one flash page. If one of them is not in
+//! the device's memory, the whole chunk is left for later and the next one begins. Once its page
+//! has arrived, the rest of the chunk goes first, because the page may be evicted again. A write
+//! to a line below `sent` goes to the host's copy, which is then newer; other writes go to the
+//! device and are copied later. The device serves reads, except of lines with a newer copy.
 
 use super::device::Purpose;
 use super::{Action, Machine, Values};
@@ -21,30 +20,30 @@ use crate::tick::Tick;
 use crate::tiering::Promote;
 use std::collections::VecDeque;
 
-/// Buckets of pages by which most lines need not be looked for among the copies.
+/// Number of counters of copies, hashed by page; a zero counter skips the search for a copy.
 pub(super) const NEAR: usize = 1_024;
 
 /// One entry of the buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Copying {
-    /// The virtual page that moves; none if the cache of pages fetches.
+    /// Virtual page that moves; `None` for a fetch of the page cache.
     pub(super) page: Option<u64>,
-    /// First line on the device, and in the host.
+    /// First line on the device, and first line in the host.
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) lines: u64,
     sent: u64,
     arrived: u64,
     last: Tick,
-    /// Of chunks that were left and are there now, the next line.
+    /// Next line of each postponed chunk that has arrived in the device's memory.
     here: VecDeque<u64>,
-    /// Of chunks that were left, the line that is asked for again once all have been begun.
+    /// Line of each postponed chunk that is requested again once all chunks have begun.
     left: VecDeque<u64>,
-    /// Nothing is asked for before.
+    /// Earliest time of the next request.
     from_then: Tick,
-    /// The next line is asked for at a time that was put down: there is one at most.
+    /// Whether the next request is scheduled; at most one is.
     asks: bool,
-    /// Lines whose copy is newer than what the device has, one bit each.
+    /// Lines with a copy newer than the device's data, one bit each.
     pub(super) newer: Vec<u64>,
 }
 
@@ -57,14 +56,14 @@ impl Copying {
         self.newer[(index / 64) as usize] |= 1 << (index % 64);
     }
 
-    /// The next line to be asked for.
+    /// Index of the next line to request: of arrived chunks first, then new ones, then postponed.
     fn next(&mut self) -> Option<u64> {
         let begins = (self.sent < self.lines).then_some(self.sent);
         let here = self.here.pop_front().or(begins);
         here.or_else(|| self.left.pop_front())
     }
 
-    /// Lets what a chunk has behind line `index` be asked for.
+    /// Requests the rest of the chunk of line `index` next.
     fn go_on(&mut self, index: u64) {
         if index % 64 != 63 {
             self.here.push_front(index + 1);
@@ -74,16 +73,16 @@ impl Copying {
 
 /// Next step of a copy after a line was requested.
 enum Then {
-    /// It comes at a known time, and the one after it can be asked for.
+    /// The line arrives at a known time, and the next one can be requested.
     Next,
-    /// It comes.
+    /// The line arrives at an unknown time; its chunk waits for it.
     Comes,
-    /// It is asked for again, and nothing before this time.
+    /// The line must be requested again, and no line before this time.
     At(Tick),
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
-    /// Begins to copy `lines` lines.
+    /// Begins a copy of `lines` lines from device line `from` to host line `to`.
     //= skybyte 3.3
     pub(super) fn copy(&mut self, page: Option<u64>, from: u64, to: u64, lines: u64, now: Tick) {
         let entry = Copying {
@@ -116,7 +115,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.copy_next(slot as u16, now);
     }
 
-    /// Puts down when the next line of a copy is asked for, no earlier than `now`.
+    /// Schedules the next request of a copy, no earlier than `now`, if lines are left.
     fn copy_next(&mut self, slot: u16, now: Tick) {
         let Some(entry) = &mut self.copies[slot as usize] else {
             return;
@@ -134,7 +133,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         (line / 64 / self.pages.chunks()) as usize % NEAR
     }
 
-    /// The copy that a line of the device is part of, and which line of it.
+    /// Copy that contains a line of the device, and the line's index in it.
     #[inline]
     fn copy_of(&self, line: u64) -> Option<(u16, u64)> {
         if self.copies_near[self.copy_bucket(line)] == 0 {
@@ -160,8 +159,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         (entry.page.is_some() && entry.is_newer(index)).then_some(entry.to + index)
     }
 
-    /// Takes a write to the device that belongs to the host by now. One that is not
-    /// `fresh` waited, and gives way to what came later.
+    /// Redirects a write to the host's copy, if the line has been copied or is cached there;
+    /// returns whether it did. A write that is not `fresh` has waited, so it does not overwrite a
+    /// newer copy.
     pub(super) fn redirect(&mut self, line: u64, data: &Block, now: Tick, fresh: bool) -> bool {
         if self.write_cached(line, data, now, fresh) {
             return true;
@@ -196,7 +196,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Asks for the next line of a copy.
+    /// Requests the next line of a copy, and schedules the request after it.
     pub(super) fn copy_line(&mut self, now: Tick, slot: u16) {
         let Some(entry) = &mut self.copies[slot as usize] else {
             return;
@@ -206,7 +206,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         };
         let line = entry.from + index;
-        // Of a cache of pages, the copy is what was asked for.
+        // For the page cache, an access waits for the copy.
         let demanded = entry.page.is_none();
         let then = self.ask_for_copy(slot, index, line, demanded, now);
         if let Some(entry) = &mut self.copies[slot as usize] {
@@ -216,7 +216,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Then::Comes | Then::At(_) => from.max((index / 64 + 1) * 64),
             };
             match then {
-                // The rest of a chunk that was left before.
+                // The rest of a chunk that was postponed.
                 Then::Next if index < from => entry.go_on(index),
                 Then::Next | Then::Comes => {}
                 Then::At(time) => {
@@ -266,9 +266,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// A line comes at a time that is known. Its contents are kept at once, as no access reads
-    /// them before; the host's DRAM is written when it is there, as whatever asks until then
-    /// comes before it.
+    /// Schedules the arrival of a line at a known time. Its contents are stored at once, as no
+    /// access reads them before; the DRAM access takes place at the arrival.
     fn copy_comes(&mut self, there: Tick, slot: u16, index: u64, data: &Block) {
         if let Some(to) = self.copy_place(slot, index) {
             self.host_keep(to, data);
@@ -276,7 +275,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.later(there, Action::Copied(slot, index));
     }
 
-    /// Completes a line of a copy whose time was known.
+    /// Completes a line of a copy that had a known arrival time.
     pub(super) fn copy_is_there(&mut self, now: Tick, slot: u16, index: u64) {
         let place = self.copy_place(slot, index);
         let data = place.map_or([0; 64], |to| self.host_data(to));
@@ -289,7 +288,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         (!entry.is_newer(index)).then_some(entry.to + index)
     }
 
-    /// A line has come that the device did not have at hand: the rest of its chunk is there.
+    /// Completes a line that the device had to fetch from flash; the rest of its chunk is now in
+    /// the device's memory and is requested next.
     pub(super) fn copy_came(&mut self, now: Tick, slot: u16, index: u64, data: &Block) {
         if let Some(entry) = &mut self.copies[slot as usize] {
             entry.go_on(index);

@@ -31,8 +31,8 @@ pub(super) enum Waiter {
 }
 
 impl Waiter {
-    /// As registers of misses know it: stores of the buffer and what is fetched ahead are
-    /// never squashed.
+    /// Owner of the waiter's MSHR: the number of its operation plus one, or zero for stores of
+    /// the buffer and prefetches, which are never squashed.
     #[inline]
     pub(super) const fn asker(self) -> u64 {
         match self {
@@ -42,13 +42,13 @@ impl Waiter {
     }
 }
 
-/// What a tag stands for.
+/// Purpose of the request with a tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A line for the caches.
     #[default]
     Line,
-    /// This line of this copy.
+    /// A line of a copy: slot of the copy, and index of the line in it.
     Copy(u16, u64),
     /// The request was squashed: no operation wants the line any more.
     Dead,
@@ -59,10 +59,10 @@ struct Entry {
     purpose: Purpose,
     line: u64,
     waiters: Vec<(usize, Waiter)>,
-    /// Cores whose registers it holds, one bit each.
+    /// Cores with an MSHR held by this request, one bit each.
     cores: u64,
     own: bool,
-    /// Its page has moved since it was asked for: it may have come back with other contents.
+    /// Whether its page has moved since the request, so that the answer may be stale.
     outdated: bool,
     left: Tick,
     arrived: Tick,
@@ -76,7 +76,7 @@ pub(super) struct Requests {
     free: Vec<u16>,
     /// Lines that caches wait for, with their tags.
     active: Vec<(u64, u16)>,
-    /// Lines of which a hint is on its way, and when it comes.
+    /// Lines with a delay hint in flight, and the time of its arrival.
     delayed: Vec<(u64, Tick)>,
 }
 
@@ -96,7 +96,7 @@ impl Requests {
         Some(tag)
     }
 
-    /// Notes that a page moves: answers for its `lines` lines from `first` come too late.
+    /// Marks requests for the `lines` lines from `first` as outdated, because their page moves.
     pub(super) fn outdate(&mut self, first: u64, lines: u64) {
         for &(line, tag) in &self.active {
             let moves = (first..first + lines).contains(&line);
@@ -111,7 +111,7 @@ impl Requests {
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
-    /// Moves the kernel to `time` and hears what happened until then.
+    /// Runs the simulation kernel until `time`; returns its time, which may be later.
     pub(super) fn at_device(&mut self, time: Tick) -> Ns {
         let now = time.ns_up();
         if now > self.sim.now() {
@@ -120,7 +120,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.sim.now()
     }
 
-    /// Takes in what the device tells.
+    /// Handles the pending events of the device.
     pub(super) fn listen(&mut self) {
         while let Some(event) = self.far.event() {
             match event {
@@ -140,12 +140,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.refresh_kernel();
     }
 
-    /// Sends a read and gives the device's answer, with the time the request came.
+    /// Sends a read; returns the time of its arrival at the device, and the reply.
     pub(super) fn ask(&mut self, line: u64, tag: u16, leaves: Tick) -> (Tick, ReadReply) {
         self.ask_by(line, tag, leaves, F::read)
     }
 
-    /// The same by the call of the device that says what the read is for.
+    /// Like [`Self::ask`], with the method of the device for the kind of read.
     pub(super) fn ask_by(
         &mut self,
         line: u64,
@@ -160,7 +160,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         (there, reply)
     }
 
-    /// Joins a miss on the same line that is under way.
+    /// Joins a pending miss on the same line, if there is one.
     pub(super) fn join(&mut self, core: usize, line: u64, waiter: Waiter) -> Option<Access> {
         let active = self.requests.active.iter();
         let &(_, tag) = active.clone().find(|active| active.0 == line)?;
@@ -331,7 +331,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let outside = now.since(entry.left).since(inside);
         let waiters = std::mem::take(&mut entry.waiters);
         let first = waiters.first().copied();
-        // Without waiters, whoever asked first has been squashed and kept its register.
+        // Without waiters, the first requester has been squashed but kept its MSHR.
         let filled = first.map_or(cores.trailing_zeros() as usize, |waiter| waiter.0);
         self.caches.last_misses().release();
         while cores != 0 {
@@ -431,7 +431,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         freed
     }
 
-    /// Sends what left the caches to where it belongs.
+    /// Writes lines that the caches have evicted to the device or the host's DRAM.
     pub(super) fn send_out(&mut self, now: Tick) {
         for index in 0..self.caches.out.len() {
             let out = self.caches.out[index];
@@ -490,7 +490,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Sends what the host holds as far as the device has room.
+    /// Sends held writes, oldest first, while the device accepts them.
     pub(super) fn send_posted(&mut self, now: Tick) {
         while let Some(&post) = self.posted.front() {
             if self.redirect(post.line, &post.data, now, false) {
@@ -539,7 +539,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         true
     }
 
-    /// Sends a store whose line is in no cache as a write of the line.
+    /// Sends a store that misses all caches as a write of its line, without fetching the line.
     pub(super) fn write_through(&mut self, core: usize, at: u64, line: u64, now: Tick) -> Access {
         if self.posted.len() >= self.config.posted {
             return Access::NoRoom;

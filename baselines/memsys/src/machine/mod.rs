@@ -52,13 +52,13 @@ pub enum RunError {
         at: u64,
         /// Size of the access, in bytes.
         size: u8,
-        /// The program's footprint.
+        /// Footprint of the program in bytes, the end of valid addresses.
         end: u64,
     },
-    /// A program that promises operations and gives none.
+    /// A thread reports that it is ready but returns no operation.
     #[error("thread {0} says that it goes on, and gives no operation")]
     Idle(u32),
-    /// The program says why it does not go on.
+    /// The program has failed, with this message.
     #[error("{0}")]
     Program(String),
     /// A program that takes longer than the clock goes.
@@ -82,19 +82,19 @@ pub enum RunError {
 /// Deferred action of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Action {
-    /// The data of this tag have come.
+    /// The data of the request with this tag arrive.
     Arrive(u16),
-    /// The next line of this copy is asked for.
+    /// A copy, by its slot, requests its next line.
     Copy(u16),
-    /// This line of this copy, whose time was known, is there.
+    /// A line of a copy (slot and index) arrives at its known time.
     Copied(u16, u64),
-    /// This copy is complete.
+    /// A copy, by its slot, is complete.
     Finish(u16),
-    /// The handler for this page has run.
+    /// The kernel's handler for a page has run.
     Handled(u64),
-    /// The kernel samples.
+    /// The kernel samples accesses for tiering.
     Sample,
-    /// Writes that were refused are tried again.
+    /// Refused writes are sent again.
     Room,
 }
 
@@ -106,7 +106,7 @@ struct Core {
     fault: Tick,
     /// Due time of the oldest store's write to the cache.
     drain: Tick,
-    /// When the first that waits for a register asks again.
+    /// Time at which the first operation that waits for an MSHR is issued again.
     retry: Tick,
     thread: u32,
     /// The thread that ran last.
@@ -114,9 +114,9 @@ struct Core {
     since: Tick,
     slice_end: Tick,
     preempt: bool,
-    /// Something has happened since it was last found that it cannot go on.
+    /// Whether something has happened since the core was last found blocked.
     news: bool,
-    /// When the last flush was acknowledged, and how many are not.
+    /// Time at which the last flush was acknowledged; `flushes` counts pending ones.
     flushed: Tick,
     flushes: u32,
     node: u64,
@@ -224,7 +224,7 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     base: Option<Totals>,
     end: Tick,
     now: Tick,
-    /// The core whose steps are done now, and when something else is due.
+    /// Core that is being stepped; `until` is the time at which another event is due.
     running: usize,
     until: Tick,
     /// Contents of the host's DRAM by line, where contents are kept.
@@ -370,11 +370,11 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         self.refresh_kernel();
     }
 
-    /// Runs the program to its end. What was measured since all threads had passed
-    /// their `Begin`, or since the start if they have none.
+    /// Runs the program to its end. Returns the metrics since all threads have passed
+    /// [`crate::Op::Begin`], or since the start if they have none.
     ///
     /// # Errors
-    /// If the program asks for what cannot be, or nothing goes on.
+    /// If the program issues an invalid operation or fails, or if the machine makes no progress.
     pub fn run(&mut self) -> Result<Metrics, RunError> {
         while self.os.live > 0 {
             self.step()?;
@@ -395,8 +395,8 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         &self.values
     }
 
-    /// Does what is due first, and what the same core does after it as long as nothing
-    /// else is due.
+    /// Executes the earliest due event. A core continues with its next steps while nothing else
+    /// is due.
     fn step(&mut self) -> Result<(), RunError> {
         let (mut core, mut first, mut second) = (0, self.next[0], Tick::NEVER);
         for (number, &next) in self.next.iter().enumerate().skip(1) {

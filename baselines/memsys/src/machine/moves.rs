@@ -1,11 +1,10 @@
 //! Pages that move to the host and back: the kernel's part.
 //!
-//! A page that is worth it is offered by the device, or found by sampling. It is
-//! copied while it is used; then its lines leave the caches, where they bear the name
-//! of the old place, its translation changes, all cores forget the old one, and the
-//! device hears that it may drop the page. What the device's memory alone held goes
-//! along and counts as written. When the host's share is full, the page that was not
-//! referenced for longest goes back first.
+//! The device offers a hot page, or sampling finds it. The page is copied while it is in use.
+//! Then its lines, which have the old address, are evicted from the caches; its translation
+//! changes, all cores drop the old one (TLB shootdown), and the device is told that it may drop
+//! the page. Lines that only the device's memory held move along and count as dirty. When the
+//! host's share is full, the least recently referenced page goes back first.
 
 use super::{Action, Machine, Values};
 use crate::far::Far;
@@ -129,8 +128,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.promote_next(now);
     }
 
-    /// Tells the device that it may drop a page whose first 4 KiB are its page `first`, and
-    /// learns which lines were newer than its flash.
+    /// Tells the device that it may drop a page, from its page `first` of 4 KiB on, and learns
+    /// which lines were newer than its flash.
     //= skybyte 4
     fn tell_dropped(&mut self, now: Tick, page: u64, first: u64) {
         // The acknowledgement passes the link as a request does, and so does a command.

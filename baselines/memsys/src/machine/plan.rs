@@ -65,7 +65,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.refresh(core);
     }
 
-    /// Decides what `core` does next, without doing it.
+    /// Decides the next step of `core`, without executing it.
     pub(super) fn plan(&mut self, core: usize) {
         let blocked = self.cores[core].plan == Plan::Blocked;
         self.cores[core].news = false;
@@ -121,7 +121,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     };
                 }
                 Op::Begin if thread.begun => thread.cursor += 1,
-                // What is not done when measuring begins could be given up and done again.
+                // Operations in flight when measuring begins could be squashed and repeated.
                 Op::Fence | Op::Meet | Op::Begin => return self.settled(core),
             }
         }
@@ -146,7 +146,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn refill(&mut self, core: usize, number: u32) -> Plan {
         let window = &self.cores[core].window;
         let thread = &mut self.os.threads[number as usize];
-        // What has not retired may have to be done again.
+        // Operations that have not retired may be squashed and must be kept for a repetition.
         let oldest = if window.known < window.tail {
             (window.op(window.known).place - thread.base) as usize
         } else {
@@ -168,7 +168,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         Plan::Again(self.cores[core].window.time())
     }
 
-    /// When all operations in flight of the core are done, if that is known.
+    /// Plan for an ordering operation: settled at the time at which all operations in flight of
+    /// the core are done, or blocked while that is unknown.
     fn settled(&self, core: usize) -> Plan {
         let one = &self.cores[core];
         if one.flushes > 0 || !one.window.stores.is_empty() {
@@ -243,7 +244,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         one.window.push_store(entry);
     }
 
-    /// Does what a settled thread waited for.
+    /// Executes the ordering operation, or the preemption, that waited for a settled core.
     fn order(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         let number = one.thread;

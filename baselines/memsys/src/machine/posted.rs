@@ -14,7 +14,7 @@ const BUCKETS: usize = 4_096;
 pub(super) struct Posted {
     pub(super) line: u64,
     pub(super) data: Block,
-    /// Cores whose flushes wait for it, one bit each.
+    /// Cores with a flush that waits for this write, one bit each.
     pub(super) flushers: u64,
     /// Whether it is one of the 64 lines of a page that are written together.
     pub(super) whole: bool,

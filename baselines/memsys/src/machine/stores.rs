@@ -12,7 +12,8 @@ use crate::tiering::Promote;
 use crate::window::Pending;
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
-    /// A store whose address is known asks for its line; it can retire at once.
+    /// Issues a store with a known address: requests its lines to own them. The store can retire
+    /// at once.
     pub(super) fn issue_store(&mut self, core: usize, number: u64, now: Tick) {
         let op = *self.cores[core].window.op(number);
         for part in 0..2 {
@@ -32,8 +33,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.complete(core, number, now);
     }
 
-    /// Whether a store asks for its line as soon as its address is known. What the device is
-    /// sent are lines, so a cache of pages before it has to bring the page in either case.
+    /// Whether a store requests its line as soon as its address is known. Behind a page cache it
+    /// always does, because the cache must fetch the page under either policy.
     #[inline]
     fn asks_to_own(&self, at: u64) -> bool {
         self.config.store_miss == StoreMiss::Own || self.is_page_cached(self.pages.line_of(at))
@@ -91,7 +92,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         };
     }
 
-    /// Lets go on what waited for a register, which may be free by now, or for a store.
+    /// Reschedules operations that wait for an MSHR, which may be free by now, or for a store.
     pub(super) fn unstall(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         while let Some(number) = one.window.stalled.pop() {

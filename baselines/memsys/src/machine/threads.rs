@@ -1,8 +1,8 @@
 //! Threads on cores: scheduling, waiting, and the cost of switches.
 //!
-//! A thread waits in the queue, runs on a core, or meets others. One whose stores are
-//! still in a core's buffer is queued when the last of them has gone, so that it finds
-//! them wherever it runs next.
+//! A thread waits in the queue, runs on a core, or waits at a barrier. A thread with stores in a
+//! core's buffer is queued only after the last of them has left, so that it sees them on any core
+//! that it runs on next.
 
 use super::device::Waiter;
 use super::{Machine, NO_THREAD, Values};
@@ -117,7 +117,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.wake(now);
     }
 
-    /// Takes what is given up out of what was counted as started.
+    /// Removes squashed operations, from `number` on, from the counts of started ones.
     fn uncount(&mut self, core: usize, number: u64) {
         let window = &self.cores[core].window;
         let given_up = window.tail - number;

@@ -1,4 +1,4 @@
-//! The host's DRAM as a cache of pages: who yields, what goes back, and what it holds up.
+//! The host's DRAM as a page cache: yields, write-backs, and delays by full MSHRs.
 
 use crate::moves::{Counting, FOOTPRINT, PAGE, config, load, rounds, run, scattered};
 use memsys::model::Listed;
@@ -112,11 +112,11 @@ fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_
 }
 
 #[test]
-fn who_finds_no_register_of_the_cache_of_pages_yields_and_waits_in_turn() {
+fn miss_without_a_free_page_cache_register_yields_and_waits_in_order() {
     let few = sharing(3, 3, 1);
     let many = sharing(3, 3, 64);
     assert_eq!((few.counts.page_misses, many.counts.page_misses), (9, 9));
-    // Nobody comes back before the page is there, which then comes after those of others.
+    // No thread returns before its page is there; the page waits for those of others.
     assert_eq!(few.counts.repeated_delays, 0);
     assert!(few.time > many.time, "{:?} {:?}", few.time, many.time);
 }

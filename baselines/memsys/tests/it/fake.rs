@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use units::Ns;
 
-/// What the device may do, as chances of a hundred.
+/// Probabilities of the device's reactions, in percent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Odds {
     pub(crate) waits: u64,
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// Such a device.
+/// A device that reacts at random with the given [`Odds`].
 pub(crate) struct Fake {
     sim: Sim,
     rng: Rng,

@@ -1,4 +1,4 @@
-//! Pages that move: when, where, and what it costs.
+//! Migration of pages: triggers, destinations and costs.
 
 use memsys::model::Listed;
 use memsys::{
@@ -29,7 +29,7 @@ pub(crate) struct Counting {
     /// It takes no pages.
     pub(crate) full: bool,
     pub(crate) copied: u64,
-    /// How long a page that is copied comes from flash, and when each began to.
+    /// Flash latency of a page that is copied; `begun` has the start of each read.
     flash: Ns,
     begun: BTreeMap<u64, Ns>,
 }
@@ -282,7 +282,7 @@ fn pinned_pages_stay_on_the_device() {
     assert!(far.dropped.iter().all(|&page| page >= 8));
 }
 
-/// Takes nothing.
+/// Policy that rejects every offer.
 struct Never;
 
 impl Promote for Never {

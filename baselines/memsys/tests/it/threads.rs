@@ -1,4 +1,4 @@
-//! Threads on cores: who runs while others wait, at what price, and what hints make of that.
+//! Threads on cores: scheduling, the costs of switches, and the effects of delay hints.
 
 use crate::timing::{FOOTPRINT, config, load, run, run_on, store};
 use memsys::model::Listed;
@@ -39,7 +39,8 @@ fn more_threads_than_cores_share_them_by_slices() {
     }
 }
 
-/// A device that reads flash for what it has not: a hint first, data from then on.
+/// A device that reads pages from flash: it answers with a delay hint first, and with data once
+/// the page is there.
 #[derive(Default)]
 struct Pages {
     ready: BTreeMap<u64, Ns>,
@@ -53,7 +54,7 @@ struct Hinting {
     hints: bool,
     /// A page of which it gives no hint.
     silent: u64,
-    /// Pages leave before who asked for them is back.
+    /// Whether pages are evicted before the requesting thread returns.
     forgets: bool,
 }
 
@@ -182,7 +183,7 @@ fn a_thread_alone_comes_back_until_its_data_are_there() {
 }
 
 #[test]
-fn who_never_finds_its_page_waits_for_it_in_the_end() {
+fn thread_that_never_finds_its_page_finally_waits_for_it() {
     let config = config(1, Place::Far);
     let kernel = Kernel::new();
     let mut far = Hinting::new(&kernel.sim(), Ns::us(7), true);
@@ -195,7 +196,7 @@ fn who_never_finds_its_page_waits_for_it_in_the_end() {
 }
 
 #[test]
-fn who_retires_late_gives_up_what_is_younger() {
+fn delayed_operation_squashes_younger_ones() {
     // The load that takes long is followed by others of its page: one exception.
     let ops: Vec<Op> = (0..8).map(|n| load(n * 64, 0)).collect();
     let kernel = Kernel::new();
@@ -207,7 +208,7 @@ fn who_retires_late_gives_up_what_is_younger() {
 }
 
 #[test]
-fn hints_for_what_retired_before_raise_nothing() {
+fn hint_for_a_retired_store_raises_no_exception() {
     let kernel = Kernel::new();
     let far = Hinting::new(&kernel.sim(), Ns::us(20), true);
     let ops = vec![store(0), Op::Compute(40_000)];
@@ -257,7 +258,7 @@ fn work(number: u64, micros: u64) -> Vec<Op> {
 }
 
 #[test]
-fn who_runs_next_is_who_the_policy_says() {
+fn policy_chooses_the_next_thread() {
     //= skybyte 3.1
     // One that is away for flash again and again, and two that never are but at first.
     let light = (0..12).flat_map(|page| [load(page * 4_096, 1), Op::Compute(8_000)]);
@@ -392,7 +393,7 @@ fn a_retired_store_takes_the_register_of_a_squashed_miss() {
 }
 
 #[test]
-fn a_squash_wakes_who_waits_for_a_register_of_the_last_cache() {
+fn squash_wakes_an_operation_that_waits_for_an_mshr_of_the_last_cache() {
     //= skybyte 3.1
     let flash = Ns::us(200);
     let kernel = Kernel::new();
@@ -403,7 +404,7 @@ fn a_squash_wakes_who_waits_for_a_register_of_the_last_cache() {
     }
     let mut config = config(2, Place::Far);
     (config.llc.misses, config.l1.cycles) = (1, 40);
-    // The hint is there long before what is older has retired, which takes 10 ns each.
+    // The hint arrives long before the older loads have retired, which take 10 ns each.
     let older = vec![load(4 * 4_096, 1); 100];
     let squashed = [older, vec![load(0, 0), load(4_096, 0)]].concat();
     // It asks while the last load of the other has the register, and then works as long as

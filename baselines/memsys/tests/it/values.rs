@@ -1,4 +1,4 @@
-//! What is loaded is what was stored last, whatever the device and the pages do.
+//! Loads return the last store, for any behaviour of the device and any migration of pages.
 
 use crate::fake::{Fake, Odds};
 use crate::programs::without_races;
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// What is to happen, and how often it did.
+/// Name of an event that the runs must produce, and its counter.
 type Happened = (&'static str, fn(&Metrics) -> u64);
 
 #[test]

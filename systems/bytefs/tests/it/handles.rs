@@ -23,16 +23,16 @@ const TASKS: u64 = 5;
 /// Blocks that the body does not know of, and the first of them.
 const POOL: u64 = 6;
 const FIRST: u64 = BLOCKS - 2 * POOL;
-/// Where contents go.
+/// First block for file contents.
 const DATA: u64 = BLOCKS - POOL;
 
 /// Block of the pool, and line in it.
 type Line = (u64, u64);
 
-/// What a task has done.
+/// Changes of one task, and the durability that it may expect.
 #[derive(Clone, Default)]
 struct History {
-    /// For each change, what it wrote where, in order.
+    /// For each change, in order: the lines that it wrote and their values.
     changes: Vec<Vec<(Line, u64)>>,
     /// Changes that a force has covered.
     floor: usize,
@@ -43,12 +43,12 @@ struct History {
 #[derive(Clone, Default)]
 struct Ledger {
     tasks: [History; TASKS as usize],
-    /// Counts writes.
+    /// Number of writes so far, which are also the written values.
     clock: u64,
 }
 
-/// Where a task counts its changes: in turns in two blocks, so that what keeps their
-/// order is not that they meet at a line.
+/// Line of a task's change counter. It alternates between two blocks, so that the order of
+/// changes is not enforced by shared lines.
 const fn counter(task: u64, change: u64) -> Line {
     (change % 2, task * 8)
 }
@@ -67,7 +67,7 @@ struct Task {
     body: Rc<Body>,
     sim: Sim,
     task: u64,
-    /// The last transaction.
+    /// Last transaction of the task.
     last: Cell<TxId>,
     ledger: Rc<RefCell<Ledger>>,
 }

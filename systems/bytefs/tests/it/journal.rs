@@ -101,7 +101,7 @@ fn a_write_is_there_whole_or_not_at_all_and_in_the_ordered_mode_in_part() {
     assert!(halves(small(), Options::default()) > 0);
 }
 
-/// What a cut leaves after some versions were forced.
+/// Contents that a power cut leaves after some versions were forced.
 fn after_versions(rng: &mut Rng) -> Contents {
     let kernel = Kernel::new();
     let disk = holding(&kernel.sim(), journaled());

@@ -91,7 +91,7 @@ fn times_are_shown_as_they_are_kept() {
     }
 }
 
-/// What only the journal of ext4 has is replayed.
+/// A mount replays changes that are only in the journal of ext4.
 async fn theirs_is_found(sim: &Sim, left: crate::bench::Contents) {
     let left = holding(sim, left);
     let vfs = mounted(sim, &left, Options::default()).await;

@@ -37,7 +37,7 @@ struct Image {
     heads: Vec<(Place, Place)>,
     between: Vec<Place>,
     pages: Vec<Place>,
-    /// F2FS table blocks.
+    /// Blocks of the F2FS tables.
     tables: Vec<Place>,
     /// Node blocks, and blocks of directory entries and file contents.
     nodes: Vec<Place>,

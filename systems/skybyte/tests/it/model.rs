@@ -49,7 +49,7 @@ fn contents_change_no_time() {
     assert_eq!(with, times(&config));
 }
 
-/// When each of some accesses is answered.
+/// Times of the answers to 3,000 random accesses, one line each.
 fn times(config: &skybyte::DeviceConfig) -> Vec<String> {
     use memsys::{Far, FarEvent, Line, ReadReply, Tag};
     let kernel = sim::Kernel::new();

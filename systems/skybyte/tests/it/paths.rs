@@ -489,7 +489,7 @@ fn access_beyond_the_capacity_is_rejected_without_harm() {
     assert_eq!(rig.device.metrics().front.out_of_range, 4);
 }
 
-/// What comes for a line, at once or later.
+/// Reads a line and returns its data, which may arrive at once or with an event.
 fn data(rig: &mut Rig, line: u64) -> LineData {
     match rig.read(line) {
         ReadReply::Data(_, data) => data,

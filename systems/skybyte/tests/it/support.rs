@@ -14,7 +14,7 @@ pub(crate) fn small(design: &str, profile: Profile) -> DeviceConfig {
     profile.tiny_device(Design::named(design).expect("it is in the table"))
 }
 
-/// What of the device's life is judged.
+/// Record of accesses and answers, by which the device is judged.
 pub(crate) struct World {
     /// Every version that a line has had, newest last; zeros before the first.
     versions: BTreeMap<u64, Vec<[u8; 64]>>,
@@ -49,7 +49,8 @@ impl World {
         lines.filter(|line| !self.held.contains_key(&(line / 64)))
     }
 
-    /// What came for a read that began when the line had `before` versions.
+    /// Asserts that `data` is valid for a read that began when the line had `before` versions:
+    /// the newest version at that time or a later one.
     fn judge(&self, line: u64, before: usize, data: LineData) {
         let data = data.expect("contents are kept");
         let versions = self.versions.get(&line).map_or(&[][..], |v| v);
@@ -88,7 +89,7 @@ impl Driver {
         }
     }
 
-    /// Takes in what the device tells; whether there is room again.
+    /// Handles the device's events; returns whether it has room for writes again.
     fn listen(&mut self) -> bool {
         let mut room = false;
         while let Some(event) = self.device.event() {
@@ -237,8 +238,8 @@ impl Driver {
     }
 }
 
-/// Reads a line from a device that nobody else uses, again and again while it is told that
-/// it takes long.
+/// Reads a line of an otherwise idle device; repeats the read while the device answers with delay
+/// hints.
 pub(crate) async fn read_back(sim: &Sim, device: &mut CxlSsd, line: u64) -> LineData {
     loop {
         match device.read(sim.now(), Line(line), Tag(7)) {

@@ -1,11 +1,11 @@
-//! An undo journal of cache lines: what the lines held goes to a journal, then they
-//! are changed in place.
+//! Undo journal of cache lines: the former contents of lines go to a journal, then the lines are
+//! changed in place.
 //!
-//! For drives whose firmware has no transactions. A transaction takes these steps, each
-//! of which begins when the one before is durable:
+//! It serves drives without transactions in their firmware. A transaction takes these steps; each
+//! begins when the one before is durable:
 //!
-//! 1. records of what its lines hold are stored to the journal (`format`), and new
-//!    blocks, that nothing leads to, in place;
+//! 1. records of the former contents of its lines are stored to the journal (`format`), and new
+//!    blocks, which are not referenced yet, in place;
 //! 2. the lines are stored in place;
 //! 3. the mark of its commit is stored. **The end of the verification that follows is
 //!    the durable point.**
@@ -19,9 +19,9 @@
 //! - No line is stored in place before the records of all lines of its transaction are
 //!   durable, and a line is stored for one transaction at a time.
 //! - A record is stored over others only if their transactions are done (`ring`).
-//! - The journal says that there may be something to undo before the first record and
-//!   after the last (`claim`), in a way that makes others refuse the file system: they
-//!   would take what is half done for whole.
+//! - From before the first record until after the last, the superblock of the journal claims that
+//!   there may be something to undo (`claim`). The claim makes other implementations refuse the
+//!   file system, which they would otherwise use half-changed.
 //! - A change of the superblock alone, as the flag of ext4 at mount and unmount that a
 //!   journal has to be replayed, is written as a block, which is atomic. Where others go
 //!   with it, as the head of the list of orphans does, a cut leaves lines of it of
@@ -65,16 +65,16 @@ use vfs::{Errno, Result};
 /// Changes persist as lines, over an undo journal.
 pub type UndoLines<P> = Lines<P, Undo>;
 
-/// The undo journal.
+/// Undo journal of a mounted file system.
 pub struct Undo {
     sim: Sim,
     area: Area,
     claim: Claim,
     epoch: Cell<u64>,
     ring: RefCell<Ring>,
-    /// Held by who waits for room, so that they are served in order.
+    /// Held by the task that waits for room, so that tasks get room in order.
     turn: Semaphore,
-    /// A transaction is done, or one has failed.
+    /// Notified when a transaction is done or has failed.
     progress: Signal,
     failed: Cell<bool>,
 }
@@ -84,8 +84,8 @@ const fn records_of(lines: u64) -> u64 {
     (lines * 64).div_ceil(PAYLOAD as u64)
 }
 
-/// The file system of `blocks` blocks that is made if nobody says otherwise: inodes of
-/// 128 bytes, and the journal that `mkfs` chooses.
+/// Default options for a file system of `blocks` blocks: inodes of 128 bytes, and the journal
+/// size that `mkfs` chooses.
 #[must_use]
 pub fn mkfs_options(blocks: u64) -> MkfsOptions {
     MkfsOptions {
@@ -94,10 +94,10 @@ pub fn mkfs_options(blocks: u64) -> MkfsOptions {
     }
 }
 
-/// Makes a file system on `port`, with a journal.
+/// Creates a file system with a journal on `port`.
 ///
 /// # Errors
-/// What cannot be made of it, or why the drive failed.
+/// If the options are invalid or ask for no journal, or if the drive fails.
 pub async fn format<P: BytePort>(
     port: &P,
     options: &MkfsOptions,
@@ -108,12 +108,11 @@ pub async fn format<P: BytePort>(
     ext4::format(port, options).await
 }
 
-/// Recovers the file system on `port` and mounts it with an undo journal; what was
-/// undone. `lines` says how transactions are made; those that the journal has no room
-/// for are cut in parts.
+/// Recovers the file system on `port` and mounts it with an undo journal; also returns the undone
+/// work. `lines` configures transactions; transactions too large for the journal are split.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// If the file system is invalid or the drive fails.
 pub async fn mount<P: BytePort>(
     sim: &Sim,
     port: &P,
@@ -225,7 +224,7 @@ impl Undo {
         Ok(())
     }
 
-    /// The records of what the lines of `pieces` hold.
+    /// Encoded records of the former contents of the lines of `pieces`.
     fn records(&self, ticket: Ticket, pieces: &[&Piece]) -> Vec<Line> {
         let mut lines = Vec::new();
         for (at, old) in olds(pieces) {
@@ -273,7 +272,8 @@ impl Undo {
     }
 }
 
-/// What is to be recorded of `pieces`: runs of lines of blocks that are not new.
+/// Former contents to record for `pieces`: address and bytes of runs of lines. New blocks need no
+/// record.
 fn olds<'a>(pieces: &'a [&Piece]) -> impl Iterator<Item = (u64, &'a [u8])> {
     let old = pieces.iter().filter(|piece| !piece.new);
     old.flat_map(|piece| piece.old())

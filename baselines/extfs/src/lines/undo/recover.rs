@@ -1,16 +1,15 @@
-//! Opening the journal: what was not committed is undone, before anything else of the
-//! file system is read.
+//! Recovery of the undo journal: undoes uncommitted transactions before anything else of the file
+//! system is read.
 //!
 //! # Invariants
 //!
 //! - Nothing is stored before all records were read and found sound, so a recovery
 //!   that is refused has changed nothing.
-//! - Records are void only once what they brought back is durable: then a new epoch
-//!   begins. So a recovery that is cut off is done again, with the same end.
-//! - Records count only while the superblock of the journal says so (`claim`). Who else
-//!   makes the file system whole by force makes that one anew, and then they are void.
-//! - What recovery leaves is a file system without anything to undo, or one that it has
-//!   not changed.
+//! - Records become void, by a new epoch, only once the lines that they restored are durable. So
+//!   an interrupted recovery is repeated with the same result.
+//! - Records are valid only while the superblock of the journal claims them (`claim`). A foreign
+//!   tool that repairs the file system by force rewrites this superblock, which voids them.
+//! - After recovery the file system has nothing to undo, or recovery has not changed it.
 
 use super::area::Area;
 use super::claim::Claim;
@@ -27,19 +26,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::{Origin, Placement};
 use vfs::Errno;
 
-/// Blocks that are read at once: 1 MiB.
+/// Number of blocks that one read command covers: 1 MiB.
 const AT_ONCE: u64 = 256;
 
-/// What was undone.
+/// Result of a recovery: the amount of undone work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
     /// Transactions that had not committed.
     pub transactions: u64,
-    /// Lines that were brought back.
+    /// Lines restored to their former contents.
     pub lines: u64,
 }
 
-/// An opened journal: where it is, the epoch that has begun, and what was undone.
+/// An opened journal: its area and claim, the new epoch, and the undone work.
 pub(super) struct Opened {
     pub(super) area: Area,
     pub(super) claim: Claim,
@@ -75,7 +74,7 @@ pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened
         recovery.begin(epoch).await?;
     }
     if let Err(error) = find_journal(port).await {
-        // Nothing is left to undo: whoever can repair it may.
+        // Nothing is left to undo, so the claim is dropped and other tools may repair the image.
         if claim.is_made() {
             claim.set(port, false).await.map_err(failed)?;
         }
@@ -99,10 +98,10 @@ pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened
     })
 }
 
-/// Transactions that have not committed: where what their lines held belongs.
+/// Uncommitted transactions, each with the addresses and former contents of its lines.
 type Open<'r> = BTreeMap<u32, Vec<(u64, &'r [u8])>>;
 
-/// The line that a byte is in.
+/// Address of the cache line that contains byte `at`.
 const fn line_of(at: u64) -> u64 {
     at / LINE as u64 * LINE as u64
 }
