@@ -21,7 +21,7 @@ pub enum DocumentError {
     Place {
         /// Name of the file.
         file: String,
-        /// Line, from 1.
+        /// Line number, starting from 1.
         line: usize,
         /// Problem, as a phrase.
         problem: String,

@@ -20,7 +20,7 @@ pub enum TraceError {
     Line {
         /// Name of the file.
         name: String,
-        /// Line, from 1.
+        /// Line number, starting from 1.
         line: u64,
         /// Expected text, as a phrase.
         expected: String,

@@ -1,12 +1,12 @@
-//! Programs as streams of memory accesses: kernels that run, numbers that are met,
-//! traces that are read.
+//! Programs as streams of memory accesses: kernels that are executed, synthetic accesses, and
+//! recorded traces.
 //!
-//! Invariants: a program is a function of its description and the seed; however many
-//! threads it is given, they do the same work in all; what a thread does between two
-//! meetings depends on no other thread; this process holds what a kernel must know to
-//! go on, not what its memory would hold.
+//! Invariants: a program is a function of its description and the seed. The total work is the same
+//! for any number of threads. The operations of a thread between two barriers do not depend on
+//! other threads. This process holds only what a kernel needs to continue, not the contents of its
+//! simulated memory.
 //!
-//! This crate knows the seam of the memory system ([`memsys::Program`]) and no machine.
+//! This crate uses the interface of the memory system ([`memsys::Program`]) and knows no machine.
 
 mod character;
 mod graph;

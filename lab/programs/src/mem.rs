@@ -1,13 +1,13 @@
-//! What a kernel of a workload does to its memory, noted as it does it.
+//! Records the memory operations of a kernel while it executes.
 //!
-//! Invariants: an operation is noted in the order in which the kernel executes it; a
-//! dependence names the load whose value an address is made from, and none that is
-//! further back than a core could hold; compute instructions between two accesses are
-//! one [`Op::Compute`].
+//! Invariants: operations are recorded in the order in which the kernel executes them. A dependence
+//! names the load from whose value an address is computed, and is dropped if the load is further
+//! back than a core could hold. Compute instructions between two accesses are combined into one
+//! [`Op::Compute`].
 //!
-//! A kernel is an `async fn` that owns its [`Mem`]. It goes on until it has noted a
-//! batch, or has come to where all threads meet; so the kernels read as the plain
-//! algorithms, and nobody holds a whole trace.
+//! A kernel is an `async fn` that owns its [`Mem`]. It runs until it has recorded a batch or has
+//! reached a barrier of all threads. Kernels can thus be written as plain algorithms, and no
+//! complete trace is held in memory.
 
 use memsys::Op;
 use std::cell::Cell;
@@ -16,18 +16,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Operations after which a kernel rests.
+/// Number of operations after which a kernel pauses.
 const BATCH: usize = 512;
 
-/// What passes from a kernel to whoever asked: its operations, and whether it now
-/// stands where all threads meet.
+/// Passes results from a kernel to its caller: the recorded operations, and whether the kernel is
+/// now waiting at a barrier.
 #[derive(Default)]
 pub(crate) struct Outlet {
     pub(crate) ops: Cell<Vec<Op>>,
     pub(crate) meets: Cell<bool>,
 }
 
-/// A load or store that was noted; what a later address may depend on.
+/// A recorded load or store, on which a later address may depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
@@ -35,7 +35,7 @@ pub(crate) struct Tag(u64);
 pub(crate) struct Mem {
     ops: Vec<Op>,
     compute: u32,
-    /// Loads and stores so far.
+    /// Number of loads and stores so far.
     count: u64,
     outlet: Rc<Outlet>,
 }
@@ -50,13 +50,13 @@ impl Mem {
         }
     }
 
-    /// So many instructions that touch no memory.
+    /// Records `instructions` instructions that access no memory.
     #[inline]
     pub(crate) fn compute(&mut self, instructions: u32) {
         self.compute = self.compute.saturating_add(instructions);
     }
 
-    /// A load from an address that no recent load gave.
+    /// Records a load whose address does not depend on a recent load.
     #[inline]
     pub(crate) fn load(&mut self, at: u64, size: u8) -> Tag {
         self.settle();
@@ -64,7 +64,7 @@ impl Mem {
         self.noted()
     }
 
-    /// A load from an address made of what `from` returned.
+    /// Records a load whose address depends on the value loaded by `from`.
     #[inline]
     pub(crate) fn load_after(&mut self, at: u64, size: u8, from: Tag) -> Tag {
         self.settle();
@@ -73,7 +73,7 @@ impl Mem {
         self.noted()
     }
 
-    /// A store to an address that no recent load gave.
+    /// Records a store whose address does not depend on a recent load.
     #[inline]
     pub(crate) fn store(&mut self, at: u64, size: u8) -> Tag {
         self.settle();
@@ -81,7 +81,7 @@ impl Mem {
         self.noted()
     }
 
-    /// A store to an address made of what `from` returned.
+    /// Records a store whose address depends on the value loaded by `from`.
     #[inline]
     pub(crate) fn store_after(&mut self, at: u64, size: u8, from: Tag) -> Tag {
         self.settle();
@@ -90,7 +90,7 @@ impl Mem {
         self.noted()
     }
 
-    /// Loads `bytes` bytes in turn, as vector loads of 64.
+    /// Loads `bytes` consecutive bytes with vector loads of up to 64 bytes.
     pub(crate) fn load_span(&mut self, at: u64, bytes: u64, from: Option<Tag>) -> Option<Tag> {
         let mut last = from;
         for (at, size) in pieces(at, bytes) {
@@ -103,7 +103,7 @@ impl Mem {
         last
     }
 
-    /// Stores `bytes` bytes in turn, as vector stores of 64.
+    /// Stores `bytes` consecutive bytes with vector stores of up to 64 bytes.
     pub(crate) fn store_span(&mut self, at: u64, bytes: u64, from: Option<Tag>) {
         for (at, size) in pieces(at, bytes) {
             match from {
@@ -113,14 +113,14 @@ impl Mem {
         }
     }
 
-    /// Writes the line of `at` back and keeps it.
+    /// Writes back the cache line that contains `at` and keeps it in the cache.
     #[inline]
     pub(crate) fn flush(&mut self, at: u64) {
         self.settle();
         self.ops.push(Op::Flush { at });
     }
 
-    /// What was flushed is done before what follows.
+    /// Records a fence: earlier flushes complete before later operations.
     #[inline]
     pub(crate) fn fence(&mut self) {
         self.settle();
@@ -141,14 +141,14 @@ impl Mem {
         Tag(self.count)
     }
 
-    /// How many memory operations back `from` is, seen from the next one; 0 if that
-    /// is beyond what the operation can say, and what it returned is long there.
+    /// Distance from the next memory operation back to `from`; 0 if it is too large to be
+    /// represented, since the value has then long been available.
     #[inline]
     fn back(&self, from: Tag) -> u16 {
         u16::try_from(self.count + 1 - from.0).unwrap_or(0)
     }
 
-    /// Rests if there is a batch.
+    /// Pauses if a batch has been recorded.
     #[inline]
     pub(crate) async fn breathe(&mut self) {
         if self.ops.len() >= BATCH {
@@ -156,7 +156,7 @@ impl Mem {
         }
     }
 
-    /// Waits for all threads.
+    /// Waits at a barrier for all threads.
     pub(crate) async fn meet(&mut self) {
         self.settle();
         self.ops.push(Op::Meet);
@@ -164,7 +164,7 @@ impl Mem {
         self.rest().await;
     }
 
-    /// Waits for all threads; what follows is measured.
+    /// Waits at a barrier for all threads; measurement begins there.
     pub(crate) async fn begin(&mut self) {
         self.settle();
         self.ops.push(Op::Begin);
@@ -178,7 +178,7 @@ impl Mem {
         self.ops.clear();
     }
 
-    /// Gives out what was noted; the thread has ended after it.
+    /// Hands over the remaining operations; the thread must end after this.
     pub(crate) fn end(&mut self) {
         self.settle();
         self.hand_over();
@@ -189,7 +189,7 @@ impl Mem {
     }
 }
 
-/// `bytes` bytes from `at` as pieces that end where lines of 64 bytes do.
+/// Splits the `bytes` bytes from `at` at the ends of 64-byte lines.
 pub(crate) fn pieces(mut at: u64, bytes: u64) -> impl Iterator<Item = (u64, u8)> {
     let end = at + bytes;
     std::iter::from_fn(move || {
@@ -200,7 +200,7 @@ pub(crate) fn pieces(mut at: u64, bytes: u64) -> impl Iterator<Item = (u64, u8)>
     })
 }
 
-/// Pending once, then ready.
+/// A future that is pending once, then ready.
 struct Rest(bool);
 
 impl Future for Rest {
@@ -214,8 +214,8 @@ impl Future for Rest {
     }
 }
 
-/// Hands out virtual addresses, from 1 MiB up and by whole pages, so that no two
-/// structures share one and address 0 stays invalid.
+/// Hands out virtual addresses from 1 MiB upwards, in whole pages, so that no two structures share
+/// a page and address 0 stays invalid.
 pub(crate) struct Space {
     next: u64,
 }
@@ -230,20 +230,20 @@ impl Space {
         Self { next: Self::BASE }
     }
 
-    /// `bytes` bytes that start a page.
+    /// Allocates `bytes` bytes that start at a page boundary.
     pub(crate) const fn take(&mut self, bytes: u64) -> u64 {
         let at = self.next;
         self.next += bytes.next_multiple_of(PAGE);
         at
     }
 
-    /// One past what was handed out.
+    /// One past the last address that was handed out.
     pub(crate) const fn end(&self) -> u64 {
         self.next
     }
 }
 
-/// Elements of one size side by side.
+/// Consecutive elements of one size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Array {
     base: u64,
@@ -258,7 +258,7 @@ impl Array {
         }
     }
 
-    /// Where element `index` is.
+    /// The address of element `index`.
     #[inline]
     pub(crate) const fn at(self, index: u64) -> u64 {
         self.base + index * self.size

@@ -1,27 +1,28 @@
-//! The one table of what can be asked for by name.
+//! The only table of the presets.
 //!
-//! Parsing, the list of workloads, the help and the error messages derive from it. A
-//! test gives every preset every default.
+//! Parsing, the list of workloads, the help and the error messages are derived from it. A test
+//! checks that every default is accepted by its unit.
 
 use input::named::decimal;
 
-/// A workload that has a name.
+/// A workload that is selected by name.
 pub type Preset = input::named::Preset<Unit>;
 
 /// A parameter, written `name=value`.
 pub type Param = input::named::Param<Unit>;
 
-/// What a value looks like.
+/// Kind of value that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A whole number in these bounds.
+    /// A whole number within these inclusive bounds.
     Whole(u64, u64),
-    /// A size from 1 MiB to 16 GiB, nothing for what the scale gives, or what the paper's
-    /// simulator touched at that scale.
+    /// A size from 1 MiB to 16 GiB, `scale` for the size that the scale gives, or `replayed` for
+    /// the memory that the paper's simulator touched at that scale.
     Footprint,
-    /// A number of instructions, or nothing for what the scale gives, or all.
+    /// A number of instructions, `scale` for the number that the scale gives, or `whole` for the
+    /// whole program.
     Section,
-    /// A decimal with up to three places, in thousandths within these bounds.
+    /// A decimal with up to three places, with inclusive bounds in thousandths.
     Decimal(u64, u64),
     /// One of these words.
     Word(&'static [&'static str]),
@@ -62,16 +63,16 @@ impl input::named::Unit for Unit {
     }
 }
 
-/// A footprint or a section that is not given.
+/// The footprint or section follows from the scale.
 pub(crate) const SCALE_GIVES: &str = "scale";
 
-/// The footprint that the paper's simulator touched.
+/// The footprint is the memory that the paper's simulator touched.
 pub(crate) const REPLAYED: &str = "replayed";
 
-/// The section that is the whole program.
+/// The section is the whole program.
 pub(crate) const WHOLE: &str = "whole";
 
-/// A decimal with up to three places, in thousandths.
+/// Parses a decimal with up to three places and returns it in thousandths.
 pub(crate) fn thousandths(text: &str) -> Option<u64> {
     decimal(text, 3)
 }
@@ -130,7 +131,7 @@ const fn times(name: &'static str, help: &'static str) -> Param {
     param(name, "1", Unit::Whole(1, 1_000_000), help)
 }
 
-/// 0 stands for as many as the footprint asks for.
+/// A number of operations; 0 derives it from the footprint.
 const fn amount(name: &'static str, help: &'static str) -> Param {
     param(name, "0", Unit::Whole(0, 1 << 40), help)
 }
@@ -142,14 +143,14 @@ const THETA: Param = param(
     "exponent of Zipf's law; 0 for evenly",
 );
 
-/// Everything that has a name, in the order in which it is listed.
+/// All presets, in the order in which they are listed.
 pub static PRESETS: [Preset; 9] = [
     preset(
         "bfs",
         "breadth-first search that passes over all vertices, as Rodinia's",
         &[
             graph("uniform"),
-            // Rodinia's generator gives 2 to 4 edges, each in both directions.
+            // Rodinia's generator gives each vertex 2 to 4 edges, each in both directions.
             param("degree", "6", Unit::Whole(1, 1024), "edges of a vertex"),
             times("searches", "searches, after one that warms up"),
         ],
@@ -159,7 +160,7 @@ pub static PRESETS: [Preset; 9] = [
         "betweenness centrality, as GAP's",
         &[
             graph("kronecker"),
-            // What GAP's generators do by default.
+            // The default of GAP's generators.
             param(
                 "degree",
                 "16",
@@ -262,7 +263,7 @@ const fn preset(name: &'static str, help: &'static str, own: &'static [Param]) -
     }
 }
 
-/// What can follow the paths of traces.
+/// The parameters of traces, which follow their paths.
 pub static TRACE: Preset = Preset {
     name: "TRACE",
     help: "a path to a trace of memory accesses, or several joined by +, one a thread",

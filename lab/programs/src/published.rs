@@ -1,20 +1,20 @@
-//! The workloads of the SkyByte paper, as it describes them.
+//! The workloads of the SkyByte paper, with the properties that it gives.
 
 use units::Bytes;
 
-/// A row of the paper's table of workloads.
+/// One row of the paper's table of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Its name here.
+    /// Name of the workload in this crate.
     pub name: &'static str,
-    /// Memory footprint; the paper gives hundredths of 10⁹ bytes.
+    /// Memory footprint. The paper gives it in GB (10⁹ bytes) with two decimals.
     pub footprint: Bytes,
-    /// Stores of a thousand accesses.
+    /// Stores per thousand accesses.
     pub writes_per_mille: u64,
-    /// Misses of the last-level cache for ten thousand instructions.
+    /// Misses of the last-level cache per ten thousand instructions.
     pub misses_per_10k: u64,
-    /// What its simulator touched of that, by the data published with it; a workload without
-    /// has none there.
+    /// Memory that the paper's simulator touched, according to the data published with it; `None`
+    /// for a workload that is missing there.
     pub replayed: Option<Bytes>,
 }
 
@@ -36,7 +36,7 @@ const fn row(
 }
 
 //= skybyte table 1
-/// Table I of the paper, and what was replayed of it by the data published with its simulator.
+/// Table I of the paper, with the memory touched in the data published with its simulator.
 pub const PUBLISHED: [Published; 7] = [
     row("bfs", [913, 250, 1229], Some(1634)),
     row("bc", [818, 110, 394], Some(573)),
@@ -47,12 +47,12 @@ pub const PUBLISHED: [Published; 7] = [
     row("dlrm", [1235, 320, 51], None),
 ];
 
-/// Instructions that the paper replays of a workload: a hundred million of each of eight
-/// threads, and as many in all where there are more threads.
+/// Number of instructions that the paper replays of a workload: a hundred million for each of eight
+/// threads. With more threads, the total is the same.
 //= skybyte 6.1
 pub(crate) const SECTION: u64 = 800_000_000;
 
-/// Published numbers of the workload called `name`, if the paper has it.
+/// Published numbers of the workload called `name`, if it is in the paper.
 #[must_use]
 pub fn published(name: &str) -> Option<&'static Published> {
     PUBLISHED.iter().find(|row| row.name == name)

@@ -1,53 +1,56 @@
-//! A section of a program: a part of it that is measured, in pieces spread evenly over it.
+//! A section of a program: the part that is measured, in pieces spread evenly over the program.
 //!
-//! Simulated runs of memory of gigabytes take a part of a program's way, as the paper's do.
-//! Programs have phases, a search that sweeps over flags and one that follows edges, and which
-//! of them a single piece meets depends on the seed. So there are several of equal length, each
-//! in the middle of its share of the program (systematic sampling, as of SMARTS, ISCA 2003),
-//! and as many instructions as are measured warm up before the first. What lies between two is
-//! executed and not run: the machine goes on with the next in the state that it is in, after
-//! all threads have met once more.
+//! Simulated runs with gigabytes of memory cover only a part of a program, as the paper's do.
+//! Programs have phases, such as a search that sweeps over flags and one that follows edges, and
+//! the seed determines which of them a single piece covers. There are therefore several pieces of
+//! equal length, each in the middle of its share of the program (systematic sampling, as in SMARTS,
+//! ISCA 2003). As many instructions as are measured run as warm-up before the first piece. The
+//! operations between two pieces are executed by the kernels but not simulated: after a further
+//! barrier of all threads, the machine continues with the next piece in its current state.
 //!
-//! Where something is in a program is told by the instructions of all threads together. Between
-//! two of their meetings, a round, all are taken to come on alike, each by its own share of the
-//! round: so a piece is the same part of the program whatever the threads do of it.
+//! A position in a program is given by the number of instructions of all threads together. A round
+//! is the part between two barriers. Within a round all threads are assumed to progress
+//! proportionally, each through its own share of the round. A piece is thus the same part of the
+//! program however the work is divided among the threads.
 //!
-//! Invariants: all begin a piece in one round, and end it in one, so each meeting within it is
-//! one of all threads, and nobody is asked for what follows a meeting that others have not come
-//! to; nothing that was taken of the program is lost.
+//! Invariants: all threads begin a piece in the same round and end it in the same round, so that
+//! each barrier within the piece is a barrier of all threads. No thread is asked for operations
+//! beyond a barrier that other threads have not reached. Operations taken from the program are
+//! never lost.
 
 use memsys::{Op, Program};
 use units::Bytes;
 
-/// Measured part of a program: number of pieces, and instructions.
+/// Measured part of a program: number of instructions and of pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
-    /// Instructions of all threads together; of a program that has less than twice as many,
-    /// half of what it has.
+    /// Number of instructions of all threads together. If the program has fewer than twice as many,
+    /// half of the program is measured.
     pub(crate) instructions: u64,
-    /// Into how many pieces they are divided.
+    /// Number of pieces into which they are divided.
     pub(crate) pieces: u32,
 }
 
-/// A program of which a section is run.
+/// A program of which only a section is run.
 pub(crate) struct Section {
     walk: Walk,
-    /// The piece that all are in; the first warms up.
+    /// Index of the current piece; piece 0 is the warm-up.
     piece: usize,
-    /// Of each piece, where each thread begins and where it ends.
+    /// For each piece, the places where each thread begins and ends.
     pieces: Vec<[Vec<Place>; 2]>,
-    /// Threads that are through with the piece.
+    /// Threads that have finished the current piece.
     through: Vec<bool>,
 }
 
-/// Where a thread is: meetings that it has come to, and instructions since its preparation.
+/// Position of a thread: the number of barriers it has reached, and the number of instructions
+/// since its preparation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     round: usize,
     passed: u64,
 }
 
-/// Threads of a program, which are asked for one operation after the other.
+/// Threads of a program, from which operations are taken one by one.
 struct Walk {
     program: Box<dyn Program>,
     states: Vec<State>,
@@ -55,12 +58,12 @@ struct Walk {
 
 #[derive(Clone, Default)]
 struct State {
-    /// What was taken of the program, and how much of it has been asked for.
+    /// Operations taken from the program, and how many of them have been handed out.
     taken: Vec<Op>,
     asked: usize,
-    /// The program's thread has ended, but for what was taken.
+    /// The program's thread has ended, except for the operations in `taken`.
     ended: bool,
-    /// The program has passed its preparation.
+    /// The thread has passed its preparation.
     prepared: bool,
     at: Place,
 }
@@ -83,7 +86,7 @@ impl Walk {
         }
     }
 
-    /// The next operation of a thread.
+    /// Returns the next operation of a thread.
     fn next(&mut self, thread: usize) -> Option<Op> {
         let state = &mut self.states[thread];
         while state.asked == state.taken.len() {
@@ -104,7 +107,7 @@ impl Walk {
         Some(op)
     }
 
-    /// Lets all go on, unseen, to meeting number `round`.
+    /// Advances all threads to barrier number `round` and discards their operations.
     fn meet(&mut self, round: usize) {
         let least = self.states.iter().filter(|state| !state.is_over());
         let least = least.map(|state| state.at.round).min().unwrap_or(round);
@@ -115,7 +118,8 @@ impl Walk {
         }
     }
 
-    /// Lets each go on, unseen, to its place, which are all of one round.
+    /// Advances each thread to its place and discards the operations. All places must be in the
+    /// same round.
     fn go_to(&mut self, places: &[Place]) {
         self.meet(places.iter().map(|place| place.round).max().unwrap_or(0));
         for (thread, place) in places.iter().enumerate() {
@@ -124,11 +128,11 @@ impl Walk {
     }
 }
 
-/// The way of a program: what each thread has passed when it comes to each meeting, and at
-/// its end.
+/// Progress of a program: the instructions that each thread has executed at each barrier and at its
+/// end.
 struct Way {
     threads: Vec<Vec<u64>>,
-    /// The same of all together, the first for the beginning.
+    /// Sum over all threads; the first entry is for the beginning.
     all: Vec<u64>,
 }
 
@@ -154,7 +158,7 @@ impl Way {
         self.all.last().copied().unwrap_or(0)
     }
 
-    /// Where each thread is when all together have passed so many instructions.
+    /// Place of each thread when all threads together have executed `passed` instructions.
     fn places(&self, passed: u64) -> Vec<Place> {
         let next = self.all.partition_point(|&all| all <= passed);
         let next = next.min(self.all.len().saturating_sub(1));
@@ -173,7 +177,7 @@ impl Way {
 }
 
 impl Section {
-    /// Of the program that `make` makes, so much.
+    /// The section `extent` of the program that `make` creates.
     pub(crate) fn new(make: impl Fn() -> Box<dyn Program>, extent: Extent) -> Self {
         let way = Way::of(make());
         let bounds = bounds(way.instructions(), extent);
@@ -191,25 +195,26 @@ impl Section {
         }
     }
 
-    /// Whether no thread has anything left of the piece.
+    /// Whether all threads have finished the current piece.
     fn is_over(&self) -> bool {
         let mut threads = self.through.iter().zip(&self.walk.states);
         threads.all(|(&through, state)| through || state.is_over())
     }
 
-    /// Whether no piece comes after this one.
+    /// Whether this is the last piece.
     const fn is_last(&self) -> bool {
         self.piece + 1 == self.pieces.len()
     }
 
-    /// Passes over what lies before the next piece.
+    /// Skips to the next piece.
     fn go_on(&mut self) {
         self.piece += 1;
         self.walk.go_to(&self.pieces[self.piece][0]);
         self.through.fill(false);
     }
 
-    /// Gives out what comes next of a thread's piece, up to a meeting; whether all of it was.
+    /// Appends a batch of the thread's next operations in the current piece, up to a barrier.
+    /// Returns whether the thread has finished the piece.
     fn give(&mut self, thread: usize, ops: &mut Vec<Op>) -> bool {
         let end = self.pieces[self.piece][1][thread];
         let room = ops.len() + BATCH;
@@ -231,10 +236,10 @@ impl Section {
     }
 }
 
-/// Operations that are given out at once.
+/// Number of operations appended at once.
 const BATCH: usize = 512;
 
-/// Where what warms up of a program of so many instructions begins and ends, then each piece.
+/// First and end position of the warm-up, then of each piece, in a program of `whole` instructions.
 fn bounds(whole: u64, extent: Extent) -> Vec<[u64; 2]> {
     let warm = extent.instructions.min(whole / 2);
     let measured = extent.instructions.min(whole - warm);
@@ -288,15 +293,15 @@ mod tests {
 
     const ROUNDS: u64 = 100;
 
-    /// Threads that each do a load and some more instructions in each of 100 rounds, and then
-    /// meet; the first five rounds prepare. It notes who was asked beyond a meeting that others
-    /// had not come to.
+    /// Test program: in each of 100 rounds each thread executes a load and some other instructions
+    /// and then waits at a barrier. The first five rounds are preparation. Panics if a thread is
+    /// asked for operations beyond a barrier that others have not reached.
     struct Rounds {
-        /// Where each is.
+        /// Current round of each thread.
         round: Vec<u64>,
-        /// Instructions, beside the load, of a thread in a round; none if it rests.
+        /// Instructions of a thread in a round, besides the load; `None` if it does nothing.
         work: fn(usize, u64) -> Option<u32>,
-        /// When a thread ends.
+        /// Number of rounds after which a thread ends.
         ends: fn(usize) -> u64,
     }
 
@@ -350,8 +355,8 @@ mod tests {
         }
     }
 
-    /// Runs it as a machine does: whoever stands where all meet waits for those that live.
-    /// Whether the last is asked first changes nothing.
+    /// Runs the section like a machine: a thread at a barrier waits for all threads that have not
+    /// ended. Checks that the order in which threads are asked does not change the result.
     fn run(make: impl Fn() -> Box<dyn Program>, extent: Extent) -> Vec<Vec<Op>> {
         let run = |backwards: bool| {
             let mut section = Section::new(&make, extent);
@@ -377,14 +382,14 @@ mod tests {
         forwards
     }
 
-    /// What warms up and what is measured.
+    /// Splits the operations into warm-up and measured part.
     fn split(ops: &[Op]) -> [&[Op]; 2] {
         let begin = ops.iter().position(|op| *op == Op::Begin);
         let (warm, measured) = ops.split_at(begin.unwrap_or(ops.len()));
         [warm, measured]
     }
 
-    /// The rounds of which there are loads.
+    /// The round of each load.
     fn rounds_of(ops: &[Op]) -> Vec<u64> {
         let at = |op: &Op| match op {
             Op::Load { at, .. } => Some(at / 4096),
@@ -399,7 +404,8 @@ mod tests {
 
     #[test]
     fn one_piece_is_the_middle_and_warms_up_as_long_as_it_measures() {
-        // Of 95 rounds after the preparation ten warm up; the middle of the others is 52.5.
+        // After the preparation there are 95 rounds. Ten are warm-up, and the middle of the rest is
+        // 52.5.
         for ops in run(alike(4), extent(4 * 110, 1)) {
             let [warm, measured] = split(&ops);
             assert_eq!(rounds_of(warm), (42..52).collect::<Vec<u64>>());
@@ -412,7 +418,7 @@ mod tests {
         for ops in run(alike(4), extent(4 * 22 * 5, 5)) {
             let [warm, measured] = split(&ops);
             assert_eq!(rounds_of(warm).len(), 10);
-            // Shares of 17 rounds, of which the two in the middle are measured.
+            // Each share has 17 rounds, of which the middle two are measured.
             let first = [22, 39, 56, 73, 90];
             let wanted: Vec<u64> = first.iter().flat_map(|&at| [at, at + 1]).collect();
             assert_eq!(rounds_of(measured), wanted);
@@ -425,7 +431,7 @@ mod tests {
             for ops in run(alike(2), extent(1 << 40, pieces)) {
                 let [warm, measured] = split(&ops);
                 assert!(sum(warm).abs_diff(sum(measured)) <= 22, "{pieces}");
-                // Pieces are of whole operations, so that each may miss one.
+                // Pieces consist of whole operations, so each may miss one.
                 let missed = 95 * 11 - sum(&ops);
                 assert!(
                     missed <= 11 * u64::from(pieces.min(8)),
@@ -438,7 +444,7 @@ mod tests {
     type Work = fn(usize, u64) -> Option<u32>;
     type Case = (&'static str, Work, fn(usize) -> u64);
 
-    /// What threads do and when they end, by name.
+    /// Work and end of each thread, with a name for each case.
     const WORKS: [Case; 6] = [
         ("alike", |_, _| Some(10), |_| ROUNDS),
         (
@@ -468,8 +474,8 @@ mod tests {
         ),
     ];
 
-    /// Whatever threads do, so much is measured of all together as was asked for, in as many
-    /// pieces, and all of a piece are in the same rounds.
+    /// Whatever the threads do, the requested number of instructions is measured over all threads,
+    /// in the requested number of pieces.
     #[test]
     fn a_piece_is_the_same_part_of_the_program_whatever_its_threads_do() {
         for (name, work, ends) in WORKS {
@@ -482,7 +488,7 @@ mod tests {
                 warmed += sum(warm);
                 measured += sum(rest);
             }
-            // No thread is more than an operation beyond the end of a piece.
+            // No thread goes more than one operation beyond the end of a piece.
             assert!(
                 measured.abs_diff(all / 5) <= 4 * 3 * 61,
                 "{name}: {measured} of {all}"
@@ -499,7 +505,7 @@ mod tests {
                     .count();
                 (gaps + 1, rounds.first().copied(), rounds.last().copied())
             };
-            // The first works in all rounds.
+            // The first thread works in every round.
             assert_eq!(
                 pieces(&ops[0]).0,
                 4,
@@ -511,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_phase_is_measured_as_far_as_it_is_the_programs() {
-        // Of 95 rounds 40 are of the first alone.
+        // In 40 of the 95 rounds, only the first thread works.
         let serial: fn(usize, u64) -> Option<u32> =
             |thread, round| (thread == 0 || !(30..70).contains(&round)).then_some(10);
         let make = rounds(4, serial, |_| ROUNDS);

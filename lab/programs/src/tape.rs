@@ -1,34 +1,34 @@
-//! A program that was executed once and is given out many times.
+//! A program that is executed once and played back many times.
 //!
-//! What threads do depends on the description and the seed alone, and on no machine: so
-//! designs that are compared can be given what one execution has shown, and need not each
-//! execute what comes before the section that is measured.
+//! The operations of threads depend only on the description and the seed, not on the machine.
+//! Designs that are compared can therefore share the recording of one execution, instead of each
+//! executing the part before the measured section.
 //!
-//! Invariant: a playback gives each thread the operations that the program would have given
-//! it, in their order; only where one batch ends and the next begins may differ.
+//! Invariant: a playback gives each thread the same operations as the program, in the same order.
+//! Only the division into batches may differ.
 
 use memsys::{Op, Program};
 use std::sync::Arc;
 use units::Bytes;
 
-/// Operations that are given out at once.
+/// Number of operations appended at once.
 const BATCH: usize = 512;
 
-/// Recorded operations of each thread of a program, to be played back.
+/// Recorded operations of each thread of a program, which can be played back.
 pub struct Tape {
     threads: Vec<Vec<Op>>,
     footprint: Bytes,
 }
 
-/// A tape that is given out.
+/// A playback in progress.
 struct Playback {
     tape: Arc<Tape>,
-    /// Operations that were given to each thread.
+    /// Number of operations already given to each thread.
     given: Vec<usize>,
 }
 
 impl Tape {
-    /// Executes `program` to its end, thread by thread from meeting to meeting.
+    /// Executes `program` to its end. Each thread in turn runs to its next barrier.
     #[must_use]
     pub fn record(program: &mut dyn Program) -> Self {
         let count = program.threads();
@@ -37,7 +37,7 @@ impl Tape {
         while live.contains(&true) {
             for (thread, ops) in (0..count).zip(&mut threads) {
                 let live = &mut live[thread as usize];
-                // Whoever stands where all meet waits for the others.
+                // A thread at a barrier waits for the others.
                 while *live {
                     *live = program.next(thread, ops);
                     if ops.last() == Some(&Op::Meet) {
@@ -53,7 +53,7 @@ impl Tape {
         }
     }
 
-    /// The program again, from its beginning.
+    /// Returns the recorded program, from its beginning.
     #[must_use]
     pub fn play(tape: &Arc<Self>) -> Box<dyn Program> {
         Box::new(Playback {
@@ -88,7 +88,7 @@ mod tests {
     use crate::Workload;
     use sim::Seed;
 
-    /// All operations of each thread, asked for in the order that `first` begins.
+    /// All operations of each thread. With `backwards`, the last thread is asked first.
     fn all(mut program: Box<dyn Program>, backwards: bool) -> Vec<Vec<Op>> {
         let count = program.threads();
         let mut threads: Vec<Vec<Op>> = (0..count).map(|_| Vec::new()).collect();
@@ -112,7 +112,7 @@ mod tests {
     fn a_playback_is_the_program() {
         let small = ["bfs", "bc", "radix", "srad", "ycsb", "tpcc", "dlrm"];
         let small = small.map(|name| (format!("{name}:footprint=2MiB,section=60000,threads=5"), 3));
-        // Threads of it end long before others.
+        // Some threads of this program end long before others.
         let uneven = ("bc:footprint=replayed,threads=24".to_owned(), 2);
         for (name, seed) in small.into_iter().chain([uneven]) {
             let workload = Workload::parse(&name).unwrap();

@@ -1,9 +1,9 @@
-//! Kernels as a program of threads.
+//! A program whose threads are kernels.
 //!
-//! Invariants: a thread that stands where all meet is not resumed before the others
-//! stand there or have ended; between two meetings what a thread does depends on
-//! nothing that another does meanwhile, so the order in which threads are asked
-//! changes no thread's operations.
+//! Invariants: a thread that waits at a barrier is resumed only when every other thread waits there
+//! or has ended. Between two barriers, the operations of a thread do not depend on what other
+//! threads do, so the order in which threads are asked does not change the operations of any
+//! thread.
 
 use crate::mem::{Mem, Outlet};
 use memsys::{Op, Program};
@@ -15,7 +15,7 @@ use units::Bytes;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A program whose threads are kernels.
+/// A program that runs a kernel on each thread.
 pub struct Threads {
     threads: Vec<Thread>,
     footprint: Bytes,
@@ -24,12 +24,13 @@ pub struct Threads {
 struct Thread {
     task: Option<Task>,
     outlet: Rc<Outlet>,
-    /// Meetings that it has come to.
+    /// Number of barriers reached.
     meetings: u64,
 }
 
 impl Threads {
-    /// `count` threads, each made by `make` of its number and its memory.
+    /// A program of `count` threads. `make` creates the kernel of a thread from its number and
+    /// memory.
     pub(crate) fn new<F>(count: u32, footprint: u64, make: impl Fn(u32, Mem) -> F) -> Self
     where
         F: Future<Output = ()> + 'static,
@@ -49,7 +50,7 @@ impl Threads {
         }
     }
 
-    /// Whether every thread that goes on has come as far as `thread` has.
+    /// Whether every thread that has not ended has reached as many barriers as `thread`.
     fn may_resume(&self, thread: usize) -> bool {
         let come = self.threads[thread].meetings;
         let mut others = self.threads.iter().filter(|t| t.task.is_some());

@@ -1,4 +1,4 @@
-//! A workload as it is named on a command line, and the program that it makes.
+//! Workloads as named on a command line, and the programs that they create.
 
 use crate::kernel::bc::Bc;
 use crate::kernel::bfs::Bfs;
@@ -22,17 +22,18 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use units::{Bytes, GIB, MIB, did_you_mean};
 
-/// A workload of which a program can be made.
+/// A workload from which a program can be created.
 #[derive(Clone, Debug)]
 pub struct Workload {
     given: Given<Unit>,
-    /// Of traces, the paths.
+    /// Paths of the traces; empty for a preset.
     paths: Vec<PathBuf>,
     /// Results of the first reading of the traces; unset before it.
     recording: Arc<OnceLock<Recording>>,
 }
 
-/// Most instructions of a section of which a tape is made; it takes up to 32 bytes for each.
+/// Largest number of instructions in a section that is recorded on a tape. A tape takes up to 32
+/// bytes per instruction.
 const TAPED: u64 = 8_000_000;
 
 impl PartialEq for Workload {
@@ -41,7 +42,7 @@ impl PartialEq for Workload {
     }
 }
 
-/// A workload that cannot be made.
+/// Error for a workload that cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// No preset and no file has this name.
@@ -49,14 +50,14 @@ pub enum WorkloadError {
         "expected one of {known}, or a path to a trace of memory accesses, found {found:?}{hint}"
     )]
     Name {
-        /// What there is.
+        /// The names of all presets.
         known: String,
-        /// What was asked for.
+        /// The requested name.
         found: String,
-        /// `; did you mean …`, or nothing.
+        /// `; did you mean …`, or empty.
         hint: String,
     },
-    /// The workload has no such parameter, or the parameter no such value.
+    /// The workload has no such parameter, or the parameter does not accept the value.
     #[error(transparent)]
     Param(#[from] ParamError),
     /// A trace cannot be read.
@@ -65,11 +66,11 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Reads `name:param=value,…`, or the paths of traces joined by `+` in place of the
-    /// name.
+    /// Parses `name:param=value,…`, where the name may be replaced by paths of traces joined with
+    /// `+`.
     ///
     /// # Errors
-    /// If there is no such workload, parameter or value.
+    /// If there is no such workload or parameter, or if a value is not accepted.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let (name, params) = split(text);
         let preset = PRESETS.iter().find(|p| p.name == name);
@@ -88,19 +89,19 @@ impl Workload {
         workload.checked()
     }
 
-    /// The same workload with one value changed.
+    /// Returns the workload with one parameter changed.
     ///
     /// # Errors
-    /// If there is no such parameter or value.
+    /// If there is no such parameter, or if the value is not accepted.
     pub fn with(mut self, name: &str, value: &str) -> Result<Self, WorkloadError> {
         let called = self.name();
         self.given.set(&called, name, value)?;
-        // With another format something else is read.
+        // A different format changes the result of reading.
         self.recording = Arc::default();
         self.checked()
     }
 
-    /// It, if what the paper's simulator touched is known where that is asked for.
+    /// Returns an error if the footprint is `replayed` and the paper does not give it.
     fn checked(self) -> Result<Self, WorkloadError> {
         if self.text("footprint") != REPLAYED || self.replayed().is_some() {
             return Ok(self);
@@ -115,19 +116,19 @@ impl Workload {
         Err(unpublished.into())
     }
 
-    /// Whether it has such a parameter.
+    /// Whether the workload has a parameter called `param`.
     #[must_use]
     pub fn has(&self, param: &str) -> bool {
         self.given.has(param)
     }
 
-    /// Whether a value was given for it.
+    /// Whether a value was given for `param`.
     #[must_use]
     pub fn gives(&self, param: &str) -> bool {
         self.given.gives(param)
     }
 
-    /// Its name, or the paths of the traces.
+    /// The name of the preset, or the paths of the traces.
     #[must_use]
     pub fn name(&self) -> String {
         if self.paths.is_empty() {
@@ -137,13 +138,13 @@ impl Workload {
         paths.join("+")
     }
 
-    /// Threads, if it is made for some number of them.
+    /// Number of threads; `None` for traces, which determine it themselves.
     #[must_use]
     pub fn threads(&self) -> Option<u32> {
         self.has("threads").then(|| self.whole("threads") as u32)
     }
 
-    /// Bytes of memory that are asked for; of a trace none are.
+    /// Requested bytes of memory; `None` for traces.
     #[must_use]
     pub fn footprint(&self) -> Option<Bytes> {
         if !self.has("footprint") {
@@ -156,12 +157,13 @@ impl Workload {
             let bytes = self.replayed()?.0 / divisor;
             return Some(Bytes(bytes.max(MIB)));
         }
-        // What has no row in the paper's table takes the middle of its footprints.
+        // A workload that is missing in the paper's table takes the middle of its footprints.
         let paper = published(self.given.name()).map_or(9 * GIB, |row| row.footprint.0);
         Some(Bytes(paper / divisor))
     }
 
-    /// Bytes of memory that it uses: what is asked for, or the pages that a trace touches.
+    /// Bytes of memory that the workload uses: the requested footprint, or the pages that a trace
+    /// touches.
     ///
     /// # Errors
     /// If a trace cannot be read.
@@ -172,8 +174,8 @@ impl Workload {
         }
     }
 
-    /// Factor by which the scale divides the paper's sizes; `None` if the footprint is given
-    /// in bytes.
+    /// Factor by which the scale divides the paper's sizes; `None` if the footprint is given in
+    /// bytes or the scale is `auto`.
     #[must_use]
     pub fn divisor(&self) -> Option<u64> {
         if self.has("footprint") && ![SCALE_GIVES, REPLAYED].contains(&self.text("footprint")) {
@@ -187,13 +189,14 @@ impl Workload {
         }
     }
 
-    /// Memory that the paper's simulator touched, if its data say so.
+    /// Memory that the paper's simulator touched, if published.
     fn replayed(&self) -> Option<Bytes> {
         published(self.given.name())?.replayed
     }
 
-    /// Instructions that are measured of all threads together, unless it is the whole
-    /// program that is: as many of the paper's as the footprint has of the paper's.
+    /// Number of measured instructions of all threads together; `None` for the whole program.
+    /// Without a given value it is the paper's number, reduced in the same proportion as the
+    /// footprint.
     fn section(&self) -> Option<u64> {
         let given = self.text("section");
         if given == WHOLE {
@@ -223,13 +226,13 @@ impl Workload {
         self.given.value(name, thousandths)
     }
 
-    /// The exponent of Zipf's law, unless it is 0.
+    /// The exponent of Zipf's law; `None` if it is 0.
     fn theta(&self) -> Option<Theta> {
         let theta = self.thousandths("theta");
         (theta > 0).then_some(Theta(theta * 1000))
     }
 
-    /// The amount that was given, or what the footprint asks for.
+    /// The given amount, or `otherwise` if it is 0.
     fn amount(&self, name: &str, otherwise: u64) -> u64 {
         match self.whole(name) {
             0 => otherwise.max(1),
@@ -237,7 +240,7 @@ impl Workload {
         }
     }
 
-    /// The program.
+    /// Creates the program.
     ///
     /// # Errors
     /// If a trace cannot be read.
@@ -259,10 +262,11 @@ impl Workload {
         })
     }
 
-    /// The program on a tape, for whoever runs it several times; none of one that is long.
+    /// The recorded program, for callers that run it several times; `None` for traces and if the
+    /// section is too long to record.
     ///
     /// # Errors
-    /// As [`Workload::program`].
+    /// See [`Workload::program`].
     pub fn tape(&self, seed: Seed) -> Result<Option<Tape>, WorkloadError> {
         if self.footprint().is_none() || self.section().is_none_or(|section| section > TAPED) {
             return Ok(None);
@@ -270,7 +274,7 @@ impl Workload {
         Ok(Some(Tape::record(&mut *self.program(seed)?)))
     }
 
-    /// The kernel from its beginning to its end.
+    /// The complete kernel, not restricted to a section.
     fn kernel(&self, footprint: u64, seed: Seed) -> Box<dyn Program> {
         let threads = self.whole("threads") as u32;
         Box::new(match self.given.name() {
@@ -312,8 +316,8 @@ impl Workload {
         Durable::new(asked, seed)
     }
 
-    /// The bytes of its memory that have to stay on the drive, if any do: first and one past
-    /// the last.
+    /// The part of its memory that must stay on the drive, if any, as first byte and one past the
+    /// last.
     #[must_use]
     pub fn pinned(&self) -> Option<(u64, u64)> {
         let footprint = self
@@ -368,7 +372,7 @@ impl Workload {
         Synthetic::new(numbers, seed)
     }
 
-    /// The traces, which are read once for all programs that are made of them.
+    /// The traces, which are read once for all programs created from them.
     fn recording(&self) -> Result<&Recording, WorkloadError> {
         if let Some(recording) = self.recording.get() {
             return Ok(recording);
@@ -388,7 +392,7 @@ impl Workload {
     }
 }
 
-/// The name and the parameters. A path may hold colons; parameters hold an `=`.
+/// Splits `text` into name and parameters. A path may contain colons; parameters contain `=`.
 fn split(text: &str) -> (&str, &str) {
     match text.rsplit_once(':') {
         Some((name, params)) if params.contains('=') || params.is_empty() => (name, params),

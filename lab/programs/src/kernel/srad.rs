@@ -1,18 +1,18 @@
-//! Speckle-reducing anisotropic diffusion, as Rodinia's second version.
+//! Speckle-reducing anisotropic diffusion, like the second version in Rodinia.
 //!
-//! Structures: six arrays of floats of 4 bytes a pixel (the image, its four
-//! derivatives, the coefficient) and four short ones of row and column numbers. An
-//! iteration takes mean and variance of a corner of 128 by 128 pixels, which thread 0
-//! does; then the derivatives and the coefficient of each pixel from its neighbours;
-//! then each pixel anew from the coefficients of itself and two neighbours. The last
-//! two are divided among the threads by rows. The first iteration warms up.
+//! Data structures: six arrays with a 4-byte float for each pixel (the image, its four derivatives
+//! and the coefficient), and four short arrays of row and column numbers. In each iteration thread
+//! 0 first computes mean and variance over a corner of 128 by 128 pixels. Then the derivatives and
+//! the coefficient of each pixel are computed from its neighbours. Then each pixel is updated from
+//! its own coefficient and those of two neighbours. The last two passes are divided among the
+//! threads by rows. The first iteration is warm-up.
 //!
-//! The accesses do not depend on the values. Of an image whose arrays take more than
-//! [`HELD`] the values are therefore not computed.
+//! The accesses do not depend on the values, so the values are not computed for an image whose
+//! arrays are larger than [`HELD`] in total.
 //!
-//! Instructions besides loads and stores: 3 a pixel of the corner (sum, square, sum of
-//! squares), 35 a pixel in the first pass (25 of arithmetic, 4 of the clamp, 4 of
-//! indexes, 2 of the loop), 15 in the second (10, 3, 2).
+//! Instructions besides loads and stores: 3 for each pixel of the corner (sum, square, sum of
+//! squares), 35 for each pixel in the first pass (25 for arithmetic, 4 for clamping, 4 for indexes,
+//! 2 for the loop) and 15 in the second pass (10 for arithmetic, 3 for indexes, 2 for the loop).
 
 use crate::graph::share;
 use crate::mem::{Array, Mem, Space};
@@ -21,16 +21,16 @@ use sim::{Seed, mix};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Most bytes of an image's six arrays whose values are held.
+/// Largest total size of the six arrays, in bytes, for which the values are held.
 pub const HELD: u64 = 1 << 30;
-/// Rows and columns of the corner that stands for speckle.
+/// Rows and columns of the corner from which the speckle statistics are computed.
 const CORNER: u64 = 128;
-/// Rodinia's lambda.
+/// The parameter lambda, with Rodinia's value.
 const LAMBDA: f32 = 0.5;
-/// Arrays of a float a pixel.
+/// Number of arrays that hold a float for each pixel.
 const ARRAYS: u64 = 6;
 
-/// What the threads share.
+/// State of the image, shared by the threads.
 pub struct Srad {
     rows: u64,
     columns: u64,
@@ -42,11 +42,11 @@ pub struct Srad {
     column_numbers: [Array; 2],
     end: u64,
     held: Values,
-    /// The speckle scale of this iteration.
+    /// Speckle scale of the current iteration.
     scale: Cell<f32>,
 }
 
-/// The values, by pixel; empty if they are not held.
+/// Values of each pixel; empty if they are not held.
 struct Values {
     image: Vec<Cell<f32>>,
     derivatives: [Vec<Cell<f32>>; 4],
@@ -54,8 +54,8 @@ struct Values {
 }
 
 impl Srad {
-    /// Rows and columns of an image that fills `footprint` bytes: about as many of
-    /// either, and whole lines in a row.
+    /// Rows and columns of an image that fills `footprint` bytes: about as many rows as columns,
+    /// and a whole number of cache lines per row.
     #[must_use]
     pub const fn shape(footprint: u64) -> (u64, u64) {
         let pixels = footprint / (4 * ARRAYS);
@@ -64,7 +64,7 @@ impl Srad {
         (if rows == 0 { 1 } else { rows }, columns)
     }
 
-    /// An image of random pixels, one iteration to warm up and so many more.
+    /// An image of random pixels, with one warm-up iteration and `iterations` measured ones.
     #[must_use]
     pub fn new(rows: u64, columns: u64, iterations: u32, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -100,7 +100,7 @@ impl Srad {
         })
     }
 
-    /// The program of so many threads.
+    /// The program that runs with `threads` threads.
     #[must_use]
     pub fn program(self: &Rc<Self>, threads: u32) -> Threads {
         Threads::new(threads, self.end, |thread, mem| {
@@ -108,19 +108,19 @@ impl Srad {
         })
     }
 
-    /// The image by rows; empty if it is not held.
+    /// The pixels of the image, row by row; empty if they are not held.
     #[must_use]
     pub fn image(&self) -> Vec<f32> {
         self.held.image.iter().map(Cell::get).collect()
     }
 
-    /// Rows and columns.
+    /// Rows and columns of the image.
     #[must_use]
     pub const fn size(&self) -> (u64, u64) {
         (self.rows, self.columns)
     }
 
-    /// The pixels above, below, left and right of one; at an edge, itself.
+    /// The pixels above, below, left and right of a pixel. At an edge, the pixel itself.
     const fn around(&self, row: u64, column: u64) -> [u64; 4] {
         let north = row.saturating_sub(1);
         let south = if row + 1 < self.rows { row + 1 } else { row };
@@ -139,7 +139,7 @@ impl Srad {
     }
 }
 
-/// Pixels between 1 and 2, in steps of 2⁻²³.
+/// Random pixel values from 1 to below 2, in steps of 2⁻²³.
 fn drawn(count: u64, seed: Seed) -> Vec<Cell<f32>> {
     let hash = seed.stream("image").next_u64();
     let pixel = |i: u64| {

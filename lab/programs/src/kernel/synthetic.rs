@@ -1,39 +1,39 @@
-//! Accesses made to numbers: footprint, share of writes, misses per thousand
-//! instructions, lines used of a page.
+//! Synthetic accesses with a given footprint, share of writes, number of misses per thousand
+//! instructions and number of lines used in each page.
 //!
-//! A visit takes a page, evenly or by Zipf's law, and touches those lines of it that the
-//! page's number gives, each once. All of a visit's lines lie far from what was touched
-//! lately, so that each is a miss of caches much smaller than the footprint; so the
-//! instructions between two accesses are what the misses per thousand leave. The share
-//! of writes is that of all accesses. Addresses of visits do not depend on loads.
+//! A visit draws a page, uniformly or by Zipf's law, and touches some lines of it once each. The
+//! page number determines which lines. Recently touched lines are unlikely to be touched again, so
+//! every access misses caches much smaller than the footprint. The number of instructions between
+//! two accesses therefore follows from the misses per thousand instructions. The share of writes
+//! applies to all accesses. Addresses do not depend on loads.
 //!
-//! Visits are dealt to the threads in turns of 16; the first quarter is made once more
-//! before measuring begins.
+//! Visits are assigned to the threads in turns of 16. Before measurement, the first quarter of the
+//! visits is executed once as warm-up.
 
 use crate::mem::{Mem, PAGE, Space};
 use crate::threads::Threads;
 use sim::{Rng, Seed, Theta, Zipf, mix};
 use std::rc::Rc;
 
-/// Lines of a page.
+/// Lines in a page.
 const LINES: u64 = 64;
-/// Visits of one turn.
+/// Visits in one turn.
 const TURN: u64 = 16;
 
 /// Parameters of the synthetic workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Pages that are visited.
+    /// Number of pages that are visited.
     pub pages: u64,
-    /// Accesses of a million that write.
+    /// Writes per million accesses.
     pub writes_ppm: u64,
-    /// Misses of the last cache for a million instructions; above 0.
+    /// Misses of the last-level cache per million instructions; above 0.
     pub misses_ppm: u64,
-    /// Lines used of a page, 1 to 64.
+    /// Lines used in each page, 1 to 64.
     pub lines: u64,
-    /// How uneven the pages are visited; evenly without.
+    /// Exponent of Zipf's law for the pages; without it they are drawn uniformly.
     pub theta: Option<Theta>,
-    /// Visits in all.
+    /// Total number of visits, without warm-up.
     pub visits: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// Accesses of these numbers.
+    /// A workload with the given numbers.
     #[must_use]
     pub fn new(numbers: Numbers, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -61,7 +61,7 @@ impl Synthetic {
         })
     }
 
-    /// The program of so many threads.
+    /// The program that runs with `threads` threads.
     #[must_use]
     pub fn program(self: &Rc<Self>, threads: u32) -> Threads {
         Threads::new(threads, self.end, |thread, mem| {
@@ -75,14 +75,15 @@ impl Synthetic {
             Some(zipf) => zipf.draw(rng),
             None => rng.below(numbers.pages),
         };
-        // An odd step visits each line once; the page's number gives it and the start.
+        // An odd step reaches each line once. The hash of the page number gives the step and the
+        // start.
         let hash = mix(page ^ 0x9e37_79b9_7f4a_7c15);
         let (start, step) = (hash, hash >> 32 | 1);
         for nth in 0..numbers.lines {
             let line = start.wrapping_add(step.wrapping_mul(nth)) % LINES;
             let at = self.base + page * PAGE + line * 64;
             let between = 1_000_000 + rng.below(numbers.misses_ppm);
-            // Rounded by chance, so that the mean is what was asked for.
+            // Rounded up or down at random, so that the mean is as requested.
             mem.compute((between / numbers.misses_ppm) as u32 - 1);
             if rng.chance(numbers.writes_ppm, 1_000_000) {
                 mem.store(at, 8);

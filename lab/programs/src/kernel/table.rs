@@ -1,18 +1,17 @@
-//! A table of rows of one size behind a hash index with chains, and a search tree for
-//! keys that are appended.
+//! A table of rows of one size behind a hash index with chains, and a search tree for keys that are
+//! appended.
 //!
-//! Invariant: every key from 0 to the number of rows is found, at the row of its own
-//! number; the first 16 bytes of a row are the pointer to the next of its chain and its
-//! key.
+//! Invariant: every key from 0 to one below the number of rows is found, in the row with that
+//! number. The first 16 bytes of a row hold the pointer to the next row of its chain and the key.
 
 use crate::mem::{Array, Mem, Space, Tag};
 use sim::mix;
 
-/// Bytes of a row before its columns.
+/// Bytes of a row's header, which precedes its columns.
 pub(crate) const HEADER: u64 = 16;
 const NONE: u32 = u32::MAX;
 
-/// Rows that are found by their key.
+/// Rows found by key through a hash index.
 pub(crate) struct Table {
     buckets: Array,
     rows: Array,
@@ -21,13 +20,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Bytes that a row of `columns` bytes takes in all: with its header, to the next
-    /// multiple of 8, and with its bucket.
+    /// Total bytes taken by a row whose columns take `columns` bytes: with its header, rounded up
+    /// to a multiple of 8, and with its bucket.
     pub(crate) const fn bytes(columns: u64) -> u64 {
         (columns + HEADER).next_multiple_of(8) + 8
     }
 
-    /// A table of `rows` rows, fewer than 2³², in as many buckets.
+    /// A table of `rows` rows, fewer than 2³², with as many buckets as rows.
     pub(crate) fn new(space: &mut Space, rows: u64, columns: u64) -> Self {
         let mut table = Self {
             buckets: Array::new(space, rows, 8),
@@ -48,8 +47,8 @@ impl Table {
         ((u128::from(hash) * self.heads.len() as u128) >> 64) as u64
     }
 
-    /// Follows the chain of `key`: where the columns of its row begin, and the load
-    /// that gave the pointer to it. 8 instructions for the hash, 2 for each row passed.
+    /// Follows the chain of `key`. Returns the address of the row's columns and the load that gave
+    /// the pointer to the row. 8 instructions for the hash, 2 for each row visited.
     #[inline]
     pub(crate) fn find(&self, mem: &mut Mem, key: u64) -> (u64, Tag) {
         let bucket = self.bucket(key);
@@ -70,15 +69,15 @@ impl Table {
     }
 }
 
-/// Entries of a node: 16 bytes each, so that a node is 1 KiB.
+/// Entries in a node. An entry takes 16 bytes, so a node takes 1 KiB.
 const FAN_OUT: u64 = 64;
 
-/// A search tree over the keys 0, 1, 2 …, that grows at its right edge only.
+/// A search tree over the keys 0, 1, 2 …, which grows at its right edge only.
 ///
-/// Node n of a level begins with the key n·64^(level+1); so where a key is follows from
-/// the key, and the tree is searched all the same.
+/// Node n of a level begins with the key n·64^(level+1). The position of a key thus follows from
+/// the key, but the accesses of a search are still performed.
 pub(crate) struct Tree {
-    /// From the leaves up.
+    /// Nodes of each level, the leaves first.
     levels: Vec<Array>,
     keys: u64,
 }
@@ -95,19 +94,19 @@ impl Tree {
         Self { levels, keys: 0 }
     }
 
-    /// Bytes a key takes: its entry, and its share of those above.
+    /// Bytes taken by a key: its entry and its share of the levels above.
     pub(crate) const BYTES: u64 = 17;
 
     pub(crate) const fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Keys that are there before the program starts.
+    /// Sets the number of keys that exist before the program starts.
     pub(crate) const fn preload(&mut self, keys: u64) {
         self.keys = keys;
     }
 
-    /// Searches for `key`, which is there: the load that gave its pointer.
+    /// Searches for `key`, which must exist. Returns the load of its entry in the leaf.
     pub(crate) fn find(&self, mem: &mut Mem, key: u64) -> Tag {
         debug_assert!(key < self.keys, "a key that was appended");
         let mut from = None;
@@ -125,14 +124,14 @@ impl Tree {
         from.expect("a tree has a level")
     }
 
-    /// Entries of a node.
+    /// Number of entries in a node.
     fn fill(&self, level: usize, node: u64) -> u64 {
         let below = self.keys.div_ceil(FAN_OUT.pow(level as u32));
         (below - node * FAN_OUT).min(FAN_OUT)
     }
 
-    /// Appends the next key: a search along the right edge, then an entry on each level
-    /// that gets a new node below.
+    /// Appends the next key: a search along the right edge, then a new entry in the leaf and on
+    /// each level above whose child node is new.
     pub(crate) fn append(&mut self, mem: &mut Mem) {
         let from = (self.keys > 0).then(|| self.find(mem, self.keys - 1));
         let key = self.keys;
@@ -151,8 +150,7 @@ impl Tree {
     }
 }
 
-/// A binary search in a node of `fill` entries for entry `wanted`. Two instructions a
-/// step.
+/// Binary search for entry `wanted` in a node of `fill` entries. Two instructions for each step.
 fn search(mem: &mut Mem, node: u64, wanted: u64, fill: u64, from: Option<Tag>) -> Tag {
     let (mut low, mut high) = (0, fill);
     let probe = |mem: &mut Mem, entry: u64| match from {
@@ -208,7 +206,7 @@ mod tests {
             assert_eq!(*loads.last().unwrap(), table.rows.at(key));
             passed += loads.len() - 1;
         }
-        // Of n keys in n buckets, a search passes 1.5 rows in the mean.
+        // With n keys in n buckets, a search visits 1.5 rows on average.
         assert!((1400..1600).contains(&passed), "{passed}");
     }
 
@@ -222,7 +220,7 @@ mod tests {
             let stores = ops.iter().filter(|op| matches!(op, Op::Store { .. }));
             stored += stores.count();
         }
-        // An entry for each key, one for each leaf and one for each node above.
+        // One entry for each key, for each leaf and for each node above the leaves.
         assert_eq!(
             stored,
             5000 + 5000_usize.div_ceil(64) + 5000_usize.div_ceil(4096)

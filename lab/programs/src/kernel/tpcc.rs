@@ -1,23 +1,23 @@
-//! Transactions of TPC-C over tables in memory.
+//! TPC-C transactions over tables in memory.
 //!
-//! Structures: warehouses, districts, customers, items and stock behind hash indexes;
-//! for each district orders, their lines, undelivered orders and a history, to which is
-//! appended, a search tree over the orders, and a list of customers by last name. Row
-//! sizes and cardinalities are the specification's. A footprint is reached by the number
-//! of warehouses, at least [`WAREHOUSES`], whose items and customers are then fewer.
+//! Data structures: warehouses, districts, customers, items and stock are behind hash indexes. Each
+//! district has arrays of orders, order lines, undelivered orders and history, to which entries are
+//! appended, a search tree over the orders, and a list of customers by last name. Row sizes and
+//! cardinalities follow the specification. The number of warehouses, at least [`WAREHOUSES`], is
+//! chosen to fill the footprint; the numbers of items and customers are reduced where the footprint
+//! is too small for that.
 //!
-//! What differs: a district belongs to one thread, and its transactions come one after
-//! the other (as in stores that are partitioned); a Delivery takes up to ten orders of
-//! its own district instead of one of each district of the warehouse. So what a thread
-//! does depends on no other. There is no concurrency control and no log.
+//! Differences from the specification: a district belongs to one thread, and its transactions run
+//! one after another (as in partitioned stores). A Delivery takes up to ten orders of its own
+//! district instead of one of each district of the warehouse. The operations of a thread thus do
+//! not depend on other threads. There is no concurrency control and no log.
 //!
-//! The mix is 45 New-Order, 43 Payment, 4 each of Order-Status, Delivery and
-//! Stock-Level. Transactions are dealt to the districts in turn, districts to the
-//! threads; the same transactions run on any number of threads. The first quarter warms
-//! up.
+//! The mix is 45 % New-Order, 43 % Payment, and 4 % each of Order-Status, Delivery and Stock-Level.
+//! Transactions are assigned to the districts in turn, and districts to the threads, so the same
+//! transactions run for any number of threads. The first quarter of them is warm-up.
 //!
-//! Instructions besides loads and stores: those of indexes and tree; 30 a transaction
-//! for its input, 10 a line of an order for arithmetic and dispatch.
+//! Instructions besides loads and stores: those of the indexes and the tree, 30 for the input of
+//! each transaction, and 10 for arithmetic and dispatch of each order line.
 
 use super::table::{Table, Tree};
 use crate::mem::{Array, Mem, Space};
@@ -27,14 +27,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 //= tpcc 1.2
-/// Least number of warehouses.
+/// Smallest number of warehouses.
 pub const WAREHOUSES: u64 = 8;
 const DISTRICTS: u64 = 10;
 const CUSTOMERS: u64 = 3000;
 const ITEMS: u64 = 100_000;
-/// Customers of a district that share a last name, in the mean.
+/// Average number of customers of a district that share a last name.
 const NAMESAKES: u64 = 3;
-/// Bytes of rows.
+/// Bytes of the rows of each table, without the header of the hash index.
 const WAREHOUSE_ROW: u64 = 89;
 const DISTRICT_ROW: u64 = 95;
 const CUSTOMER_ROW: u64 = 655;
@@ -44,22 +44,22 @@ const LINE_ROW: u64 = 54;
 const ITEM_ROW: u64 = 82;
 const STOCK_ROW: u64 = 306;
 const NEW_ORDER_ROW: u64 = 8;
-/// Most lines of an order.
+/// Largest number of lines in an order.
 const LINES: u64 = 15;
 
 /// Cardinalities of the TPC-C tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Warehouses of ten districts.
+    /// Number of warehouses, each with ten districts.
     pub warehouses: u64,
-    /// Items, of which each warehouse has a stock.
+    /// Number of items. Each warehouse has a stock of every item.
     pub items: u64,
-    /// Customers of a district, and orders it has at first.
+    /// Customers in a district, which is also its initial number of orders.
     pub customers: u64,
 }
 
 impl Size {
-    /// The size whose tables fill `footprint` bytes.
+    /// Table sizes that fill `footprint` bytes.
     #[must_use]
     pub fn of(footprint: u64) -> Self {
         let whole = Self::bytes_of_warehouse(ITEMS, CUSTOMERS);
@@ -79,7 +79,7 @@ impl Size {
 
     const fn bytes_of_warehouse(items: u64, customers: u64) -> u64 {
         let order = ORDER_ROW + LINE_ROW * LINES + NEW_ORDER_ROW + Tree::BYTES;
-        // Orders and payments that are there, and room for one more a customer.
+        // Initial orders and payments, and room for one more of each per customer.
         let customer = Table::bytes(CUSTOMER_ROW) + 8 + 2 * (HISTORY_ROW + order);
         items * Table::bytes(STOCK_ROW) + DISTRICTS * customers * customer
     }
@@ -93,10 +93,10 @@ pub struct Tpcc {
     districts: Vec<RefCell<District>>,
     end: u64,
     seed: Seed,
-    /// By warehouse and by stock: what consistency is judged by.
+    /// Payments counted by each warehouse, which the consistency conditions check.
     warehouse_ytd: Vec<Cell<u64>>,
     stock: Vec<Cell<Stock>>,
-    /// Balance of each customer: paid less owed.
+    /// Balance of each customer: amounts delivered minus amounts paid.
     balance: Vec<Cell<i64>>,
 }
 
@@ -114,7 +114,7 @@ struct Stock {
     sold: u32,
 }
 
-/// A district's own structures.
+/// Data structures of one district.
 struct District {
     number: u64,
     orders: Array,
@@ -123,43 +123,43 @@ struct District {
     history: Array,
     names: Array,
     tree: Tree,
-    /// First order that is not delivered.
+    /// The first order that has not been delivered.
     undelivered: u64,
-    /// Payments so far.
+    /// Number of payments so far, including the initial ones.
     payments: u64,
     ytd: u64,
     /// Last order of each customer.
     last_order: Vec<u32>,
-    /// Items that were ordered since the start.
+    /// Number of items ordered since the start.
     ordered: u64,
-    /// Amounts that were delivered and paid.
+    /// Total amounts of the delivered orders and of the payments.
     delivered: u64,
     paid: u64,
-    /// Transactions so far.
+    /// Number of transactions executed.
     done: u64,
 }
 
-/// Sums that must agree after a run.
+/// Sums that must be consistent after a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Payments, as warehouses counted them.
+    /// Total of the payments, counted by the warehouses.
     pub warehouse_ytd: u64,
-    /// Payments, as districts counted them.
+    /// Total of the payments, counted by the districts.
     pub district_ytd: u64,
-    /// Items sold, as stock counted them.
+    /// Items sold, counted by the stock rows.
     pub sold: u64,
-    /// Items ordered, as districts counted them.
+    /// Items ordered, counted by the districts.
     pub ordered: u64,
-    /// Customers' balances.
+    /// Total of the customers' balances.
     pub balance: i64,
-    /// Amounts delivered less amounts paid.
+    /// Amounts delivered minus amounts paid.
     pub owed: i64,
-    /// Transactions.
+    /// Number of transactions executed.
     pub done: u64,
 }
 
 impl Tpcc {
-    /// Tables of a size, and so many transactions.
+    /// Tables of the given size, and `transactions` transactions.
     #[must_use]
     pub fn new(size: Size, transactions: u64, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -193,7 +193,8 @@ impl Tpcc {
         })
     }
 
-    /// The program of so many threads. Those beyond the number of districts do nothing.
+    /// The program that runs with `threads` threads. Threads beyond the number of districts do
+    /// nothing.
     #[must_use]
     pub fn program(self: &Rc<Self>, threads: u32) -> Threads {
         Threads::new(threads, self.end, |thread, mem| {
@@ -201,7 +202,7 @@ impl Tpcc {
         })
     }
 
-    /// Sums that the consistency conditions compare.
+    /// Sums compared by the consistency conditions.
     #[must_use]
     pub fn sums(&self) -> Sums {
         let mut sums = Sums {
@@ -227,7 +228,7 @@ impl Tpcc {
 
 impl District {
     fn new(space: &mut Space, number: u64, size: Size, transactions: u64) -> Self {
-        // Each transaction appends at most one order and one payment.
+        // Each transaction appends at most one order or one payment.
         let orders = size.customers + transactions;
         let mut tree = Tree::new(space, orders);
         tree.preload(size.customers);
@@ -251,21 +252,21 @@ impl District {
     }
 }
 
-/// A line of an order.
+/// One line of an order.
 struct Line {
     item: u64,
     supplier: u64,
     quantity: u16,
 }
 
-/// An order as it was drawn: each is a function of its district and number.
+/// An order as drawn at random, fully determined by its district and number.
 struct Order {
     customer: u64,
     lines: Vec<Line>,
 }
 
 //= tpcc 2.1
-/// An uneven draw below `bound`, with `a` the power of two less one that the
+/// A non-uniform random number below `bound`. `a` is the power of two minus one that the
 /// specification gives for the range.
 fn uneven(rng: &mut Rng, a: u64, bound: u64) -> u64 {
     ((rng.below(a + 1) | rng.below(bound)) + a / 2) % bound
@@ -277,7 +278,7 @@ async fn run(tpcc: Rc<Tpcc>, thread: u32, threads: u32, mut mem: Mem) {
         if !warm {
             mem.begin().await;
         }
-        // Rounds over the districts; a thread does the turns of its own.
+        // Each round covers all districts. A thread runs the turns of its own districts.
         let quarter = tpcc.transactions / 4;
         let range = if warm {
             0..quarter
@@ -298,7 +299,7 @@ async fn run(tpcc: Rc<Tpcc>, thread: u32, threads: u32, mut mem: Mem) {
 }
 
 impl Tpcc {
-    /// Transaction `number`, of `district`.
+    /// Executes transaction `number`, which belongs to `district`.
     fn transaction(&self, district: u64, number: u64, mem: &mut Mem) {
         let mut rng = self.seed.child(number).stream("transaction");
         let district = &mut *self.districts[district as usize].borrow_mut();
@@ -314,7 +315,7 @@ impl Tpcc {
         }
     }
 
-    /// Order `order` of a district.
+    /// The contents of order number `order` of a district.
     fn order(&self, district: u64, order: u64) -> Order {
         let mut rng = self.seed.child(district << 32 | order).stream("order");
         let home = district / DISTRICTS;
@@ -341,7 +342,7 @@ impl Tpcc {
         }
     }
 
-    /// Total of the lines of an order, in cents.
+    /// Total price of the lines of an order, in cents.
     fn amount(order: &Order) -> u64 {
         let price = |line: &Line| 100 + line.item * 7919 % 9901;
         order
@@ -371,7 +372,8 @@ impl Tpcc {
             let key = line.supplier * self.size.items + line.item;
             let (row, found) = self.tables.stock.find(mem, key);
             mem.load_after(row, 16, found);
-            // The district's own 24 bytes of the row go to the line.
+            // The 24 bytes of the stock row that belong to the district are copied to the order
+            // line.
             let info = 40 + district.number % DISTRICTS * 24;
             mem.load_after(row + info, 24, found);
             mem.store_after(row, 16, found);
@@ -419,7 +421,8 @@ impl Tpcc {
         let (row, found) = self.tables.customer.find(mem, customer);
         mem.load_span(row, 128, Some(found));
         mem.store_span(row + 64, 24, Some(found));
-        // Of customers with bad credit, the last payments are noted in 500 bytes.
+        // A tenth of the customers have bad credit. For those the payment is also noted in a
+        // 500-byte column.
         if customer.is_multiple_of(10) {
             mem.load_span(row + 155, 500, Some(found));
             mem.store_span(row + 155, 500, Some(found));
@@ -431,13 +434,13 @@ impl Tpcc {
         district.payments += 1;
     }
 
-    /// A customer of district `whose`: of each ten, six by last name.
+    /// A customer of district `whose`. Six of ten are chosen by last name.
     fn choose(&self, own: &District, whose: u64, rng: &mut Rng, mem: &mut Mem) -> u64 {
         let mut customer = uneven(rng, 1023, self.size.customers);
         if rng.chance(60, 100) {
             let first = customer - customer % NAMESAKES;
             let last = (first + NAMESAKES).min(self.size.customers);
-            // All of that name are read, and the middle one is taken.
+            // All customers of that name are read, and the middle one is chosen.
             let names = match whose == own.number {
                 true => own.names,
                 false => self.names_of(whose),
@@ -451,7 +454,7 @@ impl Tpcc {
         self.customer(whose, customer)
     }
 
-    /// The list of names of a district that is not borrowed now.
+    /// The list of names of a district that is not currently borrowed.
     fn names_of(&self, district: u64) -> Array {
         self.districts[district as usize].borrow().names
     }

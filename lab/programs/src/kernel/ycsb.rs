@@ -1,19 +1,18 @@
-//! YCSB's workloads A, B, C and F over a store of records in memory.
+//! YCSB workloads A, B, C and F over a store of records in memory.
 //!
-//! Structures: a hash index with chains, and records of 1 KiB: next of the chain, key,
-//! ten fields of 100 bytes. A read copies all fields to a buffer of the thread, an
-//! update copies one field from there, as YCSB does by default. Keys are drawn by
-//! Zipf's law with exponent 0.99, hot ones scattered.
+//! Data structures: a hash index with chains, and records of 1 KiB with the pointer to the next
+//! record of the chain, the key and ten fields of 100 bytes. A read copies all fields to a buffer
+//! of the thread; an update copies one field from that buffer, as YCSB does by default. Keys are
+//! drawn by Zipf's law with exponent 0.99, and the hot keys are scattered.
 //!
-//! D reads what was inserted last and E scans: neither is here, since the store has no
-//! order, and since an insert would make what a thread finds depend on when another ran.
+//! Workloads D (reads of recent inserts) and E (scans) are missing: the store has no order, and
+//! with inserts, the result of a thread's lookup would depend on when another thread ran.
 //!
-//! Operations are dealt to the threads in turns of 64, whatever the number of threads;
-//! so all numbers of threads do the same operations. The first quarter of them is made
-//! once more before measuring begins.
+//! Operations are assigned to the threads in turns of 64, so the same operations run for any number
+//! of threads. Before measurement, the first quarter of them is executed once as warm-up.
 //!
-//! Instructions besides loads and stores: those of the index; 10 an operation for the
-//! draw and the dispatch; 1 a piece of 64 bytes that is copied.
+//! Instructions besides loads and stores: those of the index, 10 for the draw and the dispatch of
+//! each operation, and 1 for each 64-byte piece that is copied.
 
 use super::table::{HEADER, Table};
 use crate::mem::{Array, Mem, Space, Tag};
@@ -24,9 +23,9 @@ use std::rc::Rc;
 
 const FIELDS: u64 = 10;
 const FIELD: u64 = 100;
-/// Ten fields, and what makes 1 KiB of the record with its header.
+/// Bytes of the ten fields, and the padding that makes a record with its header 1 KiB.
 const COLUMNS: u64 = 1024 - HEADER;
-/// Operations of one turn.
+/// Operations in one turn.
 const TURN: u64 = 64;
 
 /// Mix of operations: a YCSB core workload.
@@ -34,16 +33,16 @@ const TURN: u64 = 64;
 pub enum Letter {
     /// Half reads, half updates.
     A,
-    /// 95 of a hundred are reads, 5 updates.
+    /// 95 % reads, 5 % updates.
     B,
-    /// Reads.
+    /// Reads only.
     C,
-    /// Half reads, half reads that are followed by an update.
+    /// Half reads, half reads followed by an update.
     F,
 }
 
 impl Letter {
-    /// The workload of a letter.
+    /// The workload with the given letter.
     #[must_use]
     pub fn of(letter: &str) -> Option<Self> {
         Some(match letter {
@@ -55,7 +54,7 @@ impl Letter {
         })
     }
 
-    /// Of a hundred operations, how many write, and whether they read before.
+    /// Percentage of operations that write, and whether those read first.
     const fn writes(self) -> (u64, bool) {
         match self {
             Self::A => (50, false),
@@ -75,19 +74,20 @@ pub struct Ycsb {
     zipf: Zipf,
     ops: u64,
     seed: Seed,
-    /// Updates of each record.
+    /// Number of updates of each record.
     versions: Vec<Cell<u32>>,
     updates: Cell<u64>,
 }
 
 impl Ycsb {
-    /// Records that fill `footprint` bytes.
+    /// Number of records that fill `footprint` bytes.
     #[must_use]
     pub const fn records(footprint: u64) -> u64 {
         footprint / Table::bytes(COLUMNS)
     }
 
-    /// `ops` operations on `records` records by so many threads.
+    /// A store of `records` records with a buffer for each of `threads` threads, and `ops`
+    /// operations.
     #[must_use]
     pub fn new(letter: Letter, records: u64, ops: u64, threads: u32, seed: Seed) -> Rc<Self> {
         let mut space = Space::new();
@@ -105,7 +105,7 @@ impl Ycsb {
         })
     }
 
-    /// The program, of the threads that the store was made for.
+    /// The program that runs with `threads` threads, at most as many as given to [`Ycsb::new`].
     #[must_use]
     pub fn program(self: &Rc<Self>, threads: u32) -> Threads {
         Threads::new(threads, self.end, |thread, mem| {
@@ -119,7 +119,7 @@ impl Ycsb {
         self.versions.iter().map(Cell::get).collect()
     }
 
-    /// Updates that were made.
+    /// Total number of updates so far.
     #[must_use]
     pub const fn updates(&self) -> u64 {
         self.updates.get()
@@ -133,7 +133,7 @@ async fn run(ycsb: Rc<Ycsb>, thread: u32, threads: u32, mut mem: Mem) {
     mem.end();
 }
 
-/// This thread's turns of the first `ops` operations.
+/// Executes this thread's turns of the first `ops` operations.
 async fn turns(ycsb: &Ycsb, ops: u64, thread: u32, threads: u32, mem: &mut Mem) {
     let buffer = ycsb.buffers.at(thread.into());
     let mut turn = u64::from(thread);
@@ -171,7 +171,7 @@ fn operation(ycsb: &Ycsb, buffer: u64, rng: &mut Rng, mem: &mut Mem) {
     }
 }
 
-/// Copies `bytes` bytes by vectors of 64.
+/// Copies `bytes` bytes with 64-byte vector instructions.
 fn copy(mem: &mut Mem, from: (u64, Option<Tag>), to: (u64, Option<Tag>), bytes: u64) {
     for at in (0..bytes).step_by(64) {
         let piece = (bytes - at).min(64) as u8;

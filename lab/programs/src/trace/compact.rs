@@ -1,14 +1,14 @@
-//! Our own format. `docs/formats/flm.md` is the home of its layout.
+//! This project's own trace format. `docs/formats/flm.md` describes its layout.
 
 use input::blocks::{BlockWriter, Blocks, unzigzag, zigzag};
 use input::{Expected, Fault, Input, expected};
 use memsys::Op;
 use std::io::{self, Write};
 
-/// Begins a trace. The last byte is the version.
+/// Magic bytes at the start of a trace. The last byte is the version.
 pub(super) const MAGIC: [u8; 8] = *b"flmem\0\0\x01";
 
-/// How hard zstd tries.
+/// Compression level of zstd.
 const LEVEL: i32 = 3;
 
 const COMPUTE: u8 = 0;
@@ -19,13 +19,13 @@ const FENCE: u8 = 4;
 const MEET: u8 = 5;
 const BEGIN: u8 = 6;
 const END: u8 = 7;
-/// Bits of a tag: the kind, a code of the size, whether there is a dependence.
+/// Tag bits: the kind, a code for the size, and whether there is a dependence.
 const KIND: u8 = 7;
 const AFTER: u8 = 0x40;
-/// The size follows, as it is no power of two.
+/// Size code of an access whose size is not a power of two. The size follows the tag.
 const ODD_SIZE: u8 = 7;
 
-/// Writes the operations of one thread.
+/// Writes the operations of one thread to a trace.
 pub struct Writer<W: Write> {
     out: BlockWriter<W>,
     last: u64,
@@ -33,10 +33,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace.
+    /// Starts a trace.
     ///
     /// # Errors
-    /// If the system refuses, as for all that follow.
+    /// If writing fails, as for the other methods.
     pub fn new(out: W) -> io::Result<Self> {
         Ok(Self {
             out: BlockWriter::new(out, &MAGIC, LEVEL)?,
@@ -45,7 +45,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Writes an operation.
+    /// Writes one operation.
     ///
     /// # Errors
     /// See [`Writer::new`].
@@ -91,7 +91,7 @@ impl<W: Write> Writer<W> {
         self.last = at;
     }
 
-    /// Ends the trace.
+    /// Completes the trace.
     ///
     /// # Errors
     /// See [`Writer::new`].
@@ -102,7 +102,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads what [`Writer`] wrote.
+/// Reads traces written by [`Writer`].
 pub(super) struct Compact {
     blocks: Blocks,
     last: u64,
@@ -118,7 +118,7 @@ impl Compact {
         })
     }
 
-    /// Appends the next operation; `false` at the end.
+    /// Appends the next operation; returns `false` at the end.
     pub(super) fn step(&mut self, ops: &mut Vec<Op>) -> Result<bool, Fault> {
         self.blocks.begin_item()?;
         let tag = self.blocks.byte()?;

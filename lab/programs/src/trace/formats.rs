@@ -1,7 +1,7 @@
-//! The formats of others.
+//! Readers of the trace formats of other tools.
 //!
-//! Invariant: one step reads one line or one record, appends what it says, and says
-//! whether there was one.
+//! Invariant: one step reads one line or one record, appends its operations, and returns whether
+//! there was one.
 
 use super::put;
 use super::registers::{Instruction, Registers};
@@ -9,10 +9,10 @@ use input::{Fault, Input, expected};
 use memsys::Op;
 use std::io::{self, BufRead};
 
-/// Longest line that is read, in bytes without its end.
+/// Longest line that is accepted, in bytes without the line end.
 const MAX_LINE: usize = 4096;
 
-/// The little-endian number at `offset` of a record.
+/// The little-endian 64-bit number at `offset` of a record.
 fn word(record: &[u8], offset: usize) -> u64 {
     let bytes = &record[offset..offset + 8];
     bytes
@@ -21,7 +21,7 @@ fn word(record: &[u8], offset: usize) -> u64 {
         .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// ChampSim's `input_instr`: 64 bytes an instruction.
+/// ChampSim's `input_instr`, 64 bytes per instruction.
 ///
 /// | offset | field |
 /// | --- | --- |
@@ -32,7 +32,7 @@ fn word(record: &[u8], offset: usize) -> u64 {
 /// | 16 | 2 addresses that it stores to, or 0 |
 /// | 32 | 4 addresses that it loads from, or 0 |
 ///
-/// Sizes are not recorded: each access counts as 8 bytes, or up to the end of its line.
+/// Sizes are not recorded: each access counts as 8 bytes, or fewer if its cache line ends earlier.
 pub(super) fn champsim(
     input: &mut Input,
     registers: &mut Registers,
@@ -61,7 +61,7 @@ pub(super) fn champsim(
     Ok(true)
 }
 
-/// MacSim's instructions for x86, version 1.3: 80 bytes each.
+/// MacSim's x86 instructions, version 1.3, 80 bytes each.
 ///
 /// | offset | field |
 /// | --- | --- |
@@ -106,9 +106,9 @@ pub(super) fn macsim(
     Ok(true)
 }
 
-/// The warm-up traces of `pinatrace`: 18 bytes an access: time in nanoseconds, address,
-/// `R` or `W`, bytes. What ran between accesses is not recorded, and the times are those
-/// of the slowed-down program: they are left aside.
+/// Binary traces of `pinatrace`, as used for warm-up by SkyByte. Each access takes 18 bytes: time
+/// in nanoseconds, address, `R` or `W`, size in bytes. The instructions between accesses are not
+/// recorded. The times are ignored, since they are those of the slowed-down program.
 pub(super) fn pin(input: &mut Input, ops: &mut Vec<Op>) -> Result<bool, Fault> {
     let Some(record) = read_record::<18>(&mut **input)? else {
         return Ok(false);
@@ -124,12 +124,12 @@ pub(super) fn pin(input: &mut Input, ops: &mut Vec<Op>) -> Result<bool, Fault> {
     Ok(true)
 }
 
-/// Whether contents that begin with `head` are accesses of `pinatrace`, as text or as
+/// Whether contents that begin with `head` are accesses of `pinatrace`, as text or as binary
 /// records.
 pub(super) fn is_pin(head: &[u8]) -> bool {
     let record = |record: &[u8]| {
         let size = u64::from(record[17]);
-        // Programs have addresses below 2^48, and text has no zeroes.
+        // Addresses of programs are below 2^48, and text contains no zero bytes.
         let at = word(record, 8);
         matches!(record[16], b'R' | b'W') && at < 1 << 48 && put::check(at, size).is_ok()
     };
@@ -137,17 +137,16 @@ pub(super) fn is_pin(head: &[u8]) -> bool {
     is_pin_text(head) || (records.len() > 0 && records.into_iter().all(record))
 }
 
-/// Whether the first line of `head` that is no comment is an access as text.
+/// Whether the first line of `head` that is not a comment is an access in text form.
 pub(super) fn is_pin_text(head: &[u8]) -> bool {
     let mut lines = head.split(|&byte| byte == b'\n');
     let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
     first.is_some_and(|line| pin_access(line).is_some())
 }
 
-/// A line of the text of `pinatrace`, `0x4006b0: R 0x7fff5e8`: the address of the
-/// instruction, what it does, and the address that it does it to. Sizes are not recorded:
-/// each access counts as 8 bytes, or up to the end of its line. The tool ends its file
-/// with `#eof`.
+/// Parses a line of `pinatrace` text, such as `0x4006b0: R 0x7fff5e8`: the address of the
+/// instruction, the kind of access, and the accessed address. Sizes are not recorded: each access
+/// counts as 8 bytes, or fewer if its cache line ends earlier. The tool ends its file with `#eof`.
 pub(super) fn pin_text(line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
     if line.is_empty() || line.starts_with(b"#") {
         return Ok(());
@@ -161,7 +160,7 @@ pub(super) fn pin_text(line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a line of text stores, and where.
+/// Whether a line of text is a store, and the accessed address.
 fn pin_access(line: &[u8]) -> Option<(bool, u64)> {
     let text = std::str::from_utf8(line).ok()?;
     let (instruction, access) = text.trim().split_once(": ")?;
@@ -175,17 +174,17 @@ fn pin_access(line: &[u8]) -> Option<(bool, u64)> {
     }
 }
 
-/// Parser state between lines of lackey's output.
+/// State of the lackey parser between lines.
 #[derive(Default)]
 pub(super) struct Lackey {
-    /// Whether an instruction was counted that has made no access yet.
+    /// Whether the current instruction has made no access yet.
     idle: bool,
 }
 
 impl Lackey {
-    /// A line of `valgrind --tool=lackey --trace-mem=yes`: `I  addr,size`, ` L addr,size`,
-    /// ` S addr,size` or ` M addr,size`, addresses in hexadecimal. Lines of Valgrind
-    /// itself begin with `==` or `--`. Which load an address came from is not recorded.
+    /// Parses a line of `valgrind --tool=lackey --trace-mem=yes`: `I  addr,size`, ` L addr,size`, `
+    /// S addr,size` or ` M addr,size`, with hexadecimal addresses. Valgrind's own messages begin
+    /// with `==` or `--`. Dependences of addresses on loads are not recorded.
     pub(super) fn line(&mut self, line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
         if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
             return Ok(());
@@ -215,16 +214,16 @@ impl Lackey {
             }
             _ => return expected(kinds),
         }
-        // The first access of an instruction is the instruction.
+        // The first access of an instruction represents the instruction.
         self.idle = false;
         Ok(())
     }
 }
 
-/// A line of the cache trace of the modified Valgrind that MQSim_CXL's traces are made
-/// with: `[R 0x1234 5.6]` or `R 0x1234 5.6`, the time being optional. Each is a line of
-/// 64 bytes that missed a cache, so there is no work between them; the times are those of
-/// the slowed-down program.
+/// Parses a line of the cache trace written by the modified Valgrind that produces MQSim_CXL's
+/// traces: `[R 0x1234 5.6]` or `R 0x1234 5.6`, where the time is optional. Each line is a 64-byte
+/// cache line that missed a cache; instructions in between are not recorded. The times are ignored,
+/// since they are those of the slowed-down program.
 pub(super) fn cache(line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
     if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
         return Ok(());
@@ -248,12 +247,12 @@ pub(super) fn cache(line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
-    // The parser of the library would take a sign.
+    // `from_str_radix` would also accept a sign.
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Reads a line and gives it to `take`.
+/// Reads a line and passes it to `take`; returns whether there was one.
 pub(super) fn each_line(
     input: &mut Input,
     line: &mut Vec<u8>,
@@ -265,7 +264,7 @@ pub(super) fn each_line(
     take(line).map(|()| true)
 }
 
-/// Reads one record of a fixed size. `None` at the end of the input.
+/// Reads one record of a fixed size; `None` at the end of the input.
 fn read_record<const SIZE: usize>(input: &mut dyn BufRead) -> io::Result<Option<[u8; SIZE]>> {
     let mut record = [0; SIZE];
     let mut filled = 0;

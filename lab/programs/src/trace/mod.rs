@@ -1,11 +1,11 @@
-//! Traces of memory accesses: files that others or we recorded, read as streams.
+//! Traces of memory accesses, recorded by this or other tools, read as streams.
 //!
-//! Invariants: a reader holds one line, record or block at a time, whatever the file
-//! says; nothing that it reads makes it panic, hang, or allocate by a length that the
-//! file states; what it refuses it names by file and place.
+//! Invariants: a reader holds one line, record or block at a time, whatever the file contains.
+//! Invalid input never makes it panic, hang, or allocate memory by a length stated in the file. An
+//! error names the file and the position in it.
 //!
-//! A file is one thread. What a format does not record is not made up: sizes,
-//! dependences and the instructions between accesses are as each format's reader says.
+//! A file holds one thread. Information that a format does not record is not invented. The reader
+//! of each format documents how it treats sizes, dependences and the instructions between accesses.
 
 mod compact;
 mod formats;
@@ -28,29 +28,29 @@ use registers::Registers;
 use std::io::Read;
 use std::str::FromStr;
 
-/// Magic bytes of a file compressed with xz.
+/// Magic bytes of a file compressed with xz, which is not supported.
 const XZ: [u8; 6] = *b"\xfd7zXZ\0";
 
 /// Format of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Our own.
+    /// The format of this project.
     Flm,
-    /// ChampSim's instructions.
+    /// ChampSim's instruction records.
     ChampSim,
-    /// MacSim's instructions for x86, version 1.3.
+    /// MacSim's x86 instruction records, version 1.3.
     MacSim,
-    /// Accesses of Pin's `pinatrace`: records, as SkyByte's warm-up traces hold them, or the
-    /// text that the tool of Pin's manual writes.
+    /// Accesses of Pin's `pinatrace`: binary records, as in SkyByte's warm-up traces, or the text
+    /// that the tool in Pin's manual writes.
     Pin,
-    /// Text of Valgrind's lackey with `--trace-mem=yes`.
+    /// Text output of Valgrind's lackey with `--trace-mem=yes`.
     Lackey,
-    /// Text of the Valgrind that MQSim_CXL's traces are made with.
+    /// Text output of the Valgrind that produces MQSim_CXL's traces.
     CacheTrace,
 }
 
 impl Format {
-    /// All, with their names and a line each.
+    /// All formats, with name and description.
     pub const ALL: [(Self, &'static str, &'static str); 6] = [
         (Self::Flm, "flm", "our own"),
         (
@@ -80,13 +80,13 @@ impl Format {
         ),
     ];
 
-    /// The names, for messages.
+    /// The names of all formats, for messages.
     #[must_use]
     pub fn list() -> String {
         Self::ALL.map(|(_, name, _)| name).join(", ")
     }
 
-    /// The name.
+    /// The name of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
         let all = Self::ALL.iter().find(|(format, ..)| *format == self);
@@ -132,13 +132,13 @@ impl FromStr for Format {
     }
 }
 
-/// Reads one thread's operations.
+/// Reads the operations of one thread.
 pub struct Reader {
     name: String,
     format: Format,
     decoder: Decoder,
     line: Vec<u8>,
-    /// Lines or records so far.
+    /// Number of lines or records read so far.
     place: u64,
 }
 
@@ -153,11 +153,11 @@ enum Decoder {
 }
 
 impl Reader {
-    /// Reads from `reader`, called `name`, plain or compressed by gzip or zstd. Without
-    /// a format the contents and the name tell it.
+    /// Reads a trace called `name` from `reader`, uncompressed or compressed with gzip or zstd.
+    /// Without `format`, the format is detected from the contents and then from the name.
     ///
     /// # Errors
-    /// If the beginning cannot be read, or the format is not known.
+    /// If the beginning cannot be read or the format is not known.
     pub fn new(
         name: &str,
         reader: impl Read + Send + 'static,
@@ -211,11 +211,11 @@ impl Reader {
         self.format
     }
 
-    /// Appends what the next line or record says, which may be nothing; `false` at the
+    /// Appends the operations of the next line or record, which may be none; returns `false` at the
     /// end.
     ///
     /// # Errors
-    /// If it cannot be read or is not what the format prescribes.
+    /// If it cannot be read or violates the format.
     pub fn step(&mut self, ops: &mut Vec<Op>) -> Result<bool, TraceError> {
         self.place += 1;
         let line = &mut self.line;

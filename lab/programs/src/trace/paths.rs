@@ -1,18 +1,19 @@
-//! Which files a path stands for: itself, those of a list of MacSim's, those of a folder.
+//! Finds the trace files of a path: the file itself, the files listed in a MacSim list, or the
+//! files in a folder.
 //!
-//! Invariant: nothing is opened that is no regular file. Traces are read more than once,
-//! which a pipe cannot be, and who opens one without a writer waits for ever.
+//! Invariant: only regular files are opened. Traces are read more than once, which is impossible
+//! with a pipe, and opening a pipe without a writer blocks forever.
 
 use super::TraceError;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A list is short; only so much of its beginning is looked at.
+/// Number of bytes read from the beginning of a file to check for a list; lists are short.
 const HEAD: u64 = 1 << 16;
 
-/// The files of the threads that `path` stands for: those of MacSim's list, which may be in
-/// a folder, those in a folder by name, or itself.
+/// Files of the threads of the trace at `path`: those listed in a MacSim list, which may be in a
+/// folder; the files of a folder, sorted by name; or the file itself.
 pub(crate) fn threads_of(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let name = path.display().to_string();
     let kind = fs::metadata(path).map_err(TraceError::unreadable(&name, "the file"))?;
@@ -54,7 +55,7 @@ fn in_folder(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     }
 }
 
-/// The files that the file at `path` lists, if it is such a list.
+/// The files listed in the file at `path`, or `None` if it is not a list.
 fn list_at(path: &Path) -> Result<Option<Vec<PathBuf>>, TraceError> {
     check(path)?;
     let name = path.display().to_string();
@@ -67,7 +68,7 @@ fn list_at(path: &Path) -> Result<Option<Vec<PathBuf>>, TraceError> {
         .and_then(|text| listed(path, text)))
 }
 
-/// Refuses what is no regular file.
+/// Returns an error if `path` is not a regular file.
 fn check(path: &Path) -> Result<(), TraceError> {
     let name = path.display().to_string();
     let kind = fs::metadata(path).map_err(TraceError::unreadable(&name, "the file"))?;
@@ -89,8 +90,8 @@ fn unfit(path: &Path, expected: &str, found: &str) -> TraceError {
     }
 }
 
-/// The files of the threads that MacSim's `trace.txt` lists, or `None` if `text` is no
-/// such list: version, number of threads, and for each its number and where it starts.
+/// The thread files listed in MacSim's `trace.txt`, or `None` if `text` is not such a list. The
+/// list contains a version, the number of threads, and for each thread its number and start.
 #[must_use]
 pub fn listed(path: &Path, text: &str) -> Option<Vec<PathBuf>> {
     let mut words = text.split_whitespace();
@@ -98,7 +99,7 @@ pub fn listed(path: &Path, text: &str) -> Option<Vec<PathBuf>> {
         return None;
     }
     let mut words = words.peekable();
-    // The version may stand beside the name of the instruction set.
+    // The version may follow the name of the instruction set.
     words.next_if(|word| word.contains('.'));
     let count: usize = words.next()?.parse().ok()?;
     let stem = path.file_stem()?.to_str()?;

@@ -1,13 +1,14 @@
-//! Appends operations: instructions in a row become one, accesses end where lines do.
+//! Appends operations: consecutive instructions are combined, and accesses are split at cache
+//! lines.
 
 use input::{Expected, expected};
 use memsys::Op;
 
-/// Most bytes of one recorded access: the largest that any of the formats' tools
-/// reports (the state that `xsave` stores is below it).
+/// Largest size of one recorded access, in bytes. It covers every access that the tools of these
+/// formats report (the state stored by `xsave` is smaller).
 const MOST: u64 = 4096;
 
-/// `count` instructions more.
+/// Appends `count` compute instructions.
 pub(super) fn compute(ops: &mut Vec<Op>, count: u32) {
     if let Some(Op::Compute(before)) = ops.last_mut()
         && let Some(both) = before.checked_add(count)
@@ -18,7 +19,7 @@ pub(super) fn compute(ops: &mut Vec<Op>, count: u32) {
     ops.push(Op::Compute(count));
 }
 
-/// An access of `size` bytes; `after` gives the dependence of its nth piece.
+/// Appends an access of `size` bytes; `after` gives the dependence of its nth piece.
 pub(super) fn access(
     ops: &mut Vec<Op>,
     at: u64,
@@ -35,7 +36,7 @@ pub(super) fn access(
     }
 }
 
-/// Refuses what no program could access.
+/// Rejects accesses that no program could make.
 pub(super) fn check(at: u64, size: u64) -> Result<(), Expected> {
     if at >= 1 << 63 {
         return expected("an address below 2^63");

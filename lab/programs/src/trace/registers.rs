@@ -1,17 +1,18 @@
-//! Which load an address is made from, as the registers of a recorded program tell.
+//! Derives which load an address depends on from the registers of a recorded program.
 //!
-//! Invariant: a register knows the newest load whose value went into it, through any
-//! number of instructions; an instruction's results depend on the newest load among
-//! what it read and what it loaded itself.
+//! Invariant: each register knows the newest load that its value depends on, through any number of
+//! instructions. The results of an instruction depend on its own last load if it has one, and
+//! otherwise on the newest load among its source registers.
 
 use super::put;
 use memsys::Op;
 
-/// The registers of one thread.
+/// Registers of one thread.
 pub(super) struct Registers {
-    /// By number, the count of memory operations when its load was made; 0 for none.
+    /// For each register, the number of its newest load among the memory operations, from 1; 0 for
+    /// none.
     loads: [u64; 256],
-    /// Memory operations so far.
+    /// Number of memory operations so far.
     count: u64,
 }
 
@@ -19,7 +20,7 @@ pub(super) struct Registers {
 pub(super) struct Instruction<'a> {
     pub(super) sources: &'a [u8],
     pub(super) results: &'a [u8],
-    /// Addresses and sizes.
+    /// Addresses and sizes of the accesses.
     pub(super) loads: &'a [(u64, u64)],
     pub(super) stores: &'a [(u64, u64)],
 }
@@ -32,7 +33,7 @@ impl Registers {
         }
     }
 
-    /// Appends the operations of an instruction. Register 0 stands for none.
+    /// Appends the operations of an instruction. Register 0 means no register.
     pub(super) fn execute(&mut self, instruction: &Instruction<'_>, ops: &mut Vec<Op>) {
         let newest = |loads: &[u64; 256], of: &[u8]| {
             let real = of.iter().filter(|&&register| register != 0);

@@ -1,13 +1,13 @@
-//! Recorded threads as a program.
+//! Replays recorded threads as a program.
 //!
-//! Invariants: the pages that any thread touches lie side by side in the program's
-//! memory, in the order of their recorded addresses, so that a machine's tables are as
-//! large as what was touched; they are found by reading every file once before any
-//! program starts. A file that gives something else when it is read again ends the run:
-//! as many lines or records are asked for, on pages that are known.
+//! Invariants: the pages touched by any thread are consecutive in the program's memory, in the
+//! order of their recorded addresses, so that the tables of a machine are proportional to the
+//! touched memory. The pages are found by reading every file once before the program starts. If a
+//! file has different contents when it is read again, the run fails: the number of lines or records
+//! must be the same, and all pages must be known.
 //!
-//! All threads meet where measuring begins, so that the measured part is the same
-//! instructions on every machine, however unevenly the threads have come there.
+//! All threads wait at a barrier where measurement begins, so that the measured part has the same
+//! instructions on every machine, even if the threads arrive there at different times.
 
 use super::{Format, Reader, TraceError};
 use crate::mem::{PAGE, Space};
@@ -18,21 +18,22 @@ use std::path::Path;
 use std::sync::Arc;
 use units::Bytes;
 
-/// Operations that one call hands out at least, if there are so many.
+/// Smallest number of operations appended by one call, if that many remain before a barrier.
 const BATCH: usize = 512;
 
-/// Most pages of a trace: 256 GiB. What a file makes this process hold is bounded by it.
+/// Largest number of pages in a trace: 256 GiB. This bounds the memory that a file can make this
+/// process use.
 const PAGES_MAX: usize = 1 << 26;
 
-/// Entries of the table of pages found lately.
+/// Number of entries in the table of recently found pages.
 const LATELY: usize = 1024;
 
-/// Description of the expected contents, for error messages.
+/// The expected contents, for error messages.
 const ACCESSES: &str = "accesses to memory";
 
 type Open = Box<dyn Fn() -> std::io::Result<Box<dyn Read + Send>> + Send + Sync>;
 
-/// One thread's trace: what can be opened several times.
+/// Trace of one thread, which can be opened several times.
 pub struct File {
     name: String,
     format: Option<Format>,
@@ -40,7 +41,7 @@ pub struct File {
 }
 
 impl File {
-    /// The file at `path`.
+    /// The trace file at `path`.
     #[must_use]
     pub fn at(path: &Path, format: Option<Format>) -> Self {
         let name = path.display().to_string();
@@ -51,7 +52,7 @@ impl File {
         Self::new(&name, format, open)
     }
 
-    /// A trace called `name` whose bytes `open` yields; it may be opened several times.
+    /// A trace called `name` that reads its bytes from `open`, which may be called several times.
     pub fn new(
         name: &str,
         format: Option<Format>,
@@ -70,15 +71,15 @@ impl File {
     }
 }
 
-/// Threads that were recorded: their files, and what a first reading of them found.
+/// Recorded threads: their files, and the results of the first reading.
 pub struct Recording {
     files: Vec<File>,
     found: Vec<Found>,
-    /// The pages that any touches, in order; a page's place is its number.
+    /// Pages touched by any thread, in order. The place of a page is its index.
     pages: Arc<Vec<u64>>,
 }
 
-/// Threads that were recorded, as they run once more.
+/// A replay of recorded threads.
 pub struct Replay {
     threads: Vec<Thread>,
     pages: Pages,
@@ -88,20 +89,21 @@ pub struct Replay {
 struct Thread {
     name: String,
     reader: Option<Reader>,
-    /// What is about to be given out. Nobody else sees it while instructions in a row become
-    /// one: what was given out may have been executed.
+    /// Operations about to be appended. They are kept apart from the caller's operations because a
+    /// later step may extend the last one, and the caller may already have executed what it was
+    /// given.
     taken: Vec<Op>,
-    /// Accesses after which measuring begins, unless the trace says it itself.
+    /// Number of accesses after which measurement begins, unless the trace states it.
     begin: Option<u64>,
-    /// Whether a meeting has to be added where measuring begins.
+    /// Whether a barrier has to be added where measurement begins.
     meets: bool,
     done: u64,
-    /// Lines or records of the first reading.
+    /// Number of lines or records in the first reading.
     places: u64,
 }
 
 impl Thread {
-    /// Takes what comes next, up to a meeting; whether there is more.
+    /// Takes the next operations, up to a barrier; returns whether there are more.
     fn take(&mut self) -> Result<bool, TraceError> {
         self.taken.clear();
         while self.taken.len() < BATCH && self.taken.last() != Some(&Op::Meet) {
@@ -116,7 +118,7 @@ impl Thread {
             };
             let before = self.taken.len();
             let more = reader.step(&mut self.taken)?;
-            // The end takes a step of its own.
+            // Reaching the end takes a step of its own.
             if more == (reader.place >= self.places) {
                 return Err(changed(&self.name));
             }
@@ -131,7 +133,7 @@ impl Thread {
         Ok(true)
     }
 
-    /// Lets all threads meet behind a beginning that was taken last, if the trace does not.
+    /// Adds a barrier after an [`Op::Begin`] that was just taken, if the trace has none there.
     fn add_meeting(&mut self) {
         if self.meets && self.taken.last() == Some(&Op::Begin) {
             self.meets = false;
@@ -154,10 +156,10 @@ fn changed(name: &str) -> TraceError {
 }
 
 impl Recording {
-    /// Reads the traces of some threads.
+    /// Reads the traces of all threads.
     ///
     /// # Errors
-    /// The first that reading meets, or that there is nothing to replay.
+    /// If a trace cannot be read, or if there are no accesses to replay.
     pub fn read(files: Vec<File>) -> Result<Self, TraceError> {
         let mut seen = Seen::default();
         let mut found = Vec::new();
@@ -176,17 +178,17 @@ impl Recording {
         })
     }
 
-    /// Bytes of the pages that it touches.
+    /// Total bytes of the touched pages.
     #[must_use]
     pub fn touched(&self) -> Bytes {
         Bytes(self.pages.len() as u64 * PAGE)
     }
 
-    /// The threads from their beginning. Where a trace does not say when measuring begins,
-    /// it does after `warm` hundredths of its accesses.
+    /// Starts a replay of all threads. If a trace does not state where measurement begins, it
+    /// begins after `warm` percent of its accesses.
     ///
     /// # Errors
-    /// If a file cannot be opened any more.
+    /// If a file can no longer be opened.
     pub fn replay(&self, warm: u64) -> Result<Replay, TraceError> {
         let mut threads = Vec::new();
         for (file, found) in self.files.iter().zip(&self.found) {
@@ -227,9 +229,9 @@ const fn is_access(op: &Op) -> bool {
 struct Found {
     accesses: u64,
     begins: bool,
-    /// Whether a meeting follows where measuring begins.
+    /// Whether a barrier follows the beginning of measurement.
     meets: bool,
-    /// Steps of the reader, the last of which met the end.
+    /// Number of steps of the reader, including the last one, which reached the end.
     places: u64,
 }
 
@@ -261,16 +263,16 @@ fn scan(file: &File, seen: &mut Seen) -> Result<Found, TraceError> {
     Ok(found)
 }
 
-/// The pages that a first reading meets.
+/// The pages found in the first reading.
 #[derive(Default)]
 struct Seen {
     pages: BTreeSet<u64>,
-    /// Recently seen pages, by their low bits.
+    /// Recently seen pages, indexed by their low bits.
     lately: Vec<u64>,
 }
 
 impl Seen {
-    /// Notes a page; whether there was room.
+    /// Records a page; returns whether the number of pages is within the limit.
     fn note(&mut self, page: u64) -> bool {
         self.lately.resize(LATELY, u64::MAX);
         let slot = &mut self.lately[page as usize % LATELY];
@@ -282,10 +284,10 @@ impl Seen {
     }
 }
 
-/// Mapping of recorded pages to places in the program's memory.
+/// Maps recorded pages to places in the program's memory.
 struct Pages {
     sorted: Arc<Vec<u64>>,
-    /// Pages found lately and their places, by the low bits.
+    /// Recently found pages and their places, indexed by the low bits of the page.
     lately: Vec<(u64, u64)>,
 }
 
@@ -300,7 +302,7 @@ impl Pages {
         Some(Space::BASE + slot.1 * PAGE + at % PAGE)
     }
 
-    /// The same for all of `ops`; whether all are known.
+    /// Maps the addresses of all `ops`; returns whether all pages are known.
     fn place_all(&mut self, ops: &mut [Op]) -> bool {
         for op in ops {
             if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op {

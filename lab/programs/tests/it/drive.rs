@@ -1,17 +1,17 @@
-//! Drives a program as a machine would, without one.
+//! Drives a program as a machine would, without a machine.
 
 use memsys::{Op, Program};
 
-/// In which order threads are asked.
+/// The order in which threads are asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Turns {
-    /// Each for one batch, from the first to the last.
+    /// One batch of each thread in turn, from the first to the last.
     Forth,
-    /// Each as far as it goes, from the last to the first.
+    /// Each thread up to its next barrier, from the last to the first.
     Back,
 }
 
-/// Runs the program to its end; `see` gets each thread's batches.
+/// Runs the program to its end and passes each batch to `see`.
 pub(crate) fn drive(program: &mut dyn Program, turns: Turns, mut see: impl FnMut(usize, &[Op])) {
     let count = program.threads() as usize;
     let (mut ended, mut waits) = (vec![false; count], vec![false; count]);
@@ -38,7 +38,7 @@ pub(crate) fn drive(program: &mut dyn Program, turns: Turns, mut see: impl FnMut
     }
 }
 
-/// All that each thread does.
+/// Collects all operations of each thread.
 pub(crate) fn all(mut program: impl Program, turns: Turns) -> Vec<Vec<Op>> {
     let mut all = vec![Vec::new(); program.threads() as usize];
     drive(&mut program, turns, |thread, ops| {
@@ -47,12 +47,12 @@ pub(crate) fn all(mut program: impl Program, turns: Turns) -> Vec<Vec<Op>> {
     all
 }
 
-/// Runs it and forgets what it did.
+/// Runs the program and discards its operations.
 pub(crate) fn finish(mut program: impl Program) {
     drive(&mut program, Turns::Forth, |_, _| {});
 }
 
-/// Where and how much an operation touches.
+/// Address and size of a load or store.
 pub(crate) fn touched(op: &Op) -> Option<(u64, u64)> {
     match *op {
         Op::Load { at, size, .. } | Op::Store { at, size, .. } => Some((at, size.into())),

@@ -1,5 +1,5 @@
-//! What the kernels emit: within the footprint, the same whoever is asked first, and as
-//! much in all whatever the number of threads.
+//! What the kernels emit: all accesses are within the footprint, the order in which threads are
+//! asked does not matter, and the total work does not depend on the number of threads.
 
 use crate::drive::{Turns, all, touched};
 use memsys::{Op, Program};
@@ -56,7 +56,7 @@ fn make(name: &str, threads: u32) -> Threads {
 }
 
 #[test]
-fn the_order_of_asking_changes_no_thread() {
+fn thread_operations_do_not_depend_on_asking_order() {
     for name in NAMES {
         let forth = all(make(name, 5), Turns::Forth);
         let back = all(make(name, 5), Turns::Back);
@@ -65,7 +65,7 @@ fn the_order_of_asking_changes_no_thread() {
 }
 
 #[test]
-fn every_access_lies_in_the_footprint() {
+fn accesses_are_within_the_footprint() {
     for name in NAMES {
         let program = make(name, 3);
         let end = program.footprint().0;
@@ -87,11 +87,11 @@ fn accesses(ops: &[Vec<Op>]) -> usize {
 }
 
 #[test]
-fn any_number_of_threads_does_the_same_work() {
+fn total_work_does_not_depend_on_thread_count() {
     for name in NAMES {
         let one = accesses(&all(make(name, 1), Turns::Forth)) as f64;
         let many = accesses(&all(make(name, 8), Turns::Forth)) as f64;
-        // Private counts and gradients are added up once for each thread.
+        // Private counts and gradients are added up once per thread.
         let slack = if ["radix", "dlrm"].contains(&name) {
             0.25
         } else {
@@ -102,7 +102,7 @@ fn any_number_of_threads_does_the_same_work() {
 }
 
 #[test]
-fn measuring_begins_once_for_each_thread_and_something_is_measured() {
+fn measurement_begins_once_per_thread() {
     for name in NAMES {
         for (thread, ops) in all(make(name, 4), Turns::Forth).iter().enumerate() {
             let begins = ops.iter().filter(|op| **op == Op::Begin).count();

@@ -1,12 +1,12 @@
-//! Random bytes against every reader: nothing panics, nothing hangs, and what is
-//! yielded is bounded by what was read.
+//! Random bytes for every reader: nothing panics or hangs, and the number of operations is bounded
+//! by the size of the input.
 
 use crate::traces::{read, written};
 use bolero::TypeGenerator;
 use memsys::Op;
 use programs::trace::Format;
 
-/// Pieces of which the text formats are made, so that input gets past the first column.
+/// Parts of the text formats, so that random input gets past the first column.
 const WORDS: [&str; 16] = [
     "I  ",
     " L ",
@@ -32,8 +32,8 @@ struct Input {
     tail: Vec<u8>,
 }
 
-/// Most operations of a byte: an access of 4096 bytes is 65 pieces, twice for one that
-/// loads and stores, and no line or record that says so has fewer than 8 bytes.
+/// Largest number of operations per input byte. An access of 4096 bytes has up to 65 pieces, twice
+/// that if it loads and stores, and takes a line or record of at least 8 bytes.
 const MOST: usize = 17;
 
 #[test]
@@ -57,7 +57,7 @@ fn readers_survive_anything() {
 #[test]
 fn blocks_survive_anything() {
     bolero::check!().with_type::<Vec<u8>>().for_each(|payload| {
-        // A right checksum, so that the input reaches the operations.
+        // A correct checksum, so that the input reaches the decoder of operations.
         let mut plain = (payload.len() as u32).to_le_bytes().to_vec();
         plain.extend(crc32c::crc32c(payload).to_le_bytes());
         plain.extend(payload);

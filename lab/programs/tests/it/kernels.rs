@@ -1,4 +1,4 @@
-//! The kernels compute what plain versions of the same algorithms compute.
+//! The kernels compute the same results as plain versions of the algorithms.
 
 use crate::drive::finish;
 use programs::kernel::bc::Bc;
@@ -91,7 +91,7 @@ fn bc_scores_as_brandes() {
         }
         for (vertex, score) in scores.iter().enumerate() {
             let found = f64::from(bc.score(vertex as u64));
-            // Sums of floats in another order.
+            // The sums of floats are computed in a different order.
             assert!(
                 (found - score).abs() <= score * 1e-4 + 1e-4,
                 "{vertex} {found} {score}"
@@ -112,7 +112,7 @@ fn radix_sorts() {
     assert_eq!(radix.sorted(), wanted);
 }
 
-/// An iteration as one plain loop over two copies of the image.
+/// One iteration as a plain loop, with a new image as the result.
 fn diffuse(image: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     let at = |r: usize, c: usize| image[r.min(rows - 1) * columns + c.min(columns - 1)];
     let corner: Vec<f32> = (0..rows.min(128))
@@ -176,7 +176,7 @@ fn ycsb_updates_what_its_letter_says() {
         finish(ycsb.program(6));
         let updates: u64 = ycsb.versions().into_iter().map(u64::from).sum();
         assert_eq!(updates, ycsb.updates());
-        // Five quarters of the operations; five deviations of the draw.
+        // Five quarters of the operations are executed; the tolerance is five standard deviations.
         let expected = 25_000 * percent / 100;
         assert!(updates.abs_diff(expected) <= 5 * 80, "{letter:?} {updates}");
     }
@@ -210,7 +210,7 @@ fn tpcc_stays_consistent() {
     assert_eq!(once.warehouse_ytd, once.district_ytd);
     assert_eq!(once.sold, once.ordered);
     assert_eq!(once.balance, once.owed);
-    // 45 of a hundred order ten lines of 5.5 items in the mean.
+    // 45 % of the transactions are orders, with an average of ten lines and 5.5 items per line.
     let ordered = 6_000.0 * 0.45 * 10.0 * 5.5;
     assert!(
         (once.ordered as f64 / ordered - 1.0).abs() < 0.05,
@@ -260,7 +260,7 @@ fn dlrm_pools_sums_and_takes_gradients_off_the_rows_that_were_read() {
 
 #[test]
 fn dlrm_learns() {
-    // The same few samples of one batch again and again have a falling error.
+    // The error falls as the same few samples are repeated.
     let loss = |samples| {
         let model = Dlrm::new(4, samples, 8, Some(Theta(990_000)), 2, Seed(9));
         finish(model.program());

@@ -1,4 +1,4 @@
-//! What the programs compute, what they emit, and what the readers take and refuse.
+//! Tests of what the programs compute and emit, and of what the readers accept and reject.
 
 mod drive;
 mod emitted;

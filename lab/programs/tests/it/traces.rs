@@ -1,4 +1,4 @@
-//! The readers take what their formats say and refuse the rest in a sentence.
+//! The readers accept what their formats specify and reject other input with a readable message.
 
 use crate::drive::{Turns, all};
 use memsys::{Op, Program};
@@ -7,7 +7,7 @@ use std::io::{Cursor, Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// All operations of a trace, one step's beside the other's.
+/// Reads all operations of a trace.
 pub(crate) fn read(bytes: &[u8], format: Option<Format>) -> Result<Vec<Op>, TraceError> {
     let mut reader = Reader::new("t", Cursor::new(bytes.to_vec()), format)?;
     let mut ops = Vec::new();
@@ -27,7 +27,7 @@ fn store(at: u64, size: u8, after: u16) -> Op {
     Op::Store { at, size, after }
 }
 
-/// A record of 64 bytes.
+/// A ChampSim record of 64 bytes.
 fn champsim(results: [u8; 2], sources: [u8; 4], stores: [u64; 2], loads: [u64; 4]) -> Vec<u8> {
     let mut record = vec![0; 10];
     record.extend(results);
@@ -41,7 +41,8 @@ fn champsim(results: [u8; 2], sources: [u8; 4], stores: [u64; 2], loads: [u64; 4
 #[test]
 fn champsim_instructions_keep_their_dependences() {
     let mut bytes = champsim([3, 0], [0; 4], [0; 2], [0x1000, 0, 0, 0]);
-    // Through an addition to another register, to the address of a load and a store.
+    // The dependence passes through an addition to another register, and from there to the
+    // addresses of a load and a store.
     bytes.extend(champsim([4, 0], [3, 5, 0, 0], [0; 2], [0; 4]));
     bytes.extend(champsim(
         [6, 0],
@@ -67,7 +68,7 @@ fn champsim_instructions_keep_their_dependences() {
     );
 }
 
-/// A record of 80 bytes.
+/// A MacSim record of 80 bytes.
 fn macsim(sources: &[u8], results: &[u8], loads: &[u64], write: Option<u64>) -> Vec<u8> {
     let mut record = vec![0; 80];
     record[0] = sources.len() as u8;
@@ -132,7 +133,7 @@ fn pin(at: u64, kind: u8, size: u8) -> Vec<u8> {
 }
 
 #[test]
-fn pin_accesses_are_cut_at_lines() {
+fn pin_accesses_are_split_at_cache_lines() {
     let bytes = [pin(0x1038, b'R', 16), pin(0x2000, b'W', 1)].concat();
     let ops = read(&bytes, Some(Format::Pin)).unwrap();
     assert_eq!(
@@ -148,7 +149,7 @@ fn pin_accesses_are_cut_at_lines() {
 }
 
 #[test]
-fn pin_text_is_told_from_records_by_its_contents() {
+fn pin_text_is_detected_by_its_contents() {
     let text = b"# made by hand\n0x4006b0: R 0x7fff5e8\n0x4006b4: W 0x103c\n\n#eof\n";
     let expected = [load(0x7ff_f5e8, 8, 0), store(0x103c, 4, 0)];
     assert_eq!(read(text, None).unwrap(), expected);
@@ -158,7 +159,8 @@ fn pin_text_is_told_from_records_by_its_contents() {
         "t:2: expected an instruction, R or W and an address, such as '0x4006b0: R 0x7fff5e8', \
          found \"0x4: Q 0x10\""
     );
-    // Neither a name nor a letter in the right place makes records of other contents.
+    // Other contents are not taken for records because of the file name or a letter at the right
+    // offset.
     for contents in [
         &b"12,4096,8192,512,R "[..],
         b"once upon a time, R and W were friends",
@@ -237,7 +239,7 @@ pub(crate) fn written(ops: &[Op]) -> Vec<u8> {
 
 #[test]
 fn what_is_written_is_read() {
-    // Enough for several blocks.
+    // Enough operations for several blocks.
     let many: Vec<Op> = EVERY.into_iter().cycle().take(100_000).collect();
     for ops in [&many[..], &EVERY, &[]] {
         assert_eq!(read(&written(ops), None).unwrap(), ops);
@@ -288,7 +290,7 @@ fn file(bytes: Vec<u8>) -> File {
 }
 
 #[test]
-fn threads_share_dense_pages_and_begin_after_their_warming() {
+fn threads_share_dense_pages_and_begin_after_warm_up() {
     let far = [
         load(0x7fff_0000_0040, 8, 0),
         load(0x5000, 8, 0),
@@ -303,7 +305,7 @@ fn threads_share_dense_pages_and_begin_after_their_warming() {
     assert_eq!(replay.footprint().0, base + 4 * 4096);
     let ops = all(replay, Turns::Back);
     let second = base + 2 * 4096;
-    // A third of three accesses, and of two: one, and none.
+    // 34 percent of three accesses is one, and of two accesses none.
     assert_eq!(
         ops[0],
         [
@@ -338,7 +340,8 @@ fn a_recorded_program_runs_as_it_did() {
     assert_eq!(replayed[5000], load((1 << 20) + 4999 * 8, 8, 0));
 }
 
-/// A load and two instructions without, over and over: batches end between those two.
+/// Repeats a load and two instructions without memory accesses. Batches can end between those two
+/// instructions.
 fn phases(rounds: u64) -> Vec<u8> {
     let idle = champsim([0; 2], [0; 4], [0; 2], [0; 4]);
     let round = |round| {
@@ -349,7 +352,7 @@ fn phases(rounds: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_given_out_stays_as_it_was() {
+fn operations_already_returned_do_not_change() {
     let file = File::new("t", Some(Format::ChampSim), || {
         Ok(Box::new(Cursor::new(phases(1000))))
     });
@@ -360,12 +363,12 @@ fn what_was_given_out_stays_as_it_was() {
         more = replay.next(0, &mut ops);
         assert_eq!(ops[..before.len()], before);
     }
-    // Also of whoever forgets what was executed.
+    // The number of instructions is also correct.
     let executed: u64 = ops.iter().map(Op::instructions).sum();
     assert_eq!(executed, 3000);
 }
 
-/// A recording of what `first` holds when it is read, and `then` when it is replayed.
+/// A recording of a file that contains `first` at the first reading and `then` when it is replayed.
 fn exchanged(first: &[Op], then: Vec<u8>) -> impl Program {
     let (first, readings) = (written(first), AtomicU64::new(0));
     let file = File::new("t", None, move || {
@@ -379,7 +382,7 @@ fn exchanged(first: &[Op], then: Vec<u8>) -> impl Program {
 }
 
 #[test]
-fn a_file_that_changes_is_a_failure() {
+fn changed_files_fail_the_replay() {
     let loads = |pages: u64| -> Vec<Op> { (0..pages).map(|n| load(n * 4096, 8, 0)).collect() };
     let first = loads(700);
     let mut elsewhere = first.clone();

@@ -1,4 +1,4 @@
-//! Workloads as they are named.
+//! Workloads selected by name.
 
 use input::named::Unit;
 use programs::{PRESETS, PUBLISHED, Published, TRACE, Workload, characterise, published};
@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn every_default_is_a_value_of_its_unit() {
+fn defaults_are_accepted_by_their_units() {
     for preset in PRESETS.iter().chain([&TRACE]) {
         for param in preset.params() {
             assert!(
@@ -23,12 +23,13 @@ fn every_default_is_a_value_of_its_unit() {
 }
 
 #[test]
-fn every_preset_runs_at_a_small_footprint_and_fills_it() {
+fn presets_fill_a_small_footprint() {
     for preset in &PRESETS {
         let text = format!("{}:footprint=16MiB,threads=3,section=whole", preset.name);
         let workload = Workload::parse(&text).unwrap();
         let found = characterise(&mut *workload.program(Seed(1)).unwrap());
-        // Beside the data lie tables of the threads; structures begin pages.
+        // The footprint also contains tables of the threads, and each structure begins at a page
+        // boundary.
         let filled = found.footprint_bytes as f64 - f64::from(1 << 20);
         let share = filled / f64::from(16 << 20);
         assert!((0.9..1.15).contains(&share), "{text}: {share}");
@@ -41,7 +42,7 @@ fn every_preset_runs_at_a_small_footprint_and_fills_it() {
 }
 
 #[test]
-fn scales_are_parts_of_the_published_footprints() {
+fn scales_divide_the_published_footprints() {
     let footprint = |text: &str| Workload::parse(text).unwrap().footprint().unwrap().0;
     for Published {
         name,
@@ -53,19 +54,19 @@ fn scales_are_parts_of_the_published_footprints() {
         assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 16);
         assert_eq!(footprint(name), whole.0 / 256);
     }
-    // What its simulator touched of that, which is 573 MB of bc.
+    // The paper's simulator touched 573 MB in bc.
     assert_eq!(footprint("bc:footprint=replayed"), 573_000_000 / 256);
     assert_eq!(
         footprint("bc:scale=medium,footprint=replayed"),
         573_000_000 / 16
     );
-    // No program is smaller than this.
+    // The smallest size of a program.
     assert_eq!(footprint("tpcc:footprint=replayed"), 1 << 20);
     assert_eq!(published("ycsb").unwrap().misses_per_10k, 922);
 }
 
 #[test]
-fn a_section_is_the_papers_divided_by_the_scale() {
+fn sections_are_the_papers_divided_by_the_scale() {
     let measured = |text: &str| {
         let mut program = Workload::parse(text).unwrap().program(Seed(1)).unwrap();
         characterise(&mut *program).instructions
@@ -87,7 +88,7 @@ fn a_section_is_the_papers_divided_by_the_scale() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_sentence() {
+fn invalid_workloads_have_readable_errors() {
     let refused = |text: &str| Workload::parse(text).unwrap_err().to_string();
     for (text, sentence) in [
         ("bsf", "expected one of bfs, bc, radix"),
@@ -126,7 +127,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
 }
 
 #[test]
-fn traces_are_threads_of_a_folder_or_of_paths() {
+fn folders_and_joined_paths_give_threads() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["b.txt", "a.txt"] {
         fs::write(
@@ -136,7 +137,7 @@ fn traces_are_threads_of_a_folder_or_of_paths() {
         .unwrap();
     }
     let path = folder.path().display();
-    // Of four accesses of either, one or two warm up.
+    // Of the four accesses in each trace, one or two are warm-up.
     for (text, loads, stores) in [
         (format!("{path}"), 4, 2),
         (format!("{path}/a.txt+{path}/b.txt:warm=50"), 4, 0),
@@ -150,7 +151,7 @@ fn traces_are_threads_of_a_folder_or_of_paths() {
 }
 
 #[test]
-fn characters_count_what_is_measured() {
+fn characters_count_the_measured_part() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
     fs::write(
@@ -162,7 +163,8 @@ fn characters_count_what_is_measured() {
     let found = characterise(&mut *Workload::parse(&text).unwrap().program(Seed(1)).unwrap());
     assert_eq!((found.loads, found.stores, found.instructions), (2, 2, 5));
     assert_eq!(found.touched_bytes, 2 * 4096);
-    // One page with two of 64 lines touched and stored to, one with one.
+    // Two lines are touched in one page and one line in the other; in the first, both lines are
+    // stored to.
     assert_eq!(found.pages_by_lines_touched[0], 2);
     assert_eq!(found.pages_by_lines_stored[0], 1);
     assert!((found.share_up_to(1) - 1.0).abs() < 1e-9);
@@ -170,7 +172,7 @@ fn characters_count_what_is_measured() {
 }
 
 #[test]
-fn what_can_not_be_replayed_is_refused_in_a_sentence() {
+fn unusable_traces_have_readable_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("bare")).unwrap();
@@ -210,7 +212,7 @@ fn what_can_not_be_replayed_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_folder_of_macsims_is_what_its_list_says() {
+fn macsim_folders_use_the_files_of_their_list() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut record = vec![0; 80];
@@ -218,7 +220,7 @@ fn a_folder_of_macsims_is_what_its_list_says() {
     for thread in [0, 2] {
         fs::write(path(&format!("trace_{thread}.raw")), &record).unwrap();
     }
-    // What lies beside them is no thread.
+    // Other files beside the listed ones are not threads.
     fs::write(path("trace_1.raw"), [1; 10]).unwrap();
     fs::write(path("info"), [0xff; 100]).unwrap();
     fs::write(path("trace.txt"), "x86 1.3\n2\n0 0\n2 0\n").unwrap();

@@ -149,7 +149,7 @@ mod tests {
     use input::named::Unit;
 
     #[test]
-    fn every_default_is_a_value_of_its_unit() {
+    fn defaults_are_accepted_by_their_units() {
         for preset in PRESETS.iter().chain([&TRACE, &JOB]) {
             for param in preset.params() {
                 assert!(

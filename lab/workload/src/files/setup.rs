@@ -28,7 +28,7 @@ pub enum EntryKind {
     Directory,
     /// A regular file of this many bytes, all of them written.
     File {
-        /// Size in bytes.
+        /// Size of the file in bytes.
         size: u64,
     },
     /// A symbolic link to `target`.

@@ -336,11 +336,11 @@ words! {
 words! {
     /// Operation on a lock.
     Lock {
-        /// Take it shared.
+        /// Take a shared lock.
         Shared "shared",
-        /// Take it exclusively.
+        /// Take an exclusive lock.
         Exclusive "exclusive",
-        /// Release it.
+        /// Release the held lock.
         Unlock "unlock",
     }
 }

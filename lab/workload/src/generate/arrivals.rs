@@ -9,7 +9,7 @@ use units::Ns;
 pub enum Arrivals {
     /// A closed loop: completions set the pace, and all times are zero.
     Closed,
-    /// At equal distances.
+    /// Arrivals at equal distances.
     Fixed {
         /// Requests per second, not 0.
         per_second: u64,

@@ -64,7 +64,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// No limit.
+    /// Limits that are never reached.
     pub const NONE: Self = Self {
         ops: u64::MAX,
         bytes: Part::Bytes(Bytes(u64::MAX)),

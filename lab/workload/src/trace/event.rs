@@ -19,7 +19,7 @@ pub(super) struct Event<'a> {
     pub(super) kind: Kind,
     /// Time in nanoseconds, by the clock of the trace.
     pub(super) at: u64,
-    /// First sector.
+    /// First sector of the request.
     pub(super) start: u64,
     pub(super) sectors: u64,
     pub(super) fua: bool,

@@ -21,7 +21,7 @@ pub(super) const HELD: usize = 16_384;
 #[derive(Default)]
 pub(super) struct Window {
     held: VecDeque<Request>,
-    /// Latest time pushed.
+    /// Latest time pushed so far.
     newest: Ns,
     /// Time of the request that left last, and of the first that left.
     left: Option<Ns>,

@@ -40,11 +40,11 @@ pub struct Summary {
     pub flushes: u64,
     /// Writes with forced unit access.
     pub fua_writes: u64,
-    /// Bytes read.
+    /// Total of the bytes read.
     pub read_bytes: u64,
     /// Bytes written, without appends and zeroes.
     pub write_bytes: u64,
-    /// Bytes deallocated.
+    /// Total of the bytes deallocated.
     pub trim_bytes: u64,
     /// Bytes appended. The drive chooses the addresses of appends, so footprints do not count them.
     pub append_bytes: u64,

@@ -13,7 +13,7 @@ use units::{Extent, SECTOR};
 /// Counts of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Requests written.
+    /// Number of requests written.
     pub requests: u64,
     /// Requests left out because the format cannot express them.
     pub left_out: u64,

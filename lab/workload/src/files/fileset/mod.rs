@@ -76,7 +76,7 @@ pub(super) struct File {
     pub(super) path: Name,
     /// Size to which the file is written as a whole.
     pub(super) size: u64,
-    /// Present size.
+    /// Current size of the file in bytes.
     pub(super) len: u64,
     /// Number of open descriptors.
     pub(super) open: u32,

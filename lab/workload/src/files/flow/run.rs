@@ -41,7 +41,7 @@ pub(super) enum Want {
 /// Semaphore of one operation of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    /// Tokens to take.
+    /// Number of tokens to take.
     pub(super) tokens: u64,
     /// Tokens that blocking posts may still add.
     pub(super) room: u64,

@@ -119,7 +119,7 @@ impl Stream {
 /// Write to the log: file, offset and length.
 pub(super) type Piece = (usize, u64, u64);
 
-/// The redo log.
+/// State of the redo log.
 #[derive(Clone, Debug)]
 pub(super) struct Redo {
     pub(super) stream: Stream,

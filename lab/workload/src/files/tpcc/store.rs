@@ -49,7 +49,7 @@ struct Done {
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     pub(super) population: Population,
-    /// Files, by number.
+    /// Files, indexed by number.
     pub(super) spaces: Vec<Space>,
     /// Pages in use that have never been written, so they need not be read.
     pub(super) fresh: BTreeSet<PageId>,

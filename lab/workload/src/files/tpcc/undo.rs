@@ -141,7 +141,7 @@ impl Undo {
 
 #[cfg(test)]
 impl Undo {
-    /// Pages in use.
+    /// All undo pages in use.
     pub(super) fn pages(&self) -> impl Iterator<Item = PageId> {
         let logs = self
             .connections

@@ -108,7 +108,7 @@ pub struct LoadedFiles {
     pub setup: Setup,
     /// Strings of setup, threads and events.
     pub names: Names,
-    /// Threads, by number.
+    /// Threads, indexed by number.
     pub threads: Vec<Thread>,
     /// Events, in the order of the file.
     pub events: Vec<Event>,

@@ -316,7 +316,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Consumes `key=`.
+    /// Consumes the text `key=`.
     fn key(&mut self, key: &str) -> Result<(), Expected> {
         let rest = self.rest.trim_start().strip_prefix(key);
         match rest.and_then(|rest| rest.strip_prefix('=')) {

@@ -82,7 +82,7 @@ pub(super) struct Table {
     pub(super) path: Name,
     pub(super) fd: Fd,
     pub(super) bytes: u64,
-    /// Reads in progress.
+    /// Number of reads in progress.
     pub(super) readers: u32,
 }
 

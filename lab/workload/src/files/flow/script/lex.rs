@@ -13,7 +13,7 @@ pub(super) enum Token {
     Text(String),
     /// Variable, without its `$`.
     Var(String),
-    /// Punctuation.
+    /// A single punctuation character.
     Mark(char),
     /// The end of a line.
     End,

@@ -35,7 +35,7 @@ pub enum ScriptError {
     Line {
         /// Path of the file.
         file: String,
-        /// Line, from 1.
+        /// Line number, starting from 1.
         line: usize,
         /// Expected text, as a phrase of the error message.
         expected: String,
