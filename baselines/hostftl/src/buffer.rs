@@ -1,21 +1,21 @@
-//! What is newer than the table: versions that wait or are being written.
+//! The buffer: versions newer than the table, waiting or being written.
 //!
-//! Invariants: of a sector at most one version waits, which is the newest; versions that are
-//! on their way to flash end in any order, and one that ends behind a newer one changes
-//! nothing. A deallocation is a version without contents that is on its way from the start.
-//! What one stands for that was overtaken lasts only when the newer one does: it is handed on.
-//! How many versions stand for each oldest one is counted, so that a flush need not look at all.
+//! Invariants: at most one version of a sector waits, the newest. Versions in flight end in any
+//! order, and one that ends behind a newer one changes nothing. A deallocation is a version without
+//! contents, in flight from the start. An overtaken version becomes durable only with the newer
+//! one, which inherits its oldest number. The buffer counts the versions for each oldest number, so
+//! that a flush need not visit all.
 //!
-//! An exchange gives a version in flight to another sector, or makes it obsolete. Its program
-//! goes on with the address of the sector that the version was issued for; [`Buffer::owner`]
-//! says which sector the block belongs to once the program has ended.
+//! An exchange gives a version in flight to another sector, or makes the version obsolete. The
+//! program continues with the address of the original sector; [`Buffer::owner`] returns the sector
+//! that the block belongs to once the program has ended.
 
 use host::RawMark;
 use nand::Payload;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A version that waits.
+/// A version that waits to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) number: u64,
@@ -23,73 +23,73 @@ pub(crate) struct Waiting {
     pub(crate) mark: RawMark,
 }
 
-/// A version on its way.
+/// A version in flight.
 struct Flying {
     number: u64,
-    /// The number of the oldest version that it stands for.
+    /// Number of the oldest version that this one covers.
     since: u64,
-    /// None for a deallocation.
+    /// Contents; `None` for a deallocation.
     payload: Option<Payload>,
 }
 
-/// What is newer than the table of one sector.
+/// Versions of one sector that are newer than the table.
 #[derive(Default)]
 struct Newer {
-    /// With the number of the oldest version that it stands for.
+    /// The waiting version, with the number of the oldest version that it covers.
     waiting: Option<(u64, Waiting)>,
     flying: Vec<Flying>,
-    /// The newest one that the table has.
+    /// Number of the newest version in flight that the table has; 0 for none.
     applied: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Buffer {
     sectors: BTreeMap<u32, Newer>,
-    /// Versions with contents, waiting or on their way.
+    /// Versions with contents, waiting or in flight.
     held: u32,
-    /// Deallocations on their way.
+    /// Deallocations in flight, in sectors.
     gone: u32,
-    /// Numbers of these, and how many sectors each is of.
+    /// Numbers of deallocations in flight, with the sectors of each.
     trims: BTreeMap<u64, u32>,
-    /// Numbers of the oldest versions that any stands for, and how many do.
+    /// Oldest numbers covered, with the number of versions that cover each.
     sinces: BTreeMap<u64, u32>,
-    /// Numbers of versions in flight that an exchange gave to another sector, and that sector.
+    /// Versions in flight that an exchange gave to another sector: that sector by version number.
     renamed: BTreeMap<u64, u32>,
 }
 
 impl Buffer {
-    /// Versions with contents in the buffer.
+    /// Number of versions with contents, waiting or in flight.
     pub(crate) const fn held(&self) -> u32 {
         self.held
     }
 
-    /// Sectors of deallocations that are not durable.
+    /// Number of deallocated sectors that are not durable.
     pub(crate) const fn gone(&self) -> u32 {
         self.gone
     }
 
-    /// The number of the oldest version that is not durable.
+    /// Number of the oldest version that is not durable.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.sinces.keys().next().copied()
     }
 
-    /// The number of the oldest deallocation that is not durable.
+    /// Number of the oldest deallocation that is not durable.
     pub(crate) fn oldest_trim(&self) -> Option<u64> {
         self.trims.keys().next().copied()
     }
 
-    /// One more version stands for what there is since this number.
+    /// Counts a version that covers numbers from `since` on.
     fn stand(&mut self, since: u64) {
         *self.sinces.entry(since).or_default() += 1;
     }
 
-    /// One less does.
+    /// Uncounts a version that covered numbers from `since` on.
     fn fall(&mut self, since: u64) {
         count_down(&mut self.sinces, since);
     }
 
-    /// The newest version of a sector, if it is not that of the table: its contents, none if
-    /// it was deallocated.
+    /// Newest version of a sector if it is not in the table: its contents, or `Some(None)` for a
+    /// deallocation.
     pub(crate) fn newest(&self, sector: u32) -> Option<Option<&Payload>> {
         let newer = self.sectors.get(&sector)?;
         if let Some((_, waiting)) = &newer.waiting {
@@ -99,13 +99,13 @@ impl Buffer {
         (newest.number > newer.applied).then_some(newest.payload.as_ref())
     }
 
-    /// Whether any version of a sector waits or is on its way.
+    /// Whether any version of a sector waits or is in flight.
     pub(crate) fn has(&self, sector: u32) -> bool {
         self.sectors.contains_key(&sector)
     }
 
-    /// Whether an exchange has to wait for this sector: a deallocation of it is in flight, or
-    /// the table is being told where a version of it is.
+    /// Whether an exchange of a sector has to wait: a deallocation is in flight, or a version is
+    /// being entered into the table.
     pub(crate) fn is_landing(&self, sector: u32) -> bool {
         let newer = self.sectors.get(&sector);
         newer.is_some_and(|newer| {
@@ -114,8 +114,8 @@ impl Buffer {
         })
     }
 
-    /// The sector to which a version in flight belongs that was issued for `sector`; none if
-    /// an exchange has made it obsolete.
+    /// Sector that owns a version in flight issued for `sector`; `None` if an exchange made the
+    /// version obsolete.
     pub(crate) fn owner(&self, sector: u32, number: u64) -> Option<u32> {
         let sector = self.renamed.get(&number).copied().unwrap_or(sector);
         let flying = &self.sectors.get(&sector)?.flying;
@@ -123,7 +123,7 @@ impl Buffer {
         found.then_some(sector)
     }
 
-    /// Sectors of which a version waits, and the numbers of these.
+    /// Sectors with a waiting version, and its number.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (u32, u64)> {
         let waits = |(&sector, newer): (&u32, &Newer)| {
             let (_, waiting) = newer.waiting.as_ref()?;
@@ -132,8 +132,8 @@ impl Buffer {
         self.sectors.iter().filter_map(waits)
     }
 
-    /// Drops all versions of a sector, which an exchange has overtaken; whether one waited.
-    /// The programs of those in flight change nothing when they end.
+    /// Drops all versions of a sector that an exchange has overtaken; returns whether one waited.
+    /// Programs in flight change nothing when they end.
     pub(crate) fn forget(&mut self, sector: u32) -> bool {
         debug_assert!(!self.is_landing(sector), "sector {sector} is not pinned");
         let Some(newer) = self.sectors.remove(&sector) else {
@@ -150,15 +150,15 @@ impl Buffer {
         newer.waiting.is_some()
     }
 
-    /// A version in flight is obsolete.
+    /// Uncounts a version in flight that became obsolete.
     fn drop_flying(&mut self, flying: &Flying) {
         self.held -= 1;
         self.renamed.remove(&flying.number);
         self.fall(flying.since);
     }
 
-    /// Gives the newest version of sector `from` to `sector`, whose own are dropped, and drops
-    /// all others of `from`; whether that version waits.
+    /// Gives the newest version of sector `from` to `sector`, and drops all other versions of both;
+    /// returns whether that version waits.
     pub(crate) fn rename(&mut self, from: u32, sector: u32) -> bool {
         self.forget(sector);
         let Some(mut newer) = self.sectors.remove(&from) else {
@@ -180,7 +180,8 @@ impl Buffer {
         waits
     }
 
-    /// Takes in a version; whether the sector has to be queued for it.
+    /// Adds a version, and replaces one that waits; returns whether the caller must queue the
+    /// sector.
     pub(crate) fn write(&mut self, sector: u32, waiting: Waiting) -> bool {
         let newer = self.sectors.entry(sector).or_default();
         let before = newer.waiting.take();
@@ -193,7 +194,7 @@ impl Buffer {
         before.is_none()
     }
 
-    /// Deallocates a sector.
+    /// Adds a deallocation of a sector, and drops a version that waits.
     pub(crate) fn trim(&mut self, sector: u32, number: u64) {
         let newer = self.sectors.entry(sector).or_default();
         let before = newer.waiting.take();
@@ -211,13 +212,13 @@ impl Buffer {
         }
     }
 
-    /// Whether a version of a sector waits.
+    /// Whether a version of the sector waits to be written.
     pub(crate) fn waits(&self, sector: u32) -> bool {
         let newer = self.sectors.get(&sector);
         newer.is_some_and(|newer| newer.waiting.is_some())
     }
 
-    /// Sends the version that waits on its way; none if it was deallocated meanwhile.
+    /// Moves the waiting version to flight; `None` if it was deallocated meanwhile.
     pub(crate) fn issue(&mut self, sector: u32) -> Option<Waiting> {
         let newer = self.sectors.get_mut(&sector)?;
         let (since, waiting) = newer.waiting.take()?;
@@ -229,7 +230,7 @@ impl Buffer {
         Some(waiting)
     }
 
-    /// A version is on flash; whether the table is to have it.
+    /// Ends the program of a version; returns whether the table must be updated.
     pub(crate) fn end(&mut self, sector: u32, number: u64) -> bool {
         let Some(newer) = self.sectors.get_mut(&sector) else {
             return false;
@@ -242,7 +243,7 @@ impl Buffer {
         applies
     }
 
-    /// What a version has changed is durable.
+    /// Ends a version whose table update is durable, or that was overtaken.
     pub(crate) fn settle(&mut self, sector: u32, number: u64) {
         let Some(newer) = self.sectors.get_mut(&sector) else {
             return;
@@ -258,7 +259,7 @@ impl Buffer {
         let mut handed = None;
         if applied > number {
             let mut newer = newer.flying.iter_mut();
-            // The table says so already, but a power cut may take that back.
+            // The newer entry is in the table, but a cut may still take it back.
             if let Some(newer) = newer.find(|flying| flying.number == applied) {
                 handed = Some((newer.since, newer.since.min(ended.since)));
                 newer.since = newer.since.min(ended.since);
@@ -317,7 +318,7 @@ impl Buffer {
     }
 }
 
-/// One less of this number.
+/// Decrements the count of `number`, and removes it at zero.
 fn count_down(counts: &mut BTreeMap<u64, u32>, number: u64) {
     if let Entry::Occupied(mut count) = counts.entry(number) {
         *count.get_mut() -= 1;
@@ -344,10 +345,9 @@ mod tests {
         }
     }
 
-    /// The newer one of two versions is on flash first, and its entry is not durable when
-    /// the older one comes to its end.
+    /// The newer version ends first, and its entry is not durable yet when the older one ends.
     #[test]
-    fn a_version_that_was_overtaken_lasts_no_sooner_than_the_newer_one() {
+    fn overtaken_version_is_durable_only_with_the_newer_one() {
         let mut buffer = Buffer::default();
         for number in [5, 6] {
             buffer.write(9, version(number));
@@ -362,9 +362,9 @@ mod tests {
         assert_eq!(buffer.oldest(), None);
     }
 
-    /// As many as a large drive has: to look at each at each turn of a flush would take hours.
+    /// As many as on a large drive: a scan at each turn of a flush would take hours.
     #[test]
-    fn many_deallocations_end_in_any_order() {
+    fn many_deallocations_end_fast_in_any_order() {
         let mut buffer = Buffer::default();
         let all = 1_u32 << 17;
         (0..all).for_each(|sector| buffer.trim(sector, u64::from(sector)));

@@ -1,11 +1,11 @@
-//! Cleaning: a line is chosen, what is valid on it is moved, and its chunks are reset.
+//! Cleaning (garbage collection): chooses a line, moves its valid sectors, and resets its chunks.
 //!
-//! The table hears of what was moved once all of a line is on flash. Units are shared by lines
-//! that are cleaned one after the other, so that nothing is padded between them.
+//! The table is updated once everything moved off a line is on flash. Lines cleaned one after the
+//! other share units, so that little is padded between them.
 //!
-//! Invariants: a chunk is reset only when no sector and no record of a deallocation needs what
-//! is on it, durably so, and nobody reads it. A line is chosen only if there is room for what
-//! is on it; should that be used up by programs that fail, everything that writes is refused.
+//! Invariants: a chunk is reset only when, durably, no sector and no deallocation record needs it,
+//! and no read is in flight on its line. A line is chosen only if its sectors have room elsewhere;
+//! if failing programs use that room up, all writes fail.
 
 use crate::lines::{Line, LineState, Step};
 use crate::meta::{Beside, Kind, MOST_RANGES, Trimmed, put_ranges};
@@ -15,11 +15,11 @@ use sim::join_all;
 use ssd::{Cause, ChunkState, MOST_ADDRESSES, Ppa, RawStatus, ReadCause, victim};
 use std::rc::Rc;
 
-/// Sectors that wait to be moved, at most: a choice of ours.
+/// Most sectors queued for moving: our choice.
 const MOST_MOVING: usize = 4 * MOST_ADDRESSES;
 
 impl<P: RawPort> Inner<P> {
-    /// Cleans lines, for ever.
+    /// Task: cleans lines until the simulation ends.
     pub(crate) async fn collect(self: Rc<Self>) {
         loop {
             let chosen = self.choose();
@@ -30,12 +30,13 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// The next line to clean, if there are too few free ones.
+    /// Chooses the next line if free lines are too few. Stops all writes if no line can be cleaned
+    /// and nothing in flight could free one.
     fn choose(&self) -> Option<usize> {
         let chosen = {
             let state = &mut *self.state.borrow_mut();
             let free = state.lines.free();
-            // Without a background, lines are cleaned once new data may have none.
+            // With `background` 0, cleaning starts when new data can take no line.
             let enough = self.config.reserve + self.config.background.max(1);
             if free >= enough || self.failure.get().is_some() {
                 return None;
@@ -54,9 +55,8 @@ impl<P: RawPort> Inner<P> {
         chosen
     }
 
-    /// The line that is cleaned next: one on which nothing is needed, whatever the policy
-    /// says, for that costs nothing; else one that gains a unit at least, and whose sectors
-    /// have somewhere to go.
+    /// Next line to clean: an empty one regardless of policy, since it costs nothing; otherwise one
+    /// that gains at least a unit, and whose sectors have room elsewhere.
     fn next_line(&self, state: &State) -> Option<usize> {
         let mut views = state.lines.views(state.number);
         let empty = views.find(|view| view.valid == 0 && view.pages > 0);
@@ -64,7 +64,7 @@ impl<P: RawPort> Inner<P> {
         empty.or_else(|| self.next_to_move(state))
     }
 
-    /// The line that is next of those from which something has to be moved.
+    /// Victim among the lines with valid sectors.
     fn next_to_move(&self, state: &State) -> Option<usize> {
         let (least, lines) = (self.geometry.write_min, &state.lines);
         let room = match state.frontiers[MOVED].line {
@@ -90,7 +90,7 @@ impl<P: RawPort> Inner<P> {
                 break;
             }
             if places.is_empty() && !has_records {
-                // What is left is pinned, or a newer version has not settled.
+                // The rest is pinned, or waits for a newer version to settle.
                 self.progress.wait(&self.sim).await;
                 continue;
             }
@@ -110,8 +110,8 @@ impl<P: RawPort> Inner<P> {
         self.wake_all();
     }
 
-    /// The blocks of a line of which the sectors may be moved now. One that a newer version
-    /// is about to leave without an owner need not be.
+    /// Blocks of a line whose sectors may be moved now. Skips a block that a newer version is about
+    /// to invalidate.
     fn movable(&self, line: usize) -> Vec<u32> {
         let state = self.state.borrow();
         let mut held = state.lines.held(line);
@@ -124,8 +124,8 @@ impl<P: RawPort> Inner<P> {
         held
     }
 
-    /// Moves these blocks of a line, and its records, and waits until the table says so.
-    /// False if one of them cannot be read.
+    /// Moves these blocks and the records of a line, and waits until they are in the table. False
+    /// if a block cannot be read.
     async fn move_from(self: &Rc<Self>, line: usize, places: &[u32]) -> bool {
         let mut whole = true;
         for places in places.chunks(MOST_ADDRESSES) {
@@ -142,15 +142,15 @@ impl<P: RawPort> Inner<P> {
         whole
     }
 
-    /// Waits until no more than `most` sectors wait to be moved.
+    /// Waits until at most `most` items of cleaning are unwritten.
     async fn wait_for_moves(&self, most: usize) {
         while self.state.borrow().moving > most && self.failure.get().is_none() {
             self.progress.wait(&self.sim).await;
         }
     }
 
-    /// Fills the last unit up with sectors of the line that is next, which have to be moved
-    /// anyway, so that it need not be padded.
+    /// Fills the last unit with sectors of the next victim, which must move anyway, to avoid
+    /// padding.
     async fn top_up(&self) {
         let next = {
             let state = &*self.state.borrow();
@@ -163,13 +163,13 @@ impl<P: RawPort> Inner<P> {
         if let Some((line, lacks)) = next {
             let mut places = self.movable(line);
             places.truncate(lacks);
-            // One that cannot be read is found again when the line itself is cleaned.
+            // An unreadable block is handled when the line itself is cleaned.
             self.queue_from(&places).await;
         }
     }
 
-    /// Queues what is valid of these blocks to be moved. False if one of them cannot be read,
-    /// or is nothing that this mapping has written.
+    /// Queues the valid sectors of these blocks for moving. False if a block cannot be read, or has
+    /// no metadata of this mapping.
     async fn queue_from(&self, places: &[u32]) -> bool {
         if places.is_empty() {
             return true;
@@ -189,7 +189,7 @@ impl<P: RawPort> Inner<P> {
                 known = false;
                 continue;
             };
-            // Its owner may be another sector than the one that it was written for.
+            // The owner may differ from the sector in the metadata, after an exchange.
             if let Some(sector) = state.lines.owner(place)
                 && state.pins.begin_move(sector)
             {
@@ -205,9 +205,8 @@ impl<P: RawPort> Inner<P> {
         known
     }
 
-    /// Queues what the records of a line still say: that an older version than the record, if
-    /// there is one, does not count. They are put together, and need not be read: their
-    /// ranges are in memory.
+    /// Queues merged records for the ranges of a line that still hide older versions. Their ranges
+    /// are in memory and need no read.
     fn queue_records(&self, line: usize) {
         let state = &mut *self.state.borrow_mut();
         let all = state.lines.ranges(line);
@@ -223,7 +222,7 @@ impl<P: RawPort> Inner<P> {
         self.queue_moves(state, items);
     }
 
-    /// Makes the chunks of a line free.
+    /// Resets the chunks of a line and frees the line; a line without good chunks is lost.
     async fn reset(&self, line: usize) {
         let units = (0..self.geometry.all_units()).map(|unit| self.reset_chunk(line, unit));
         let told = join_all(units.collect()).await;
@@ -244,7 +243,8 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Makes a chunk free, and says how worn it is; none if it is offline.
+    /// Resets a chunk, padding it full first if it is open; returns its wear, or `None` if it is
+    /// offline.
     async fn reset_chunk(&self, line: usize, unit: u32) -> Option<u8> {
         let number = unit * self.geometry.chunks + line as u32;
         let told = self.port.report(number, 1).await.ok()?;
@@ -253,14 +253,14 @@ impl<P: RawPort> Inner<P> {
             ChunkState::Free => return Some(info.wear),
             ChunkState::Offline => return None,
             ChunkState::Closed => true,
-            // Only a closed chunk can be reset.
+            // Only a closed chunk can be reset, so fill it.
             ChunkState::Open => self.fill(number, info.write_pointer).await,
         };
         let free = closed && self.port.reset(&[info.start]).await.is_ok();
         free.then_some(info.wear)
     }
 
-    /// Writes nothing to a chunk up to its end, and says whether it is closed.
+    /// Pads a chunk from block `from` to its end; returns whether it is closed.
     async fn fill(&self, chunk: u32, from: u32) -> bool {
         let step = self.geometry.write_min;
         let first = chunk * self.geometry.blocks;
@@ -285,7 +285,7 @@ fn mark(cause: Cause) -> RawMark {
     }
 }
 
-/// Whether nothing that is under way could free a line.
+/// Whether new data wait for a line and nothing in flight could free one.
 fn stands_still(state: &State) -> bool {
     let busy = |line: &Line| line.members.iter().any(|member| member.busy);
     let waits = !state.frontiers[USER].queue.is_empty() && state.frontiers[USER].line.is_none();

@@ -1,30 +1,32 @@
-//! What a mapping is made with, and why there is none.
+//! Configuration and errors of a mapping.
 
 use crate::table::PmTable;
 use ssd::{DriveConfig, RawError, VictimPolicy};
 use units::{Bytes, MIB, NoSpace};
 
-/// How a mapping works.
+/// Configuration of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FtlConfig {
-    /// Bytes that it gives to its user; the rest of the flash is spare.
+    /// Capacity of the block port in bytes; the rest of the flash is spare.
     pub capacity: Bytes,
-    /// Sectors of 4 KiB behind those, which its user may have for what nobody else sees.
+    /// Hidden sectors of 4 KiB behind the capacity, reachable only by the sector calls of
+    /// [`crate::HostFtl`].
     pub hidden: u32,
-    /// Write buffer, in memory of the host: what it holds lasts only with a [`crate::PmBuffer`].
+    /// Size of the write buffer in host memory; its contents survive a power cut only with a
+    /// [`crate::PmBuffer`].
     pub buffer: Bytes,
-    /// Which line is cleaned next.
+    /// Policy that selects the next line to clean.
     pub victim: VictimPolicy,
-    /// Free lines that only cleaning may take.
+    /// Free lines closed to new data, for cleaning alone; at least one.
     pub reserve: u32,
-    /// Free lines beyond the reserve below which lines are cleaned, and writes wait the
-    /// longer the fewer there are.
+    /// Free lines beyond the reserve below which cleaning runs; below that, writes are throttled
+    /// the more the fewer lines are free.
     pub background: u32,
 }
 
 impl FtlConfig {
-    /// A mapping that gives `capacity`. Buffer, policy and free lines are those of the
-    /// generic drives, so that what differs between them is who holds the mapping.
+    /// A mapping of `capacity`. Buffer, policy and free lines are those of the generic drives, so
+    /// that host and drive mappings differ in their location alone.
     #[must_use]
     pub const fn new(capacity: Bytes) -> Self {
         Self {
@@ -37,9 +39,8 @@ impl FtlConfig {
         }
     }
 
-    /// The mapping for a drive whose description says how much it gives, how large its write
-    /// buffer is and how it is cleaned: what a drive does with these that maps itself, its
-    /// host does here.
+    /// A mapping with the capacity, write buffer and cleaning options of `drive`: the host does
+    /// what a drive with its own mapping would do with them.
     #[must_use]
     pub const fn of(drive: &DriveConfig) -> Self {
         Self {
@@ -53,42 +54,42 @@ impl FtlConfig {
     }
 }
 
-/// Where the table is.
+/// Location of the table.
 #[derive(Clone)]
 pub enum Home {
-    /// In memory that the power takes; it is rebuilt from what lies beside the sectors.
+    /// In volatile memory; recovery rebuilds the table from the metadata of the sectors on flash.
     Dram,
-    /// In persistent memory.
+    /// In persistent memory; a mount uses the table as it is.
     Pm(PmTable),
-    /// In persistent memory that has none yet, or none as a whole: it is rebuilt as that in
-    /// memory, once.
+    /// In persistent memory that has no complete table yet: rebuilt once as for [`Self::Dram`],
+    /// then kept there.
     Moving(PmTable),
 }
 
-/// Why a mapping cannot be.
+/// Reasons why a mount fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FtlError {
-    /// The flash is too small for what it is to hold.
+    /// The flash has too few blocks or good lines for the sectors.
     #[error("too little flash for the mapping: {0}")]
     Space(NoSpace),
-    /// No free line is kept for cleaning, which could not move anything then.
+    /// The reserve is 0, so cleaning could not move anything.
     #[error("cleaning needs a reserve of at least one line")]
     Reserve,
-    /// The drive reads blocks only some writes later.
+    /// Blocks of the drive become readable only some writes later.
     #[error(
         "the drive reads a block only once {0} more are written, which this mapping does not wait for"
     )]
     Cached(u32),
-    /// Versions on flash have numbers that leave none to count on with.
+    /// Version numbers on flash or in the buffer leave too few for a mount.
     #[error("the numbers of versions on flash have come to their end")]
     Numbers,
-    /// The table makes no sense.
+    /// The table in persistent memory is damaged, or of another mapping or drive.
     #[error("the table is damaged: {0}")]
     Table(String),
-    /// The write buffer in persistent memory makes no sense.
+    /// The write buffer in persistent memory is damaged, or of another mapping or drive.
     #[error("the write buffer makes no sense: {0}")]
     Buffer(String),
-    /// The drive has refused something.
+    /// The drive returned an error.
     #[error(transparent)]
     Drive(#[from] RawError),
 }

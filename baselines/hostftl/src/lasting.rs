@@ -1,10 +1,10 @@
-//! Writes to a buffer in persistent memory, and what becomes of its slots.
+//! Writes to a buffer in persistent memory, and the life of its slots.
 //!
-//! The durable point of a version is that its slot has it. So a flush has nothing to wait for
-//! but records of deallocations, which are written at once; other units are written as they fill.
+//! A version is durable once its slot holds it. So a flush waits only for records of deallocations,
+//! which are written at once; other units are written as they fill.
 //!
-//! Invariant: whoever stores a version has its sector for himself until the slots of older ones
-//! are free, so the order of versions in slots is that in which they are read.
+//! Invariant: a writer holds its sector until the slots of older versions are free, so slots order
+//! versions as reads do.
 
 use crate::buffer::Waiting;
 use crate::pins::Part;
@@ -16,7 +16,7 @@ use ssd::IoError;
 use std::rc::Rc;
 
 impl<P: RawPort> Inner<P> {
-    /// Takes in a version of a sector: it is durable when this returns.
+    /// Takes in a version of a sector; durable on return.
     //= hyfim 4
     pub(crate) async fn write_lasting(
         self: &Rc<Self>,
@@ -41,7 +41,7 @@ impl<P: RawPort> Inner<P> {
         Ok(())
     }
 
-    /// A slot and the number of the version that it will have, once there is room.
+    /// Reserves a slot and a version number; waits for room.
     async fn take_slot(&self) -> Result<(u32, u64), IoError> {
         let mut waits = false;
         loop {
@@ -59,8 +59,8 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// What was deallocated has its slot until the record of that is durable: the slots that
-    /// are wanted may be of such versions alone, whose records wait for company.
+    /// Writes out pending deallocation records: a deallocated version keeps its slot until the
+    /// record is durable, and all slots may belong to such versions.
     fn leave_trimmed(&self) {
         let state = &mut *self.state.borrow_mut();
         if !state.trims.is_empty() {
@@ -77,7 +77,7 @@ impl<P: RawPort> Inner<P> {
         Some((slot, Self::next_number(state)))
     }
 
-    /// Counts one more or one less that waits for room, if that `changes`.
+    /// Adds or removes a waiter for room, if `changes`.
     fn tell_waiting(&self, changes: bool, more: bool) {
         let state = &mut *self.state.borrow_mut();
         let Some(slots) = state.slots.as_mut().filter(|_| changes) else {
@@ -91,7 +91,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Gives the slots of these versions back, and those of older ones.
+    /// Frees the slots of these versions and of older versions of their sectors, durably.
     async fn leave_slots(&self, versions: impl Iterator<Item = (u32, u64)>) {
         let (kept, leaving) = match &self.state.borrow().slots {
             None => return,
@@ -106,7 +106,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// A unit is durable, and the table says so: its versions need no slots any more.
+    /// Frees the slots of a unit's versions, once the unit is durable and in the table.
     pub(crate) async fn leave_unit(&self, unit: &Unit) {
         let mut versions = Vec::new();
         for item in &unit.items {
@@ -127,13 +127,13 @@ impl<P: RawPort> Inner<P> {
         self.leave_slots(versions.into_iter()).await;
     }
 
-    /// Whether a flush has nothing to wait for.
+    /// Whether a flush has nothing to wait for: a persistent buffer, and no deallocation pending.
     pub(crate) fn is_durable(&self) -> bool {
         let state = self.state.borrow();
         state.slots.is_some() && state.buffer.gone() == 0
     }
 
-    /// Makes tags of slots durable; those that were `given` up are free then.
+    /// Makes the tags of the `changed` slots durable; then frees those in `given`.
     pub(crate) async fn settle_slots(&self, changed: Vec<u32>, given: Vec<u32>) {
         let kept = self.state.borrow().slots.as_ref().map(|s| s.kept.clone());
         let Some(kept) = kept.filter(|_| !changed.is_empty()) else {
@@ -146,7 +146,7 @@ impl<P: RawPort> Inner<P> {
     }
 }
 
-/// Has a version wait.
+/// Adds a version to the buffer, and queues its sector unless one waits already.
 pub(crate) fn take_in(state: &mut State, sector: u32, waiting: Waiting) {
     if state.buffer.write(sector, waiting) {
         let queue = &mut state.frontiers[USER].queue;
@@ -155,7 +155,7 @@ pub(crate) fn take_in(state: &mut State, sector: u32, waiting: Waiting) {
     state.stats.written += 1;
 }
 
-/// Drops the versions of a pinned sector, waiting or in flight; gives the slot that it had.
+/// Drops the versions of a pinned sector, waiting or in flight; returns the slot that it had.
 pub(crate) fn forget(state: &mut State, sector: u32) -> Option<u32> {
     if state.buffer.forget(sector) {
         let queue = &mut state.frontiers[USER].queue;
@@ -164,7 +164,7 @@ pub(crate) fn forget(state: &mut State, sector: u32) -> Option<u32> {
     state.slots.as_mut()?.forget(sector)
 }
 
-/// Gives the version in a slot, waiting or in flight, to a sector whose own were dropped.
+/// Gives the version in `slot`, waiting or in flight, to `sector`, whose own versions were dropped.
 pub(crate) fn rename(state: &mut State, slot: u32, sector: u32) {
     let Some(from) = state.slots.as_mut().and_then(|s| s.retag(slot, sector)) else {
         debug_assert!(false, "slot {slot} is free");

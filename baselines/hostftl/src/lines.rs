@@ -1,53 +1,51 @@
-//! Lines: the same chunk of every parallel unit, where the next unit of writing goes, and
-//! how much of each is valid.
+//! Lines (superblocks): the same chunk of every parallel unit, with the place of the next unit to
+//! write and the number of valid sectors.
 //!
-//! Invariants, defended by [`Lines::check`]: the valid sectors of a line are those of its
-//! blocks that a sector of the table owns; a record of deallocations counts as long as it is
-//! the newest that is known of a sector, so of sectors and records together there are never
-//! more than the table has entries; an open line has a chunk with room, or one that is being
-//! written. States move by [`transition`] alone.
+//! Invariants, defended by [`Lines::check`]: the valid sectors of a line are its blocks that a
+//! sector of the table owns. A record of deallocations counts while it is the newest known version
+//! of a sector, so sectors and records together never outnumber the entries of the table. An open
+//! line has a chunk with room, or one that is being written. Only [`transition`] changes states.
 
 use crate::meta::{MOST_RANGES, Trimmed};
 use ssd::{ChunkInfo, ChunkState, LineView, Place, RawGeometry};
 use std::collections::BTreeMap;
 
-/// State of a line.
+/// State of a line, which [`transition`] alone changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LineState {
-    /// Nothing on it: its good chunks are free.
+    /// Nothing is needed on the line: its good chunks are free.
     Free,
-    /// Written now.
+    /// Being written, as the write point of a frontier.
     Open,
-    /// Written to its end, or as far as it will be.
+    /// Full, or closed early.
     Closed,
-    /// Being cleaned.
+    /// Chosen by cleaning, which moves its valid sectors.
     Cleaning,
-    /// It has no good chunk, or a sector of it can be neither read nor given up.
+    /// No good chunk is left, or a sector can be neither read nor given up.
     Lost,
 }
 
-/// What happens to a line.
+/// Event of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is taken to be written.
+    /// Taken as an open line.
     Take,
-    /// No chunk of it has room any more.
+    /// Every chunk is full or bad.
     Fill,
-    /// It is written on after the power was off.
+    /// Written on after a power cut.
     Reopen,
-    /// It is chosen to be cleaned.
+    /// Chosen by cleaning, which begins to move its sectors.
     Choose,
-    /// Everything on it was moved, and its chunks are free.
+    /// Everything was moved, and the chunks are free.
     Clean,
-    /// It has no good chunk any more, or cannot be cleaned, or not all of it could be read
-    /// by recovery.
+    /// No good chunk is left, cleaning cannot empty the line, or recovery could not read all of it.
     Lose,
 }
 
-/// The state that follows.
+/// State after the event.
 ///
 /// # Panics
-/// If there is no such step, which is our own mistake.
+/// If `state` allows no such event, which is a bug here.
 fn transition(state: LineState, step: Step) -> LineState {
     match (state, step) {
         (LineState::Free, Step::Take) => LineState::Open,
@@ -60,54 +58,54 @@ fn transition(state: LineState, step: Step) -> LineState {
     }
 }
 
-/// A chunk of a line.
+/// A chunk of a line, in one parallel unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
-    /// Blocks that were given out.
+    /// Blocks handed out for writing, from the start of the chunk.
     pub(crate) given: u32,
-    /// Whether a write of it is under way.
+    /// Whether a write to the chunk is in progress.
     pub(crate) busy: bool,
-    /// Whether it can be written.
+    /// Whether the chunk can be written.
     pub(crate) good: bool,
-    /// Whether a program of it has failed, so that its reset makes it offline.
+    /// Whether a program failed here; the reset then takes the chunk offline.
     pub(crate) doomed: bool,
-    /// Whether it is offline.
+    /// Whether the chunk is offline.
     pub(crate) gone: bool,
 }
 
-/// A record of deallocations.
+/// A record of deallocations on a line.
 #[derive(Clone, Debug)]
 struct Record {
     ranges: Vec<Trimmed>,
-    /// Sectors of which it is the newest that is known.
+    /// Sectors whose newest known version is this record.
     count: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) state: LineState,
-    /// By parallel unit.
+    /// Chunks, by parallel unit.
     pub(crate) members: Vec<Member>,
-    /// Where the next unit goes, if that one is idle.
+    /// Parallel unit for the next unit, if its chunk is idle.
     next: usize,
-    /// Blocks that sectors of the table are on.
+    /// Number of blocks that sectors of the table own.
     pub(crate) valid: u32,
-    /// Reads under way.
+    /// Reads in flight on the line.
     pub(crate) readers: u32,
-    /// When it was taken: numbers of versions so far.
+    /// Age: the version number at which the line was taken.
     pub(crate) since: u64,
-    /// How worn its most worn chunk is, as the drive told when it was asked last.
+    /// Wear of the most worn chunk, as the drive last reported.
     pub(crate) wear: u8,
-    /// Since the mapping was mounted.
+    /// Erases since the mount.
     pub(crate) erases: u32,
-    /// Records of deallocations on it that count, by block.
+    /// Counting records on the line, by block.
     records: BTreeMap<u32, Record>,
-    /// Sectors that they count for.
+    /// Sectors that `records` count for.
     buried: u32,
 }
 
 impl Line {
-    /// Blocks that its records need, once they are put together.
+    /// Blocks that the records need once merged.
     fn record_blocks(&self) -> u32 {
         let together = self.buried.div_ceil(MOST_RANGES as u32);
         together.min(self.records.len() as u32)
@@ -117,17 +115,17 @@ impl Line {
 pub(crate) struct Lines {
     geometry: RawGeometry,
     pub(crate) lines: Vec<Line>,
-    /// By block on flash: the sector that owns it plus one, or 0.
+    /// By flash block: its owner, as sector plus one, or 0.
     owners: Vec<u32>,
-    /// By sector: the block of the record that says that it is deallocated plus one, or 0. A
-    /// table that is kept says it itself, and there are none.
+    /// By sector: the block of the record that deallocates it plus one, or 0. Empty with a table in
+    /// persistent memory, which needs no records.
     tombs: Vec<u32>,
     free: u32,
 }
 
 impl Lines {
-    /// Lines of a drive with these chunks, by their numbers; deallocations of `sectors` are
-    /// known from records.
+    /// Lines of a drive from its chunk descriptors, in order of chunk numbers. Deallocations of
+    /// `sectors` sectors are tracked by records.
     pub(crate) fn new(geometry: RawGeometry, chunks: &[ChunkInfo], sectors: u32) -> Self {
         let units = geometry.all_units();
         let lines = (0..geometry.chunks).map(|line| {
@@ -163,7 +161,7 @@ impl Lines {
         }
     }
 
-    /// Takes a line to the state that follows.
+    /// Applies an event to a line, and keeps the number of free lines.
     pub(crate) fn step(&mut self, line: usize, step: Step) {
         let state = &mut self.lines[line].state;
         let before = std::mem::replace(state, transition(*state, step));
@@ -171,12 +169,12 @@ impl Lines {
         self.free += u32::from(*state == LineState::Free);
     }
 
-    /// The line that a block is on.
+    /// Line of a block.
     pub(crate) fn of(&self, place: u32) -> usize {
         self.geometry.nth(place).chunk as usize
     }
 
-    /// The block at `block` of a member of a line.
+    /// Number of block `block` of the chunk in parallel unit `unit` of a line.
     pub(crate) fn place(&self, line: usize, unit: usize, block: u32) -> u32 {
         let place = Place {
             group: unit as u32 / self.geometry.units,
@@ -191,7 +189,7 @@ impl Lines {
         self.owners[place as usize].checked_sub(1)
     }
 
-    /// Says which sector a block holds, or that it holds none.
+    /// Sets the owner of a block; `None` makes the block invalid.
     pub(crate) fn own(&mut self, place: u32, sector: Option<u32>) {
         let line = self.of(place);
         let owner = &mut self.owners[place as usize];
@@ -201,12 +199,12 @@ impl Lines {
         line.valid += u32::from(*owner != 0);
     }
 
-    /// Takes in a record at a block, which is the newest that is known of `sectors`.
+    /// Adds a record at block `place`, which is the newest known version of `sectors`.
     pub(crate) fn note(&mut self, place: u32, ranges: Vec<Trimmed>, sectors: &[u32]) {
         let mut count = 0;
         for &sector in sectors {
             let tomb = self.tombs.get(sector as usize);
-            // One record may name a sector twice.
+            // A record may name a sector twice.
             if tomb.is_some_and(|&tomb| tomb != place + 1) {
                 self.unbury(sector);
                 self.tombs[sector as usize] = place + 1;
@@ -221,7 +219,7 @@ impl Lines {
         }
     }
 
-    /// A sector needs no record any more, for there is something newer of it.
+    /// Drops the record of a sector that has a newer version.
     pub(crate) fn unbury(&mut self, sector: u32) {
         let Some(tomb) = self.tombs.get_mut(sector as usize) else {
             return;
@@ -240,8 +238,7 @@ impl Lines {
         }
     }
 
-    /// The ranges of records of a line that say something which no newer one does, each with
-    /// the block of its record.
+    /// Ranges on a line that still count for a sector, each with the block of its record.
     pub(crate) fn ranges(&self, line: usize) -> Vec<(Trimmed, u32)> {
         let records = self.lines[line].records.iter();
         let ranges = records.flat_map(|(&place, record)| {
@@ -254,22 +251,22 @@ impl Lines {
         ranges.collect()
     }
 
-    /// The record that says that a sector is deallocated.
+    /// Block of the record that deallocates a sector.
     pub(crate) fn tomb(&self, sector: u32) -> Option<u32> {
         self.tombs.get(sector as usize)?.checked_sub(1)
     }
 
-    /// Whether there are records of deallocations on a line that count.
+    /// Whether the line has records that count.
     pub(crate) fn has_records(&self, line: usize) -> bool {
         !self.lines[line].records.is_empty()
     }
 
-    /// Whether nothing on a line is needed.
+    /// Whether the line has neither valid sectors nor counting records.
     pub(crate) fn is_empty(&self, line: usize) -> bool {
         self.lines[line].valid == 0 && self.lines[line].records.is_empty()
     }
 
-    /// Blocks of a line that sectors of the table are on.
+    /// Owned blocks of a line.
     pub(crate) fn held(&self, line: usize) -> Vec<u32> {
         let entry = &self.lines[line];
         let members = entry.members.iter().enumerate();
@@ -283,7 +280,7 @@ impl Lines {
         self.free
     }
 
-    /// Takes the least worn free line, and of those the one with the fewest erases.
+    /// Takes the least worn free line; among equals, the one with the fewest erases.
     pub(crate) fn take(&mut self, now: u64) -> Option<usize> {
         let free = self.lines.iter().enumerate();
         let free = free.filter(|(_, line)| line.state == LineState::Free);
@@ -294,15 +291,15 @@ impl Lines {
         Some(number)
     }
 
-    /// Blocks that can still be written to a line.
+    /// Blocks that can still be written on a line.
     pub(crate) fn room(&self, line: usize) -> u32 {
         let members = self.lines[line].members.iter();
         let good = members.filter(|member| member.good);
         good.map(|member| self.geometry.blocks - member.given).sum()
     }
 
-    /// Goes on with the line that has the most room, of those that were written when the
-    /// power went, so that cuts one after the other do not use up lines.
+    /// Reopens the closed line with the most room, which a power cut interrupted, so that repeated
+    /// cuts do not use up lines.
     pub(crate) fn reopen(&mut self) -> Option<usize> {
         let closed = self.lines.iter().enumerate();
         let closed = closed.filter(|(_, line)| line.state == LineState::Closed);
@@ -316,8 +313,8 @@ impl Lines {
         Some(number)
     }
 
-    /// The next unit of an open line, on a chunk that is idle: the parallel unit and the
-    /// first block. None if all that have room are busy.
+    /// Next place on an open line, on an idle chunk: parallel unit and first block. `None` if all
+    /// chunks with room are busy.
     pub(crate) fn give(&mut self, line: usize) -> Option<(usize, u32)> {
         let (blocks, step) = (self.geometry.blocks, self.geometry.write_min);
         let entry = &mut self.lines[line];
@@ -335,19 +332,19 @@ impl Lines {
         Some((unit, block))
     }
 
-    /// Whether no chunk of a line can take anything more.
+    /// Whether every chunk of the line is full or bad.
     pub(crate) fn is_full(&self, line: usize) -> bool {
         let mut members = self.lines[line].members.iter();
         members.all(|m| !m.good || m.given >= self.geometry.blocks)
     }
 
-    /// Blocks that a line will have once it is cleaned.
+    /// Blocks that the line will have after it is cleaned.
     fn blocks(&self, line: &Line) -> u32 {
         let chunks = line.members.iter().filter(|m| !m.gone && !m.doomed);
         chunks.count() as u32 * self.geometry.blocks
     }
 
-    /// Lines that may be cleaned, as policies see them.
+    /// Lines that may be cleaned, as seen by victim policies.
     pub(crate) fn views(&self, now: u64) -> impl Iterator<Item = LineView> {
         let lines = self.lines.iter().enumerate();
         let closed = lines.filter(|(_, line)| {
@@ -399,7 +396,7 @@ fn member(geometry: &RawGeometry, info: &ChunkInfo) -> Member {
         busy: false,
         good: match info.state {
             ChunkState::Free | ChunkState::Open => true,
-            // One that was closed early takes nothing more until its reset.
+            // A chunk closed early takes no writes until its reset.
             ChunkState::Closed => info.write_pointer == geometry.blocks,
             ChunkState::Offline => false,
         },

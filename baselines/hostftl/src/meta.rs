@@ -1,4 +1,4 @@
-//! What lies beside a sector, and records of deallocations.
+//! Formats on flash: the metadata beside a sector, and records of deallocations.
 //!
 //! | beside a sector | |
 //! | --- | --- |
@@ -14,11 +14,11 @@ use nand::{Payload, UNIT};
 use ssd::Meta;
 use std::sync::Arc;
 
-/// Numbers of versions are below this; one that is not was written by somebody else. No mount
-/// begins to count behind half of it, and none lasts for as many again.
+/// Limit of version numbers; a higher one was not written by this mapping. A mount refuses numbers
+/// beyond half of it, and none lasts for the other half.
 pub(crate) const MOST_NUMBERS: u64 = 1 << 55;
 
-/// What a sector on flash is.
+/// Kind of a sector on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data(u32),
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Padding,
 }
 
-/// A sector on flash as what lies beside it says.
+/// Metadata beside a sector: its kind and its version number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) kind: Kind,
@@ -53,7 +53,7 @@ impl Beside {
         meta
     }
 
-    /// What `meta` says; none if this mapping has not written it.
+    /// Decodes `meta`; `None` if this mapping has not written it.
     pub(crate) fn parse(meta: &Meta) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes(meta[at..at + 4].try_into().expect("four bytes"));
         if word(12) != crc32c::crc32c(&meta[..12]) {
@@ -73,7 +73,7 @@ impl Beside {
     }
 }
 
-/// Sectors that were deallocated together.
+/// A run of sectors deallocated under one version number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trimmed {
     pub(crate) number: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Trimmed {
 }
 
 const RANGE: usize = 16;
-/// Ranges that fit into a sector.
+/// Ranges that fit into one record, a sector of 4 KiB.
 pub(crate) const MOST_RANGES: usize = UNIT / RANGE - 1;
 
 pub(crate) fn put_ranges(ranges: &[Trimmed]) -> Payload {
@@ -98,7 +98,7 @@ pub(crate) fn put_ranges(ranges: &[Trimmed]) -> Payload {
     Payload::Bytes(Arc::new(bytes))
 }
 
-/// The ranges of a sector; none where contents are not kept, or make no sense.
+/// Decodes a record; empty if contents are not stored by the drive, or damaged.
 pub(crate) fn take_ranges(payload: &Payload) -> Vec<Trimmed> {
     let bytes = payload.to_bytes();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_taken_and_any_other_bit_is_noticed() {
+    fn metadata_round_trip_and_detect_flipped_bits() {
         for kind in [Kind::Data(77), Kind::Trims, Kind::Padding] {
             let number = (1 << 56) - 5;
             let meta = Beside { kind, number }.bytes();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_come_back_and_damaged_ones_do_not() {
+    fn records_round_trip_and_reject_damage() {
         let range = |number| Trimmed {
             number,
             first: number as u32 * 3,

@@ -1,7 +1,7 @@
-//! Mounting: what chunks say, and a table that was kept or rebuilt, made into a mapping.
+//! Mount: builds a mapping from the chunk descriptors and a table, kept or rebuilt.
 //!
-//! No flash is written before all is recovered, and of a buffer in persistent memory only what
-//! does not count is given up: so a cut during recovery changes nothing.
+//! Invariant: recovery writes no flash, and frees only overtaken slots of a buffer in persistent
+//! memory, so a cut during recovery changes nothing.
 
 use crate::buffer::{Buffer, Waiting};
 use crate::config::{FtlConfig, FtlError, Home};
@@ -20,14 +20,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{NoSpace, Refusals};
 
-/// Chunks that are asked for at once: a choice of ours.
+/// Chunk descriptors requested at once: our choice.
 const CHUNKS: u32 = 1024;
 
 impl<P: RawPort> HostFtl<P> {
-    /// Mounts the mapping of a drive, whatever was left of it; of a new drive an empty one.
+    /// Mounts the mapping of a drive in any state; a new drive gives an empty mapping.
     ///
     /// # Errors
-    /// If the flash is too small, the table makes no sense, or the drive refuses something.
+    /// If the flash is too small, the table is damaged, or the drive fails.
     pub async fn mount(
         sim: &Sim,
         port: P,
@@ -37,11 +37,11 @@ impl<P: RawPort> HostFtl<P> {
         Self::mount_with(sim, port, config, home, None).await
     }
 
-    /// The same with a write buffer in persistent memory, if there is one: what it holds comes
-    /// back, and what is written is durable once it is there.
+    /// Like [`Self::mount`], with a write buffer in persistent memory if `buffer` is given: its
+    /// versions come back, and a write is durable once it is in the buffer.
     ///
     /// # Errors
-    /// As above; if the buffer makes no sense.
+    /// As for [`Self::mount`], or if the buffer is damaged or of another mapping.
     pub async fn mount_with(
         sim: &Sim,
         port: P,
@@ -87,20 +87,20 @@ impl<P: RawPort> HostFtl<P> {
     }
 }
 
-/// What recovery has found on flash, and in a table that was kept.
+/// State that recovery found on flash and in a table in persistent memory.
 struct Found {
     table: Table,
     lines: Lines,
-    /// The number of the next version.
+    /// Number for the next version.
     number: u64,
-    /// By sector: the number of its version on flash plus one, or 0; nothing if the table was
-    /// kept, which is older than all in a buffer.
+    /// By sector: number of its version on flash plus one, or 0. Empty with a table in persistent
+    /// memory, which is older than every version in a buffer.
     numbers: Vec<u64>,
     stats: FtlStats,
 }
 
 impl Found {
-    /// A mapping of that, with nothing in its buffer.
+    /// The state of a mapping with an empty buffer.
     fn state(mut self, slots: Option<Slots>, config: &FtlConfig) -> State {
         let frontiers = reopen(&mut self.lines, config);
         State {
@@ -122,7 +122,7 @@ impl Found {
     }
 }
 
-/// Gives up what a buffer holds that is on flash as well, or something newer of its sector.
+/// Frees slots with versions that are also on flash, or older than the flash version.
 async fn leave_overtaken(buffer: &PmBuffer, numbers: &[u64], waiting: &mut Vec<Kept>) {
     let is_newer = |kept: &Kept| {
         let known = numbers.get(kept.sector as usize);
@@ -134,9 +134,9 @@ async fn leave_overtaken(buffer: &PmBuffer, numbers: &[u64], waiting: &mut Vec<K
     waiting.retain(is_newer);
 }
 
-/// Has what a buffer holds wait again.
+/// Queues the versions in a buffer for writing again.
 fn replay(state: &mut State, mut waiting: Vec<Kept>) -> Result<(), FtlError> {
-    // In the order in which it was written.
+    // In the order of their writes.
     waiting.sort_by_key(|kept| kept.number);
     let last = waiting.last().map_or(0, |kept| kept.number);
     state.number = state.number.max(last + 1);
@@ -161,10 +161,10 @@ fn replay(state: &mut State, mut waiting: Vec<Kept>) -> Result<(), FtlError> {
     Ok(())
 }
 
-/// Goes on with lines that were written when the power went.
+/// Reopens lines that were open at the power cut.
 fn reopen(lines: &mut Lines, config: &FtlConfig) -> [Frontier; 2] {
     let mut frontiers = [Frontier::default(), Frontier::default()];
-    // Cleaning needs the room more if new data may have no line.
+    // Cleaning takes the first line if new data may not take a line anyway.
     let short = lines.free() <= config.reserve;
     for frontier in if short { [MOVED, USER] } else { [USER, MOVED] } {
         frontiers[frontier].line = lines.reopen();
@@ -172,10 +172,10 @@ fn reopen(lines: &mut Lines, config: &FtlConfig) -> [Frontier; 2] {
     frontiers
 }
 
-/// Sectors of the table.
+/// Number of table entries: exported and hidden sectors, at most the blocks of the drive.
 fn sectors(config: &FtlConfig, geometry: &RawGeometry) -> Result<u32, FtlError> {
     let all = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
-    // Entries are numbers plus one, and the last of them is that of a line that was lost.
+    // Entries are block numbers plus one, and the highest value stands for a lost line.
     if all >= u64::from(u32::MAX) {
         let most = u64::from(u32::MAX) - 1;
         return Err(FtlError::Space(NoSpace::new("blocks", all, most, most)));
@@ -185,7 +185,7 @@ fn sectors(config: &FtlConfig, geometry: &RawGeometry) -> Result<u32, FtlError> 
     fits.ok_or_else(|| FtlError::Space(NoSpace::new("sectors", wanted, all, all)))
 }
 
-/// The descriptor of every chunk.
+/// Reads the descriptors of all chunks.
 async fn report<P: RawPort>(port: &P, geometry: &RawGeometry) -> Result<Vec<ChunkInfo>, FtlError> {
     let mut chunks = Vec::new();
     let all = geometry.all_chunks();
@@ -195,11 +195,10 @@ async fn report<P: RawPort>(port: &P, geometry: &RawGeometry) -> Result<Vec<Chun
     Ok(chunks)
 }
 
-/// Refuses a drive on which cleaning could come to its end while there is room: whose good
-/// lines cannot hold the sectors, the open lines, the one that is cleaned and those that
-/// cleaning may take; or where so little is spare that, once new data wait and all lines but
-/// the reserve and one are closed, each of these may lack less than a unit of being valid
-/// from end to end, so that to clean one gains nothing.
+/// Rejects a drive on which cleaning could stall with free sectors left. The good lines must hold
+/// all sectors, the open lines, the victim and the reserve of cleaning. They must also leave enough
+/// spare: when new data wait and all lines but the reserve and one are closed, some line must lack
+/// at least a unit of being fully valid, so that cleaning it gains one.
 fn check_space(
     chunks: &[ChunkInfo],
     config: &FtlConfig,
@@ -226,8 +225,8 @@ fn check_space(
     Err(FtlError::Space(full))
 }
 
-/// The lines of a drive and the table at its home, with the number of the next version; of
-/// so many sectors, the last of which are hidden.
+/// Recovers the lines of a drive and the table at its `home`, for `sectors` entries of which the
+/// last `hidden` are hidden.
 async fn recover<P: RawPort>(
     port: &P,
     chunks: &[ChunkInfo],
@@ -249,7 +248,7 @@ async fn recover<P: RawPort>(
         },
         Home::Dram => rebuild(port, &geometry, &mut lines, sectors, &mut stats).await?,
         Home::Moving(table) => {
-            // What was hidden is nobody's.
+            // Hidden sectors have no contents after the move.
             let shown = sectors - hidden;
             let from = rebuild(port, &geometry, &mut lines, shown, &mut stats).await?;
             let moved = move_to(&from.table, &geometry, table, shown, sectors);
@@ -268,7 +267,7 @@ async fn recover<P: RawPort>(
     })
 }
 
-/// Takes a table over that was kept.
+/// Checks a table in persistent memory against the drive and assigns its blocks to their sectors.
 async fn adopt(
     lines: &mut Lines,
     geometry: &RawGeometry,
@@ -306,7 +305,7 @@ async fn adopt(
     Ok(table)
 }
 
-/// Copies a table to persistent memory, where it is one once all of it is durable.
+/// Copies a rebuilt table to persistent memory; valid there once all entries are durable.
 async fn move_to(
     from: &Table,
     geometry: &RawGeometry,
@@ -316,7 +315,7 @@ async fn move_to(
 ) -> Result<Table, FtlError> {
     kept.check(sectors)?;
     let of = |sector: u32| (sector < shown).then(|| from.get(sector)).flatten();
-    // A cut may have left some of it here before.
+    // An interrupted move may have left some entries already.
     let others: Vec<u32> = (0..sectors).filter(|&s| kept.get(s) != of(s)).collect();
     for &sector in &others {
         kept.put(sector, of(sector));

@@ -1,10 +1,10 @@
-//! Sectors that somebody has for himself for a while.
+//! Pins: exclusive holds on sectors, by remappings and by writes of a part of a sector.
 //!
 //! Invariants: a pinned sector, which is about to be remapped, is neither moved nor written nor
-//! deallocated. Without a buffer in persistent memory no version of it waits or is in flight.
-//! With one, versions may do both: a slot keeps its version while its sector is pinned, since
-//! a program that ends meanwhile is entered into the table after the sector is unpinned. A
-//! sector of which a part is being written is changed by no other writer until then.
+//! deallocated. Without a buffer in persistent memory no version of it waits or is in flight. With
+//! one, versions may do both: a slot keeps its version while its sector is pinned, since a program
+//! that ends meanwhile is entered into the table after the unpin. While a part of a sector is
+//! written, no other writer changes the sector.
 
 use crate::lasting::{forget, rename};
 use crate::state::{HostFtl, Inner, State};
@@ -13,15 +13,15 @@ use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(crate) struct Pins {
-    /// Pinned sectors.
+    /// Sectors pinned by [`HostFtl::pin`].
     pinned: BTreeSet<u32>,
-    /// Sectors that cleaning is moving.
+    /// Sectors in transit to another line by cleaning.
     moving: BTreeSet<u32>,
-    /// Sectors of which a part is being written.
+    /// Sectors held by a write of a part of them.
     parts: BTreeSet<u32>,
 }
 
-/// Writing a part of a sector, until it is dropped.
+/// The hold of a write on the sector that it changes in part; released on drop.
 pub(crate) struct Part<'a, P: RawPort> {
     inner: &'a Inner<P>,
     sector: u32,
@@ -40,28 +40,28 @@ impl Pins {
         self.pinned.contains(&sector)
     }
 
-    /// Whether any sector is pinned.
+    /// Whether at least one sector is pinned.
     pub(crate) fn has_pinned(&self) -> bool {
         !self.pinned.is_empty()
     }
 
-    /// All pinned sectors.
+    /// The pinned sectors, in ascending order.
     pub(crate) fn pinned(&self) -> impl Iterator<Item = u32> {
         self.pinned.iter().copied()
     }
 
-    /// Whether a sector may not be written or deallocated now.
+    /// Whether writes and deallocations of a sector must wait: it is pinned, or partly written.
     pub(crate) fn is_held(&self, sector: u32) -> bool {
         self.is_pinned(sector) || self.parts.contains(&sector)
     }
 
-    /// The first such sector from `first` on and before `end`.
+    /// First held sector of `first..end`.
     pub(crate) fn first_held(&self, first: u32, end: u32) -> Option<u32> {
         let of = |held: &BTreeSet<u32>| held.range(first..end).next().copied();
         of(&self.pinned).into_iter().chain(of(&self.parts)).min()
     }
 
-    /// Begins to move a sector, unless it is pinned.
+    /// Begins a move of a sector; false if the sector is pinned, or moving already.
     pub(crate) fn begin_move(&mut self, sector: u32) -> bool {
         !self.is_pinned(sector) && self.moving.insert(sector)
     }
@@ -72,12 +72,12 @@ impl Pins {
 }
 
 impl<P: RawPort> HostFtl<P> {
-    /// Pins sectors: from then on they stay where they are. Versions in memory that the power
-    /// takes are written out first. With a buffer in persistent memory, versions may wait and
-    /// be in flight; deallocations in flight and changes of the table are waited for.
+    /// Pins sectors: they stay in place until [`Self::unpin`]. Without a buffer in persistent
+    /// memory their buffered versions are flushed first. With one, versions may wait or be in
+    /// flight, but this waits for deallocations in flight and for pending changes of the table.
     ///
     /// # Errors
-    /// If nothing can be written any more.
+    /// If the drive accepts no more writes.
     pub async fn pin(&self, sectors: &[u32]) -> Result<(), ssd::IoError> {
         loop {
             {
@@ -105,7 +105,7 @@ impl<P: RawPort> HostFtl<P> {
         }
     }
 
-    /// Lets pinned sectors go.
+    /// Unpins sectors and wakes their waiters.
     pub fn unpin(&self, sectors: &[u32]) {
         let state = &mut *self.inner.state.borrow_mut();
         for sector in sectors {
@@ -114,8 +114,8 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.wake_all();
     }
 
-    /// Where a pinned sector is: a block of the flash, or behind those a slot of a buffer in
-    /// persistent memory.
+    /// Place of a pinned sector: a block of the flash or, numbered behind those, a slot of a buffer
+    /// in persistent memory. `None` if the sector is unmapped.
     #[must_use]
     pub fn place(&self, sector: u32) -> Option<u32> {
         let state = self.inner.state.borrow();
@@ -126,9 +126,9 @@ impl<P: RawPort> HostFtl<P> {
         }
     }
 
-    /// Has pinned sectors be in these places, all at one instant; that is durable when this
-    /// returns. A block that no entry leads to any more is invalid then. A sector that is in a
-    /// slot has its entry as it was, for when it leaves that.
+    /// Sets the places of pinned sectors, all at one instant; durable on return. Blocks that no
+    /// entry names any more become invalid. A sector that gets a slot keeps its table entry until
+    /// the slot is written out.
     pub async fn remap(&self, entries: &[(u32, Option<u32>)]) {
         let blocks = self.inner.blocks();
         let slot = |place: &Option<u32>| place.and_then(|place| place.checked_sub(blocks));
@@ -166,7 +166,7 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.collect.notify(&self.inner.sim);
     }
 
-    /// Puts entries of the table; gives the blocks that they led to.
+    /// Stores entries in the table; returns the blocks that they led to before, with their sectors.
     fn put_entries(&self, entries: &[(u32, Option<u32>)]) -> Vec<(u32, u32)> {
         let state = &mut *self.inner.state.borrow_mut();
         let mut gone = Vec::new();
@@ -178,7 +178,7 @@ impl<P: RawPort> HostFtl<P> {
     }
 }
 
-/// Has a sector have no slot but this; gives the one that it had.
+/// Drops the slot of a sector unless it is `slot`; returns the dropped one.
 fn forget_other(state: &mut State, sector: u32, slot: Option<u32>) -> Option<u32> {
     let has = state.slots.as_ref()?.slot(sector);
     match has.is_some() && has == slot {
@@ -188,7 +188,7 @@ fn forget_other(state: &mut State, sector: u32, slot: Option<u32>) -> Option<u32
 }
 
 impl<P: RawPort> Inner<P> {
-    /// Has a sector for whoever writes a part of it, once nobody else has it.
+    /// Holds `sector` for a partial write; waits until its current holder releases it.
     pub(crate) async fn begin_part(&self, sector: u32) -> Result<Part<'_, P>, ssd::IoError> {
         loop {
             self.failed()?;

@@ -1,8 +1,8 @@
-//! How much a user may write while lines are cleaned: a pure function.
+//! Throttling of new data while lines are cleaned: a pure function.
 
-/// Sectors of a buffer of `all` that new data may have with `free` free lines, where
-/// `reserve` of them are kept from new data and there is enough from `enough` on. It falls
-/// in proportion, and is at least `least` as long as new data may have a line at all.
+/// Sectors of a buffer of `all` that new data may use, with `free` free lines of which `reserve`
+/// are closed to new data. All from `enough` free lines on; below, in proportion to the lines above
+/// the reserve, but at least `least`, and never more than `all`.
 pub(crate) fn quota(all: u32, least: u32, free: u32, reserve: u32, enough: u32) -> u32 {
     if free >= enough {
         return all;
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quota_falls_with_the_free_lines_and_never_to_nothing() {
+    fn quota_falls_with_free_lines_but_not_to_zero() {
         let of = |free| quota(1000, 24, free, 2, 6);
         assert_eq!(
             [of(9), of(6), of(5), of(4), of(3), of(2), of(0)],

@@ -1,7 +1,7 @@
 //! The mapping as a block port.
 //!
-//! Invariant: a write of a part of a sector reads the rest of it, and nothing that changes
-//! the sector comes between.
+//! Invariant: a write of a part of a sector reads the rest first, and nothing else changes the
+//! sector in between.
 
 use crate::meta::{MOST_RANGES, Trimmed};
 use crate::read::PER_SECTOR;
@@ -13,17 +13,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Extent, Ns, Placement, SECTOR};
 
-/// The part of a mapped sector that a request touches, in bytes.
+/// Part of a mapped sector that a request touches, in bytes.
 struct Part {
     sector: u32,
-    /// First byte in the sector, and how many.
+    /// First byte within the sector; `len` is the number of bytes.
     from: usize,
     len: usize,
-    /// First byte in the request.
+    /// First byte within the request.
     offset: usize,
 }
 
-/// The mapped sectors that an extent touches.
+/// Splits an extent at mapped sectors of 4 KiB.
 fn parts(extent: Extent) -> impl Iterator<Item = Part> {
     let (start, end) = (extent.start.0, extent.end());
     (start / PER_SECTOR..end.div_ceil(PER_SECTOR)).map(move |sector| {
@@ -38,7 +38,7 @@ fn parts(extent: Extent) -> impl Iterator<Item = Part> {
     })
 }
 
-/// The contents of a whole sector at byte `offset` of what is written.
+/// Contents of a whole sector at byte `offset` of the written content.
 fn whole(content: Content<'_>, offset: usize) -> Payload {
     match content {
         Content::Nothing => Payload::Zero,
@@ -51,7 +51,7 @@ fn whole(content: Content<'_>, offset: usize) -> Payload {
     }
 }
 
-/// Lays a part of what is written over a sector.
+/// Copies the content of `part` over the old contents of its sector.
 fn over(before: &Payload, content: Content<'_>, part: &Part) -> Payload {
     let mut bytes = before.to_bytes();
     let target = &mut bytes[part.from..part.from + part.len];
@@ -70,8 +70,8 @@ fn over(before: &Payload, content: Content<'_>, part: &Part) -> Payload {
     Payload::Bytes(Arc::new(bytes))
 }
 
-/// Sectors whose deallocation may be on its way to flash, 256 MiB: what each takes in memory is
-/// bounded by that. A choice of ours.
+/// Most sectors whose deallocations are not yet durable (256 MiB), which bounds their memory. Our
+/// choice.
 const MOST_GONE: u32 = 1 << 16;
 
 impl<P: RawPort> Inner<P> {
@@ -92,8 +92,7 @@ impl<P: RawPort> Inner<P> {
             .await
     }
 
-    /// Deallocates sectors, each once nobody has it for himself and few enough deallocations
-    /// are on their way.
+    /// Deallocates sectors; waits for their holders, and for room among pending deallocations.
     async fn trim_sectors(&self, first: u32, end: u32) -> Result<(), IoError> {
         let mut first = first;
         while first < end {
@@ -117,7 +116,7 @@ impl<P: RawPort> Inner<P> {
         Ok(())
     }
 
-    /// Deallocates sectors of which there is something.
+    /// Deallocates the sectors of `first..end` that have contents, in runs.
     fn trim_now(&self, first: u32, end: u32) {
         let state = &mut *self.state.borrow_mut();
         let mut run: Option<Trimmed> = None;
@@ -137,7 +136,7 @@ impl<P: RawPort> Inner<P> {
         }
         state.trims.extend(run);
         if state.trims.len() >= MOST_RANGES {
-            // They may stand for what a flush waits for.
+            // A flush may wait for a version that they replace.
             if state.flushing > 0 {
                 self.force(state);
             } else {
@@ -145,19 +144,19 @@ impl<P: RawPort> Inner<P> {
                 self.work[USER].notify(&self.sim);
             }
         }
-        // There is room in the buffer, or there will be once the record is on flash.
+        // The buffer has room now, or gets it once the record is on flash.
         self.progress.notify(&self.sim);
     }
 }
 
 impl<P: RawPort> HostFtl<P> {
-    /// Reads whole sectors, hidden ones too.
+    /// Reads whole sectors of 4 KiB, hidden ones included.
     ///
     /// # Errors
-    /// If the flash gives more errors than can be corrected.
+    /// If a block cannot be read.
     ///
     /// # Panics
-    /// Past the hidden sectors.
+    /// If the range reaches past the hidden sectors.
     pub async fn read_sectors(
         &self,
         first: u32,
@@ -169,14 +168,14 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.read_sectors(first, count, who).await
     }
 
-    /// Writes whole sectors, hidden ones too. They are durable once a later flush has ended, or
-    /// when this returns if the buffer lasts.
+    /// Writes whole sectors of 4 KiB, hidden ones included. Durable after a later flush, or on
+    /// return with a buffer in persistent memory.
     ///
     /// # Errors
-    /// If nothing can be written any more.
+    /// If the drive accepts no more writes.
     ///
     /// # Panics
-    /// Past the hidden sectors.
+    /// If a sector lies past the hidden sectors.
     pub async fn write_sectors(&self, all: &[(u32, Payload)], who: Who) -> Result<(), IoError> {
         for (sector, payload) in all {
             assert!(*sector < self.inner.sectors, "there are fewer sectors");
@@ -221,7 +220,7 @@ impl<P: RawPort> BlockPort for HostFtl<P> {
         for part in parts(extent) {
             self.inner.write_part(part, content, who).await?;
         }
-        // In a buffer that lasts it is durable as it is.
+        // A write to a persistent buffer is durable already.
         let lasts = self.inner.state.borrow().slots.is_some();
         match fua && !lasts {
             true => self.inner.flush().await,

@@ -1,4 +1,4 @@
-//! Reads: what is newer than the table from the buffer, the rest from flash.
+//! Reads: newer versions from the buffer, the rest from flash.
 
 use crate::state::Inner;
 use host::{RawPort, Who};
@@ -7,24 +7,24 @@ use sim::join_all;
 use ssd::{IoError, MOST_ADDRESSES, Ppa, RawBlock, ReadCause};
 use units::SECTOR;
 
-/// Sectors of 512 bytes in one that is mapped.
+/// Sectors of 512 bytes in a mapped sector of 4 KiB.
 pub(crate) const PER_SECTOR: u64 = UNIT as u64 / SECTOR;
 
-/// A sector that is read from flash.
+/// A read of one sector from flash.
 struct Read {
-    /// Which one of those that were asked for.
+    /// Index within the request.
     index: usize,
     place: u32,
 }
 
-/// Reads under way: their lines are not reset until this is dropped.
+/// Reads in flight: their lines are not reset until this is dropped.
 struct Reads<'a, P: RawPort> {
     inner: &'a Inner<P>,
     all: Vec<Read>,
 }
 
 impl<P: RawPort> Reads<'_, P> {
-    /// From which one of those that were asked for, up to which.
+    /// Half-open range of request indexes from the first to the last of the reads.
     fn span(&self) -> Option<(u32, u32)> {
         let (first, last) = (self.all.first()?, self.all.last()?);
         Some((first.index as u32, last.index as u32 + 1))
@@ -43,7 +43,7 @@ impl<P: RawPort> Drop for Reads<'_, P> {
 }
 
 impl<P: RawPort> Inner<P> {
-    /// The contents of `count` sectors from `first` on.
+    /// Contents of `count` sectors from `first` on.
     pub(crate) async fn read_sectors(
         &self,
         first: u32,
@@ -55,7 +55,8 @@ impl<P: RawPort> Inner<P> {
         if let Some(kept) = kept {
             kept.pass(waiting).await;
         }
-        // The time of that, once it is known where everything is: nothing of it moves away.
+        // Charge the loads of the entries after the lookup: the registered readers keep all blocks
+        // in place.
         if let Some((from, to)) = reads.span() {
             let table = self.state.borrow().table.lasting();
             if let Some(table) = table {
@@ -73,8 +74,9 @@ impl<P: RawPort> Inner<P> {
         Ok(contents)
     }
 
-    /// What is known of sectors without the flash, and the others by where they are: those
-    /// lines have a reader more. And how many are in the buffer.
+    /// Looks up sectors: contents of those in the buffer, and the flash reads of the rest,
+    /// registered as readers of their lines. Also returns the number of sectors with contents in
+    /// the buffer.
     fn look_up(&self, first: u32, count: u32) -> (Vec<Payload>, Reads<'_, P>, u32) {
         let state = &mut *self.state.borrow_mut();
         let mut contents = vec![Payload::Zero; count as usize];

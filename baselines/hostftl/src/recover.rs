@@ -1,4 +1,4 @@
-//! Recovery with the table in memory: what lies beside the sectors on flash.
+//! Recovery with the table in memory, from the metadata of the sectors on flash.
 
 use crate::config::FtlError;
 use crate::lines::{Lines, Step};
@@ -10,41 +10,41 @@ use sim::join_all;
 use ssd::{MOST_ADDRESSES, Ppa, RawBlock, RawGeometry, ReadCause};
 use std::collections::BTreeMap;
 
-/// Reads that are under way: a choice of ours.
+/// Most reads in flight: our choice.
 const READS: usize = 64;
 
-/// The newest version of each sector, as what lies beside sectors on flash says.
+/// Newest version of each sector, according to the metadata on flash.
 struct Versions {
     table: Table,
-    /// By sector: the number of its version plus one, or 0.
+    /// By sector: number of its version plus one, or 0.
     numbers: Vec<u64>,
-    /// By block: what a record of deallocations says.
+    /// Ranges of each record of deallocations, by block.
     records: BTreeMap<u32, Vec<Trimmed>>,
-    /// The same ranges with their blocks, in the order in which they were read.
+    /// All ranges with the blocks of their records, in reading order.
     trims: Vec<(Trimmed, u32)>,
-    /// By sector: the block of the newest such record plus one, or 0 if data are newer.
+    /// By sector: block of the newest record plus one, or 0 if data are newer.
     tombs: Vec<u32>,
-    /// The highest number of all.
+    /// Highest version number seen.
     last: u64,
-    /// Blocks that this mapping has not written, or not for a table of this size.
+    /// Blocks that this mapping has not written, or wrote for a larger table.
     foreign: u64,
 }
 
-/// Numbers that are left out if one may have been missed: more than there can have been
-/// without any that could be read. A choice of ours.
+/// Version numbers to skip if one may be unread: more than unreadable blocks can have used. Our
+/// choice.
 const SKIPPED: u64 = 1 << 32;
 
-/// What recovery makes of flash.
+/// Result of a recovery from flash.
 pub(crate) struct Rebuilt {
     pub(crate) table: Table,
-    /// The number of the next version.
+    /// Number for the next version.
     pub(crate) next: u64,
-    /// By sector: the number of its version plus one, or 0.
+    /// By sector: number of its version plus one, or 0.
     pub(crate) numbers: Vec<u64>,
 }
 
-/// Makes the table of what lies beside the sectors on flash. Blocks that cannot be read are
-/// counted, and their lines stay as they are.
+/// Rebuilds the table from the metadata beside the sectors. Unreadable blocks are counted in
+/// `stats`, and their lines become lost.
 pub(crate) async fn rebuild<P: RawPort>(
     port: &P,
     geometry: &RawGeometry,
@@ -69,7 +69,7 @@ pub(crate) async fn rebuild<P: RawPort>(
         }
         stats.recovered += places.len() as u64;
         stats.unreadable += unreadable;
-        // What cannot be read may be what counts, so it is not erased.
+        // The unreadable block may be the newest version, so its line is never erased.
         if unreadable > 0 {
             lines.step(line, Step::Lose);
         }
@@ -77,7 +77,7 @@ pub(crate) async fn rebuild<P: RawPort>(
     versions.bury();
     versions.tell(lines);
     stats.foreign = versions.foreign;
-    // A version with a higher number may lie where nothing could be read.
+    // An unreadable block may have a higher number.
     let skipped = if stats.unreadable > 0 { SKIPPED } else { 0 };
     let next = versions.last + 1 + skipped;
     if next > MOST_NUMBERS / 2 {
@@ -90,9 +90,9 @@ pub(crate) async fn rebuild<P: RawPort>(
     })
 }
 
-/// Lines in the order in which recovery reads them: the fullest first. Of copies with the
-/// same number the first counts, so that what cleaning had moved to a line that the power
-/// tore is left there, and the line can be reset without moving anything.
+/// Lines in order of recovery, the fullest first. The first copy of a version number wins: copies
+/// on a line that a cut interrupted lose against their source, and the line can be reset without
+/// moves.
 fn in_turn(lines: &Lines) -> Vec<usize> {
     let written = |line: &usize| {
         let members = lines.lines[*line].members.iter();
@@ -103,7 +103,7 @@ fn in_turn(lines: &Lines) -> Vec<usize> {
     order
 }
 
-/// Reads blocks; those that cannot be read alone either are none.
+/// Reads blocks; retries one by one after an error, with `None` for unreadable ones.
 async fn read_part<P: RawPort>(
     port: &P,
     geometry: &RawGeometry,
@@ -123,7 +123,7 @@ async fn read_part<P: RawPort>(
     all
 }
 
-/// The blocks of a line that are written.
+/// Written blocks of a line.
 fn written(lines: &Lines, line: usize) -> Vec<u32> {
     let members = lines.lines[line].members.iter().enumerate();
     let blocks = members.flat_map(|(unit, member)| {
@@ -132,7 +132,7 @@ fn written(lines: &Lines, line: usize) -> Vec<u32> {
     blocks.collect()
 }
 
-/// The first from `from` on that leads to itself; the way there becomes shorter.
+/// Union-find lookup: first index from `from` on that leads to itself, with path halving.
 fn find(next: &mut [u32], from: u32) -> u32 {
     let mut at = from as usize;
     while next[at] as usize != at {
@@ -155,7 +155,7 @@ impl Versions {
         }
     }
 
-    /// Takes in a block.
+    /// Takes in the metadata, and for a record the contents, of a block.
     fn take(&mut self, place: u32, block: &RawBlock) {
         let beside = Beside::parse(&block.meta);
         let Some(beside) = beside.filter(|beside| beside.number < MOST_NUMBERS) else {
@@ -194,12 +194,12 @@ impl Versions {
         self.records.insert(place, ranges);
     }
 
-    /// Has deallocations count that are newer than data, once all blocks are taken in: of a
-    /// sector only the newest is looked at, however many there are.
+    /// Applies deallocations newer than the data, once all blocks are taken in. Visits each sector
+    /// once, by its newest range, however many ranges there are.
     fn bury(&mut self) {
         let mut trims = std::mem::take(&mut self.trims);
         trims.sort_by_key(|(range, _)| std::cmp::Reverse(range.number));
-        // By sector: itself, or one behind it up to which all have been looked at.
+        // By sector: itself, or a later index up to which all were visited.
         let mut next: Vec<u32> = (0..=self.tombs.len() as u32).collect();
         for (range, place) in trims {
             let mut sector = find(&mut next, range.first);
@@ -214,8 +214,8 @@ impl Versions {
         }
     }
 
-    /// Whether a version of a sector is the newest so far; of two of the same number the
-    /// first is.
+    /// Records a version of a sector; false unless it is newer than all before. The first of two
+    /// equal numbers wins.
     fn see(&mut self, sector: u32, number: u64) -> bool {
         let Some(known) = self.numbers.get_mut(sector as usize) else {
             self.foreign += 1;
@@ -228,7 +228,7 @@ impl Versions {
         newer
     }
 
-    /// Tells the lines what is needed of them.
+    /// Passes the owners of blocks and the counting records to the lines.
     fn tell(&mut self, lines: &mut Lines) {
         let mut newest: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (sector, &tomb) in (0..).zip(&self.tombs) {
@@ -252,10 +252,10 @@ mod tests {
     use crate::meta::{MOST_RANGES, put_ranges};
     use nand::Payload;
 
-    /// What a drive of some GiB may hold if somebody has written it who means harm: to look at
-    /// each range of each record sector by sector would take days.
+    /// Hostile records, as a drive of some GiB can hold: a visit of each sector of each range would
+    /// take days.
     #[test]
-    fn records_that_all_name_every_sector_are_taken_in() {
+    fn recovery_of_overlapping_records_is_fast() {
         let sectors = 1 << 20;
         let mut versions = Versions::new(sectors);
         for place in 0..2_000 {
@@ -273,9 +273,9 @@ mod tests {
         assert!(versions.tombs.iter().all(|&tomb| tomb == versions.tombs[0]));
     }
 
-    /// Against the same sector by sector, in any order of data and records.
+    /// Compared with a plain per-sector model, with data and records in any order.
     #[test]
-    fn the_newest_version_of_each_sector_counts() {
+    fn newest_version_of_each_sector_wins() {
         let mut rng = sim::Seed(1).stream("versions");
         for _ in 0..300 {
             let sectors = 40;

@@ -1,4 +1,4 @@
-//! The write buffer in persistent memory: slots, each of a sector that need not be on flash.
+//! The write buffer in persistent memory: slots, each with a sector that need not be on flash.
 //!
 //! | region | |
 //! | --- | --- |
@@ -10,23 +10,22 @@
 //! | heads | from byte 64 on, a line for each slot |
 //! | contents | behind the heads, 4 KiB for each slot |
 //!
-//! The head of a slot is
+//! Layout of the head of a slot:
 //!
-//! - tag, u64: the sector plus one, or 0 for a free slot, and above that 32 bits CRC-32C of it and
-//!   of the slot
+//! - tag, u64: the sector plus one, or 0 for a free slot; the upper 32 bits are a CRC-32C of slot
+//!   and lower half
 //! - number, u64: of the version
 //! - checksum, u64: CRC-32C of slot, number and contents
 //!
-//! Invariants: a slot that is not free is whole: contents, number and sum were durable before
-//! its tag was. Of a sector one slot has a version, but for two while a newer one is being
-//! stored; then the higher number counts. A version has its slot until it is durable on flash
-//! and in the table, until its deallocation is, until a newer version has one, or until another
-//! place was exchanged for it; and the slot is free, durably so, before
-//! anything that came later of the sector gives up its own. So what a slot has is never older
-//! than what the table leads to. Of exchanged sectors the tag alone changes, which is one word.
+//! Invariants: a slot that is not free is whole: contents, number and checksum are durable before
+//! its tag. A sector has one slot, or two while a newer version is being stored; then the higher
+//! number wins. A version keeps its slot until it is durable on flash and in the table, its
+//! deallocation is, a newer version has a slot, or another place was exchanged for it. The slot is
+//! durably free before any later version of the sector gives up its own. So a slot is never older
+//! than the table's version. An exchange of sectors changes only the tag, which is one word.
 //!
-//! Zeros are no tag, so a line that was lost is damage and no free slot.
-//! What is read here is compared with what the region was made for, never taken for a size.
+//! Zeros are not a valid tag, so a lost line is damage and not a free slot. Numbers read here are
+//! compared with the expected values, and never used as sizes.
 
 use crate::buffer::Buffer;
 use crate::config::{FtlConfig, FtlError};
@@ -38,25 +37,25 @@ use ssd::RawGeometry;
 use std::collections::{BTreeMap, BTreeSet};
 use units::Bytes;
 
-/// `HOSTBUF1`, little endian.
+/// First word of an initialized region: `HOSTBUF1`, little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"HOSTBUF1");
-/// Bytes of a line, which the head of the region and that of a slot are.
+/// Bytes of a cache line, the size of the head of the region and of a slot head.
 const LINE: u64 = 64;
 const WORDS: usize = 5;
 
-/// Slots of a buffer of so many bytes.
+/// Slots of a buffer of `buffer` bytes, at least one.
 const fn count(buffer: Bytes) -> u32 {
     let slots = buffer.0 / UNIT as u64;
     if slots == 0 { 1 } else { slots as u32 }
 }
 
-/// Bytes that a write buffer takes in persistent memory.
+/// Bytes of persistent memory for a write buffer of `buffer` bytes.
 #[must_use]
 pub const fn buffer_bytes(buffer: Bytes) -> u64 {
     LINE + count(buffer) as u64 * (LINE + UNIT as u64)
 }
 
-/// A version that recovery finds in a slot.
+/// A version that recovery found in a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) slot: u32,
@@ -71,12 +70,13 @@ pub struct PmBuffer {
     pm: Pm,
     region: Region,
     slots: u32,
-    /// Sectors that are not hidden, and all of them.
+    /// Number of exported sectors, and of all sectors including hidden ones.
     sectors: (u32, u32),
 }
 
 impl PmBuffer {
-    /// The buffer of such a mapping, in `region`.
+    /// The buffer in `region` of a mapping with `config`; [`Self::make`] initializes it, and a
+    /// mount checks it.
     #[must_use]
     pub fn new(pm: Pm, region: Region, config: &FtlConfig) -> Self {
         let shown = u32::try_from(config.capacity.0 / UNIT as u64).unwrap_or(u32::MAX);
@@ -88,13 +88,13 @@ impl PmBuffer {
         }
     }
 
-    /// How many slots it has.
+    /// Number of slots, each for one sector.
     #[must_use]
     pub const fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Makes the region a buffer without anything in it, for this drive.
+    /// Initializes the region as an empty buffer for this drive.
     ///
     /// # Errors
     /// If the region is too small.
@@ -112,7 +112,7 @@ impl PmBuffer {
         Ok(())
     }
 
-    /// The head of the region.
+    /// Words of the head of the region.
     fn words(&self, geometry: &RawGeometry) -> [u64; WORDS] {
         let (slots, sectors) = (u64::from(self.slots), u64::from(self.sectors.1));
         let fields = [slots, sectors, shape(geometry)];
@@ -132,10 +132,10 @@ impl PmBuffer {
         ))
     }
 
-    /// Whether this is the buffer of such a mapping of this drive.
+    /// Checks that the region is a buffer of this mapping and this drive.
     ///
     /// # Errors
-    /// Says what it is instead.
+    /// If the region is uninitialized, too small, damaged, or of another mapping.
     pub async fn check(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
         self.check_room()?;
         let mut bytes = [0; WORDS * 8];
@@ -150,7 +150,7 @@ impl PmBuffer {
         })
     }
 
-    /// Where the head of a slot is, and its contents.
+    /// Addresses of the head and of the contents of a slot.
     const fn at(&self, slot: u32) -> (u64, u64) {
         let (slot, slots) = (slot as u64, self.slots as u64);
         let head = self.region.at + LINE * (1 + slot);
@@ -158,7 +158,7 @@ impl PmBuffer {
         (head, contents)
     }
 
-    /// Stores a version in a slot that is free: it lasts when this returns.
+    /// Stores a version in a free slot; durable on return.
     //= hyfim 4
     pub(crate) async fn fill(&self, slot: u32, sector: u32, number: u64, payload: &Payload) {
         let (head, contents) = self.at(slot);
@@ -168,13 +168,13 @@ impl PmBuffer {
         let words = [number, checksum(slot, number, &bytes).into()].map(u64::to_le_bytes);
         self.pm.store(head + 8, words.as_flattened()).await;
         self.pm.flush(head + 8, 16).await;
-        // A tag that is there says that all of this is.
+        // A valid tag implies that all of this is durable.
         self.pm.fence().await;
         self.put_tag(slot, Some(sector));
         self.settle(std::iter::once(slot)).await;
     }
 
-    /// Has a slot be of a sector, or free, at once; durable after [`PmBuffer::settle`].
+    /// Sets the owner of a slot (`None`: free) at once; durable after [`PmBuffer::settle`].
     pub(crate) fn put_tag(&self, slot: u32, sector: Option<u32>) {
         self.pm
             .put(self.at(slot).0, &tag(slot, sector).to_le_bytes());
@@ -188,7 +188,7 @@ impl PmBuffer {
         self.pm.fence().await;
     }
 
-    /// Takes the time that it takes to load what so many slots hold.
+    /// Takes the time of loading the contents of `slots` slots.
     pub(crate) async fn pass(&self, slots: u32) {
         let mut bytes = [0; UNIT];
         for slot in 0..slots.min(self.slots) {
@@ -196,10 +196,10 @@ impl PmBuffer {
         }
     }
 
-    /// Whose version a slot has, if any.
+    /// Sector whose version is in a slot; `None` if the slot is free.
     ///
     /// # Errors
-    /// If its tag is none, or of a sector that there is not.
+    /// If the tag is damaged, or names a sector that does not exist.
     fn sector(&self, slot: u32) -> Result<Option<u32>, FtlError> {
         let mut bytes = [0; 8];
         self.pm.peek(self.at(slot).0, &mut bytes);
@@ -214,13 +214,12 @@ impl PmBuffer {
         Ok(sector)
     }
 
-    /// What every slot holds that is not free, the newest version of each sector; what an older
-    /// one had is free afterwards.
+    /// The newest version of each sector in a slot; frees the slots of older versions.
     pub(crate) async fn open(&self, geometry: &RawGeometry) -> Result<Vec<Kept>, FtlError> {
         self.check(geometry).await?;
         let blocks = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
         let places = blocks + u64::from(self.slots);
-        // Places are numbers plus one, too.
+        // Places are stored as numbers plus one, too.
         if places >= u64::from(u32::MAX) {
             return refuse(format!(
                 "with the blocks of the drive it has {places} places"
@@ -250,7 +249,7 @@ impl PmBuffer {
         Ok(newest.into_values().collect())
     }
 
-    /// What a slot holds; none if it is free.
+    /// Contents of a slot; `None` if it is free.
     async fn read(&self, slot: u32) -> Result<Option<Kept>, FtlError> {
         let (head, contents) = self.at(slot);
         let mut words = [0; 24];
@@ -275,7 +274,7 @@ impl PmBuffer {
         }))
     }
 
-    /// Makes slots free, durably.
+    /// Frees slots durably; does nothing, not even a fence, if there are none.
     pub(crate) async fn free(&self, slots: &[u32]) {
         if slots.is_empty() {
             return;
@@ -284,11 +283,11 @@ impl PmBuffer {
         self.settle(slots.iter().copied()).await;
     }
 
-    /// Whether each of these slots is of its sector, or of a hidden one: what a record of
-    /// exchanges that is to be done again may say.
+    /// Whether each slot of `exchanged` belongs to its sector or to a hidden one, as it must before
+    /// the exchanges are redone.
     ///
     /// # Errors
-    /// If the tag of any slot makes no sense.
+    /// If the tag of any slot is damaged.
     pub fn fits(&self, exchanged: &BTreeMap<u32, u32>) -> Result<bool, FtlError> {
         let mut fits = true;
         for slot in 0..self.slots {
@@ -300,11 +299,11 @@ impl PmBuffer {
         Ok(fits && exchanged.keys().all(|&slot| slot < self.slots))
     }
 
-    /// Does exchanges again, before a mount: each of these slots is of its sector, and no other
-    /// slot is of one of those or of any that `is_elsewhere`, or is hidden.
+    /// Redoes exchanges before a mount: each slot of `exchanged` gets its sector; other slots of
+    /// those sectors, of sectors for which `is_elsewhere` holds, and of hidden sectors become free.
     ///
     /// # Errors
-    /// If the tag of any slot makes no sense.
+    /// If the tag of any slot is damaged.
     //= hyfim 3.4
     pub async fn redo(
         &self,
@@ -335,7 +334,7 @@ fn refuse<T>(why: String) -> Result<T, FtlError> {
     Err(FtlError::Buffer(why))
 }
 
-/// The tag of a slot with a version of this sector, or of a free one.
+/// Tag of a slot that belongs to `sector`, or is free.
 fn tag(slot: u32, sector: Option<u32>) -> u64 {
     let number = sector.map_or(0, |sector| sector + 1);
     let sum = crc32c::crc32c([slot.to_le_bytes(), number.to_le_bytes()].as_flattened());
@@ -348,25 +347,25 @@ fn checksum(slot: u32, number: u64, contents: &[u8; UNIT]) -> u32 {
     crc32c::crc32c_append(sum, contents)
 }
 
-/// A slot on its way to be free.
+/// A slot whose release is not durable yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
     sector: u32,
     version: (u64, u32),
 }
 
-/// The slots of a buffer under power.
+/// Slots of a mounted buffer.
 pub(crate) struct Slots {
     pub(crate) kept: PmBuffer,
     free: Vec<u32>,
-    /// By sector: the number of the version that has a slot, and the slot.
+    /// By sector: the number of the version in a slot, and the slot.
     of: BTreeMap<u32, (u64, u32)>,
-    /// Writes that wait for room.
+    /// Writes that wait for a slot or for room in the buffer.
     pub(crate) waiting: u32,
 }
 
 impl Slots {
-    /// Those that recovery has found in use, and the rest free.
+    /// Marks the slots in `found` as used, and all others as free.
     pub(crate) fn new(kept: PmBuffer, found: &[Kept]) -> Self {
         let of = found.iter().map(|k| (k.sector, (k.number, k.slot)));
         let of: BTreeMap<u32, (u64, u32)> = of.collect();
@@ -383,7 +382,7 @@ impl Slots {
         }
     }
 
-    /// Whether any slot has a version.
+    /// Whether at least one slot has a version.
     pub(crate) fn is_used(&self) -> bool {
         !self.of.is_empty()
     }
@@ -392,19 +391,19 @@ impl Slots {
         self.free.pop()
     }
 
-    /// A slot has the version of this number, and no other slot one of the sector.
+    /// Records that `slot` has version `number` of `sector`, which has no other slot.
     pub(crate) fn hold(&mut self, sector: u32, number: u64, slot: u32) {
         let before = self.of.insert(sector, (number, slot));
         debug_assert!(before.is_none(), "sector {sector} has two slots");
     }
 
-    /// The slot of a sector.
+    /// Slot of the version of a sector.
     pub(crate) fn slot(&self, sector: u32) -> Option<u32> {
         self.of.get(&sector).map(|(_, slot)| *slot)
     }
 
-    /// Has the slots of these versions, and of older ones, be free, at once; they are given to
-    /// others once that is durable ([`Slots::end`]).
+    /// Clears the tags of the slots of these versions and of older ones; [`Slots::end`] frees the
+    /// slots once that is durable.
     pub(crate) fn leave(&self, versions: impl Iterator<Item = (u32, u64)>) -> Vec<Leaving> {
         let mut leaving = Vec::new();
         for (sector, number) in versions {
@@ -417,10 +416,10 @@ impl Slots {
         leaving
     }
 
-    /// These are durably free.
+    /// Frees slots whose cleared tags are durable.
     pub(crate) fn end(&mut self, leaving: &[Leaving]) {
         for Leaving { sector, version } in leaving {
-            // Whoever else had it leave may have come first.
+            // Another task may have freed the slot first.
             if self.of.get(sector) == Some(version) {
                 self.of.remove(sector);
                 self.free.push(version.1);
@@ -428,14 +427,14 @@ impl Slots {
         }
     }
 
-    /// Has the slot of a sector be nobody's, at once; it is free after [`Slots::give`].
+    /// Clears the tag of the slot of a sector; [`Slots::give`] frees the slot.
     pub(crate) fn forget(&mut self, sector: u32) -> Option<u32> {
         let (_, slot) = self.of.remove(&sector)?;
         self.kept.put_tag(slot, None);
         Some(slot)
     }
 
-    /// Has a slot be of another sector, which has none, at once; gives whose it was.
+    /// Gives a slot to another sector, which has none, at once; returns the previous sector.
     pub(crate) fn retag(&mut self, slot: u32, sector: u32) -> Option<u32> {
         let (&from, &version) = self.of.iter().find(|(_, (_, of))| *of == slot)?;
         self.of.remove(&from);
@@ -444,7 +443,7 @@ impl Slots {
         Some(from)
     }
 
-    /// These, which nobody has, are durably free.
+    /// Frees slots without owner whose cleared tags are durable.
     pub(crate) fn give(&mut self, slots: Vec<u32>) {
         self.free.extend(slots);
     }

@@ -1,9 +1,8 @@
-//! The mapping as its user holds it, and what its tasks share.
+//! The mapping as its user holds it, and the state that its tasks share.
 //!
-//! Invariants, defended by [`HostFtl::check`]: no block on flash is owned by two sectors, and
-//! the table leads to the blocks that its sectors own; but for the time between an entry that
-//! was put and the fence that makes it last, in which the block that it led to before is
-//! still owned.
+//! Invariants, defended by [`HostFtl::check`]: no flash block is owned by two sectors, and the
+//! table leads to the blocks that its sectors own. Between the store of an entry and the fence that
+//! makes it durable, the sector owns the previous block too.
 
 use crate::buffer::Buffer;
 use crate::config::FtlConfig;
@@ -21,20 +20,20 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{Refusals, SECTOR};
 
-/// What is written to flash.
+/// Kind of an item that is written to flash.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A version of a sector.
+    /// A new version of this sector.
     Data(u32),
-    /// A sector that cleaning moves, and where it was.
+    /// A sector that cleaning moves, and its previous block.
     Moved(u32, u32),
-    /// Deallocations.
+    /// A record of deallocations.
     Trims(Vec<Trimmed>),
-    /// Deallocations that cleaning moves, each with the record that it comes from.
+    /// Deallocations that cleaning moves, each with the block of its old record.
     Records(Vec<(Trimmed, u32)>),
 }
 
-/// A sector on its way to flash.
+/// One sector's worth of data queued for flash, with its metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) what: What,
@@ -43,35 +42,35 @@ pub(crate) struct Item {
     pub(crate) mark: RawMark,
 }
 
-/// What waits in a queue.
+/// An entry of a write queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Queued {
-    /// The version of this sector that waits in the buffer.
+    /// The version of this sector that waits in the buffer when its turn comes.
     Sector(u32),
-    /// This.
+    /// An item with its own contents.
     Item(Item),
 }
 
-/// New data, and what cleaning moves.
+/// Indexes of the two frontiers: new data, and sectors that cleaning moves.
 pub(crate) const USER: usize = 0;
 pub(crate) const MOVED: usize = 1;
 
-/// An open line and what is to be written to it.
+/// A write point: an open line, and the queue of entries to write there.
 #[derive(Default)]
 pub(crate) struct Frontier {
     pub(crate) line: Option<usize>,
     pub(crate) queue: VecDeque<Queued>,
-    /// So many at the head of the queue are written even if they do not fill a unit.
+    /// Number of entries at the head of the queue that are written even if they do not fill a unit.
     pub(crate) forced: usize,
 }
 
 impl Frontier {
-    /// Has everything written that waits.
+    /// Forces everything queued now.
     pub(crate) fn force(&mut self) {
         self.forced = self.queue.len();
     }
 
-    /// Has this written before anything that waits: somebody may wait for it.
+    /// Queues `item` first and forces it: a flush or a writer may wait for it.
     pub(crate) fn put_first(&mut self, item: Item) {
         self.queue.push_front(Queued::Item(item));
         self.forced += 1;
@@ -83,38 +82,38 @@ impl Frontier {
     }
 }
 
-/// What a mapping has done since it was mounted. Counts are of sectors of 4 KiB.
+/// Counters since the mount, in sectors of 4 KiB unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlStats {
-    /// That its user wrote, whole or in part: those that were overwritten or deallocated in
-    /// the buffer too.
+    /// Sectors that the user wrote, whole or in part, including versions replaced or deallocated in
+    /// the buffer.
     pub written: u64,
-    /// That came to flash as new data.
+    /// Sectors written to flash as new data.
     pub data: u64,
-    /// That cleaning wrote elsewhere.
+    /// Sectors that cleaning wrote elsewhere.
     pub moved: u64,
-    /// That held deallocations, new ones and those that cleaning put together.
+    /// Sectors with records of deallocations: new ones, and merged ones of cleaning.
     pub records: u64,
-    /// That filled up units of the above.
+    /// Sectors of padding in units of the above.
     pub padding: u64,
-    /// That filled up chunks, since only a full one can be reset.
+    /// Sectors of padding in open chunks, which can be reset only when full.
     pub filled: u64,
-    /// Lines that were cleaned and are free, or have no good chunk any more.
+    /// Lines cleaned: free again, or left without a good chunk.
     pub cleaned: u64,
-    /// Units of which the program failed.
+    /// Units whose program failed.
     pub failed: u64,
-    /// Times that a write waited for room in a buffer in persistent memory.
+    /// Writes that waited for room in a buffer in persistent memory.
     pub waits: u64,
-    /// Sectors that recovery has found in such a buffer.
+    /// Sectors that recovery found in a buffer in persistent memory.
     pub replayed: u64,
-    /// Blocks that recovery read.
+    /// Written blocks that recovery visited, unreadable ones included.
     pub recovered: u64,
-    /// Blocks that recovery could not read. Whose they were is not known: of a sector the
-    /// version before comes back, or zeros, and what was deallocated may come back. Their
-    /// lines are kept as they are, so another mount may still read them.
+    /// Blocks that recovery could not read, with unknown owners: the previous version of a sector
+    /// comes back, or zeros, and a deallocated sector may come back. Their lines are kept as they
+    /// are, so another mount may still read them.
     pub unreadable: u64,
-    /// Blocks that recovery has read and that this mapping has not written, or not for a
-    /// table of this size. They are taken for free.
+    /// Blocks that recovery read but this mapping has not written, or wrote for a larger table.
+    /// Their space counts as free.
     pub foreign: u64,
 }
 
@@ -122,21 +121,21 @@ pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) lines: Lines,
     pub(crate) buffer: Buffer,
-    /// Where versions in the buffer are, if it lasts.
+    /// Slots of the buffered versions, if the buffer is in persistent memory.
     pub(crate) slots: Option<Slots>,
     pub(crate) frontiers: [Frontier; 2],
-    /// Deallocations that are in no record yet.
+    /// Deallocations not yet in a record.
     pub(crate) trims: Vec<Trimmed>,
-    /// Flushes under way.
+    /// Number of flushes in progress.
     pub(crate) flushing: u32,
-    /// The number of the next version.
+    /// Number for the next version.
     pub(crate) number: u64,
-    /// Items that cleaning has queued and that are not on flash.
+    /// Items queued by cleaning and not yet on flash.
     pub(crate) moving: usize,
-    /// What cleaning has moved and the table does not know yet, and where it is.
+    /// Items of cleaning that are on flash but not yet in the table, with their blocks.
     pub(crate) shifted: Vec<(What, u32)>,
     pub(crate) pins: Pins,
-    /// Changes of the table that are being made durable.
+    /// Updates of table entries that are being made durable.
     pub(crate) settling: u32,
     pub(crate) stats: FtlStats,
     pub(crate) refusals: Refusals,
@@ -147,19 +146,19 @@ pub(crate) struct Inner<P> {
     pub(crate) port: P,
     pub(crate) config: FtlConfig,
     pub(crate) geometry: RawGeometry,
-    /// Sectors of the table, hidden ones included.
+    /// Number of table entries, hidden sectors included.
     pub(crate) sectors: u32,
     pub(crate) state: RefCell<State>,
-    /// By frontier: there may be something to write, or somewhere to write it.
+    /// By frontier: notified when there may be something to write, or a place for it.
     pub(crate) work: [Signal; 2],
-    /// Something has come to its end.
+    /// Notified when a write, a move, a hold or a deallocation ends.
     pub(crate) progress: Signal,
-    /// Cleaning may have to run.
+    /// Notified when cleaning may have to run.
     pub(crate) collect: Signal,
     pub(crate) failure: Cell<Option<IoError>>,
 }
 
-/// A mapping over an open-channel drive, mounted.
+/// A mounted mapping of an open-channel drive; clones share it.
 pub struct HostFtl<P> {
     pub(crate) inner: Rc<Inner<P>>,
 }
@@ -173,37 +172,37 @@ impl<P> Clone for HostFtl<P> {
 }
 
 impl<P: RawPort> HostFtl<P> {
-    /// The drive.
+    /// The raw port of the drive.
     #[must_use]
     pub fn port(&self) -> &P {
         &self.inner.port
     }
 
-    /// How it was made.
+    /// Configuration of the mount.
     #[must_use]
     pub fn config(&self) -> &FtlConfig {
         &self.inner.config
     }
 
-    /// What it has done so far.
+    /// Counters since the mount.
     #[must_use]
     pub fn stats(&self) -> FtlStats {
         self.inner.state.borrow().stats
     }
 
-    /// Lines that are free.
+    /// Number of free lines.
     #[must_use]
     pub fn free_lines(&self) -> u32 {
         self.inner.state.borrow().lines.free()
     }
 
-    /// Limits that writes have met.
+    /// Limits that made writes fail.
     #[must_use]
     pub fn refusals(&self) -> Refusals {
         self.inner.state.borrow().refusals.clone()
     }
 
-    /// Whether lines are being cleaned.
+    /// Whether a line is being cleaned now.
     #[must_use]
     pub fn is_cleaning(&self) -> bool {
         let state = self.inner.state.borrow();
@@ -211,7 +210,7 @@ impl<P: RawPort> HostFtl<P> {
         lines.any(|line| line.state == LineState::Cleaning)
     }
 
-    /// Whether lines are being cleaned on which there are sectors that are pinned.
+    /// Whether a line with a pinned sector is being cleaned now.
     #[must_use]
     pub fn is_cleaning_pinned(&self) -> bool {
         let state = self.inner.state.borrow();
@@ -222,13 +221,13 @@ impl<P: RawPort> HostFtl<P> {
         })
     }
 
-    /// Whether entries of a table that lasts were stored and may be lost.
+    /// Whether stored entries of a table in persistent memory may still be lost.
     #[must_use]
     pub fn is_settling(&self) -> bool {
         self.inner.state.borrow().settling > 0
     }
 
-    /// Whether sectors are in a buffer in persistent memory.
+    /// Whether a buffer in persistent memory holds any version.
     #[must_use]
     pub fn is_holding(&self) -> bool {
         let state = self.inner.state.borrow();
@@ -242,8 +241,8 @@ impl<P: RawPort> HostFtl<P> {
         state.slots.as_ref().is_some_and(|slots| slots.waiting > 0)
     }
 
-    /// What a sector of 4 KiB holds, at once and without cost: for oracles. None if it cannot
-    /// be read.
+    /// Contents of a sector of 4 KiB, at once and without cost, for test oracles. `None` if its
+    /// block cannot be read.
     #[must_use]
     pub fn peek(&self, sector: u32) -> Option<Payload> {
         let state = self.inner.state.borrow();
@@ -257,7 +256,8 @@ impl<P: RawPort> HostFtl<P> {
         Some(block.payload)
     }
 
-    /// The same for who must not keep the mapping alive.
+    /// A function like [`Self::peek`] that does not keep the mapping alive; it returns `None` once
+    /// the mapping is gone, or past the last sector.
     pub fn viewer(&self) -> impl Fn(u32) -> Option<Payload> + use<P> {
         let inner = Rc::downgrade(&self.inner);
         move |sector| {
@@ -286,7 +286,7 @@ impl<P: RawPort> HostFtl<P> {
 }
 
 impl<P: RawPort> Inner<P> {
-    /// Blocks of the drive. Behind them come the slots of a buffer in persistent memory.
+    /// Blocks of the drive; place numbers behind them are slots of a buffer in persistent memory.
     pub(crate) const fn blocks(&self) -> u32 {
         self.geometry.all_chunks() * self.geometry.blocks
     }
@@ -300,7 +300,7 @@ impl<P: RawPort> Inner<P> {
         state.number - 1
     }
 
-    /// Everything that writes fails from now on.
+    /// Records the first error; all writes fail from now on.
     pub(crate) fn fail(&self, error: IoError) {
         if self.failure.get().is_none() {
             self.failure.set(Some(error));
@@ -318,7 +318,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Refuses what reaches past the end.
+    /// Rejects an extent past the capacity.
     pub(crate) fn within(&self, extent: units::Extent) -> Result<(), IoError> {
         let sectors = self.config.capacity.0 / SECTOR;
         let end = extent.start.0.checked_add(u64::from(extent.sectors));

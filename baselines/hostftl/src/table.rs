@@ -1,4 +1,4 @@
-//! The table: where on flash each sector is, in memory or in persistent memory.
+//! The table: the flash block of each sector, in volatile or in persistent memory.
 //!
 //! | in persistent memory | |
 //! | --- | --- |
@@ -7,35 +7,34 @@
 //! | drive | u64: the shape of the drive whose blocks the entries name; 0 until they do |
 //! | entries | from byte 64 on, for each sector u32, of which all bits are inverted |
 //!
-//! Invariants: an entry is the number of a block on flash plus one, or 0 for a sector that is
-//! nowhere. In persistent memory what is put is durable once [`PmTable::settle`] has ended. A
-//! table is used with the drive and for as many sectors as it was at first, and with no other.
-//! Zeros in persistent memory, as a line that was lost has them, are no entry: they lead to a
-//! block that no drive has.
+//! Invariants: an entry is the number of a flash block plus one, or 0 for an unmapped sector. In
+//! persistent memory an entry is durable after [`PmTable::settle`]. A table is used only with its
+//! first drive and with its first number of sectors. Zeros in persistent memory, as in a lost line,
+//! are not a valid entry: they lead to a block that no drive has.
 
 use crate::config::FtlError;
 use host::{Pm, Region};
 use ssd::RawGeometry;
 
-/// `HOSTFTL1`, little endian.
+/// First word of an initialized region: `HOSTFTL1`, little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"HOSTFTL1");
-/// Bytes before the entries: a line.
+/// Bytes before the entries: one cache line.
 const HEAD: u64 = 64;
 const SECTORS: u64 = 8;
 const DRIVE: u64 = 16;
 
-/// Bytes of the table of so many sectors, in persistent memory.
+/// Bytes of persistent memory for a table of `sectors` entries.
 #[must_use]
 pub const fn table_bytes(sectors: u32) -> u64 {
     entry(sectors)
 }
 
-/// The first byte of the entry of a sector.
+/// Offset of the entry of a sector.
 const fn entry(sector: u32) -> u64 {
     HEAD + sector as u64 * 4
 }
 
-/// The shape of a drive as a number that is not 0: its checksum, and a bit.
+/// Checksum of the geometry of a drive, with a bit that makes it nonzero.
 pub(crate) fn shape(geometry: &RawGeometry) -> u64 {
     let counts = [
         geometry.groups,
@@ -48,7 +47,7 @@ pub(crate) fn shape(geometry: &RawGeometry) -> u64 {
     u64::from(counts.into_iter().fold(0, sum)) | 1 << 32
 }
 
-/// A table in persistent memory.
+/// A mapping table in persistent memory.
 #[derive(Clone)]
 pub struct PmTable {
     pm: Pm,
@@ -56,14 +55,14 @@ pub struct PmTable {
 }
 
 impl PmTable {
-    /// The table in `region`.
+    /// The table in `region`; [`Self::make`] initializes it, and a mount checks it.
     #[must_use]
     pub const fn new(pm: Pm, region: Region) -> Self {
         Self { pm, region }
     }
 
-    /// Makes the region a table of `sectors`, none of which is anywhere, for the drive whose
-    /// mapping is moved to it ([`Home::Moving`](crate::Home::Moving)).
+    /// Initializes the region as a table of `sectors` unmapped sectors, without a drive: the
+    /// mapping of a drive is moved to it later ([`Home::Moving`](crate::Home::Moving)).
     ///
     /// # Errors
     /// If the region is too small.
@@ -97,10 +96,10 @@ impl PmTable {
         u64::from_le_bytes(bytes)
     }
 
-    /// Whether this is a table of `sectors`.
+    /// Checks that the region is a table of `sectors` entries.
     ///
     /// # Errors
-    /// Says what it is instead.
+    /// If the region is uninitialized, too small, or of another size.
     pub fn check(&self, sectors: u32) -> Result<(), FtlError> {
         let has = self.region.bytes;
         let refuse = |why: String| Err(FtlError::Table(why));
@@ -120,10 +119,10 @@ impl PmTable {
         Ok(())
     }
 
-    /// Whether its entries are of blocks of this drive.
+    /// Checks that the entries name blocks of this drive.
     ///
     /// # Errors
-    /// Says whose they are instead.
+    /// If no mapping was moved here completely, or it is of a drive of another shape.
     pub fn check_drive(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
         let refuse = |why: &str| Err(FtlError::Table(why.to_owned()));
         match self.word(DRIVE) {
@@ -133,13 +132,13 @@ impl PmTable {
         }
     }
 
-    /// Its entries, which are durable, are those of this drive from now on.
+    /// Marks the durable entries as those of this drive.
     pub(crate) async fn take_drive(&self, geometry: &RawGeometry) {
         let now = shape(geometry).to_le_bytes();
         self.pm.persist(self.region.at + DRIVE, &now).await;
     }
 
-    /// Loads every entry, for the time that it takes.
+    /// Takes the time of loading every entry.
     pub(crate) async fn read_all(&self) {
         let mut bytes = [0; 4096];
         let mut at = 0;
@@ -150,7 +149,7 @@ impl PmTable {
         }
     }
 
-    /// Takes the time that it takes to load the entries of these sectors.
+    /// Takes the time of loading the entries of `count` sectors.
     pub(crate) async fn pass(&self, first: u32, count: u32) {
         let mut bytes = vec![0; 4 * count as usize];
         self.pm
@@ -158,7 +157,7 @@ impl PmTable {
             .await;
     }
 
-    /// The entry of a sector, without cost.
+    /// Block of a sector, read without cost; `None` if unmapped.
     #[must_use]
     pub fn get(&self, sector: u32) -> Option<u32> {
         let mut bytes = [0; 4];
@@ -191,7 +190,7 @@ impl Table {
         Self::Dram(vec![0; sectors as usize])
     }
 
-    /// That in persistent memory.
+    /// The table, if it is in persistent memory.
     pub(crate) fn lasting(&self) -> Option<PmTable> {
         match self {
             Self::Dram(_) => None,

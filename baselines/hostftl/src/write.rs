@@ -1,6 +1,6 @@
-//! Writes: from the buffer to units of flash, and from there to the table. The durable point
-//! of a version is the end of its program, and of the fence behind its entry; in a buffer that
-//! lasts it is before all of this.
+//! Writes: from the buffer to units of flash, and from there to the table. A version is durable
+//! when its program and the fence behind its entry have ended; in a buffer in persistent memory it
+//! is durable before all of this.
 
 use crate::buffer::Waiting;
 use crate::lasting::take_in;
@@ -16,7 +16,7 @@ use ssd::{Cause, IoError, Meta, Ppa, RawError, RawStatus};
 use std::rc::Rc;
 use units::NoSpace;
 
-/// A unit on its way.
+/// A unit being written: the block range of a chunk, and the items in it.
 pub(crate) struct Unit {
     frontier: usize,
     line: usize,
@@ -25,13 +25,13 @@ pub(crate) struct Unit {
     pub(crate) items: Vec<Item>,
 }
 
-/// A change of the table: a sector, and the block that its entry led to before.
+/// An update of a table entry: the sector, and the block that the entry led to before.
 struct Change {
     sector: u32,
     before: Option<u32>,
 }
 
-/// A flush under way, until it is dropped.
+/// Counts a flush in progress until dropped.
 struct Flushing<'a, P>(&'a Inner<P>);
 
 impl<P> Drop for Flushing<'_, P> {
@@ -40,7 +40,7 @@ impl<P> Drop for Flushing<'_, P> {
     }
 }
 
-/// Entries that are being made durable, until it is dropped.
+/// Counts an update of entries in progress until dropped.
 struct Settling<'a, P>(&'a Inner<P>);
 
 impl<P> Drop for Settling<'_, P> {
@@ -50,8 +50,8 @@ impl<P> Drop for Settling<'_, P> {
 }
 
 impl<P: RawPort> Inner<P> {
-    /// Takes in a version of a sector, once there is room for it and nobody has the sector
-    /// but the writer of a part of it, who shows that.
+    /// Takes in a version of a sector once the buffer has room. Waits for a holder of the sector,
+    /// unless `part` shows that the caller holds it.
     pub(crate) async fn write_sector(
         self: &Rc<Self>,
         sector: u32,
@@ -76,7 +76,7 @@ impl<P: RawPort> Inner<P> {
         Ok(())
     }
 
-    /// Takes in a version that is durable once it was flushed.
+    /// Takes in a version that becomes durable with a later flush.
     async fn write_passing(
         &self,
         sector: u32,
@@ -99,7 +99,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Sectors that new data may have in the buffer.
+    /// Most sectors that new data may have in the buffer now.
     pub(crate) fn quota(&self, state: &State) -> u32 {
         let all = (self.config.buffer.0 / UNIT as u64) as u32;
         let least = self.geometry.write_min;
@@ -108,7 +108,7 @@ impl<P: RawPort> Inner<P> {
         quota(all.max(least), least, free, reserve, enough)
     }
 
-    /// Makes everything durable that was written or deallocated so far.
+    /// Makes every earlier write and deallocation durable.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), IoError> {
         match self.is_durable() {
             true => self.failed(),
@@ -116,7 +116,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Writes out everything that was written or deallocated so far, and waits for that.
+    /// Writes out every earlier write and deallocation, and waits for the end of that.
     async fn write_out(self: &Rc<Self>) -> Result<(), IoError> {
         let last = {
             let state = &mut *self.state.borrow_mut();
@@ -128,7 +128,7 @@ impl<P: RawPort> Inner<P> {
         while self.has_older(last) {
             self.failed()?;
             self.progress.wait(&self.sim).await;
-            // A version that is waited for may have been deallocated meanwhile.
+            // An awaited version may have been deallocated meanwhile.
             let state = &mut *self.state.borrow_mut();
             if !state.trims.is_empty() && state.slots.is_none() {
                 self.force(state);
@@ -137,7 +137,7 @@ impl<P: RawPort> Inner<P> {
         self.failed()
     }
 
-    /// Has everything written that is not durable.
+    /// Forces all that is not durable to be written.
     pub(crate) fn force(&self, state: &mut State) {
         self.queue_trims(state);
         if state.slots.is_none() {
@@ -146,7 +146,7 @@ impl<P: RawPort> Inner<P> {
         self.work[USER].notify(&self.sim);
     }
 
-    /// Whether anything with a number below `last` is not durable.
+    /// Whether a version with a number below `last` is not durable.
     fn has_older(&self, last: u64) -> bool {
         let state = self.state.borrow();
         let oldest = match state.slots {
@@ -156,8 +156,8 @@ impl<P: RawPort> Inner<P> {
         oldest.is_some_and(|number| number < last)
     }
 
-    /// Puts deallocations that wait into records. These are written at once where all else
-    /// that waits lasts as it is.
+    /// Packs pending deallocations into records and queues these; with a buffer in persistent
+    /// memory, ahead of other entries, which are durable already.
     pub(crate) fn queue_trims(&self, state: &mut State) {
         let trims = std::mem::take(&mut state.trims);
         for ranges in trims.chunks(MOST_RANGES) {
@@ -178,7 +178,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Writes units of a frontier, for ever.
+    /// Task: writes units of a frontier, until the simulation ends.
     pub(crate) async fn write_frontier(self: Rc<Self>, frontier: usize) {
         loop {
             let next = self.next_unit(frontier);
@@ -198,19 +198,19 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Whether what cleaning moves has nowhere to go: nothing but cleaning frees a line, and
-    /// it waits for that.
+    /// Whether cleaning has nowhere to write: no line is free, and only cleaning frees lines.
     fn is_stuck(&self) -> bool {
         let state = self.state.borrow();
         let Frontier { queue, line, .. } = &state.frontiers[MOVED];
         !queue.is_empty() && line.is_none() && state.lines.free() == 0
     }
 
-    /// What is to be written next, and where; none if there is too little, or no place now.
+    /// The next unit of a frontier with its place; `None` if there is too little to write, or no
+    /// place now.
     fn next_unit(&self, frontier: usize) -> Option<Unit> {
         let state = &mut *self.state.borrow_mut();
         let step = self.geometry.write_min as usize;
-        // What was deallocated while it waited takes no unit.
+        // Versions deallocated while queued take no space.
         while let Some(&Queued::Sector(sector)) = state.frontiers[frontier].queue.front()
             && !state.buffer.waits(sector)
         {
@@ -248,7 +248,7 @@ impl<P: RawPort> Inner<P> {
         })
     }
 
-    /// The open line of a frontier, a new one if there is none and one may be taken.
+    /// Open line of a frontier; takes a free line if there is none and the reserve allows.
     fn open_line(&self, state: &mut State, frontier: usize) -> Option<usize> {
         if let Some(line) = state.frontiers[frontier].line {
             return Some(line);
@@ -294,8 +294,8 @@ impl<P: RawPort> Inner<P> {
         self.wake_all();
     }
 
-    /// A unit of new data is on flash: the table is told, and then what was there before is
-    /// invalid.
+    /// Ends the program of a unit of new data: updates the table, then invalidates the previous
+    /// blocks.
     async fn end_unit(&self, mut unit: Unit, first: u32) {
         while self.is_pinned(&unit) {
             self.progress.wait(&self.sim).await;
@@ -320,8 +320,8 @@ impl<P: RawPort> Inner<P> {
         release(state, &unit);
     }
 
-    /// Whether a version of a unit belongs to a pinned sector: a record of exchanges may name
-    /// its slot, which stays as it is until the sector is unpinned.
+    /// Whether a version of the unit belongs to a pinned sector: a record of exchanges may name its
+    /// slot, which must stay until the unpin.
     fn is_pinned(&self, unit: &Unit) -> bool {
         let state = self.state.borrow();
         state.pins.has_pinned()
@@ -334,7 +334,7 @@ impl<P: RawPort> Inner<P> {
             })
     }
 
-    /// Gives each block of a unit to the sector to which its version belongs by now.
+    /// Assigns each block of a unit to the sector that its version belongs to by now.
     fn hand_over(&self, unit: &mut Unit) {
         let buffer = &self.state.borrow().buffer;
         for item in &mut unit.items {
@@ -346,7 +346,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Puts what a unit of new data brings into the table.
+    /// Enters the versions of a unit of new data into the table, without waiting for durability.
     fn apply(&self, unit: &Unit, first: u32) -> Vec<Change> {
         let state = &mut *self.state.borrow_mut();
         let mut changes = Vec::new();
@@ -376,8 +376,8 @@ impl<P: RawPort> Inner<P> {
         changes
     }
 
-    /// A unit of what cleaning moves is on flash. The table is told once all of its line is,
-    /// so that a power cut before leaves nothing on the new line that would be needed.
+    /// Ends the program of a unit of moved items. The table is updated only when the whole source
+    /// line is on flash, so a cut before leaves nothing needed on the new line.
     fn end_move(&self, unit: Unit, first: u32) {
         let state = &mut *self.state.borrow_mut();
         state.stats.padding += u64::from(self.geometry.write_min) - unit.items.len() as u64;
@@ -387,7 +387,7 @@ impl<P: RawPort> Inner<P> {
         state.shifted.extend(whats.zip(first..));
     }
 
-    /// Puts what was moved into the table, as far as it is still the newest.
+    /// Enters moved items into the table, as far as they are still the newest.
     pub(crate) async fn take_over(&self) {
         let (shifted, changes) = {
             let state = &mut *self.state.borrow_mut();
@@ -427,7 +427,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Makes changes of the table durable; then what was there before is invalid.
+    /// Makes table updates durable; then invalidates the previous blocks.
     async fn settle_changes(&self, changes: Vec<Change>) {
         let sectors = changes.iter().map(|change| change.sector).collect();
         self.settle(sectors).await;
@@ -442,7 +442,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// Makes entries of the table durable.
+    /// Makes the entries of these sectors durable, if the table is in persistent memory.
     pub(crate) async fn settle(&self, sectors: Vec<u32>) {
         let table = match &self.state.borrow().table {
             Table::Dram(_) => return,
@@ -455,7 +455,8 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// A program has failed: its items are written elsewhere, before anything that waits.
+    /// Handles a failed program: closes the chunk, and queues the items to be written elsewhere
+    /// first.
     fn fail_unit(&self, unit: Unit, error: RawError) {
         if error.status != RawStatus::EarlyClose {
             self.fail(IoError::ReadOnly);
@@ -475,7 +476,7 @@ impl<P: RawPort> Inner<P> {
         }
     }
 
-    /// No line is free and cleaning gains nothing.
+    /// Records that no line is free and cleaning gains nothing; all writes fail from now on.
     pub(crate) fn refuse(&self) {
         let state = &mut *self.state.borrow_mut();
         let (free, all) = (state.lines.free(), state.lines.lines.len() as u64);
@@ -488,7 +489,7 @@ impl<P: RawPort> Inner<P> {
         self.fail(IoError::ReadOnly);
     }
 
-    /// Queues what cleaning moves.
+    /// Queues items of cleaning.
     pub(crate) fn queue_moves(&self, state: &mut State, items: impl Iterator<Item = Item>) {
         let queue = &mut state.frontiers[MOVED].queue;
         let before = queue.len();
@@ -498,7 +499,7 @@ impl<P: RawPort> Inner<P> {
     }
 }
 
-/// Puts an entry; the block that it leads to is owned at once.
+/// Sets a table entry; the sector owns the new block at once.
 fn change(state: &mut State, sector: u32, place: Option<u32>) -> Change {
     let before = state.table.get(sector);
     state.table.put(sector, place);
@@ -508,7 +509,7 @@ fn change(state: &mut State, sector: u32, place: Option<u32>) -> Change {
     Change { sector, before }
 }
 
-/// A write of a chunk has ended; a line that has no room any more is closed.
+/// Marks the chunk of a unit idle, and closes its line if the line is full.
 fn release(state: &mut State, unit: &Unit) {
     state.lines.lines[unit.line].members[unit.member].busy = false;
     let open = state.frontiers[unit.frontier].line == Some(unit.line);

@@ -1,4 +1,4 @@
-//! The write buffer in persistent memory: what is forced is there, whatever a cut takes.
+//! The write buffer in persistent memory: forced writes survive any cut.
 
 use crate::cuts::{cut_recovery, judge};
 use crate::support::{
@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Ns, Placement};
 
-/// The slots of these tests, and where the heads of slots are in memory that has no table.
+/// Slots of these tests, and the address of the slot heads in memory without a table.
 const SLOTS: u64 = 24;
 const HEADS: u64 = 4096 + 64;
 
@@ -23,8 +23,8 @@ async fn force(ftl: &Ftl, sector: u32, value: u64) -> Result<(), IoError> {
     write.await
 }
 
-/// Forces or deallocates sectors that are `index` modulo 3 of a few, one after the other: each
-/// is promised once the call has ended, but for deallocations.
+/// Writes with force, or deallocates, a few sectors that are `index` modulo 3. Each write is
+/// durable on return; a deallocation is not.
 async fn press(ftl: Ftl, model: Shared, mut rng: Rng, index: u32, ops: u64) {
     for op in 1..=ops {
         let sector = rng.below(5) as u32 * 3 + index;
@@ -43,8 +43,8 @@ async fn press(ftl: Ftl, model: Shared, mut rng: Rng, index: u32, ops: u64) {
     }
 }
 
-/// What a cut at `event` of such a run leaves: whichever lines are lost, if these are few, else
-/// some ways to lose them; and the model.
+/// States after a cut at `event`: all ways to lose unflushed lines if these are few, else three
+/// random ones; with the model.
 fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Shared)> {
     const MOST: usize = 16;
     let (kernel, model) = (Kernel::new(), Model::shared());
@@ -85,9 +85,9 @@ fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Sh
     }
 }
 
-/// At events all over a run, whichever lines of memory were not flushed are lost.
+/// At events throughout a run, loses unflushed lines of memory.
 #[test]
-fn what_was_forced_is_there_whichever_lines_are_lost() {
+fn forced_writes_survive_any_loss_of_lines() {
     let config = tiny();
     for kept in [false, true] {
         let (mut all, mut in_part) = (0, 0);
@@ -111,7 +111,7 @@ fn what_was_forced_is_there_whichever_lines_are_lost() {
     }
 }
 
-/// A drive that somebody was busy on, with slots in use, and its model.
+/// A drive cut while busy, with slots in use, and its model.
 fn busy(config: &DriveConfig, kept: bool) -> (Left, Shared) {
     let (kernel, model) = (Kernel::new(), Model::shared());
     let rig = Rig::on(&kernel, config, Left::buffered(config, kept));
@@ -134,7 +134,7 @@ fn busy(config: &DriveConfig, kept: bool) -> (Left, Shared) {
 }
 
 #[test]
-fn a_forced_sector_takes_no_unit_and_what_the_buffer_held_comes_back() {
+fn forced_sector_takes_no_unit_and_survives_in_the_buffer() {
     let config = tiny();
     for kept in [false, true] {
         let kernel = Kernel::new();
@@ -152,7 +152,7 @@ fn a_forced_sector_takes_no_unit_and_what_the_buffer_held_comes_back() {
                 force(&ftl, sector, 50).await.expect("there is room");
             }
             on.sim.sleep(Ns::ms(10)).await;
-            // A unit is four sectors.
+            // A unit has four sectors.
             let (stats, ledger) = (ftl.stats(), on.drive.ledger());
             assert_eq!((stats.written, stats.data, stats.padding), (12, 4, 0));
             assert_eq!(ledger.by_cause(Cause::Padding), 0);
@@ -173,9 +173,10 @@ fn a_forced_sector_takes_no_unit_and_what_the_buffer_held_comes_back() {
     }
 }
 
-/// The times of its lines: contents, head and tag; and a tag more if an older slot is given back.
+/// A store takes the time of its cache lines: contents, head and tag, and one tag more when an
+/// older slot is freed.
 #[test]
-fn a_store_takes_the_time_of_its_lines() {
+fn store_takes_the_time_of_its_cache_lines() {
     let config = tiny();
     let kernel = Kernel::new();
     let left = Left::buffered(&config, false);
@@ -203,7 +204,7 @@ fn a_store_takes_the_time_of_its_lines() {
 }
 
 #[test]
-fn a_full_buffer_is_waited_for() {
+fn write_waits_for_a_full_buffer() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::buffered(&config, true));
@@ -229,10 +230,10 @@ fn a_full_buffer_is_waited_for() {
     assert!(waited.get());
 }
 
-/// A version that was deallocated has its slot until the record of that is on flash, and the
-/// record waits for company.
+/// A deallocated version keeps its slot until its record is on flash, and the record waits to be
+/// written.
 #[test]
-fn who_waits_for_a_slot_gets_that_of_what_was_deallocated() {
+fn waiting_write_gets_the_slot_of_a_deallocated_version() {
     let config = tiny();
     for kept in [false, true] {
         let kernel = Kernel::new();
@@ -240,7 +241,7 @@ fn who_waits_for_a_slot_gets_that_of_what_was_deallocated() {
         let ftl = ftl_config(&config);
         kernel.block_on(async move {
             let ftl = rig.mount(ftl).await.expect("a new drive");
-            // Three are less than a unit.
+            // Three sectors are less than a unit.
             for first in (0..SLOTS as u32 + 3).step_by(3) {
                 let all = (first..first + 3).map(|sector| (sector, Payload::Fill(9)));
                 let all: Vec<_> = all.collect();
@@ -250,7 +251,7 @@ fn who_waits_for_a_slot_gets_that_of_what_was_deallocated() {
                 trimmed.expect("within");
             }
             assert!(ftl.stats().waits > 0, "{:?}", ftl.stats());
-            // The last record waits for company still.
+            // The last record is still unwritten.
             let last = [SLOTS as u32, SLOTS as u32 + 1];
             ftl.pin(&last).await.expect("it can be written");
             assert_eq!(last.map(|sector| ftl.place(sector)), [None, None]);
@@ -260,10 +261,10 @@ fn who_waits_for_a_slot_gets_that_of_what_was_deallocated() {
     }
 }
 
-/// The sectors of a full buffer are deallocated before the first unit is written, while somebody
+/// The sectors of a full buffer are deallocated before the first unit is written, while a write
 /// waits for room.
 #[test]
-fn who_waits_for_room_hears_of_deallocations() {
+fn deallocation_wakes_a_write_that_waits_for_room() {
     let config = tiny();
     for first in [Left::new(&config, false), Left::buffered(&config, true)] {
         let kernel = Kernel::new();
@@ -289,9 +290,9 @@ fn who_waits_for_room_hears_of_deallocations() {
     }
 }
 
-/// Many requests, cleaned meanwhile: everything reads the same with and without.
+/// Random requests with cleaning: contents are the same with and without the persistent buffer.
 #[test]
-fn contents_are_the_same_with_and_without() {
+fn contents_are_the_same_without_the_persistent_buffer() {
     let run = |first: Left, seed: u64| {
         let config = tiny();
         let kernel = Kernel::new();
@@ -330,7 +331,7 @@ fn contents_are_the_same_with_and_without() {
     }
 }
 
-/// Mounts it; whether it was refused. If it was not, it has all that was promised.
+/// Whether the mount is refused; asserts the guarantees if it is not.
 fn is_refused(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> bool {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left.clone());
@@ -348,7 +349,7 @@ fn is_refused(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> b
 }
 
 #[test]
-fn whichever_line_or_bit_is_lost_it_is_noticed_or_nothing_was_in_it() {
+fn lost_line_or_bit_is_detected_or_was_unused() {
     let config = tiny();
     let (good, model) = busy(&config, false);
     let memory = good.memory.clone().expect("it has some");
@@ -370,7 +371,7 @@ fn whichever_line_or_bit_is_lost_it_is_noticed_or_nothing_was_in_it() {
             tally(lost, format!("line {at}"));
         }
     }
-    // The head of the region, and those of some slots.
+    // Head of the region, and heads of some slots.
     let heads = (0..4).map(|slot| HEADS + 64 * slot);
     for bit in [HEADS - 64]
         .into_iter()
@@ -386,7 +387,7 @@ fn whichever_line_or_bit_is_lost_it_is_noticed_or_nothing_was_in_it() {
 }
 
 #[test]
-fn whatever_bytes_the_buffer_has_they_are_refused_or_sound() {
+fn forged_buffers_are_refused_or_mount_soundly() {
     let config = tiny();
     let (good, _) = busy(&config, false);
     bolero::check!()
@@ -426,7 +427,8 @@ fn whatever_bytes_the_buffer_has_they_are_refused_or_sound() {
         });
 }
 
-/// Writes the head of a slot with sums that fit; of sector 0 it is free.
+/// Writes the head of a slot with valid checksums; `sector` is the sector plus one, 0 for a free
+/// slot.
 fn put(memory: &mut host::PmMedia, slot: u64, sector: u32, number: u64, bytes: &[u8]) {
     let index = (slot as u32).to_le_bytes();
     let tag = crc32c::crc32c_append(crc32c::crc32c(&index), &sector.to_le_bytes());
@@ -438,7 +440,7 @@ fn put(memory: &mut host::PmMedia, slot: u64, sector: u32, number: u64, bytes: &
 }
 
 #[test]
-fn a_buffer_of_another_mapping_or_too_small_a_one_is_refused() {
+fn foreign_or_too_small_buffer_is_refused() {
     let config = tiny();
     let (left, _) = busy(&config, false);
     let refused = |config: &DriveConfig, buffer: u64| {
@@ -460,8 +462,8 @@ fn a_buffer_of_another_mapping_or_too_small_a_one_is_refused() {
     assert!(refused(&smaller, SLOTS).contains("of another mapping"));
 }
 
-/// A unit of four sectors is on its way to flash when two of them are pinned, and their versions
-/// change hands before its program ends.
+/// A unit of four sectors is in flight when two of them are pinned, and their versions change
+/// owners before its program ends.
 #[test]
 fn sectors_in_flight_are_pinned_and_exchanged_before_their_program_ends() {
     let config = tiny();
@@ -471,7 +473,7 @@ fn sectors_in_flight_are_pinned_and_exchanged_before_their_program_ends() {
         let (on, ftl) = (rig.clone(), ftl_config(&config));
         kernel.block_on(async move {
             let ftl = on.mount(ftl).await.expect("a new drive");
-            // Sector 5 has an older version on flash, and 6 one in flight beside that of 20.
+            // Sector 5 has an older version on flash; sector 6 has one in flight beside that of 20.
             for sector in [5, 1, 2, 3] {
                 force(&ftl, sector, 40).await.expect("there is room");
             }
@@ -489,7 +491,7 @@ fn sectors_in_flight_are_pinned_and_exchanged_before_their_program_ends() {
                 .await;
             assert_eq!(ftl.stats().data, data, "the unit is in flight still");
             ftl.check();
-            // The unit ends, and is not entered into the table before they are let go.
+            // The unit's program ends, but its entries wait for the unpin.
             on.sim.sleep(Ns::ms(10)).await;
             assert_eq!([5, 6].map(|sector| ftl.place(sector)), [first, second]);
             ftl.unpin(&[5, 6, 20, 21]);

@@ -1,4 +1,4 @@
-//! The power cut at events of a run that writes, deallocates, flushes and cleans.
+//! Power cuts at events of a run that writes, deallocates, flushes and cleans.
 
 use crate::support::{Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, tiny, value, work};
 use host::BlockPort;
@@ -7,12 +7,14 @@ use ssd::DriveConfig;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Runs up to event `event` over what `left` holds; gives what the cut leaves.
+/// Runs workers over `left` up to event `event`; returns the state after the cut, or `None` if the
+/// run ends before.
 fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, model: &Shared) -> Option<Left> {
     cut_with(config, seed, event, left, model).0
 }
 
-/// The same of a run that does not end before, and whether a line was being cleaned.
+/// Like [`cut`] for a run that does not end before the event; also returns whether a line was being
+/// cleaned.
 fn cut_while(
     config: &DriveConfig,
     seed: Seed,
@@ -63,7 +65,7 @@ fn cut_with(
     }
 }
 
-/// Mounts what a cut left, and compares every sector; gives it as it is then.
+/// Mounts the state after a cut and checks every sector against the model; returns the state then.
 pub(crate) fn judge(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> Left {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
@@ -90,8 +92,8 @@ pub(crate) fn judge(config: &DriveConfig, left: Left, model: &Shared, what: &str
     rig.cut(&mut Seed(1).stream("none"))
 }
 
-/// Cuts a mount, or the first cleaning after it that nobody has asked for, at an event of its
-/// own; gives what that leaves.
+/// Cuts a mount, or the background cleaning right after it, at event `event`; returns the state
+/// then, or `None` if that comes to rest before.
 pub(crate) fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
@@ -99,7 +101,7 @@ pub(crate) fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Opti
     kernel.sim().spawn_detached(async move {
         let ftl = running.mount(ftl_config(&on)).await;
         let ftl = ftl.expect("what a cut left");
-        // Who is gone has its lines cleaned on.
+        // The mapping keeps cleaning after its last handle is dropped.
         ftl.flush().await.expect("there is nothing to do");
         drop(ftl);
     });
@@ -110,8 +112,8 @@ pub(crate) fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Opti
     }
 }
 
-/// Cuts a run at every `step`th event, and the recovery of each at one of its own, twice.
-/// Gives how many cuts there were of runs, and of recoveries.
+/// Cuts a run at every `step`th event, and each recovery twice; returns the numbers of cuts of runs
+/// and of recoveries.
 fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u64) {
     let (mut cuts, mut again) = (0, 0);
     for event in (0..).step_by(step as usize) {
@@ -127,7 +129,7 @@ fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u
             }
         }
         let left = judge(config, left, &model, &format!("event {event}"));
-        // What has recovered is used again, and cut again.
+        // Use a recovered mapping again, and cut it again.
         let later = 200 + event % 997;
         if event % 5 == 0
             && let Some(left) = cut(config, seed.child(event), later, left, &model)
@@ -141,7 +143,7 @@ fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u
 }
 
 #[test]
-fn a_cut_keeps_what_was_promised_with_the_table_in_memory() {
+fn cut_keeps_guarantees_with_the_table_in_memory() {
     let (cuts, again) = explore(&tiny(), &Left::new(&tiny(), false), Seed(1), 41);
     assert!(
         cuts > 100 && again > 100,
@@ -150,7 +152,7 @@ fn a_cut_keeps_what_was_promised_with_the_table_in_memory() {
 }
 
 #[test]
-fn a_cut_keeps_what_was_promised_with_the_table_in_persistent_memory() {
+fn cut_keeps_guarantees_with_the_table_in_persistent_memory() {
     let (cuts, again) = explore(&tiny(), &Left::new(&tiny(), true), Seed(2), 41);
     assert!(
         cuts > 100 && again > 50,
@@ -159,7 +161,7 @@ fn a_cut_keeps_what_was_promised_with_the_table_in_persistent_memory() {
 }
 
 #[test]
-fn a_cut_keeps_what_was_promised_with_the_buffer_in_persistent_memory() {
+fn cut_keeps_guarantees_with_the_buffer_in_persistent_memory() {
     for (kept, seed) in [(false, Seed(4)), (true, Seed(5))] {
         let (cuts, again) = explore(&tiny(), &Left::buffered(&tiny(), kept), seed, 499);
         assert!(cuts > 9 && again > 9, "{cuts} cuts, {again} of recoveries");
@@ -167,7 +169,7 @@ fn a_cut_keeps_what_was_promised_with_the_buffer_in_persistent_memory() {
 }
 
 #[test]
-fn a_cut_keeps_what_was_promised_where_programs_fail() {
+fn cut_keeps_guarantees_when_programs_fail() {
     let mut config = tiny();
     config.faults.program_failures = 5_000;
     for kept in [false, true] {
@@ -180,10 +182,10 @@ fn a_cut_keeps_what_was_promised_where_programs_fail() {
     }
 }
 
-/// Cuts one after the other, each of which tears the open lines, do not use up lines as
-/// long as one is cleaned in between.
+/// Repeated cuts, each of which interrupts the open lines, do not use up lines as long as one is
+/// cleaned in between.
 #[test]
-fn many_cuts_in_a_row_leave_room_to_go_on() {
+fn repeated_cuts_leave_room_for_writes() {
     let config = tiny();
     for kept in [false, true] {
         let model = Model::shared();
@@ -197,10 +199,10 @@ fn many_cuts_in_a_row_leave_room_to_go_on() {
     }
 }
 
-/// A drive that is being cleaned all the time, cut every so many events: sooner than a line
-/// is cleaned, most of the time. When the cuts end there is room to go on.
+/// Cuts a drive under constant cleaning, mostly before a line is clean; after the cuts there is
+/// room to continue.
 #[test]
-fn cuts_faster_than_a_line_is_cleaned_do_not_use_up_the_reserve() {
+fn cuts_faster_than_cleaning_spare_the_reserve() {
     let config = tiny();
     for (kept, events) in [(false, 1_000), (true, 150)] {
         let model = Model::shared();
@@ -208,7 +210,7 @@ fn cuts_faster_than_a_line_is_cleaned_do_not_use_up_the_reserve() {
         let mut cleaning = 0;
         for turn in 0..50 {
             let seed = Seed(9).child(turn);
-            // Long enough for free lines to become few, at first.
+            // At first long enough for free lines to run short.
             let events = match turn {
                 0..10 => 2_000,
                 _ => events + turn * 7 % 60,

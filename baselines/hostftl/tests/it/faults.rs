@@ -1,4 +1,4 @@
-//! Flash that fails under a mapping.
+//! Flash failures under a mapping.
 
 use crate::support::{Left, Model, Rig, SECTORS, ftl_config, read, sectors, tiny, value, work};
 use host::{BlockPort, Who};
@@ -42,7 +42,7 @@ fn failed_programs_and_erases_lose_nothing() {
 }
 
 #[test]
-fn a_drive_that_wears_out_refuses_writes_and_is_read_on() {
+fn worn_out_drive_refuses_writes_and_is_readable() {
     let mut config = tiny();
     config.faults.erase_failures = 250_000;
     let kernel = Kernel::new();
@@ -91,9 +91,9 @@ fn a_drive_that_wears_out_refuses_writes_and_is_read_on() {
     });
 }
 
-/// Programs fail while a line is cleaned, until there is no line for what it moves.
+/// Programs fail during cleaning until no line is left for moved sectors.
 #[test]
-fn failed_programs_that_use_up_all_lines_are_told_and_nobody_waits() {
+fn failed_programs_that_use_up_lines_end_in_errors() {
     for seed in 0..30 {
         let mut config = tiny();
         config.faults.program_failures = 100_000;
@@ -124,7 +124,7 @@ fn failed_programs_that_use_up_all_lines_are_told_and_nobody_waits() {
 }
 
 #[test]
-fn a_sector_that_cannot_be_read_is_an_error_and_its_line_stays() {
+fn unreadable_sector_returns_an_error() {
     let mut config = tiny();
     config.faults.read_retries = 1_000_000;
     let kernel = Kernel::new();

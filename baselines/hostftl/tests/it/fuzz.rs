@@ -1,5 +1,5 @@
-//! Recovery from whatever lies on flash and in persistent memory: an error, or a mapping whose
-//! invariants hold and that keeps what is written to it.
+//! Recovery from arbitrary flash metadata and persistent memory: the mount fails, or yields a
+//! mapping whose invariants hold and that keeps later writes.
 
 use crate::support::{
     Ftl, Left, Model, Rig, SECTORS, ftl_config, read, sectors, tiny, value, work,
@@ -13,19 +13,19 @@ use ssd::{Cause, Content, Meta, Ppa};
 use std::sync::Arc;
 use units::Placement;
 
-/// A block on flash, as malice writes it.
+/// A forged block on flash.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Block {
-    /// Which chunk it goes to, of four.
+    /// Chunk of the block, one of four.
     chunk: u8,
     kind: u8,
     number: u64,
-    /// Whether the number is small.
+    /// Whether `number` is reduced below 64.
     usual: bool,
     address: u16,
-    /// What a record of deallocations says: number, first sector, sectors.
+    /// Ranges of a deallocation record: number, first sector, sectors.
     ranges: Vec<(u16, u32, u32)>,
-    /// Whether the sums are right.
+    /// Whether the checksum of the metadata is valid.
     sealed: bool,
 }
 
@@ -65,7 +65,7 @@ impl Block {
     }
 }
 
-/// Writes blocks to the starts of four chunks.
+/// Writes blocks to the starts of four chunks, in whole units.
 async fn put(port: &impl RawPort, blocks: &[Block]) {
     let geometry = port.geometry();
     let mark = RawMark {
@@ -90,7 +90,7 @@ async fn put(port: &impl RawPort, blocks: &[Block]) {
     }
 }
 
-/// Writes some sectors and reads them.
+/// Checks the mapping, writes some sectors and reads them back.
 async fn use_it(ftl: &Ftl) {
     ftl.check();
     for sector in (0..SECTORS).step_by(97) {
@@ -117,14 +117,14 @@ async fn has_it(ftl: &Ftl) {
 }
 
 #[test]
-fn whatever_lies_beside_sectors_is_refused_or_sound() {
+fn forged_metadata_are_refused_or_mount_soundly() {
     let config = tiny();
     let first = Left::new(&config, false);
     bolero::check!()
         .with_type::<Vec<Block>>()
         .with_iterations(300)
         .for_each(|blocks| {
-            // As many of each as fill a write.
+            // Repeat blocks, so that they fill writes.
             let blocks: Vec<Block> = blocks.iter().flat_map(|b| vec![b.clone(); 3]).collect();
             let kernel = Kernel::new();
             let rig = Rig::on(&kernel, &config, first.clone());
@@ -155,7 +155,7 @@ fn whatever_lies_beside_sectors_is_refused_or_sound() {
 }
 
 #[test]
-fn whatever_the_table_says_is_refused_or_sound() {
+fn forged_tables_are_refused_or_mount_soundly() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, true));

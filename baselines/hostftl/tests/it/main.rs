@@ -1,4 +1,4 @@
-//! The mapping of an open-channel drive, tested from outside.
+//! The host-side mapping of an open-channel drive, through its public interface.
 
 mod buffered;
 mod cuts;

@@ -1,4 +1,4 @@
-//! What is written is read, whatever is cleaned meanwhile.
+//! Reads return the last write, during cleaning too.
 
 use crate::support::{Left, Model, Rig, SECTORS, ftl_config, read, sectors, tiny, value, work};
 use host::{BlockPort, Who};
@@ -7,7 +7,7 @@ use ssd::{Cause, Content, VictimPolicy};
 use units::{Bytes, Extent, Placement};
 
 #[test]
-fn many_overwrites_read_as_the_model_and_are_cleaned() {
+fn overwrites_during_cleaning_read_as_the_model() {
     for (kept, victim) in [
         (false, VictimPolicy::Greedy),
         (false, VictimPolicy::CostBenefit),
@@ -50,7 +50,7 @@ fn many_overwrites_read_as_the_model_and_are_cleaned() {
             "{stats:?}"
         );
         assert!(stats.records > 0, "{stats:?}");
-        // What was programmed is what came from the buffer, was moved, recorded and padded.
+        // Every programmed sector is new data, moved, a record, or padding.
         let ledger = rig.drive.ledger();
         assert_eq!(ledger.by_cause(Cause::Host), stats.data);
         assert!(stats.data < stats.written && stats.written == model.borrow().writes());
@@ -58,7 +58,7 @@ fn many_overwrites_read_as_the_model_and_are_cleaned() {
         assert_eq!(kept, stats.moved + stats.records);
         let padding = ledger.by_cause(Cause::Padding);
         assert_eq!(padding, stats.padding + stats.filled);
-        // A line is two chunks of two blocks.
+        // A line has two chunks of two blocks each.
         let (erases, _) = rig.drive.wear();
         let erases = erases.iter().map(|&erases| u64::from(erases)).sum::<u64>();
         assert_eq!(erases, 4 * stats.cleaned);
@@ -66,7 +66,7 @@ fn many_overwrites_read_as_the_model_and_are_cleaned() {
 }
 
 #[test]
-fn parts_of_sectors_are_written_one_after_the_other() {
+fn partial_writes_merge_with_their_sectors() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
@@ -99,7 +99,7 @@ fn parts_of_sectors_are_written_one_after_the_other() {
             .await
             .expect("as above");
         assert_eq!(bytes, [7; 512]);
-        // Only whole sectors are deallocated.
+        // A trim deallocates whole sectors only.
         ftl.trim(Extent::new(4, 13)).await.expect("within");
         ftl.read(Extent::new(0, 24), &mut all.as_mut_slice(), who)
             .await
@@ -112,7 +112,7 @@ fn parts_of_sectors_are_written_one_after_the_other() {
 }
 
 #[test]
-fn a_forced_sector_takes_a_unit_and_many_fill_theirs() {
+fn forced_sector_pads_a_unit_and_many_fill_theirs() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
@@ -133,7 +133,7 @@ fn a_forced_sector_takes_a_unit_and_many_fill_theirs() {
         let write = ftl.write(sectors(8, 16), Content::Fill(2), Placement(0), who, true);
         write.await.expect("there is room");
         assert_eq!((ftl.stats().written, ftl.stats().padding), (21, 15));
-        // Written twice before it is on flash, it is there once.
+        // Rewritten in the buffer, a sector reaches flash once.
         let before = rig.drive.ledger().by_cause(Cause::Host);
         for value in 1..9 {
             let write = ftl.write(
@@ -155,10 +155,10 @@ fn a_forced_sector_takes_a_unit_and_many_fill_theirs() {
     });
 }
 
-/// More ranges than a record holds come while a flush waits for a version that one of them
-/// deallocates.
+/// While a flush waits for a version, a deallocation of that version comes in a record full of
+/// others.
 #[test]
-fn a_flush_ends_though_what_it_waits_for_is_deallocated_with_a_record_full_of_others() {
+fn flush_ends_when_its_version_is_deallocated_in_a_full_record() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
@@ -176,7 +176,7 @@ fn a_flush_ends_though_what_it_waits_for_is_deallocated_with_a_record_full_of_ot
             write(sector).await;
         }
         ftl.flush().await.expect("there is room");
-        // Four chunks of two are busy when the fifth version comes to the queue.
+        // Sectors 0 to 7 fill two units, so the version of sector 600 still waits in the queue.
         for sector in (0..8).chain([600]) {
             write(sector).await;
         }

@@ -1,4 +1,4 @@
-//! A drive with blocks that cannot be read, and with reads that are long on their way.
+//! A raw port with unreadable blocks and delayed reads.
 
 use host::{Computing, RawDevice, RawMark, RawPort, Who};
 use nand::Payload;
@@ -14,9 +14,9 @@ use units::Ns;
 pub(crate) struct Port {
     sim: Sim,
     pub(crate) raw: RawDevice,
-    /// Blocks that cannot be read.
+    /// Blocks whose reads fail.
     pub(crate) unreadable: Rc<RefCell<BTreeSet<Ppa>>>,
-    /// How long reads of the host wait before the drive has them.
+    /// Delay of reads of the host before they reach the drive.
     pub(crate) late: Rc<Cell<Ns>>,
 }
 
@@ -30,7 +30,7 @@ impl Port {
         }
     }
 
-    /// The blocks of the drive that are written.
+    /// Written blocks of the drive.
     pub(crate) async fn written(&self) -> Vec<Ppa> {
         let geometry = self.geometry();
         let chunks = self.report(0, geometry.all_chunks()).await;
@@ -43,7 +43,7 @@ impl Port {
         blocks.collect()
     }
 
-    /// The chunk of a block in its parallel unit.
+    /// Number of the chunk of a block within its parallel unit.
     pub(crate) fn chunk(&self, at: Ppa) -> u32 {
         let place = self.geometry().place(at);
         place.expect("there is such a block").chunk

@@ -1,4 +1,4 @@
-//! Requests that meet each other, and cleaning, at the same sector.
+//! Races of requests and cleaning at one sector.
 
 use crate::support::{Ftl, Left, Rig, SECTORS, ftl_config, read, sectors, tiny, value};
 use host::{BlockPort, Who};
@@ -14,7 +14,7 @@ async fn write(ftl: &Ftl, at: Extent, value: u64, fua: bool) -> Result<(), IoErr
         .await
 }
 
-/// The bytes of sector 5 when `other` has come while a part of it was written.
+/// Bytes of sector 5 after `other` ran during a write of a part of the sector.
 fn with_a_part_of(other: impl AsyncFnOnce(Ftl) + 'static) -> Vec<u8> {
     let config = tiny();
     let kernel = Kernel::new();
@@ -28,7 +28,7 @@ fn with_a_part_of(other: impl AsyncFnOnce(Ftl) + 'static) -> Vec<u8> {
         let part = rig
             .sim
             .spawn(async move { write(&writer, Extent::new(41, 1), part, false).await });
-        // It is reading the rest by now.
+        // By now the partial write reads the rest of the sector.
         rig.sim.sleep(Ns(1_000)).await;
         other(ftl.clone()).await;
         part.await.expect("there is room");
@@ -43,7 +43,7 @@ fn with_a_part_of(other: impl AsyncFnOnce(Ftl) + 'static) -> Vec<u8> {
 }
 
 #[test]
-fn a_part_does_not_bring_back_what_was_overwritten_meanwhile() {
+fn partial_write_keeps_a_concurrent_overwrite() {
     let bytes = with_a_part_of(async |ftl| {
         let new = u64::from_ne_bytes([2; 8]);
         write(&ftl, sectors(5, 1), new, false).await.expect("room");
@@ -52,16 +52,16 @@ fn a_part_does_not_bring_back_what_was_overwritten_meanwhile() {
 }
 
 #[test]
-fn a_part_does_not_bring_back_what_was_deallocated_meanwhile() {
+fn partial_write_keeps_a_concurrent_deallocation() {
     let bytes = with_a_part_of(async |ftl| {
         ftl.trim(sectors(5, 1)).await.expect("within");
     });
     assert!(!bytes.contains(&1), "the older version is back");
 }
 
-/// A request that is given up lets the sector go.
+/// A dropped request releases its sector.
 #[test]
-fn a_part_that_is_given_up_holds_nobody() {
+fn dropped_partial_write_releases_its_sector() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
@@ -77,7 +77,7 @@ fn a_part_that_is_given_up_holds_nobody() {
 }
 
 #[test]
-fn what_is_pinned_is_deallocated_once_it_is_let_go() {
+fn deallocation_of_a_pinned_sector_waits_for_the_unpin() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, true));
@@ -109,17 +109,17 @@ fn what_is_pinned_is_deallocated_once_it_is_let_go() {
     });
 }
 
-/// Reads begin all the time, and each is long on its way when lines are reset.
+/// Reads begin all the time, and each is still in flight when lines are to be reset.
 #[test]
-fn what_is_read_is_not_reset_meanwhile() {
+fn line_is_not_reset_while_it_is_read() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
     kernel.block_on(async move {
         let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
-        // Longer than a line takes to be cleaned.
+        // Longer than the cleaning of a line.
         ftl.port().late.set(Ns(20_000_000));
-        // The value of a sector is its number and a turn, which may be any.
+        // A value is the sector number and any turn.
         let tagged = |sector: u32, turn: u64| u64::from(sector) << 32 | turn;
         for sector in 0..SECTORS {
             let value = tagged(sector, 1);
@@ -161,10 +161,10 @@ fn what_is_read_is_not_reset_meanwhile() {
     });
 }
 
-/// Whatever is overwritten around them, and however much their line would gain, sectors that
-/// are pinned stay where they are until they are let go; then they are moved.
+/// Pinned sectors stay in place, whatever is overwritten around them and however much their line
+/// would gain; after the unpin they are moved.
 #[test]
-fn what_is_pinned_is_not_moved_and_its_line_is_not_reset() {
+fn pinned_sector_is_not_moved_and_its_line_not_reset() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, true));
@@ -188,7 +188,7 @@ fn what_is_pinned_is_not_moved_and_its_line_is_not_reset() {
                     .expect("room");
             }
         });
-        // Longer than all of it takes when nothing is pinned.
+        // Longer than all writes take without pins.
         rig.sim.sleep(Ns(5_000_000_000)).await;
         assert!(ftl.is_cleaning());
         assert_eq!([ftl.place(5), ftl.place(9)], places);

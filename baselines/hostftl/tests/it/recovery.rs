@@ -1,4 +1,4 @@
-//! What a mount makes of blocks that cannot be read, and of such that somebody else wrote.
+//! Mounts of drives with unreadable blocks, and with blocks that another writer wrote.
 
 use crate::support::{Ftl, Left, Rig, SECTORS, ftl_config, read, sectors, tiny, value};
 use host::{BlockPort, Pm, PmConfig, RawMark, RawPort, Who};
@@ -20,7 +20,7 @@ async fn write(ftl: &Ftl, sector: u32, value: u64, fua: bool) -> Result<(), IoEr
     .await
 }
 
-/// What a run on an empty drive leaves.
+/// Drive after `run` on an empty one.
 fn after(config: &DriveConfig, run: impl AsyncFnOnce(Rig) + 'static) -> Left {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, Left::new(config, false));
@@ -29,16 +29,16 @@ fn after(config: &DriveConfig, run: impl AsyncFnOnce(Rig) + 'static) -> Left {
     rig.cut(&mut Seed(1).stream("none"))
 }
 
-/// The values of sectors 7 and 8.
+/// Values of sectors 7 and 8.
 async fn both(ftl: &Ftl) -> [u64; 2] {
     let held = read(ftl, 7, 2).await.expect("it can be read");
     [value(&held[0]), value(&held[1])].map(|held| held.expect("a number"))
 }
 
-/// The newest version of a sector is on a block that one mount cannot read: that is told,
-/// nothing is erased, what is written then is newer, and the next mount finds it again.
+/// The newest version of a sector is on a block that one mount cannot read. The block is counted
+/// and never erased, later writes are newer, and the next mount finds the block again.
 #[test]
-fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
+fn unreadable_block_at_recovery_is_counted_and_kept() {
     let config = tiny();
     let on = config.clone();
     let left = after(&config, async move |rig| {
@@ -54,7 +54,7 @@ fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
     kernel.block_on(async move {
         let rig = running;
         let port = rig.port();
-        // The newest versions of both.
+        // Make the newest versions of both sectors unreadable.
         for at in port.written().await {
             let block = port.peek(at).expect("it is written");
             if value(&block.payload) == Some(2) {
@@ -69,7 +69,7 @@ fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
         let stats = ftl.stats();
         assert_eq!((stats.unreadable, stats.foreign), (2, 0), "{stats:?}");
         assert_eq!(both(&ftl).await, [1, 1]);
-        // Nothing of that line is erased, whatever is written.
+        // Cleaning never erases that line, whatever is written.
         for turn in 0..8_000_u64 {
             let sector = 9 + (turn * 7 % 300) as u32;
             write(&ftl, sector, turn, false).await.expect("room");
@@ -96,7 +96,7 @@ fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
     }
 }
 
-/// What lies beside a block, with a sum that is right.
+/// Metadata of a block, with a valid checksum.
 fn beside(kind: u8, number: u64, address: u32) -> Meta {
     let mut meta = [0; 16];
     meta[..8].copy_from_slice(&(number << 8 | u64::from(kind)).to_le_bytes());
@@ -106,7 +106,7 @@ fn beside(kind: u8, number: u64, address: u32) -> Meta {
     meta
 }
 
-/// A record of deallocations, with a sum that is right.
+/// A random record of deallocations, with a valid checksum.
 fn record(rng: &mut Rng) -> nand::Payload {
     let mut bytes = [0; 4096];
     let count = rng.below(257) as u32;
@@ -121,7 +121,7 @@ fn record(rng: &mut Rng) -> nand::Payload {
     nand::Payload::Bytes(Arc::new(bytes))
 }
 
-/// Mostly below `bound`, else at the end of what there is.
+/// A random number, mostly below `bound`, else near the end of its range.
 fn hostile(rng: &mut Rng, bound: u64) -> u64 {
     match rng.below(8) {
         0 => u64::MAX - rng.below(3),
@@ -130,10 +130,10 @@ fn hostile(rng: &mut Rng, bound: u64) -> u64 {
     }
 }
 
-/// A drive full of blocks whose sums are right and whose numbers, sectors and ranges may be
-/// anything: it mounts, is written and cleaned, and what is written lasts.
+/// A drive full of blocks with valid checksums and random numbers, sectors and ranges: it mounts,
+/// takes writes, is cleaned, and keeps the writes.
 #[test]
-fn what_somebody_else_wrote_beside_blocks_is_never_fatal() {
+fn hostile_metadata_never_prevent_use() {
     let config = tiny();
     for turn in 0..20 {
         let left = after(&config, async move |rig| {
@@ -193,9 +193,9 @@ fn what_somebody_else_wrote_beside_blocks_is_never_fatal() {
     }
 }
 
-/// Versions that nothing could follow are refused.
+/// A mount refuses version numbers that leave none to follow.
 #[test]
-fn a_number_at_the_end_of_all_is_refused() {
+fn last_version_number_is_refused() {
     let config = tiny();
     let left = after(&config, async move |rig| {
         let port = rig.port();
@@ -217,9 +217,9 @@ fn a_number_at_the_end_of_all_is_refused() {
     });
 }
 
-/// Records of sectors that a smaller table does not have are cleaned like any other.
+/// Records of sectors beyond a smaller table are cleaned like any other.
 #[test]
-fn a_smaller_table_leaves_out_what_it_has_no_room_for() {
+fn smaller_table_ignores_sectors_beyond_it() {
     let config = tiny();
     let on = config.clone();
     let left = after(&config, async move |rig| {
@@ -238,7 +238,7 @@ fn a_smaller_table_leaves_out_what_it_has_no_room_for() {
             ..ftl_config(&config)
         };
         let ftl = rig.mount(smaller).await.expect("it mounts");
-        // Sectors from 400 on, and the record that reaches past them.
+        // Sectors from 400 on, and the record that reaches beyond them.
         assert_eq!(ftl.stats().foreign, 300 + 1);
         let held = read(&ftl, 290, 110).await.expect("it can be read");
         let ones = held.iter().filter(|one| value(one) == Some(1));
@@ -252,7 +252,7 @@ fn a_smaller_table_leaves_out_what_it_has_no_room_for() {
     });
 }
 
-/// Lines of a raw drive full of sectors, `valid` of them each, with padding between.
+/// Fills lines of a raw drive, with `valid` sectors in each and padding behind.
 async fn fill_lines(rig: &Rig, lines: u32, valid: impl Fn(u32) -> u32) {
     let port = rig.port();
     let (geometry, mut sector) = (port.geometry(), 0);
@@ -281,9 +281,9 @@ async fn fill_lines(rig: &Rig, lines: u32, valid: impl Fn(u32) -> u32) {
     }
 }
 
-/// No line is free, none has room, and each has sectors that are needed.
+/// No line is free or has room, and each has valid sectors.
 #[test]
-fn a_drive_without_any_room_is_read_and_refuses_writes() {
+fn drive_without_room_is_readable_and_refuses_writes() {
     let config = tiny();
     let left = after(&config, async |rig| fill_lines(&rig, 26, |_| 20).await);
     let kernel = Kernel::new();
@@ -305,10 +305,9 @@ fn a_drive_without_any_room_is_read_and_refuses_writes() {
     });
 }
 
-/// A line on which nothing is needed is made free whatever the policy says, and all others
-/// with it one by one.
+/// An empty line is freed whatever the policy, and then all others one by one.
 #[test]
-fn one_line_that_nothing_needs_is_enough_to_go_on() {
+fn one_empty_line_suffices_for_writes() {
     for victim in [
         VictimPolicy::Greedy,
         VictimPolicy::CostBenefit,
@@ -339,7 +338,7 @@ fn one_line_that_nothing_needs_is_enough_to_go_on() {
 
 /// Lines that were worn before the mount are taken last.
 #[test]
-fn the_least_worn_lines_are_taken_first() {
+fn least_worn_lines_are_taken_first() {
     let mut config = tiny();
     config.flash.endurance = Some(255);
     let left = after(&config, async |rig| {
@@ -368,7 +367,7 @@ fn the_least_worn_lines_are_taken_first() {
     let rig = Rig::on(&kernel, &config, left);
     kernel.block_on(async move {
         let ftl = rig.mount(ftl_config(&config)).await.expect("it mounts");
-        // Twelve lines and a half.
+        // Twelve and a half lines.
         for turn in 0..200_u64 {
             write(&ftl, (turn % 50) as u32, turn, true)
                 .await
@@ -381,9 +380,9 @@ fn the_least_worn_lines_are_taken_first() {
     });
 }
 
-/// A read waits for the entries of its sectors, by line, if memory takes time.
+/// A read takes the time of loading its table entries, by cache line.
 #[test]
-fn a_read_takes_the_time_of_its_entries() {
+fn read_takes_the_time_of_its_entries() {
     let span = |times: PmConfig, count: u32| {
         let config = tiny();
         let kernel = Kernel::new();

@@ -1,4 +1,4 @@
-//! What cannot be mounted, and tables that nobody has written.
+//! Drives that cannot be mounted, and damaged or foreign tables.
 
 use crate::support::{Left, Model, Rig, SECTORS, ftl_config, sectors, tiny, work};
 use host::{BlockPort, Who};
@@ -18,10 +18,10 @@ fn mount(config: &ssd::DriveConfig, ftl: FtlConfig, left: Left) -> Result<(), Ft
 }
 
 #[test]
-fn a_drive_that_is_too_small_or_too_slow_to_read_is_refused() {
+fn too_small_or_cached_drive_is_refused() {
     let mut config = tiny();
     let new = || Left::new(&config, false);
-    // 26 lines of 64 blocks, of which five are kept.
+    // 26 lines of 64 blocks, five of them reserved.
     let fits = FtlConfig {
         capacity: Bytes(21 * 64 * 4096),
         ..ftl_config(&config)
@@ -75,10 +75,10 @@ fn requests_past_the_end_are_refused() {
     });
 }
 
-/// Tables of random entries, and true ones of which an entry was changed: an error or a
-/// mapping whose invariants hold.
+/// Tables with random entries, or one changed entry: the mount fails, or yields a mapping whose
+/// invariants hold.
 #[test]
-fn hostile_tables_are_refused_or_sound() {
+fn hostile_tables_are_refused_or_mount_soundly() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, true));
@@ -114,9 +114,9 @@ fn hostile_tables_are_refused_or_sound() {
     assert!(refused > 100 && sound > 20, "{refused} {sound}");
 }
 
-/// Zeros are no entries: sectors of a line that was lost are not taken for deallocated.
+/// Zeros are not valid entries: sectors of a lost line do not read as deallocated.
 #[test]
-fn a_line_of_the_table_that_is_lost_is_noticed() {
+fn lost_line_of_the_table_is_detected() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, true));
@@ -135,9 +135,9 @@ fn a_line_of_the_table_that_is_lost_is_noticed() {
     );
 }
 
-/// A table of another drive, of another size, or that nobody has made.
+/// A table of another drive, of another size, or uninitialized.
 #[test]
-fn a_table_that_does_not_fit_is_refused() {
+fn table_of_another_drive_or_size_is_refused() {
     let config = tiny();
     let refused = |config: &ssd::DriveConfig, ftl, left| {
         let refused = mount(config, ftl, left);
@@ -151,7 +151,7 @@ fn a_table_that_does_not_fit_is_refused() {
     });
     let good = rig.cut(&mut Seed(1).stream("none"));
     assert_eq!(mount(&config, ftl_config(&config), good.clone()), Ok(()));
-    // Nothing is on either drive, so each entry alone would fit.
+    // Both drives are empty, so each entry alone would fit.
     let mut other = tiny();
     other.geometry.pages_per_block = 16;
     let left = Left {

@@ -1,5 +1,4 @@
-//! Little room: cleaning of drives that are nearly full, records of deallocations that pile
-//! up, and counters of all of it.
+//! Little room: cleaning of nearly full drives, piles of deallocation records, and their counters.
 
 use crate::support::{Ftl, Left, Rig, SECTORS, ftl_config, read, sectors, tiny, value};
 use host::{BlockPort, Who};
@@ -34,8 +33,8 @@ fn giving(config: &DriveConfig, sectors: u64) -> FtlConfig {
     }
 }
 
-/// Random overwrites of a drive that gives `count` sectors, each flushed by itself if
-/// `forced`; what it has done.
+/// Overwrites random sectors of a drive that exports `count`, each flushed if `forced`; returns the
+/// counters.
 fn overwrite(count: u64, victim: VictimPolicy, forced: bool) -> Result<FtlStats, FtlError> {
     let config = large();
     let kernel = Kernel::new();
@@ -68,17 +67,17 @@ fn overwrite(count: u64, victim: VictimPolicy, forced: bool) -> Result<FtlStats,
     })
 }
 
-/// 97 lines may be closed, of 64 blocks each: 60 of them in every one, and the next sector
-/// may leave no line that gains a unit.
+/// 97 lines of 64 blocks may be closed. With 60 valid sectors in each, one sector more could leave
+/// no line that gains a unit.
 #[test]
-fn the_fullest_drive_that_is_mounted_is_written_on_and_a_fuller_one_is_refused() {
+fn fullest_drive_takes_writes_and_a_fuller_one_is_refused() {
     for victim in [
         VictimPolicy::Greedy,
         VictimPolicy::CostBenefit,
         VictimPolicy::Fifo,
     ] {
         let stats = overwrite(97 * 60, victim, false).expect("as much as it can hold");
-        // Whatever is moved shares its unit with what comes next; the last flush pads.
+        // Moved sectors share units with the next victim; only the last flush pads.
         assert!(stats.cleaned > 1_000 && stats.padding < 8, "{stats:?}");
         overwrite(97 * 60, victim, true).expect("as much as it can hold");
     }
@@ -90,10 +89,10 @@ fn the_fullest_drive_that_is_mounted_is_written_on_and_a_fuller_one_is_refused()
     );
 }
 
-/// A sector is written and deallocated again and again, with a flush each time, among others
-/// that stay deallocated: only the newest records of each count.
+/// A sector is written, deallocated and flushed again and again, among others that stay
+/// deallocated: only the newest record of each sector counts.
 #[test]
-fn records_of_deallocations_do_not_pile_up() {
+fn deallocation_records_do_not_pile_up() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
@@ -104,7 +103,7 @@ fn records_of_deallocations_do_not_pile_up() {
             write(&ftl, sector, 1, false).await.expect("there is room");
         }
         for turn in 0..4_000_u32 {
-            // Every other one stays as it is, so that no range is of two sectors.
+            // Every other sector stays mapped, so each range has one sector.
             let sector = if turn % 2 == 0 { 9 } else { (turn % 700) | 1 };
             write(&ftl, sector, 2, false).await.expect("there is room");
             let trim = ftl.trim(sectors(sector, 1)).await;
@@ -116,7 +115,7 @@ fn records_of_deallocations_do_not_pile_up() {
         ftl
     });
     let stats = ftl.stats();
-    // Put together, for all that is cleaned.
+    // Cleaning merges records.
     assert!(stats.records < 4_000 + 4_000 / 4, "{stats:?}");
     drop(ftl);
     let left = rig.cut(&mut Seed(1).stream("none"));
@@ -133,9 +132,9 @@ fn records_of_deallocations_do_not_pile_up() {
     });
 }
 
-/// Lines are cleaned though none is to be in the background: once new data may have none.
+/// With no background lines, cleaning starts once new data can take no line.
 #[test]
-fn a_mapping_without_a_background_cleans_when_it_must() {
+fn mapping_without_background_cleans_when_needed() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));
@@ -155,9 +154,9 @@ fn a_mapping_without_a_background_cleans_when_it_must() {
     });
 }
 
-/// What a drive file says about the buffer and about cleaning is what the mapping does.
+/// The mapping follows the buffer and cleaning options of a drive file.
 #[test]
-fn the_knobs_of_a_drive_are_those_of_its_mapping() {
+fn mapping_takes_the_options_of_its_drive() {
     let mut config = tiny();
     assert_eq!(FtlConfig::of(&config), FtlConfig::new(config.capacity));
     config.controller.write_buffer = Bytes(5 * 4096);
@@ -176,10 +175,10 @@ fn the_knobs_of_a_drive_are_those_of_its_mapping() {
     assert_eq!(FtlConfig::of(&config), expected);
 }
 
-/// What deallocations hold in memory is bounded: those that were made again and again, and
-/// that no flush was waited for, go to flash before too many of them are on their way.
+/// Memory of deallocations is bounded: repeated ones that no flush waits for are written to flash
+/// before too many are pending.
 #[test]
-fn deallocations_on_their_way_are_bounded() {
+fn pending_deallocations_are_bounded() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config, false));

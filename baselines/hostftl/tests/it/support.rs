@@ -1,4 +1,4 @@
-//! Small drives, and a model of what a mapping promises.
+//! Small drives, and a model of the guarantees of a mapping.
 
 use crate::port::Port;
 use host::{
@@ -13,13 +13,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Placement};
 
-/// Sectors that the mappings of these tests give.
+/// Sectors that the mappings of these tests export.
 pub(crate) const SECTORS: u32 = 700;
-/// The kinds of the regions of the table and of the buffer.
+/// Kinds of the memory regions with the table and the buffer.
 const TABLE: u64 = 1;
 const BUFFER: u64 = 2;
 
-/// Two channels of one unit: 26 lines of 64 blocks.
+/// Two channels of one unit each: 26 lines of 64 blocks.
 pub(crate) fn tiny() -> DriveConfig {
     let mut config = (Preset::named("ocssd").expect("a preset").config)();
     config.geometry = Geometry {
@@ -47,7 +47,7 @@ pub(crate) fn ftl_config(config: &DriveConfig) -> FtlConfig {
     }
 }
 
-/// What is left without power: the drive, and the table if it is kept.
+/// Persistent state at a power cut: the media of the drive, and persistent memory if there is any.
 #[derive(Clone)]
 pub(crate) struct Left {
     pub(crate) media: DriveMedia,
@@ -62,7 +62,7 @@ impl Left {
         }
     }
 
-    /// The same with its write buffer in persistent memory.
+    /// A new drive with its write buffer in persistent memory; `kept` puts the table there too.
     pub(crate) fn buffered(config: &DriveConfig, kept: bool) -> Self {
         Self {
             memory: Some(memory(config, kept, true)),
@@ -71,7 +71,7 @@ impl Left {
     }
 }
 
-/// A drive under power, with its mapping once that is mounted.
+/// A drive and persistent memory under power.
 #[derive(Clone)]
 pub(crate) struct Rig {
     pub(crate) sim: Sim,
@@ -90,7 +90,7 @@ impl Rig {
         Self { sim, drive, pm }
     }
 
-    /// The drive behind a host.
+    /// A raw port to the drive, through a host.
     pub(crate) fn port(&self) -> Port {
         let device = BlockDevice::new(&self.sim, HostConfig::default(), self.drive.clone());
         let raw = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
@@ -117,8 +117,8 @@ impl Rig {
     }
 }
 
-/// What is kept in persistent memory, if it is: the table, which says of which drive it is once
-/// it has one, and the write buffer.
+/// Table and write buffer according to the regions of persistent memory. A table that names no
+/// drive yet is to be moved to.
 async fn kept(pm: &Pm, config: &FtlConfig) -> (Home, Option<PmBuffer>) {
     let regions = Regions::open(pm).await.expect("it was made ready");
     let buffer = regions.get(BUFFER).ok();
@@ -135,7 +135,7 @@ async fn kept(pm: &Pm, config: &FtlConfig) -> (Home, Option<PmBuffer>) {
     }
 }
 
-/// Memory with a table, a buffer, or both.
+/// Persistent memory with a table, a buffer, or both, initialized.
 fn memory(config: &DriveConfig, has_table: bool, has_buffer: bool) -> PmMedia {
     let ftl = ftl_config(config);
     let mut wanted = Vec::new();
@@ -176,7 +176,8 @@ fn memory(config: &DriveConfig, has_table: bool, has_buffer: bool) -> PmMedia {
     pm.shutdown()
 }
 
-/// What was asked of one sector, in order: a value, or 0 for zeros. Version 0 is zeros.
+/// Versions of one sector in order, 0 for zeros, with the indexes of the last acknowledged and the
+/// last durable one. Version 0 is zeros.
 #[derive(Clone, Debug)]
 struct History {
     values: Vec<u64>,
@@ -184,8 +185,8 @@ struct History {
     promised: usize,
 }
 
-/// What a mapping may read as after a power cut. Each sector is written by one worker only,
-/// so its versions are in order.
+/// Contents that a mapping may have after a power cut. Only one worker writes each sector, so its
+/// versions are in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     sectors: Vec<History>,
@@ -224,25 +225,25 @@ impl Model {
         }
     }
 
-    /// What was acknowledged of one sector is promised.
+    /// Marks the acknowledged version of one sector as durable.
     pub(crate) fn promise_one(&mut self, sector: u32) {
         let history = &mut self.sectors[sector as usize];
         history.promised = history.acknowledged;
     }
 
-    /// Versions that are not zeros.
+    /// Number of versions that are not zeros.
     pub(crate) fn writes(&self) -> u64 {
         let versions = self.sectors.iter().flat_map(|history| &history.values);
         versions.filter(|&&value| value != 0).count() as u64
     }
 
-    /// The newest acknowledged value.
+    /// Newest acknowledged value of a sector, 0 for zeros.
     pub(crate) fn newest(&self, sector: u32) -> u64 {
         let history = &self.sectors[sector as usize];
         history.values[history.acknowledged]
     }
 
-    /// Whether a sector may hold `value` after a cut; it is that from then on.
+    /// Whether a sector may hold `value` after a cut; restarts its history with that value.
     pub(crate) fn survives(&mut self, sector: u32, value: u64) -> bool {
         let history = &mut self.sectors[sector as usize];
         let found = history.values[history.promised..].contains(&value);
@@ -259,7 +260,7 @@ pub(crate) fn sectors(first: u32, count: u32) -> Extent {
     Extent::new(u64::from(first) * 8, count * 8)
 }
 
-/// The number that a sector holds over and over.
+/// The number that a sector repeats; `None` if its contents are mixed.
 pub(crate) fn value(payload: &Payload) -> Option<u64> {
     match payload {
         Payload::Zero => Some(0),
@@ -281,8 +282,8 @@ pub(crate) async fn read(ftl: &Ftl, first: u32, count: u32) -> Result<Vec<Payloa
     Ok(payloads)
 }
 
-/// Asks `ops` times for something on the sectors that are `worker` modulo `workers`, and
-/// mostly on a few of them.
+/// Runs `ops` random requests on the sectors that are `worker.0` modulo `worker.1`, mostly on a few
+/// of them.
 pub(crate) async fn work(ftl: Ftl, model: Shared, mut rng: Rng, worker: (u32, u32), ops: u64) {
     let (index, workers) = worker;
     let slots = u64::from(SECTORS / workers);

@@ -245,7 +245,7 @@ pub(crate) async fn stage(rig: &Sim, system: &System, all: &[(u32, Payload)]) ->
     }
 }
 
-/// Exchanges batches of up to five of the first 300 sectors, those that are `index` modulo 3.
+/// Exchanges batches of up to four of the first 300 sectors, those that are `index` modulo 3.
 pub(crate) async fn exchange(
     (sim, system): (Sim, System),
     known: Shared,
@@ -273,7 +273,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Changes up to four of the twenty nodes from sector 320 on, `count` times, about half of the
+/// Changes up to three of the twenty nodes from sector 320 on, `count` times, about half of the
 /// times with one of the twenty sectors from 400 on.
 pub(crate) async fn change((sim, system): (Sim, System), known: Shared, mut rng: Rng, count: u64) {
     let run = rng.next_u64() << 32;
