@@ -1,10 +1,10 @@
 //! Commits: the trees of one instant, made durable together.
 //!
-//! Invariants: a commit ends with a superblock, which alone leads to what it has written;
-//! what was freed is written over only once that superblock is durable. While nodes are
-//! on their way to the medium, the next transaction is under way: nodes that were taken do
-//! not change, since they are copied first; where nodes are changed in their place, their
-//! bytes were taken.
+//! Invariants: a commit ends with a superblock, which alone leads to the nodes it has written;
+//! freed space is overwritten only once that superblock is durable. The next transaction runs
+//! while the nodes of a commit are being written. The nodes of the commit do not change
+//! meanwhile: the next transaction copies them first, or, where nodes are changed in place,
+//! the batch holds a copy of their bytes.
 //= btrfs-format 1.2
 
 use crate::forest::Tree;
@@ -18,16 +18,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use vfs::Result;
 
-/// Nodes that are on their way to the medium.
+/// Nodes of a batch, referenced until it is durable so that the cache keeps them.
 type Taken = Vec<Rc<Node>>;
 
 impl<S: Persist> Core<S> {
-    /// Makes all that has changed so far durable.
+    /// Makes all changes so far durable; a no-op if a commit already covers them.
     pub(crate) async fn commit(&self) -> Result<()> {
         self.publish(Reason::Commit).await
     }
 
-    /// The same because somebody has forced a file.
+    /// Commits because a file was forced; counted as a forced commit.
     pub(crate) async fn commit_forced(&self) -> Result<()> {
         self.publish(Reason::Forced).await
     }
@@ -36,7 +36,7 @@ impl<S: Persist> Core<S> {
         let changes = self.changes.get();
         let _publishing = self.publishing.acquire(1).await;
         self.ensure_sound()?;
-        // Somebody else may have done it meanwhile.
+        // Another commit may have covered these changes meanwhile.
         if self.settled.get() >= changes {
             return Ok(());
         }
@@ -65,8 +65,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Brings the trees of extents, sums and roots up to date with all that has changed, and
-    /// with what that changes of themselves.
+    /// Brings the trees of extents, sums and roots up to date. Repeats until nothing changes,
+    /// since each update may change the trees themselves.
     async fn finish(&self) -> Result<()> {
         self.drop_log();
         let forest = &self.forest;
@@ -109,7 +109,7 @@ impl<S: Persist> Core<S> {
         Ok(renews)
     }
 
-    /// Trees the items of whose roots are not up to date.
+    /// Trees whose root items are out of date.
     fn changed_trees(&self) -> Vec<Rc<Tree>> {
         let forest = &self.forest;
         let own = [&forest.extents, &forest.devices, &forest.csums];
@@ -118,7 +118,7 @@ impl<S: Persist> Core<S> {
         all.filter(|tree| tree.is_unsaid()).cloned().collect()
     }
 
-    /// Has the item of a tree's root say where it is.
+    /// Writes the root item of a tree with the current address, generation and level of its root.
     pub(crate) async fn store_root(&self, tree: &Tree) -> Result<()> {
         let start = tree.start.get();
         tree.changed.set(false);
@@ -136,11 +136,11 @@ impl<S: Persist> Core<S> {
             .await
     }
 
-    /// Takes all references to the tree of extents, and the sums of contents out that
-    /// nobody refers to any more.
+    /// Applies all pending reference changes to the tree of extents, and removes the sums of
+    /// contents that have lost their last reference.
     async fn settle_refs(&self) -> Result<()> {
         let forest = &self.forest;
-        // In the order of addresses, again and again: what is changed is near.
+        // Sweeps by ascending address until none is left, so that changed nodes are near.
         let mut from = 0;
         loop {
             let Some((at, gone)) = self.with(|| forest.settle_ref(from)).await? else {
@@ -157,13 +157,13 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Takes the nodes that are not clean, with the superblock that leads to them.
+    /// Takes all dirty nodes into a batch, with the superblocks that lead to them.
     fn take_batch(&self, reason: Reason) -> Result<(Batch, Taken)> {
         let (mut batch, taken) = self.take_nodes(reason, |_| true)?;
         batch.replaced = self.replaced.take();
         let mut superblock = self.superblock.borrow_mut();
         self.refresh(&mut superblock);
-        // Where nodes are changed in their place, there may be nothing new to say.
+        // Where nodes are changed in place, the superblock may be unchanged.
         if !self.forest.in_place || *superblock != *self.committed.borrow() {
             let places = Superblock::places(superblock.total_bytes);
             batch.superblocks = places.map(|at| (at, superblock.encode(at))).collect();
@@ -172,8 +172,8 @@ impl<S: Persist> Core<S> {
         Ok((batch, taken))
     }
 
-    /// Takes those of the nodes that are not clean that are `wanted`. They are to be held
-    /// until they are on the medium: who needs one meanwhile finds it in memory.
+    /// Takes the dirty nodes that `wanted` selects into a batch. The caller keeps the second
+    /// value until the batch is on the medium, so that readers find the nodes in the cache.
     pub(crate) fn take_nodes(
         &self,
         reason: Reason,
@@ -222,11 +222,11 @@ impl<S: Persist> Core<S> {
         Ok((batch, taken))
     }
 
-    /// Has the superblock say what there is now.
+    /// Updates the superblock, and one of its four backups, to the current roots and usage.
     fn refresh(&self, superblock: &mut Superblock) {
         let forest = &self.forest;
         superblock.root = forest.roots.start.get();
-        // That of the root it leads to: of this transaction, unless all is in its place.
+        // The root's generation: that of this transaction, unless all changes are in place.
         let generation = superblock.root.generation;
         superblock.generation = generation;
         superblock.chunk_root = forest.chunks.start.get();

@@ -1,8 +1,8 @@
-//! Nodes in memory: those that were read and verified, and those that were changed.
+//! The node cache: nodes that were read and verified, and dirty nodes.
 //!
-//! Invariants: a node that is not clean stays in memory until it was handed to the
-//! strategy, and as long as anybody holds it: who publishes holds what is on its way. Of one
-//! that is changed in its place its bytes before are kept, until it was handed over.
+//! Invariants: a dirty node stays in the cache until it is handed to the strategy, and any
+//! node stays while it is referenced; a commit references its nodes until they are durable.
+//! A node that is changed in place keeps a copy of its old bytes until it is handed over.
 
 use crate::format::node::{self, Bytes, Expected};
 use crate::format::{NODE, Uuid, id};
@@ -14,15 +14,15 @@ use std::rc::Rc;
 /// How a node in memory differs from the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dirt {
-    /// Not at all.
+    /// The medium holds the same bytes, or the node was handed to the strategy.
     Clean,
-    /// Nothing was written where it belongs, that anything leads to.
+    /// New at its address: nothing on the medium leads to it yet.
     Fresh,
-    /// It was changed in its place.
+    /// Changed in place; the cache keeps its old bytes.
     Changed,
 }
 
-/// A node in memory.
+/// A node in the cache: its bytes and how they differ from the medium.
 pub(crate) struct Node {
     pub(crate) bytenr: u64,
     bytes: RefCell<Box<Bytes>>,
@@ -31,8 +31,8 @@ pub(crate) struct Node {
     used: Cell<bool>,
 }
 
-/// Bytes that are the same between two that are not, and that are told with them: fewer
-/// than it takes to tell where the next begin.
+/// Differences at most this many equal bytes apart are reported as one range: a separate
+/// range would cost more to describe.
 const GAP: usize = 16;
 
 impl Node {
@@ -50,7 +50,7 @@ impl Node {
         Ref::map(self.bytes.borrow(), |bytes| &**bytes)
     }
 
-    /// Changes it; it is not clean.
+    /// Applies `change` to the bytes. The node must be dirty.
     pub(crate) fn edit<T>(&self, change: impl FnOnce(&mut Bytes) -> T) -> T {
         debug_assert!(!self.is_clean(), "a clean node is not changed");
         change(&mut self.bytes.borrow_mut())
@@ -88,8 +88,8 @@ impl Node {
         node::pointer(&self.bytes(), slot)
     }
 
-    /// Puts its sum into it and takes it as written: its bytes, and those of them that
-    /// differ from before if it was changed in its place.
+    /// Stores the checksum in the node and marks it clean. Returns its bytes and, if it was
+    /// changed in place, the ranges that differ from its old bytes; otherwise no ranges.
     pub(crate) fn seal(&self) -> (Box<Bytes>, Vec<Range<usize>>) {
         let mut bytes = self.bytes.borrow_mut();
         node::seal(&mut bytes);
@@ -99,13 +99,13 @@ impl Node {
         (bytes.clone(), ranges.unwrap_or_default())
     }
 
-    /// Whether it can be the node that is expected.
+    /// Whether the header of this node matches `expected`.
     fn is(&self, expected: &Expected) -> bool {
         node::is(&self.bytes(), expected)
     }
 }
 
-/// Where two nodes differ.
+/// Byte ranges in which two nodes differ, in words of 8 bytes; near ranges are merged ([`GAP`]).
 fn differences(before: &Bytes, now: &Bytes) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for word in 0..NODE / 8 {
@@ -121,7 +121,7 @@ fn differences(before: &Bytes, now: &Bytes) -> Vec<Range<usize>> {
     ranges
 }
 
-/// What the purposes of nodes are: by the trees that they are in.
+/// Kind of the tree that a node belongs to; statistics are kept per kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TreeKind {
     /// The tree of roots.
@@ -129,7 +129,7 @@ pub enum TreeKind {
     Root,
     /// Extents and block groups.
     Extent,
-    /// Chunks.
+    /// The tree that maps addresses to the device.
     Chunk,
     /// Ranges of the device.
     Device,
@@ -137,14 +137,14 @@ pub enum TreeKind {
     Files,
     /// Sums of contents.
     Csum,
-    /// What was forced since the last commit.
+    /// Files that were forced since the last commit.
     Log,
-    /// Any other.
+    /// Trees that no other kind describes.
     Other,
 }
 
 impl TreeKind {
-    /// All of them.
+    /// Every kind, in the order of the variants, which indexes the counters.
     pub const ALL: [Self; 8] = [
         Self::Root,
         Self::Extent,
@@ -156,7 +156,7 @@ impl TreeKind {
         Self::Other,
     ];
 
-    /// The kind of the tree of this number.
+    /// The kind of the tree whose number (object id) is `owner`.
     #[must_use]
     pub const fn of(owner: u64) -> Self {
         match owner {
@@ -171,7 +171,7 @@ impl TreeKind {
         }
     }
 
-    /// Name in reports.
+    /// Name of this kind in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -187,19 +187,19 @@ impl TreeKind {
     }
 }
 
-/// Nodes in memory.
+/// Cached nodes by address; clean ones are evicted by second chance.
 pub(crate) struct NodeCache {
     nodes: BTreeMap<u64, Rc<Node>>,
-    /// Clean nodes in the order in which they may go.
+    /// Addresses in the order of eviction; may hold stale and repeated ones.
     line: VecDeque<u64>,
     dirty: BTreeSet<u64>,
-    /// How many of these are changed in their place.
+    /// Number of the dirty nodes that are changed in place.
     changed: usize,
     most: usize,
 }
 
 impl NodeCache {
-    /// Room for `most` nodes, besides those that are not clean.
+    /// A cache of up to `most` clean nodes (at least 256), besides the dirty ones.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             nodes: BTreeMap::new(),
@@ -214,20 +214,20 @@ impl NodeCache {
         self.nodes.get(&bytenr)
     }
 
-    /// The node that is expected, if it is here: another one that is there, and not on the
-    /// medium, is an error of who leads to it.
+    /// Looks up `expected`. `None` if it has to be read from the medium; `Err` if a different,
+    /// dirty node has its address: the pointer to it is wrong.
     pub(crate) fn find(&self, expected: &Expected) -> Option<Result<Rc<Node>, ()>> {
         let node = self.nodes.get(&expected.bytenr)?;
         node.used.set(true);
         match (node.is(expected), node.is_clean()) {
             (true, _) => Some(Ok(Rc::clone(node))),
-            // What is here may be of who had the place before.
+            // The cached node may be the previous node at this address.
             (false, true) => None,
             (false, false) => Some(Err(())),
         }
     }
 
-    /// Takes in a node.
+    /// Adds a node under its address; a clean one may evict others.
     pub(crate) fn insert(&mut self, node: Rc<Node>) {
         match node.dirt() {
             Dirt::Clean => {
@@ -242,8 +242,8 @@ impl NodeCache {
         }
     }
 
-    /// Puts a node that is here at the end of the line. Those that are in it again, or no
-    /// more, leave it once they are about half of it.
+    /// Appends a cached node to the eviction order. Stale and repeated entries are dropped once
+    /// they are about half of it.
     fn line_up(&mut self, bytenr: u64) {
         self.line.push_back(bytenr);
         if self.line.len() > 2 * self.nodes.len() + 256 {
@@ -253,7 +253,7 @@ impl NodeCache {
         }
     }
 
-    /// A node that was clean is changed in its place from now on.
+    /// Marks a clean node as changed in place, and keeps a copy of its old bytes.
     pub(crate) fn change(&mut self, node: &Rc<Node>) {
         let before = node.bytes.borrow().clone();
         *node.before.borrow_mut() = Some(before);
@@ -262,7 +262,7 @@ impl NodeCache {
         self.changed += 1;
     }
 
-    /// A node is no more.
+    /// Drops a node that no tree contains any more; its changes are discarded.
     pub(crate) fn remove(&mut self, bytenr: u64) {
         if let Some(node) = self.nodes.remove(&bytenr) {
             self.changed -= usize::from(node.dirt() == Dirt::Changed);
@@ -271,24 +271,24 @@ impl NodeCache {
         }
     }
 
-    /// Nodes that are not clean.
+    /// Number of dirty nodes, fresh and changed in place.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Those of them that are changed in their place.
+    /// Number of dirty nodes that are changed in place.
     pub(crate) const fn changed(&self) -> usize {
         self.changed
     }
 
-    /// Whether nodes are there that nothing on the medium leads to.
+    /// Whether any dirty node is [`Dirt::Fresh`].
     pub(crate) fn has_fresh(&self) -> bool {
         let mut dirty = self.dirty.iter().filter_map(|at| self.nodes.get(at));
         dirty.any(|node| node.dirt() == Dirt::Fresh)
     }
 
-    /// Takes those out of the line of nodes that are not clean that `wanted` wants, by
-    /// address.
+    /// Takes the dirty nodes that `wanted` selects off the dirty set, in the order of addresses.
+    /// They become evictable once the caller has sealed and released them.
     pub(crate) fn take_dirty(&mut self, wanted: impl Fn(&Node) -> bool) -> Vec<Rc<Node>> {
         let nodes = self.dirty.iter().filter_map(|at| self.nodes.get(at));
         let taken: Vec<Rc<Node>> = nodes.filter(|node| wanted(node)).cloned().collect();
@@ -300,7 +300,8 @@ impl NodeCache {
         taken
     }
 
-    /// Lets clean nodes go that were not used for long.
+    /// Evicts clean nodes that were not used lately, until the cache holds at most its limit of
+    /// them. Referenced nodes stay.
     pub(crate) fn shrink(&mut self) {
         let mut turns = 2 * self.line.len();
         while self.nodes.len() - self.dirty.len() > self.most && turns > 0 {
@@ -323,7 +324,7 @@ impl NodeCache {
     }
 }
 
-/// Who the file system is: what its nodes say.
+/// Identifiers of the file system that every node header repeats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) fsid: Uuid,
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clean_stays() {
+    fn dirty_node_is_not_evicted() {
         let mut cache = NodeCache::new(0);
         let mut bytes = node::blank();
         node::head::ITEMS.put(&mut bytes[..], 0);
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_no_longer_than_what_is_here() {
+    fn eviction_order_stays_bounded_by_the_cache() {
         let mut cache = NodeCache::new(0);
         let node = |at: u64| Node::new(at, node::blank(), Dirt::Clean);
         for at in 0..20 {

@@ -1,4 +1,4 @@
-//! Files that grow, shrink, and get or lose space otherwise than by being written.
+//! Resizing files, allocating, punching and zeroing ranges, and direct writes.
 
 use crate::format::extent::{Part, inline_item};
 use crate::format::{SECTOR, SECTOR_BYTES};
@@ -10,13 +10,13 @@ use std::ops::Range;
 use vfs::direct::{overlaid, page_of, sectors, touched, within};
 use vfs::{Errno, FallocateMode, Result, Timestamp};
 
-/// Pieces that are cut at once.
+/// Pieces that one operation cuts at most.
 const AT_ONCE: u64 = 16;
-/// Items whose ways are changed: pieces that follow each other share theirs.
+/// Items whose paths an operation may change; consecutive pieces share a path.
 const ITEMS: u64 = 4;
 
 impl<S: Persist> Core<S> {
-    /// Sets the size that the file has already in its attributes.
+    /// Brings the medium to the size that the attributes already hold; `old` is the size before.
     pub(crate) async fn resize(&self, file: &File, old: u64) -> Result<()> {
         self.ensure_sound()?;
         let size = file.attr.get().size;
@@ -33,8 +33,8 @@ impl<S: Persist> Core<S> {
         self.store_inode(file).await
     }
 
-    /// Takes off what is behind the end, in steps, the last pieces first: the file on the
-    /// medium passes through all sizes between.
+    /// Cuts all pieces beyond `size`, last first, [`AT_ONCE`] per operation. Each step stores
+    /// the inode, so a commit between steps finds an intermediate size.
     async fn shrink(&self, file: &File, size: u64) -> Result<()> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let end = size.next_multiple_of(SECTOR_BYTES);
@@ -62,7 +62,7 @@ impl<S: Persist> Core<S> {
                     .map(|piece| piece.span())
                     .filter(|span| span.end > end)
                 else {
-                    // A commit may come before who called has another operation.
+                    // A commit may come before the caller's next operation.
                     return self.store_inode(file).await;
                 };
                 let from = span.start.max(end);
@@ -79,7 +79,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Cuts contents that lie in an item.
+    /// Shortens inline contents to `size` bytes; removes their item if none are left.
     async fn cut_inline(&self, file: &File, size: u64) -> Result<()> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let first = self
@@ -106,7 +106,7 @@ impl<S: Persist> Core<S> {
         self.store_inode(file).await
     }
 
-    /// Makes what the medium has behind the end of the file, in its last page, zeros.
+    /// Zeroes the bytes of the last page beyond the end of the file, if they are not zero.
     pub(crate) async fn seal_end(&self, file: &File) -> Result<()> {
         self.ensure_sound()?;
         let size = file.attr.get().size;
@@ -122,7 +122,7 @@ impl<S: Persist> Core<S> {
         self.write_page(file, index, seen).await
     }
 
-    /// Writes a page that nobody has reserved.
+    /// Reserves space for a page and writes it.
     async fn write_page(&self, file: &File, index: u64, bytes: [u8; SECTOR]) -> Result<()> {
         self.reserve(file, index..index + 1).await?;
         self.write_pages(file, &[page_of(index, bytes)]).await
@@ -186,7 +186,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Cuts some of the first pieces of a range out; gives where to go on.
+    /// Cuts up to [`AT_ONCE`] pieces from the start of `span`. Returns the offset at which the
+    /// next step continues.
     async fn punch(&self, file: &File, span: Range<u64>) -> Result<u64> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let _operation = self.operate_to_free(ITEMS).await?;
@@ -211,7 +212,7 @@ impl<S: Persist> Core<S> {
         Ok(at)
     }
 
-    /// Gives a file extents for a range where it has none: they read as zeros.
+    /// Allocates unwritten extents for the holes of `range`; they read as zeros.
     async fn preallocate(&self, file: &File, range: &Range<u64>) -> Result<()> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let pages = touched(range);
@@ -243,7 +244,8 @@ impl<S: Persist> Core<S> {
         done
     }
 
-    /// Gives a file an extent where it has none; gives where it ends.
+    /// Allocates one unwritten extent at the start of `hole`, and reduces `promised` by its
+    /// length. Returns the offset at which the extent ends.
     async fn fill_hole(&self, file: &File, hole: Range<u64>, promised: &mut u64) -> Result<u64> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let _operation = self.operate(ITEMS).await?;
@@ -271,7 +273,8 @@ impl<S: Persist> Core<S> {
         Ok(end)
     }
 
-    /// Writes around the cache, whole sectors.
+    /// Writes whole sectors, bypassing the page cache. Returns the number of bytes written; a
+    /// failed write restores the old size.
     pub(crate) async fn write_direct(&self, file: &File, offset: u64, bytes: &[u8]) -> Result<u64> {
         let range = sectors(offset, bytes.len(), SIZE_MAX)?;
         let (pages, old) = (touched(&range), file.attr.get().size);

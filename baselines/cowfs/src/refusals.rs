@@ -1,6 +1,6 @@
-//! Why there was no space: the limit that was met, and who holds it.
+//! Refusals for lack of space: the limit that was reached, and the holders of the space.
 //!
-//! Invariant: what is free and what holders have add up to what there is.
+//! Invariant: free space and the holders' shares add up to the size of the resource.
 
 use crate::format::NODE_BYTES;
 use crate::fs::{Core, LAST_TREE};
@@ -17,14 +17,14 @@ const INODES: &str = "numbers of inodes";
 const TREES: &str = "numbers of subvolumes";
 
 impl<S: Persist> Core<S> {
-    /// Notes that a limit was met.
+    /// Records that `limit` was reached; returns `ENOSPC`.
     fn refuse(&self, limit: &'static str, why: impl FnOnce() -> NoSpace) -> Errno {
         let now = self.sim.now();
         self.refusals.borrow_mut().note(now, limit, why);
         Errno::ENOSPC
     }
 
-    /// Contents were to get more than is free and not promised.
+    /// Refuses `asked` bytes of contents that exceed the free and unpromised space.
     pub(crate) fn refuse_data(&self, asked: u64) -> Errno {
         self.refuse(DATA, || {
             let space = self.forest.space.borrow();
@@ -42,7 +42,8 @@ impl<S: Persist> Core<S> {
         })
     }
 
-    /// An operation may need more nodes than are free besides what a commit needs.
+    /// Refuses an operation that may need `asked` bytes of nodes: less is free beyond what
+    /// the next commit and operations under way need.
     pub(crate) fn refuse_nodes(&self, asked: u64) -> Errno {
         self.refuse(NODES, || {
             let space = self.forest.space.borrow();
@@ -56,7 +57,7 @@ impl<S: Persist> Core<S> {
         })
     }
 
-    /// A name was to be beside others of the same hash that leave no room.
+    /// Refuses a name whose hash item has no room left; returns `EOVERFLOW`.
     pub(crate) fn refuse_hash(&self) -> Errno {
         self.refuse(HASHES, || {
             NoSpace::new(HASHES, 1, 0, NODE_BYTES).rest("names")
@@ -64,21 +65,21 @@ impl<S: Persist> Core<S> {
         Errno::EOVERFLOW
     }
 
-    /// `asked` bytes of an attribute were to be where there is `room`.
+    /// Refuses an attribute of `asked` bytes whose hash item has only `room` bytes left.
     pub(crate) fn refuse_attribute(&self, asked: usize, room: usize) -> Errno {
         let (asked, room) = (asked as u64, room as u64);
         let why = || NoSpace::new(ATTRIBUTES, asked, room, NODE_BYTES).rest("other attributes");
         self.refuse(ATTRIBUTES, why)
     }
 
-    /// There were as many subvolumes as there are numbers.
+    /// Refuses a subvolume because all subvolume numbers have been used.
     pub(crate) fn refuse_tree(&self) -> Errno {
         self.refuse(TREES, || {
             NoSpace::new(TREES, 1, 0, LAST_TREE).rest("subvolumes that there were")
         })
     }
 
-    /// A subvolume has had as many inodes as there are numbers.
+    /// Refuses an inode because its subvolume has used all inode numbers.
     pub(crate) fn refuse_inode(&self) -> Errno {
         self.refuse(INODES, || {
             NoSpace::new(INODES, 1, 0, 1 << 44).rest("inodes that there were")

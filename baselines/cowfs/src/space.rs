@@ -1,9 +1,11 @@
 //! Space: chunks of addresses, the block groups in them, and what is free in each.
 //!
-//! Invariants: what is given out was free, and is free again only once a commit has ended
-//! after it was given back, so that nothing is written over that the last commit leads to;
-//! nothing is given out where superblocks are. Promises are kept by counting: of each kind
-//! no more is promised than is free.
+//! Invariants:
+//! - Space that is given out was free. A pinned range is free again only once the next commit
+//!   has ended, so nothing that the last commit leads to is overwritten.
+//! - Space that superblocks occupy is never given out.
+//! - No more bytes of contents are promised than are free, and no more bytes of nodes are
+//!   held; both are counters, not reserved ranges.
 //= btrfs-format 3.1
 
 use crate::format::superblock::{KEPT, PLACES};
@@ -33,7 +35,7 @@ impl Ranges {
         len
     }
 
-    /// Adds a range, parts of which may be in it already.
+    /// Adds `len` bytes at `start`; parts of the range may be present already.
     pub(crate) fn add(&mut self, start: u64, len: u64) {
         let (mut from, mut to) = (start, start + len);
         let before = self.by_start.range(..start).next_back();
@@ -51,7 +53,7 @@ impl Ranges {
         }
     }
 
-    /// Takes a range out, as far as it is in it; gives how much that was.
+    /// Removes the `len` bytes at `start`, as far as they are present; returns how many were.
     pub(crate) fn remove(&mut self, start: u64, len: u64) -> u64 {
         let (end, before) = (start + len, self.total);
         let first = self.by_start.range(..start).next_back();
@@ -70,13 +72,13 @@ impl Ranges {
         before - self.total
     }
 
-    /// Whether a range has `at`.
+    /// Whether any range contains `at`.
     pub(crate) fn has(&self, at: u64) -> bool {
         let last = self.by_start.range(..=at).next_back();
         last.is_some_and(|(start, len)| start + len > at)
     }
 
-    /// What of `span` is in none of them.
+    /// The parts of `span` that no range covers, in ascending order.
     pub(crate) fn gaps(&self, span: &std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
         let (mut gaps, mut at) = (Vec::new(), span.start);
         let before = self.by_start.range(..span.start).next_back();
@@ -93,7 +95,7 @@ impl Ranges {
         gaps
     }
 
-    /// How many ranges there are.
+    /// Number of maximal ranges; ranges that touch count as one.
     pub(crate) fn count(&self) -> u64 {
         self.by_start.len() as u64
     }
@@ -106,10 +108,10 @@ impl Ranges {
         self.by_start.iter().map(|(start, len)| (*start, *len))
     }
 
-    /// The first range at or behind `from` of at least `len`, among the next few; else the
-    /// smallest of all that is large enough.
+    /// Start of the first range of at least `len` bytes among the next few at or after `from`;
+    /// otherwise of the smallest range that is large enough.
     fn fit(&self, from: u64, len: u64) -> Option<u64> {
-        /// Ranges that are looked at for one that is near, a choice of ours.
+        /// Ranges examined for a near fit before the best fit is taken; our own choice.
         const NEAR: usize = 32;
         let near = self.by_start.range(from..).take(NEAR);
         let near = near.filter(|(_, has)| **has >= len).map(|(at, _)| *at);
@@ -117,27 +119,27 @@ impl Ranges {
         near.into_iter().next().or_else(best)
     }
 
-    /// The largest range.
+    /// Start and length of the largest range.
     fn largest(&self) -> Option<(u64, u64)> {
         self.by_len.last().map(|(len, start)| (*start, *len))
     }
 }
 
-/// A block group.
+/// A block group: a chunk, its usage, and its free ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) chunk: Chunk,
-    /// Bytes of extents in it.
+    /// Bytes that extents in the tree of extents occupy here.
     pub(crate) used: u64,
-    /// Whether its item says something else.
+    /// Whether the item of this group on the medium is out of date.
     pub(crate) changed: bool,
     free: Ranges,
-    /// Where the last range was given out.
+    /// End of the last allocation: the next search starts here.
     cursor: u64,
 }
 
 impl Group {
-    /// A chunk all of which is free, but for where superblocks are.
+    /// A group whose chunk is free except for the ranges that superblocks occupy.
     fn new(chunk: Chunk) -> Self {
         let mut free = Ranges::default();
         free.add(chunk.start, chunk.len);
@@ -154,7 +156,7 @@ impl Group {
     }
 }
 
-/// Ranges of a chunk where superblocks are.
+/// Ranges of `chunk` that superblocks occupy in any copy: address and length.
 fn kept(chunk: &Chunk) -> impl Iterator<Item = (u64, u64)> + '_ {
     chunk.copies.iter().flat_map(move |&copy| {
         PLACES.into_iter().filter_map(move |place| {
@@ -165,10 +167,10 @@ fn kept(chunk: &Chunk) -> impl Iterator<Item = (u64, u64)> + '_ {
     })
 }
 
-/// What space is asked for.
+/// Purpose of an allocation; selects the block groups that may serve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
-    /// Contents of files.
+    /// Block groups for contents of files.
     Data,
     /// Nodes of all trees but that of chunks.
     Nodes,
@@ -177,7 +179,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// Of a block group with these flags.
+    /// The purpose of a block group with these flags.
     pub(crate) const fn of(flags: u64) -> Self {
         match flags & group::WHAT {
             group::SYSTEM => Self::System,
@@ -195,27 +197,27 @@ impl Use {
     }
 }
 
-/// All space.
+/// Space of the device: chunks, free ranges and reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     groups: BTreeMap<u64, Group>,
-    /// What the device has that is in no chunk, by addresses of the device.
+    /// Ranges of the device outside all chunks, in device addresses.
     unallocated: Ranges,
-    /// What a commit frees.
+    /// Ranges that the next commit frees.
     pinned: Ranges,
-    /// Bytes that a commit which is on its way frees.
+    /// Bytes that the commit in progress frees; 0 if there is none.
     freeing: u64,
-    /// Bytes of contents that were promised and have no place yet.
+    /// Bytes of contents that are promised and not allocated yet.
     promised: u64,
     /// Bytes of nodes that operations under way may need.
     held: u64,
 }
 
-/// Bytes at the start of the device that are in no chunk.
+/// Bytes at the start of the device that no chunk may use.
 pub(crate) const FIRST: u64 = 1 << 20;
 
 impl Space {
-    /// The space of a device of so many bytes, without a chunk.
+    /// The space of a device of `total_bytes`, rounded down to sectors, without chunks.
     pub(crate) fn new(total_bytes: u64) -> Self {
         let mut space = Self::default();
         let end = total_bytes / SECTOR_BYTES * SECTOR_BYTES;
@@ -225,7 +227,8 @@ impl Space {
         space
     }
 
-    /// Takes in a chunk; false if it overlaps another one, or lies where nothing is.
+    /// Adds a chunk with all its space free. Returns false if it overlaps another chunk or lies
+    /// outside the allocatable part of the device.
     pub(crate) fn add_chunk(&mut self, chunk: Chunk) -> bool {
         let before = self.groups.range(..chunk.start + chunk.len).next_back();
         if before.is_some_and(|(_, g)| g.chunk.start + g.chunk.len > chunk.start) {
@@ -240,8 +243,9 @@ impl Space {
         true
     }
 
-    /// Where the addresses from `start` on are on the device, for each copy, and how many
-    /// bytes of them are there at least; none if they are nowhere.
+    /// Resolves an address to device addresses. Returns the start of each copy of its chunk,
+    /// the offset of `start` in the chunk, and the bytes from there to the end of the chunk.
+    /// `None` if no chunk contains `start`.
     pub(crate) fn place(&self, start: u64) -> Option<(&[u64], u64, u64)> {
         let group = self.group_of(start)?;
         let skip = start - group.chunk.start;
@@ -267,7 +271,8 @@ impl Space {
         self.groups.values().filter(is)
     }
 
-    /// An extent that is there takes its place; false if it is taken already, or nowhere.
+    /// Marks an extent found on the medium as used. Returns false if any of it is in use
+    /// already or outside its chunk.
     pub(crate) fn occupy(&mut self, start: u64, len: u64) -> bool {
         let Some(group) = self.group_mut(start) else {
             return false;
@@ -276,7 +281,8 @@ impl Space {
         fits && group.free.remove(start, len) == len
     }
 
-    /// An extent has become one that the tree of extents has, or is none any more.
+    /// Counts an extent that enters the tree of extents (`more`) or leaves it, in the usage of
+    /// its block group.
     pub(crate) fn account(&mut self, start: u64, len: u64, more: bool) {
         if let Some(group) = self.group_mut(start) {
             group.used = if more {
@@ -288,15 +294,16 @@ impl Space {
         }
     }
 
-    /// Says how much of the block group at `start` is used, at a mount; false if that cannot
-    /// be.
+    /// Sets the usage of the block group at `start` at a mount. Returns false if there is no
+    /// such group or `used` exceeds its length.
     pub(crate) fn set_used(&mut self, start: u64, used: u64) -> bool {
         let group = self.groups.get_mut(&start);
         let group = group.filter(|group| used <= group.chunk.len);
         group.map(|group| group.used = used).is_some()
     }
 
-    /// Block groups whose items are not up to date: start, length, used and flags.
+    /// Takes the block groups whose items are out of date, as (start, length, used, flags), and
+    /// marks them up to date.
     pub(crate) fn take_changed(&mut self) -> Vec<(u64, u64, u64, u64)> {
         let changed = self.groups.values_mut().filter(|group| group.changed);
         let said = changed.map(|group| {
@@ -309,7 +316,7 @@ impl Space {
         said.collect()
     }
 
-    /// Gives out the place of a node.
+    /// Allocates one node; `None` if no group of this kind has room for it.
     pub(crate) fn take_node(&mut self, kind: Use) -> Option<u64> {
         let is = |group: &&mut Group| Use::of(group.chunk.flags) == kind;
         let mut groups = self.groups.values_mut().filter(is);
@@ -321,8 +328,8 @@ impl Space {
         })
     }
 
-    /// Gives out up to `len` bytes for contents, in one piece: as much as there is in one
-    /// place if that is less.
+    /// Allocates up to `len` contiguous bytes for contents: the largest free range if none holds
+    /// `len`. Returns start and length; `None` if nothing is free.
     pub(crate) fn take_data(&mut self, len: u64) -> Option<(u64, u64)> {
         let is = |group: &&mut Group| Use::of(group.chunk.flags) == Use::Data;
         for group in self.groups.values_mut().filter(is) {
@@ -339,26 +346,26 @@ impl Space {
         Some((at, len))
     }
 
-    /// Takes back what was given out, and what nothing leads to that was ever written.
+    /// Frees a range at once. Nothing on the medium may lead to it.
     pub(crate) fn give_back(&mut self, start: u64, len: u64) {
         if let Some(group) = self.group_mut(start) {
             group.free.add(start, len);
         }
     }
 
-    /// Takes back what something on the medium may lead to, for when a commit has ended.
+    /// Frees a range that the medium may still lead to, once the next commit has ended.
     pub(crate) fn pin(&mut self, start: u64, len: u64) {
         self.pinned.add(start, len);
     }
 
-    /// What a commit that has just begun frees when it ends.
+    /// Takes the pinned ranges for a commit that begins; it returns them with [`Self::unpin`].
     pub(crate) fn take_pinned(&mut self) -> Ranges {
         let pinned = std::mem::take(&mut self.pinned);
         self.freeing = pinned.total();
         pinned
     }
 
-    /// Makes free what a commit has freed.
+    /// Makes the ranges of a finished commit free, except where superblocks are.
     pub(crate) fn unpin(&mut self, freed: &Ranges) {
         self.freeing = 0;
         for (mut start, len) in freed.iter() {
@@ -378,29 +385,29 @@ impl Space {
         }
     }
 
-    /// Bytes that are free in block groups.
+    /// Free bytes in the block groups of this kind, promised and held bytes included.
     pub(crate) fn free(&self, kind: Use) -> u64 {
         self.groups_of(kind).map(|group| group.free.total()).sum()
     }
 
-    /// Bytes of block groups.
+    /// Total length in bytes of the block groups of this kind.
     pub(crate) fn size(&self, kind: Use) -> u64 {
         self.groups_of(kind).map(|group| group.chunk.len).sum()
     }
 
-    /// Bytes of extents.
+    /// Bytes that extents occupy in the block groups of this kind.
     pub(crate) fn used(&self, kind: Use) -> u64 {
         self.groups_of(kind).map(|group| group.used).sum()
     }
 
-    /// Bytes that a commit frees.
+    /// Bytes of this kind that the next commit frees.
     pub(crate) fn pinned(&self, kind: Use) -> u64 {
         let of = |at: u64| self.group_of(at).map(|group| Use::of(group.chunk.flags));
         let own = self.pinned.iter().filter(|(at, _)| of(*at) == Some(kind));
         own.map(|(_, len)| len).sum()
     }
 
-    /// Whether a commit frees anything, the next one or one that is on its way.
+    /// Whether the next commit or the one in progress frees anything.
     pub(crate) fn has_pinned(&self) -> bool {
         self.pinned.total() + self.freeing > 0
     }
@@ -418,7 +425,7 @@ impl Space {
         self.held
     }
 
-    /// Promises bytes for contents; false if they are not free.
+    /// Promises `bytes` of contents. Returns false if fewer are free and unpromised.
     pub(crate) fn promise(&mut self, bytes: u64) -> bool {
         let fits = self.free(Use::Data) >= self.promised + bytes;
         if fits {
@@ -427,14 +434,14 @@ impl Space {
         fits
     }
 
-    /// A promise is kept, or not needed any more.
+    /// Ends the promise of `bytes`: they were allocated, or are no longer needed.
     pub(crate) fn release(&mut self, bytes: u64) {
         debug_assert!(self.promised >= bytes, "nothing is released twice");
         self.promised = self.promised.saturating_sub(bytes);
     }
 
-    /// Holds bytes of nodes for an operation, of which `debt` have to be left for the
-    /// commit; false if they are not free.
+    /// Holds `bytes` of nodes for an operation. Returns false unless they are free beyond the
+    /// bytes already held and the `debt` reserved for the commit.
     pub(crate) fn hold(&mut self, bytes: u64, debt: u64) -> bool {
         let fits = self.free(Use::Nodes) >= self.held + bytes + debt;
         if fits {
@@ -443,20 +450,20 @@ impl Space {
         fits
     }
 
-    /// An operation has ended.
+    /// Returns the `bytes` of nodes that an operation held, at its end.
     pub(crate) fn let_go(&mut self, bytes: u64) {
         debug_assert!(self.held >= bytes, "nothing is let go twice");
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Where the next chunk would begin, in the addresses of the file system.
+    /// Start of the next chunk in the file system's address space: the end of the last one.
     fn next_address(&self) -> u64 {
         let last = self.groups.values().next_back();
         last.map_or(FIRST, |group| group.chunk.start + group.chunk.len)
     }
 
-    /// A chunk of up to `len` bytes, in `copies`, where the device has room; as large as
-    /// there is room for if that is less.
+    /// Plans a chunk of up to `len` bytes, in two copies if `dup`, shrunk to the room on the
+    /// device in units of 64 KiB. `None` if less than four units fit.
     pub(crate) fn plan_chunk(&self, kind: Use, len: u64, dup: bool) -> Option<Chunk> {
         const UNIT: u64 = 65_536;
         let mut holes: Vec<(u64, u64)> = self.unallocated.iter().collect();
@@ -495,7 +502,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_hold_what_a_map_of_bits_does() {
+    fn ranges_match_a_bitmap_under_random_changes() {
         let mut rng = sim::Seed(1).stream("ranges");
         let (mut ranges, mut model) = (Ranges::default(), [false; 200]);
         for _ in 0..5_000 {
@@ -526,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_out_where_superblocks_are() {
+    fn allocation_skips_superblocks() {
         let mut space = Space::new(128 << 20);
         assert!(space.add_chunk(data(60 << 20, 8 << 20, 60 << 20)));
         assert_eq!(space.free(Use::Data), (8 << 20) - KEPT);
@@ -540,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_is_free_once_the_commit_has_ended() {
+    fn pinned_range_is_free_after_the_commit() {
         let mut space = Space::new(64 << 20);
         assert!(space.add_chunk(data(1 << 20, 8 << 20, 1 << 20)));
         let (start, len) = space.take_data(8 << 20).unwrap();
@@ -555,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_cut_to_what_the_device_has() {
+    fn chunk_plan_is_cut_to_the_room_of_the_device() {
         let mut space = Space::new(32 << 20);
         let chunk = space.plan_chunk(Use::Nodes, 8 << 20, true).unwrap();
         assert_eq!(chunk.copies, [1 << 20, 9 << 20]);

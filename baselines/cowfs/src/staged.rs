@@ -1,24 +1,24 @@
-//! Contents that are about to take the place of others, and whose sums are not in the trees.
+//! Ranges whose contents are being replaced in place, before the trees hold their new sums.
 //!
-//! Invariant: whoever finds that contents do not fit their sums waits until none of them are
-//! here, and looks again once. It is enough: the file itself reads nothing meanwhile, and
-//! what a snapshot has come to share is not replaced any more, so there is one time like
-//! that at most.
+//! Invariant: a reader that finds contents that do not match their sums waits until none of
+//! its range is staged, and reads once more. One retry is enough: the file itself reads
+//! nothing during a replacement, and a range that a snapshot shares is not replaced again,
+//! so a reader meets at most one replacement.
 
 use sim::{Signal, Sim};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// All of them.
+/// Every range under replacement, by address.
 pub(crate) struct Staged {
     sim: Sim,
-    /// By address: how many bytes.
+    /// Length in bytes of each range, by its address.
     ranges: RefCell<BTreeMap<u64, u64>>,
     ended: Signal,
 }
 
-/// Some of them, until it is dropped.
+/// Marks one range as under replacement; dropping it wakes the readers that wait.
 pub(crate) struct Stage {
     all: Rc<Staged>,
     at: u64,
@@ -33,7 +33,8 @@ impl Staged {
         })
     }
 
-    /// So many bytes at `at` are about to be replaced. One file has them, in its turn.
+    /// Stages `bytes` bytes at `at`. No range at `at` may be staged already: one file owns it,
+    /// and replaces it in its turn.
     pub(crate) fn begin(self: &Rc<Self>, at: u64, bytes: u64) -> Stage {
         let before = self.ranges.borrow_mut().insert(at, bytes);
         debug_assert!(before.is_none(), "{at} is replaced twice at once");
@@ -43,7 +44,7 @@ impl Staged {
         }
     }
 
-    /// Waits until none of these bytes are being replaced.
+    /// Waits until no staged range overlaps the `bytes` bytes at `at`.
     pub(crate) async fn wait(&self, at: u64, bytes: u64) {
         while self.has(at, bytes) {
             self.ended.wait(&self.sim).await;

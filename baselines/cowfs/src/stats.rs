@@ -1,4 +1,4 @@
-//! What is counted, and what the trees are like.
+//! Statistics of the body: node counts per tree, tree heights and extents per file.
 
 use crate::forest::NodeStats;
 use crate::format::extent::{Part, Piece, piece};
@@ -8,7 +8,7 @@ use crate::nodes::TreeKind;
 use crate::persist::Persist;
 use vfs::{Errno, ExtentCounts, NodesByTree, Result, TreeStats};
 
-/// Nodes by trees, of those that are told apart.
+/// Sums node counts, indexed by [`TreeKind`], into the groups that reports list.
 fn by_tree(counts: &[u64; TreeKind::ALL.len()]) -> NodesByTree {
     let of = |kind: TreeKind| counts[kind as usize];
     NodesByTree {
@@ -21,13 +21,14 @@ fn by_tree(counts: &[u64; TreeKind::ALL.len()]) -> NodesByTree {
     }
 }
 
-/// Counts pieces in the order of files.
+/// Counts files, pieces and contiguous extents. Pieces arrive ordered by inode, then offset.
 #[derive(Default)]
 struct Counter {
     counts: ExtentCounts,
     file: u64,
     own: u64,
-    /// Where a piece would begin that is one with the last.
+    /// Start of a piece that would extend the last one: offset in the file, address, and
+    /// whether it is written. `None` at the start of a file and after a hole.
     next: Option<(u64, u64, bool)>,
 }
 
@@ -62,7 +63,7 @@ impl Counter {
 }
 
 impl<S: Persist> Core<S> {
-    /// What was counted, and how high trees are.
+    /// Counters since the mount, and the number of levels of each main tree.
     pub(crate) fn tree_stats(&self) -> TreeStats {
         let (forest, counts) = (&self.forest, self.counts.get());
         let NodeStats {
@@ -90,7 +91,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Pieces of the medium that files of the first subvolume lie in.
+    /// Counts the pieces and contiguous extents of the files of the first subvolume.
     //= hyfim fig 5
     pub(crate) async fn count_extents(&self) -> Result<ExtentCounts> {
         let tree = self.tree(id::FS_TREE).ok_or(Errno::EUCLEAN)?;

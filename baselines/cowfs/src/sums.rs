@@ -1,4 +1,4 @@
-//! Sums of contents: four bytes for each sector, in items by address.
+//! Checksums of contents: four bytes per sector, in items keyed by address.
 //!
 //! Invariants: items of sums do not overlap; an item is no longer than a leaf takes.
 //= btrfs-format 3.4
@@ -16,8 +16,8 @@ use vfs::{Errno, Result};
 /// item.
 const SUMS_MOST: usize = (node::LEAF - 2 * node::ITEM) / 4 - 1;
 
-/// What sums of patterns are made of: the sum of a sector that repeats a number is that of
-/// zeros, changed for each bit of the number that is set.
+/// Tables for the sums of pattern sectors. The sum of a sector that repeats a number is the
+/// sum of zeros XORed with a constant for each set bit of the number.
 pub(crate) struct PatternSums {
     zeros: u32,
     bits: [[u32; 256]; 8],
@@ -39,7 +39,7 @@ impl PatternSums {
         Self { zeros, bits }
     }
 
-    /// The sum of a sector; none if some of it is lost.
+    /// The sum of a sector; `None` if any of its bytes are lost.
     pub(crate) fn of(&self, payload: &Payload) -> Option<u32> {
         match payload {
             Payload::Zero => Some(self.zeros),
@@ -68,7 +68,7 @@ fn bytes_of(sums: &[u32]) -> Vec<u8> {
     sums.iter().flat_map(|sum| sum.to_le_bytes()).collect()
 }
 
-/// The sums of a range as they lie on the medium.
+/// Decodes the little-endian sums of an item.
 pub(crate) fn words(bytes: &[u8]) -> Vec<u32> {
     let words = bytes.chunks_exact(4);
     words
@@ -76,7 +76,8 @@ pub(crate) fn words(bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// The sectors of `span` that an item at `start` has sums of, and its bytes for them.
+/// The part of `span` that a `len`-byte item at `start` covers, and the bytes of the item
+/// that hold its sums. Both are empty if the item covers nothing of `span`.
 fn common(span: &Range<u64>, start: u64, len: usize) -> (Range<u64>, Range<usize>) {
     let end = start + len as u64 / 4 * SECTOR_BYTES;
     let (from, to) = (span.start.max(start), span.end.min(end));
@@ -88,8 +89,8 @@ fn common(span: &Range<u64>, start: u64, len: usize) -> (Range<u64>, Range<usize
 }
 
 impl Forest {
-    /// Puts as many of `sums` in as belong into one item, from the sector at `at` on; gives
-    /// how many.
+    /// Stores a prefix of `sums`, for sectors from `at` on, in one item: overwrites existing
+    /// sums, extends the item that ends at `at`, or inserts a new one. Returns the count stored.
     fn put_some(&self, tree: &Tree, at: u64, sums: &[u32]) -> Try<usize> {
         let before = self.last_until(tree, key(at), |key, data| {
             is_sums(key).then(|| (key, data.to_vec()))
@@ -116,7 +117,8 @@ impl Forest {
         Ok(count)
     }
 
-    /// How many of the next `most` sectors have no sum yet; the first has none.
+    /// Number of sectors from `at` on, up to `most`, without a sum. The caller ensures that
+    /// the first has none.
     fn gap(&self, tree: &Tree, at: u64, most: usize) -> Try<usize> {
         let from = sound(key(at).next())?;
         let next = self.first_from(tree, from, |key, _| key)?;
@@ -125,7 +127,8 @@ impl Forest {
         Ok(most.min(usize::try_from(free).unwrap_or(usize::MAX)).max(1))
     }
 
-    /// Takes sums of `span` out of one item; gives whether there was one.
+    /// Removes the sums of `span` from the last item that covers part of it. Returns false if
+    /// no item does.
     fn remove_some(&self, tree: &Tree, span: &Range<u64>) -> Try<bool> {
         let last = key(span.end - 1);
         let found = self.last_until(tree, last, |key, data| (key, data.to_vec()))?;
@@ -150,8 +153,8 @@ impl Forest {
         Ok(true)
     }
 
-    /// The sums of `span` as far as one leaf has them: from which sector on, and what they
-    /// are. None if there are no more.
+    /// The sums of `span` in the first item that covers part of it, with the address of the
+    /// first sector they belong to. `None` if no item does.
     fn read_some(&self, tree: &Tree, span: &Range<u64>) -> Try<Option<(u64, Vec<u32>)>> {
         let before = self.last_until(tree, key(span.start), |key, data| {
             (key.offset, summed(data), is_sums(key))
@@ -173,7 +176,7 @@ impl Forest {
 }
 
 impl<S: Persist> Core<S> {
-    /// Puts the sums of sectors from `at` on in.
+    /// Stores `sums` for the sectors from `at` on.
     pub(crate) async fn put_sums(&self, tree: &Tree, mut at: u64, sums: &[u32]) -> Result<()> {
         let mut left = sums;
         while !left.is_empty() {
@@ -184,14 +187,18 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Takes the sums of a range out.
+    /// Removes the sums of the `len` bytes at `at`.
+    ///
+    /// # Errors
+    ///
+    /// `EUCLEAN` if the range passes the end of the address space.
     pub(crate) async fn remove_sums(&self, tree: &Tree, at: u64, len: u64) -> Result<()> {
         let span = at..at.checked_add(len).ok_or(Errno::EUCLEAN)?;
         while self.with(|| self.forest.remove_some(tree, &span)).await? {}
         Ok(())
     }
 
-    /// The sums of a range, none where there is none.
+    /// The sums of `sectors` sectors from `at` on; `None` for a sector without one.
     pub(crate) async fn sums(
         &self,
         tree: &Tree,
