@@ -1,7 +1,7 @@
 //! Contents of files: in the inode while they fit, then in blocks that are written to
 //! new places each time.
 //!
-//! Invariants: whoever changes where the pages of a file are, or reads it, has the turn
+//! Invariants: a task that reads or changes the addresses of a file's pages holds the turn
 //! of the file, but for relocation, which redirects addresses at one instant; an address
 //! is in a node once its block is on the medium; a page that is dirty in the cache is
 //! accounted for. The size on the medium grows only over pages that were written.
@@ -112,8 +112,8 @@ impl<P: Persist> Core<P> {
         self.reserve_each(file, pages).await.map(drop)
     }
 
-    /// Accounts for `pages`, or for none of them; gives those that nobody had accounted
-    /// for.
+    /// Accounts for `pages`, or on an error for none of them; returns the places of those that
+    /// were not accounted for before.
     async fn reserve_each(
         &self,
         file: &File,
@@ -161,8 +161,8 @@ impl<P: Persist> Core<P> {
     }
 
     /// Accounts for the first page, which is dirty, as a block, and drops what the inode
-    /// has of it. The block that was promised becomes this one: between the two nobody
-    /// else may take it, or the page could not be written back.
+    /// has of it. The promised block becomes this one without an await in between: if another
+    /// task took the block, the page could not be written back.
     fn leave_inode(&self, file: &File) -> Result<()> {
         self.unpromise(file);
         self.take_block()?;
@@ -253,7 +253,7 @@ impl<P: Persist> Core<P> {
             .for_each(|(addr, _)| segments.free_block(*addr));
     }
 
-    /// Writes down where a long symbolic link leads.
+    /// Writes the target of a long symbolic link to a block.
     pub(crate) async fn write_target(&self, buf: &Rc<NodeBuf>, target: &[u8]) -> Result<()> {
         let mut page = [0; BLOCK];
         let room = page.get_mut(..target.len()).ok_or(Errno::ENAMETOOLONG)?;
@@ -343,7 +343,7 @@ impl<P: Persist> Core<P> {
         let taken = self.reserve_each(file, touched(&range)).await?;
         let written = self.write_over(file, &range, bytes).await;
         if written.is_err() {
-            // Nobody will write them: no page of the cache is dirty there.
+            // No write-back would write these pages: none of them is dirty in the cache.
             self.give_up(file, taken);
         }
         written.map(|()| bytes.len() as u64)
@@ -362,7 +362,7 @@ impl<P: Persist> Core<P> {
         written
     }
 
-    /// What can be seen of a page of a file of this size.
+    /// Contents of page `index` of a file of `size` bytes; bytes behind its end are zero.
     async fn visible(&self, file: &File, index: u64, size: u64) -> Result<[u8; BLOCK]> {
         let mut page = [Payload::Zero];
         self.read_pages(file, index, &mut page).await?;

@@ -228,7 +228,7 @@ impl<P: Persist> Core<P> {
         self.operations.acquire(OPERATIONS).await
     }
 
-    /// Whether anything can still be written.
+    /// Fails with `EROFS` after a failed write or on a read-only mount.
     pub(crate) fn ensure_sound(&self) -> Result<()> {
         if self.failed.get() || self.settings.read_only {
             return Err(Errno::EROFS);
@@ -236,7 +236,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Notes a failure of the medium to write: nothing is written after it.
+    /// Passes `done` on; an error marks the file system as failed, and nothing is written after.
     pub(crate) fn noted<T>(&self, done: Result<T>) -> Result<T> {
         if done.is_err() {
             self.failed.set(true);
@@ -244,7 +244,7 @@ impl<P: Persist> Core<P> {
         done
     }
 
-    /// Something has changed that a checkpoint makes durable.
+    /// Counts a change for the next checkpoint; arms the periodic checkpoint and cleaning.
     pub(crate) fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
         self.arm();
@@ -263,7 +263,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Whom the contents of `file` are booked under.
+    /// Origin and purpose under which I/O of the contents of `file` is booked.
     pub(crate) fn owner_of(file: &File) -> Who {
         Who {
             origin: file.origin.get(),
@@ -287,7 +287,7 @@ impl<P: Persist> Core<P> {
         self.counts.get().user_blocks.saturating_sub(lost)
     }
 
-    /// Looks which sections can be written no more.
+    /// Collects sections whose flash has failed, which take no more writes.
     pub(crate) fn look_for_lost(&self) {
         for section in 0..self.geometry.sections() {
             let first = section * self.geometry.segs_per_sec;
@@ -330,7 +330,8 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Gives a block back that was accounted for, and that it was written to if so.
+    /// Gives back an accounted block, and frees `addr` if it is in the main area (0 and
+    /// `NEW_ADDR` are not: nothing was written).
     pub(crate) fn give_block(&self, addr: u32) {
         self.count(|counts| counts.valid_blocks = counts.valid_blocks.saturating_sub(1));
         if self.geometry.is_main(addr) {
@@ -338,7 +339,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// An inode's blocks become more or fewer.
+    /// Adds `change` to the number of blocks in the node of an inode.
     pub(crate) fn add_blocks(&self, inode: &NodeBuf, change: i64) {
         inode.edit(|bytes| {
             let blocks = node::BLOCKS.get(bytes).saturating_add_signed(change);
@@ -382,12 +383,13 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Only a checkpoint makes durable what has happened to the inode of this number.
+    /// Notes a change of inode `ino` that its nodes do not show: only a checkpoint makes the
+    /// change durable.
     pub(crate) fn need_whole(&self, ino: u32) {
         self.since.borrow_mut().whole.insert(ino);
     }
 
-    /// What was counted, and what is held.
+    /// Counters of the logs since the mount, and memory of the tables now.
     pub(crate) fn log_stats(&self) -> LogStats {
         let tables = self.segments.borrow().memory() + self.nat.borrow().memory();
         LogStats {
@@ -403,7 +405,7 @@ impl<P: Persist> Core<P> {
         self.stats.set(stats);
     }
 
-    /// How full it is.
+    /// Used and free blocks and inodes, for `statfs`.
     pub(crate) fn fullness(&self) -> StatFs {
         let counts = self.counts.get();
         let used = counts.valid_blocks + counts.promised;
@@ -421,7 +423,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Where node `nid` is.
+    /// Address of node `nid`.
     ///
     /// # Errors
     /// `EUCLEAN` if there cannot be such a node; `EIO`.

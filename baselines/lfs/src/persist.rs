@@ -36,7 +36,7 @@ pub enum Table {
 pub enum Log {
     /// Entries of directories, and contents that will not live long.
     HotData,
-    /// Contents of files without a hint.
+    /// Contents of other files.
     WarmData,
     /// Contents that will live long, and what was moved by cleaning.
     ColdData,
@@ -264,7 +264,8 @@ pub trait Persist: 'static {
     /// `EIO`: then nothing may be written any more.
     async fn commit(&self, pack: Pack) -> Result<u64>;
 
-    /// Takes the limit that the last verb to fail with `ENOSPC` met; `None` on a second call.
+    /// Takes the limit at which a call failed with `ENOSPC`; `None` if none did since the last
+    /// `take_refusal`.
     fn take_refusal(&self) -> Option<NoSpace> {
         None
     }

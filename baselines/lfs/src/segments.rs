@@ -67,7 +67,7 @@ pub(crate) struct Segments {
     lost_blocks: u64,
 }
 
-/// The next block from `from` on that nobody holds.
+/// The first block from `from` on whose bit in `held` is clear; `None` if there is none.
 fn next_gap(held: &[u8; MAP], from: usize) -> Option<usize> {
     (from..BLOCKS).find(|&at| !high_bit(held, at))
 }

@@ -59,7 +59,7 @@ impl Owner {
 /// The owners of the blocks of a segment.
 pub(crate) type Owners = Box<[Owner; SEG_BLOCKS as usize]>;
 
-/// Owners of nobody.
+/// Owners of a segment without valid blocks: every entry is the default.
 pub(crate) fn nobody() -> Owners {
     Box::new([Owner::default(); SEG_BLOCKS as usize])
 }
