@@ -236,7 +236,8 @@ impl<P: Persist> Core<P> {
             .map(|(addr, run)| self.persist.main().write(*addr, run, log, who));
         let done: Result<Vec<()>> = sim::join_all(each.collect()).await.into_iter().collect();
         let done = self.noted(done);
-        // What had a place was written all the same: others go on behind it.
+        // Pages with a place were written even after a refusal: later writes of the log continue
+        // behind them.
         if let Some(errno) = done.err().or(refused) {
             self.take_back(&placed);
             return Err(errno);
@@ -462,7 +463,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Where data or a hole begins, from `offset` on.
+    /// Finds the first data or hole at or after `offset`.
     pub(crate) async fn seek(
         &self,
         file: &File,
@@ -491,7 +492,7 @@ impl<P: Persist> Core<P> {
         Ok((what == SeekWhat::Hole).then_some(size))
     }
 
-    /// Where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     pub(crate) async fn target(&self, file: &File) -> Result<Vec<u8>> {
         let size = file.attr.get().size;
         let len = damaged(usize::try_from(size).ok().filter(|len| *len < BLOCK))?;

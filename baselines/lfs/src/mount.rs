@@ -37,8 +37,8 @@ pub struct MountOptions {
     pub origin: Origin,
     /// Longest wait of a change for the periodic checkpoint: 60 s in Linux.
     pub interval: Ns,
-    /// How long cleaning in the background waits at least for the next section: 30 s in
-    /// Linux; twice that while others make changes, or little is gained.
+    /// Least wait of background cleaning before the next section: 30 s in Linux; twice that
+    /// while operations make changes, or little is gained.
     pub cleaning: Ns,
     /// Whether nothing is written, whatever has to be recovered: that is done in memory, so
     /// that a medium which takes no more writes can be read.
@@ -78,7 +78,7 @@ pub enum MountError {
     /// Superblock or checkpoint could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What the checkpoint leads to is damaged.
+    /// A table or summary of the checkpoint is damaged; the text names the part.
     #[error("the checkpoint leads to damaged {0}")]
     Damaged(&'static str),
     /// There is no room for what has to be written to go on from there.
@@ -225,7 +225,7 @@ fn counts(head: &Head) -> Counts {
 /// Mounts what a strategy has found, and recovers what has to be.
 ///
 /// # Errors
-/// What is damaged, or why the drive failed.
+/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive.
 pub async fn mount_with<S: Persist>(
     sim: &Sim,
     persist: S,
@@ -346,7 +346,7 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
 /// Mounts F2FS as Linux has it from `port`, and recovers what has to be.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive.
 pub async fn mount<P: BlockPort>(
     sim: &Sim,
     port: &P,

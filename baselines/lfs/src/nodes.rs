@@ -103,7 +103,7 @@ impl NodeCache {
     }
 }
 
-/// Where a page of a file is written down.
+/// Result of a search for the address of a page.
 pub(crate) enum Found {
     /// In this node, as its address of this number.
     At(Rc<NodeBuf>, usize),

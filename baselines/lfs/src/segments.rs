@@ -22,7 +22,7 @@ use std::ops::Range;
 
 const BLOCKS: usize = SEG_BLOCKS as usize;
 
-/// Where a log is written.
+/// Write point of a log in memory.
 pub(crate) struct Writing {
     pub(crate) at: LogAt,
     pub(crate) owners: Owners,
@@ -34,7 +34,7 @@ pub(crate) struct Writing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) addr: u32,
-    /// Where the next block of the log will go.
+    /// Address of the next block of the log, behind the one given out now.
     pub(crate) next: u32,
 }
 
