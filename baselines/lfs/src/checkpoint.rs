@@ -151,9 +151,9 @@ impl<P: Persist> Core<P> {
     /// the last checkpoint knows; and all that the last checkpoint has must have room
     /// besides.
     ///
-    /// Who had the name of a new file at the last checkpoint loses it in recovery, as in
-    /// Linux; but no directory does, which in Linux would leave what is in it without a
-    /// name.
+    /// In recovery a forced new file takes its name from the file that had it at the last
+    /// checkpoint, as in Linux, but never from a directory: in Linux the entries of that
+    /// directory would be left without a name.
     //= f2fs-paper 2.7
     fn is_forced_whole(&self, file: &File) -> bool {
         let (attr, ino) = (file.attr.get(), number(file));
@@ -230,8 +230,8 @@ impl<P: Persist> Core<P> {
         self.checkpoint(true).await
     }
 
-    /// Commits everything. The caller is alone. After a failure nothing is written any
-    /// more: nobody knows what of it has happened.
+    /// Commits everything. The caller holds [`Core::alone`]. After a failure nothing is written
+    /// any more: how much of the checkpoint is on the medium is unknown.
     pub(crate) async fn checkpoint(&self, leaving: bool) -> Result<()> {
         let done = self.write_all(leaving).await;
         if let Some(why) = self.persist.take_refusal() {
@@ -466,7 +466,7 @@ impl<P: Persist> Core<P> {
             let Some(core) = me.upgrade() else { return };
             core.armed.set(false);
             if core.settled.get() < core.changes.get() && !core.failed.get() {
-                // A failure ends all changes; whoever forces is told.
+                // A failure ends all changes; the next force reports it.
                 let _ = core.force_all().await;
             }
         });

@@ -1,9 +1,9 @@
 //! Cleaning: when to clean, and which section; `relocate` moves the blocks.
 //!
 //! In the foreground, when free sections are so few that what is dirty might not find
-//! room, the section with the least in use is cleaned, and whoever is about to change
-//! something waits for it; in the background, while nobody changes anything, the one with
-//! the best ratio of cost and benefit. Which one is a pure function of a view.
+//! room, the section with the fewest valid blocks is cleaned, and operations that change
+//! something wait for it; in the background, while no operation changes anything, the section
+//! with the best ratio of cost and benefit. The choice is a pure function of a view.
 //!
 //! Invariant: one section is cleaned at a time, and no log goes on in it; so a valid block
 //! of the section has the owner that it had when cleaning began.
@@ -165,8 +165,9 @@ impl<P: Persist> Core<P> {
         unused > usable * 40 / 100 && free < unused * 40 / 100
     }
 
-    /// Has sections cleaned while nobody changes anything, one after each wait, until
-    /// there is none to gain from. Waits become longer while there is little to gain.
+    /// Starts the background task that cleans one section after each wait while the file system
+    /// is idle, until no section is worth it. The wait is the least one while the file system is
+    /// idle and worn, else twice that.
     pub(crate) fn arm_cleaning(&self) {
         if self.clean_armed.replace(true) {
             return;
@@ -182,7 +183,7 @@ impl<P: Persist> Core<P> {
                     true => least,
                     false => Ns(least.0 * 2),
                 };
-                // A failure ends all changes; whoever forces is told.
+                // A failure ends all changes; the next force reports it.
                 if idle && !matches!(core.clean_quietly().await, Ok(true)) {
                     return core.clean_armed.set(false);
                 }
@@ -190,8 +191,8 @@ impl<P: Persist> Core<P> {
         });
     }
 
-    /// Whether nobody has begun to change anything for a sixth of the least wait: 5 s of
-    /// 30 s, as in Linux.
+    /// Whether no changing operation has begun for a sixth of the least wait: 5 s of 30 s, as
+    /// in Linux.
     fn is_idle(&self) -> bool {
         self.sim.now().0 - self.begun.get().0 >= self.settings.cleaning.0 / 6
     }

@@ -1,7 +1,7 @@
 //! Directories: entries in the inode while they fit, then levels of hash tables.
 //!
 //! Invariants: a block of entries is in memory at most once, and stays while it is
-//! dirty; it is written by checkpoints and by nobody else, so a power cut finds all names
+//! dirty; only checkpoints write it, so a power cut finds all names
 //! as of one instant, but for those of files that were forced. Callers hold the directory
 //! exclusively where they change it.
 

@@ -109,7 +109,7 @@ impl<P: DrivePort> MainArea for OnDrive<P> {
 /// Makes a file system on `drive`, as [`format_zones`] does if it has zones.
 ///
 /// # Errors
-/// What cannot be made of it, or why the drive failed.
+/// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the drive.
 pub async fn format_drive<P: DrivePort>(
     sim: &Sim,
     drive: &P,
@@ -125,7 +125,7 @@ pub async fn format_drive<P: DrivePort>(
 /// are those of the zones, then. Those that can only be read are set offline first.
 ///
 /// # Errors
-/// What cannot be made of them, or why the drive failed.
+/// [`MkfsError::Io`] if a zone failed; otherwise the option that does not fit the zones.
 pub async fn format_zones<Z: ZonedPort>(
     sim: &Sim,
     zones: &Z,

@@ -1,7 +1,7 @@
 //! Contents of files: in the inode while they fit, then in blocks that are written to
 //! new places each time.
 //!
-//! Invariants: whoever changes where the pages of a file are, or reads it, has the turn
+//! Invariants: a task that reads or changes the addresses of a file's pages holds the turn
 //! of the file, but for relocation, which redirects addresses at one instant; an address
 //! is in a node once its block is on the medium; a page that is dirty in the cache is
 //! accounted for. The size on the medium grows only over pages that were written.
@@ -112,8 +112,8 @@ impl<P: Persist> Core<P> {
         self.reserve_each(file, pages).await.map(drop)
     }
 
-    /// Accounts for `pages`, or for none of them; gives those that nobody had accounted
-    /// for.
+    /// Accounts for `pages`, or on an error for none of them; returns the places of those that
+    /// were not accounted for before.
     async fn reserve_each(
         &self,
         file: &File,
@@ -161,8 +161,8 @@ impl<P: Persist> Core<P> {
     }
 
     /// Accounts for the first page, which is dirty, as a block, and drops what the inode
-    /// has of it. The block that was promised becomes this one: between the two nobody
-    /// else may take it, or the page could not be written back.
+    /// has of it. The promised block becomes this one without an await in between: if another
+    /// task took the block, the page could not be written back.
     fn leave_inode(&self, file: &File) -> Result<()> {
         self.unpromise(file);
         self.take_block()?;
@@ -236,7 +236,8 @@ impl<P: Persist> Core<P> {
             .map(|(addr, run)| self.persist.main().write(*addr, run, log, who));
         let done: Result<Vec<()>> = sim::join_all(each.collect()).await.into_iter().collect();
         let done = self.noted(done);
-        // What had a place was written all the same: others go on behind it.
+        // Pages with a place were written even after a refusal: later writes of the log continue
+        // behind them.
         if let Some(errno) = done.err().or(refused) {
             self.take_back(&placed);
             return Err(errno);
@@ -253,7 +254,7 @@ impl<P: Persist> Core<P> {
             .for_each(|(addr, _)| segments.free_block(*addr));
     }
 
-    /// Writes down where a long symbolic link leads.
+    /// Writes the target of a long symbolic link to a block.
     pub(crate) async fn write_target(&self, buf: &Rc<NodeBuf>, target: &[u8]) -> Result<()> {
         let mut page = [0; BLOCK];
         let room = page.get_mut(..target.len()).ok_or(Errno::ENAMETOOLONG)?;
@@ -343,7 +344,7 @@ impl<P: Persist> Core<P> {
         let taken = self.reserve_each(file, touched(&range)).await?;
         let written = self.write_over(file, &range, bytes).await;
         if written.is_err() {
-            // Nobody will write them: no page of the cache is dirty there.
+            // No write-back would write these pages: none of them is dirty in the cache.
             self.give_up(file, taken);
         }
         written.map(|()| bytes.len() as u64)
@@ -362,7 +363,7 @@ impl<P: Persist> Core<P> {
         written
     }
 
-    /// What can be seen of a page of a file of this size.
+    /// Contents of page `index` of a file of `size` bytes; bytes behind its end are zero.
     async fn visible(&self, file: &File, index: u64, size: u64) -> Result<[u8; BLOCK]> {
         let mut page = [Payload::Zero];
         self.read_pages(file, index, &mut page).await?;
@@ -462,7 +463,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Where data or a hole begins, from `offset` on.
+    /// Finds the first data or hole at or after `offset`.
     pub(crate) async fn seek(
         &self,
         file: &File,
@@ -491,7 +492,7 @@ impl<P: Persist> Core<P> {
         Ok((what == SeekWhat::Hole).then_some(size))
     }
 
-    /// Where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     pub(crate) async fn target(&self, file: &File) -> Result<Vec<u8>> {
         let size = file.attr.get().size;
         let len = damaged(usize::try_from(size).ok().filter(|len| *len < BLOCK))?;

@@ -2,8 +2,7 @@
 //!
 //! Invariants: a verb that changes or reads anything is within an *operation*, as is the
 //! relocation of each segment, and a checkpoint within none; so a checkpoint is of one
-//! instant. Whoever needs both begins an operation first and then waits for the turn of a
-//! file. The cleaner is waited for before either.
+//! instant. Locks are taken in this order: the cleaner, an operation, the turn of a file.
 
 use crate::dir::DirCache;
 use crate::format::nat::NatEntry;
@@ -22,7 +21,7 @@ use std::rc::{Rc, Weak};
 use units::{Ns, Origin, Refusals};
 use vfs::{Errno, FileKind, Inode, LogStats, Result, StatFs};
 
-/// Operations at once.
+/// Permits of [`Core::operations`]: most operations in progress at once; a checkpoint takes all.
 const OPERATIONS: usize = 1 << 16;
 
 /// How a file system behaves.
@@ -35,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
 }
 
-/// What a checkpoint counts.
+/// Totals that a checkpoint records in its head, and blocks promised in memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) user_blocks: u64,
@@ -44,23 +43,23 @@ pub(crate) struct Counts {
     pub(crate) inodes: u32,
     pub(crate) reserved_segments: u32,
     pub(crate) overprovision: u32,
-    /// Blocks that were promised to files whose contents are in their inodes.
+    /// Blocks promised to files whose contents are in their inodes, one a file.
     pub(crate) promised: u64,
 }
 
-/// What has happened since the last checkpoint that decides whether a file can be forced
-/// by its nodes alone.
+/// Changes since the last checkpoint that decide whether a force can write the nodes of a file
+/// alone.
 #[derive(Debug, Default)]
 pub(crate) struct Since {
     /// Blocks that were valid at the checkpoint, and that were taken since: recovery
     /// needs all of them at once.
     pub(crate) valid: u64,
     pub(crate) taken: u64,
-    /// Inodes that were made, and whether they were forced with their name.
+    /// Inodes made since the checkpoint; true for those that were forced with their name.
     pub(crate) made: BTreeMap<u32, bool>,
-    /// Inodes to which something has happened that their nodes do not show.
+    /// Inodes with a change that their nodes do not show: a force of them is a checkpoint.
     pub(crate) whole: BTreeSet<u32>,
-    /// Inodes nodes of which were written without a mark after the last one with one.
+    /// Inodes with nodes written without a mark after their last marked node.
     pub(crate) unmarked: BTreeSet<u32>,
     /// Whether a directory has lost a name.
     pub(crate) dirs_moved: bool,
@@ -69,7 +68,7 @@ pub(crate) struct Since {
 }
 
 impl Since {
-    /// Nothing, after a checkpoint that has counted this.
+    /// State right after a checkpoint with `counts`: no change yet.
     pub(crate) fn after(counts: Counts) -> Self {
         Self {
             valid: counts.valid_blocks,
@@ -78,7 +77,7 @@ impl Since {
     }
 }
 
-/// All of a mounted file system.
+/// State of a mounted file system, shared by its verbs and background tasks.
 pub(crate) struct Core<P: Persist> {
     pub(crate) sim: Sim,
     pub(crate) persist: P,
@@ -87,8 +86,8 @@ pub(crate) struct Core<P: Persist> {
     pub(crate) me: Weak<Self>,
     /// Held by operations, one each, and by a checkpoint, all.
     operations: Semaphore,
-    /// Held while nodes of files are written one after the other by forces: what a
-    /// later one leads on from must be there.
+    /// Held while a force writes nodes of a file: each node leads to the next, so an earlier
+    /// one must be written first.
     pub(crate) chain: Semaphore,
     pub(crate) segments: RefCell<Segments>,
     pub(crate) nat: RefCell<Nat>,
@@ -98,26 +97,26 @@ pub(crate) struct Core<P: Persist> {
     pub(crate) orphans: RefCell<BTreeSet<u32>>,
     /// The version of the last checkpoint.
     pub(crate) version: Cell<u64>,
-    /// What nodes carry that are written now.
+    /// Checkpoint stamp that nodes written now carry in their footers.
     pub(crate) stamp: Cell<u64>,
     /// Time that the file system was mounted before this mount, in seconds.
     pub(crate) elapsed: u64,
-    /// Changes there were, and those of them that the last checkpoint has.
+    /// Changes since the mount; `settled` is this count at the last checkpoint.
     pub(crate) changes: Cell<u64>,
     pub(crate) settled: Cell<u64>,
-    /// What has happened since the last checkpoint that forces go by.
+    /// Changes since the last checkpoint that restrict forces.
     pub(crate) since: RefCell<Since>,
-    /// Whether somebody waits to make a checkpoint of its own accord.
+    /// Whether a task waits to make the periodic checkpoint.
     pub(crate) armed: Cell<bool>,
-    /// Held by who cleans; waited for before an operation.
+    /// Held while a section is cleaned; acquired before an operation.
     pub(crate) cleaner: Semaphore,
-    /// Whether somebody waits to clean in the background.
+    /// Whether a task waits to clean in the background.
     pub(crate) clean_armed: Cell<bool>,
-    /// When somebody last began to change something.
+    /// Time at which the last changing operation began.
     pub(crate) begun: Cell<Ns>,
-    /// What is counted.
+    /// Counters of the logs and of cleaning, for reports.
     pub(crate) stats: Cell<LogStats>,
-    /// Something could not be written: nothing is written any more.
+    /// Whether a write has failed: after that, nothing is written any more.
     pub(crate) failed: Cell<bool>,
     /// Whether a mount brings back what was forced.
     pub(crate) recovering: Cell<bool>,
@@ -131,22 +130,22 @@ pub struct LfsFs<P: Persist> {
     pub(crate) core: Rc<Core<P>>,
 }
 
-/// What this body keeps with each inode in memory.
+/// State that this file system attaches to each inode in memory.
 pub struct Private {
     /// Its node, held so that it stays in memory.
     pub(crate) buf: Rc<NodeBuf>,
     /// Its size on the medium: what was written back.
     pub(crate) disk_size: Cell<u64>,
-    /// Held by those who change where its pages are, or read that.
+    /// Held while the addresses of its pages are read or changed.
     pub(crate) turn: Semaphore,
     /// Whether a block is promised for when its contents outgrow the inode.
     pub(crate) promised: Cell<bool>,
 }
 
-/// An inode in memory.
+/// An inode of the VFS with the state of this file system.
 pub(crate) type File = Inode<Private>;
 
-/// What damaged bytes mean to a file operation.
+/// Maps `None`, the result of decoding damaged bytes, to `EUCLEAN`.
 pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
     value.ok_or(Errno::EUCLEAN)
 }
@@ -161,7 +160,7 @@ pub(crate) fn number(file: &File) -> u32 {
     file.private.buf.nid
 }
 
-/// What to make a [`Core`] of.
+/// Inputs of [`Core::new`], as a mount has read them.
 pub(crate) struct Parts<P> {
     pub(crate) persist: P,
     pub(crate) geometry: Geometry,
@@ -229,7 +228,7 @@ impl<P: Persist> Core<P> {
         self.operations.acquire(OPERATIONS).await
     }
 
-    /// Whether anything can still be written.
+    /// Fails with `EROFS` after a failed write or on a read-only mount.
     pub(crate) fn ensure_sound(&self) -> Result<()> {
         if self.failed.get() || self.settings.read_only {
             return Err(Errno::EROFS);
@@ -237,7 +236,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Notes a failure of the medium to write: nothing is written after it.
+    /// Passes `done` on; an error marks the file system as failed, and nothing is written after.
     pub(crate) fn noted<T>(&self, done: Result<T>) -> Result<T> {
         if done.is_err() {
             self.failed.set(true);
@@ -245,7 +244,7 @@ impl<P: Persist> Core<P> {
         done
     }
 
-    /// Something has changed that a checkpoint makes durable.
+    /// Counts a change for the next checkpoint; arms the periodic checkpoint and cleaning.
     pub(crate) fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
         self.arm();
@@ -264,7 +263,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Whom the contents of `file` are booked under.
+    /// Origin and purpose under which I/O of the contents of `file` is booked.
     pub(crate) fn owner_of(file: &File) -> Who {
         Who {
             origin: file.origin.get(),
@@ -288,7 +287,7 @@ impl<P: Persist> Core<P> {
         self.counts.get().user_blocks.saturating_sub(lost)
     }
 
-    /// Looks which sections can be written no more.
+    /// Collects sections whose flash has failed, which take no more writes.
     pub(crate) fn look_for_lost(&self) {
         for section in 0..self.geometry.sections() {
             let first = section * self.geometry.segs_per_sec;
@@ -331,7 +330,8 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Gives a block back that was accounted for, and that it was written to if so.
+    /// Gives back an accounted block, and frees `addr` if it is in the main area (0 and
+    /// `NEW_ADDR` are not: nothing was written).
     pub(crate) fn give_block(&self, addr: u32) {
         self.count(|counts| counts.valid_blocks = counts.valid_blocks.saturating_sub(1));
         if self.geometry.is_main(addr) {
@@ -339,7 +339,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// An inode's blocks become more or fewer.
+    /// Adds `change` to the number of blocks in the node of an inode.
     pub(crate) fn add_blocks(&self, inode: &NodeBuf, change: i64) {
         inode.edit(|bytes| {
             let blocks = node::BLOCKS.get(bytes).saturating_add_signed(change);
@@ -383,12 +383,13 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Only a checkpoint makes durable what has happened to the inode of this number.
+    /// Notes a change of inode `ino` that its nodes do not show: only a checkpoint makes the
+    /// change durable.
     pub(crate) fn need_whole(&self, ino: u32) {
         self.since.borrow_mut().whole.insert(ino);
     }
 
-    /// What was counted, and what is held.
+    /// Counters of the logs since the mount, and memory of the tables now.
     pub(crate) fn log_stats(&self) -> LogStats {
         let tables = self.segments.borrow().memory() + self.nat.borrow().memory();
         LogStats {
@@ -404,7 +405,7 @@ impl<P: Persist> Core<P> {
         self.stats.set(stats);
     }
 
-    /// How full it is.
+    /// Used and free blocks and inodes, for `statfs`.
     pub(crate) fn fullness(&self) -> StatFs {
         let counts = self.counts.get();
         let used = counts.valid_blocks + counts.promised;
@@ -422,7 +423,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Where node `nid` is.
+    /// Address of node `nid`.
     ///
     /// # Errors
     /// `EUCLEAN` if there cannot be such a node; `EIO`.

@@ -26,7 +26,7 @@ const SECTORS: u64 = BLOCK as u64 / SECTOR;
 /// limit of its own.
 pub(crate) const COMMAND_BLOCKS: usize = 256;
 
-/// Why there is no state to begin with.
+/// Reasons for which no committed state can be opened.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OpenError {
     /// Neither superblock can be used; this is the first one's reason.
@@ -35,7 +35,7 @@ pub enum OpenError {
     /// Neither checkpoint is whole.
     #[error("neither checkpoint is whole")]
     Checkpoint,
-    /// Sections that are not zones.
+    /// Sections of the superblock do not match the zones of the drive.
     #[error("the sections of the file system are not the zones of the drive")]
     Zones,
     /// The drive failed.
@@ -43,7 +43,7 @@ pub enum OpenError {
     Io(#[from] IoError),
 }
 
-/// Where the drive shall put what.
+/// Placement handles of the logs and of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placer {
     logs: [Placement; 6],
@@ -69,7 +69,7 @@ impl Placer {
     }
 }
 
-/// The strategy.
+/// The strategy that writes tables and logs in place on a port of blocks.
 pub struct InPlace<P> {
     port: P,
     placer: Placer,
@@ -162,7 +162,7 @@ impl<P: BlockPort> InPlace<P> {
     /// Finds the last state on `port`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// [`OpenError`]: no superblock or no whole checkpoint, or the drive failed.
     pub(crate) async fn open(
         port: P,
         placed: bool,
@@ -210,7 +210,7 @@ impl<P: BlockPort> InPlace<P> {
         Ok((strategy, found))
     }
 
-    /// The port.
+    /// The port of the drive that holds the file system.
     pub fn port(&self) -> &P {
         &self.port
     }

@@ -1,8 +1,8 @@
 //! F2FS: the log-structured file system, in the on-disk format of Linux.
 //!
 //! The **body** knows the format: inodes, nodes, entries of directories, segments and
-//! logs. How the tables that say where everything is persist (node addresses, segments,
-//! summaries, checkpoints) is a **strategy** ([`Persist`]) that it takes as a parameter:
+//! logs. A **strategy** ([`Persist`]), a parameter of the body, persists the tables that locate
+//! everything (node addresses, segments, summaries, checkpoints):
 //! in place on a port of blocks, as in Linux ([`InPlace`]), or with the tables in conventional
 //! zones and the logs in zones that are written in order ([`Zoned`]); [`OnDrive`] is what a
 //! drive needs of them. Persimmon brings another one.
@@ -18,8 +18,8 @@
 //!   name and forced, as in Linux; no directory is, nor what is in it.
 //! - Bytes of the medium are not trusted: they are refused with an error, and no walk over
 //!   them is longer than the medium is large.
-//! - Whoever needs more than one waits in this order: for the cleaner, for the operation,
-//!   for the turn of a file, for the chain of nodes.
+//! - Locks are taken in this order: the cleaner, an operation, the turn of a file, the chain
+//!   of nodes.
 //!
 //! # What is like Linux, and what is not
 //!

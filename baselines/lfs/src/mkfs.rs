@@ -21,24 +21,24 @@ use vfs::{Attr, FileKind, Timestamp};
 /// Blocks with their contents, by number.
 pub type Blocks = BTreeMap<u64, Box<Block>>;
 
-/// Where areas begin, where they cannot be anywhere. Numbers are blocks, in multiples of
-/// 512.
+/// Fixed starts of areas, for media that restrict them (zones). Numbers are blocks, in
+/// multiples of 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
-    /// The first area, which is that of the checkpoints.
+    /// Start of the first area, that of the checkpoints.
     pub first: u32,
-    /// The main area.
+    /// Start of the main area, in blocks.
     pub main: u32,
 }
 
-/// What to make.
+/// Plan of a file system, the input of [`mkfs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// Size of the medium in blocks of 4,096 bytes.
     pub blocks: u64,
-    /// Identity.
+    /// UUID of the file system; part of the version of its first checkpoint too.
     pub uuid: [u8; 16],
-    /// The present.
+    /// Time at which the file system is made; part of the version of its first checkpoint too.
     pub now: Timestamp,
     /// Label, up to 512 units of UTF-16.
     pub label: String,
@@ -47,21 +47,21 @@ pub struct MkfsOptions {
     /// Sections of a zone, which logs do not share when they are made; 1 with
     /// `mkfs.f2fs`.
     pub secs_per_zone: u32,
-    /// Hundredths of a percent of the main area that files cannot fill; chosen so that
-    /// the most is left if none.
+    /// Hundredths of a percent of the main area that files cannot fill; `None` chooses the
+    /// share that leaves files the most.
     pub overprovision: Option<u32>,
     /// Endings of names whose contents are cold, up to 8 bytes each.
     pub cold: Vec<Vec<u8>>,
-    /// Where areas begin: as `mkfs.f2fs` has it if none. What is between the tables and
-    /// the main area belongs to the tables.
+    /// Starts of the areas; `None` places them as `mkfs.f2fs` does. Blocks between the tables
+    /// and the main area belong to the tables.
     pub areas: Option<Areas>,
-    /// Sections that are kept for cleaning alone: as `mkfs.f2fs` reckons if none.
+    /// Sections that are kept for cleaning alone; `None` computes them as `mkfs.f2fs` does.
     pub reserved_sections: Option<u32>,
 }
 
 impl MkfsOptions {
-    /// What `mkfs.f2fs` would choose for a medium of `blocks` blocks, but for its list of
-    /// endings, which is empty.
+    /// Options that `mkfs.f2fs` would choose for a medium of `blocks` blocks, but with an empty
+    /// list of endings.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl MkfsOptions {
     }
 }
 
-/// Why no file system can be made.
+/// Errors of [`mkfs`] and [`format`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
     /// The medium is too small.
@@ -110,16 +110,16 @@ pub enum MkfsError {
         /// Segments that there are for them.
         room: u64,
     },
-    /// Segments or sections.
+    /// Segments a section or sections a zone are out of range.
     #[error("{0} segments to a section and {1} sections to a zone: 1 to 4096 each are possible")]
     Shape(u32, u32),
-    /// The share that is kept.
+    /// The share kept from files, in hundredths of a percent, is out of range.
     #[error("{0} hundredths of a percent cannot be kept from files: 1 to 9500 are possible")]
     Overprovision(u32),
     /// The label is too long.
     #[error("the label is longer than 512 units of UTF-16")]
     Label,
-    /// Endings.
+    /// More than 64 endings, or one that is empty or longer than 8 bytes.
     #[error("up to 64 endings of 1 to 8 bytes are possible")]
     Endings,
     /// The drive failed.
@@ -516,7 +516,7 @@ fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
 /// Makes a file system on `port`. All of the drive is deallocated first.
 ///
 /// # Errors
-/// What cannot be made of it, or why the drive failed.
+/// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the medium.
 pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), MkfsError> {
     let blocks = mkfs(options)?;
     host::deallocate(port).await?;

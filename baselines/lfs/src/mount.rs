@@ -23,7 +23,7 @@ use std::rc::Rc;
 use units::{NoSpace, Ns, Origin};
 use vfs::Errno;
 
-/// How to mount.
+/// Options of a mount, as Linux has them where it says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Whether sections that become free are deallocated on the drive.
@@ -33,13 +33,12 @@ pub struct MountOptions {
     /// Whether logs fill gaps of segments that are in use, when free ones are few: the
     /// adaptive mode of Linux. Else they go on in free sections only, as zones need it.
     pub fills: bool,
-    /// Whom metadata are booked under.
+    /// Origin under which I/O of metadata is booked.
     pub origin: Origin,
-    /// How long changes wait before a checkpoint is made that nobody has asked for: 60 s
-    /// in Linux.
+    /// Longest wait of a change for the periodic checkpoint: 60 s in Linux.
     pub interval: Ns,
-    /// How long cleaning in the background waits at least for the next section: 30 s in
-    /// Linux; twice that while others make changes, or little is gained.
+    /// Least wait of background cleaning before the next section: 30 s in Linux; twice that
+    /// while operations make changes, or little is gained.
     pub cleaning: Ns,
     /// Whether nothing is written, whatever has to be recovered: that is done in memory, so
     /// that a medium which takes no more writes can be read.
@@ -61,7 +60,7 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// The same where sections are zones: logs never fill gaps, and free sections are
+    /// These options for sections that are zones: logs never fill gaps, and free sections are
     /// reset.
     #[must_use]
     pub const fn for_zones(self) -> Self {
@@ -73,13 +72,13 @@ impl MountOptions {
     }
 }
 
-/// Why there is no file system to work with.
+/// Errors of a mount.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MountError {
-    /// There is no state to begin with.
+    /// Superblock or checkpoint could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What the checkpoint leads to is damaged.
+    /// A table or summary of the checkpoint is damaged; the text names the part.
     #[error("the checkpoint leads to damaged {0}")]
     Damaged(&'static str),
     /// There is no room for what has to be written to go on from there.
@@ -226,7 +225,7 @@ fn counts(head: &Head) -> Counts {
 /// Mounts what a strategy has found, and recovers what has to be.
 ///
 /// # Errors
-/// What is damaged, or why the drive failed.
+/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive.
 pub async fn mount_with<S: Persist>(
     sim: &Sim,
     persist: S,
@@ -347,7 +346,7 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
 /// Mounts F2FS as Linux has it from `port`, and recovers what has to be.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive.
 pub async fn mount<P: BlockPort>(
     sim: &Sim,
     port: &P,

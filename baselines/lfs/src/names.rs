@@ -330,7 +330,7 @@ impl<P: Persist> Core<P> {
         self.delete_node(&file.private.buf).await
     }
 
-    /// The same, of an inode that nobody has loaded.
+    /// Deletes a file by the node of its inode, which need not be loaded in the VFS.
     pub(crate) async fn delete_node(&self, buf: &Rc<NodeBuf>) -> Result<()> {
         let (plain, xattrs) = {
             let bytes = buf.bytes();

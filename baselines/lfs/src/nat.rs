@@ -9,7 +9,7 @@ use crate::persist::{Persist, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::Result;
 
-/// What is in memory of the table.
+/// Blocks of the table that are in memory, and the free numbers known from them.
 #[derive(Default)]
 pub(crate) struct Nat {
     blocks: BTreeMap<u32, Vec<NatEntry>>,
@@ -17,7 +17,7 @@ pub(crate) struct Nat {
     pub(crate) changed: BTreeSet<u32>,
     free: BTreeSet<u32>,
     freed: Vec<u32>,
-    /// Numbers that recovery has found nodes of.
+    /// Numbers that recovery has found nodes with: not given out until the next checkpoint.
     claimed: BTreeSet<u32>,
     /// Blocks that were looked through for free numbers, counted from `first` on.
     looked: u32,
@@ -25,7 +25,8 @@ pub(crate) struct Nat {
 }
 
 impl Nat {
-    /// A table none of which is in memory; free numbers are looked for from `next` on.
+    /// A table with no block in memory; the search for free numbers starts at the block of
+    /// `next`.
     pub(crate) fn new(next: u32) -> Self {
         Self {
             first: Self::block_of(next),
@@ -57,7 +58,7 @@ impl Nat {
         }
     }
 
-    /// Frees a number.
+    /// Frees `nid` and raises its version; it is given out again after a checkpoint only.
     pub(crate) fn free(&mut self, nid: u32) {
         let old = self.get(nid).unwrap_or_default();
         let entry = NatEntry {
@@ -74,7 +75,7 @@ impl Nat {
         self.free.pop_first()
     }
 
-    /// Gives a number back that nothing was written for.
+    /// Returns a taken number for which nothing was written; it is free at once.
     pub(crate) fn give_back(&mut self, nid: u32) {
         self.free.insert(nid);
     }
@@ -95,7 +96,7 @@ impl Nat {
         self.freed.len() as u64
     }
 
-    /// A checkpoint is durable.
+    /// Makes freed and unused claimed numbers free, once a checkpoint is durable.
     pub(crate) fn let_go(&mut self) {
         self.free.extend(self.freed.drain(..));
         for nid in std::mem::take(&mut self.claimed) {
@@ -126,7 +127,7 @@ impl<P: Persist> Core<P> {
             return Ok(());
         }
         let block = self.persist.read_table(Table::Nat(index)).await?;
-        // Somebody else may have been quicker, and may have changed it since.
+        // Another task may have loaded the block meanwhile, and may have changed it since.
         let mut nat = self.nat.borrow_mut();
         nat.blocks
             .entry(index)

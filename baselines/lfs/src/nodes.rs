@@ -1,8 +1,8 @@
 //! Nodes in memory, and the ways from inodes to pages.
 //!
-//! Invariants: a node is in memory at most once, and a dirty one, or one that somebody
-//! holds, stays; a node whose bytes came from the medium was checked: it says that it is
-//! the node that was asked for, and an inode is one that the format can have.
+//! Invariants: a node is in memory at most once, and a dirty or referenced node stays; a node
+//! read from the medium was checked: its footer has the requested number, and an inode is one
+//! that the format can have.
 
 use crate::format::nat::NatEntry;
 use crate::format::node;
@@ -41,7 +41,7 @@ impl NodeBuf {
         }
     }
 
-    /// Of an inode: held by those who change where the pages of the file are, or read that.
+    /// Lock of an inode, held while addresses of the file's pages are read or changed.
     pub(crate) fn turn(&self, sim: &Sim) -> &Semaphore {
         self.turn.get_or_init(|| Semaphore::new(sim, 1))
     }
@@ -103,7 +103,7 @@ impl NodeCache {
     }
 }
 
-/// Where a page of a file is written down.
+/// Result of a search for the address of a page.
 pub(crate) enum Found {
     /// In this node, as its address of this number.
     At(Rc<NodeBuf>, usize),
@@ -244,7 +244,8 @@ impl<P: Persist> Core<P> {
         path::way(page, node::addrs(&inode.bytes())).ok_or(Errno::EFBIG)
     }
 
-    /// Where page `page` of a file is written down.
+    /// Finds the node and slot that hold the address of page `page`, or the first page after
+    /// the gap if a node on the way is missing.
     pub(crate) async fn find(&self, inode: &Rc<NodeBuf>, page: u64) -> Result<Found> {
         let way = Self::way(inode, page)?;
         let mut buf = Rc::clone(inode);
@@ -259,7 +260,7 @@ impl<P: Persist> Core<P> {
         Ok(Found::At(buf, way.at))
     }
 
-    /// The same, making nodes that are not there.
+    /// Finds the node and slot of page `page` like [`Core::find`], and makes missing nodes.
     pub(crate) async fn find_or_make(
         &self,
         inode: &Rc<NodeBuf>,
@@ -281,8 +282,8 @@ impl<P: Persist> Core<P> {
         Ok((buf, way.at))
     }
 
-    /// The nodes above that which the way to `page` ends in, from the inode on, made if
-    /// they are not there; and which of its numbers leads there.
+    /// Parent of the node that holds the address of `page`, and the slot of that node in it.
+    /// `None` if the inode holds the address, or if a node is missing and `make` is false.
     pub(crate) async fn parent_of(
         &self,
         inode: &Rc<NodeBuf>,
@@ -343,7 +344,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Frees what addresses of a node lead to; gives how many there were.
+    /// Frees the blocks at the addresses `range` of a node; returns their number.
     pub(crate) fn free_addrs(&self, buf: &NodeBuf, range: std::ops::Range<usize>) -> i64 {
         let mut freed = 0;
         for at in range {

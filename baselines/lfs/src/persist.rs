@@ -1,4 +1,4 @@
-//! How what is not data persists: what the body asks of a strategy.
+//! The [`Persist`] trait: strategy by which tables, checkpoints and logs reach the medium.
 //!
 //! # The contract
 //!
@@ -36,7 +36,7 @@ pub enum Table {
 pub enum Log {
     /// Entries of directories, and contents that will not live long.
     HotData,
-    /// Contents.
+    /// Contents of other files.
     WarmData,
     /// Contents that will live long, and what was moved by cleaning.
     ColdData,
@@ -49,7 +49,7 @@ pub enum Log {
 }
 
 impl Log {
-    /// All of them, by number.
+    /// Every log, in the order of the format's numbers.
     pub const ALL: [Self; 6] = [
         Self::HotData,
         Self::WarmData,
@@ -59,7 +59,7 @@ impl Log {
         Self::ColdNode,
     ];
 
-    /// Whether it is one of nodes.
+    /// Whether the log holds nodes and not data.
     #[must_use]
     pub const fn is_node(self) -> bool {
         self as usize >= Self::HotNode as usize
@@ -68,8 +68,8 @@ impl Log {
 
 /// A state of the file system, to be committed.
 pub struct Pack {
-    /// What it says; where its parts lie and which versions of the tables count is the
-    /// strategy's to fill in.
+    /// Head of the pack. [`Pack::encode`] fills in the places of its parts and the bitmaps that
+    /// say which versions of the tables count.
     pub(crate) head: Head,
     /// Inodes without a name that are in use.
     pub(crate) orphans: Vec<u32>,
@@ -80,8 +80,8 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// The blocks of the pack, which begin and end with its head, and what nodes carry
-    /// that are written after it. Whoever writes them calls [`Turns::committed`] then.
+    /// Blocks of the pack, which begin and end with its head, and the stamp of nodes that are
+    /// written after it. The strategy calls [`Turns::committed`] once they are durable.
     ///
     /// # Errors
     /// `ENOSPC` if they are more than a segment holds.
@@ -111,8 +111,8 @@ impl Pack {
         Ok((blocks, stamp))
     }
 
-    /// The pack of these blocks, and what nodes carry that were written after it; none if
-    /// it is not whole.
+    /// Decodes a pack; also returns the stamp of nodes written after it. `None` if the pack is
+    /// not whole.
     pub fn decode(mut blocks: Vec<Box<Block>>, geometry: &Geometry) -> Option<(Self, u64)> {
         let last = Head::decode(&*blocks.pop()?, geometry)?;
         let head = Head::decode(blocks.first()?, geometry)?;
@@ -123,7 +123,8 @@ impl Pack {
         Some((Self::sort(head, blocks.split_off(1))?, stamp))
     }
 
-    /// What the blocks between the heads are.
+    /// Splits the blocks between the heads into orphans and summaries; `None` if their numbers
+    /// contradict `head`.
     fn sort(head: Head, mut blocks: Vec<Box<Block>>) -> Option<Self> {
         let at = (head.summaries_at as usize).checked_sub(1)?;
         let mut summaries = (at <= blocks.len()).then(|| blocks.split_off(at))?;
@@ -158,27 +159,27 @@ impl Pack {
 
 /// The state that was committed last.
 pub struct Found {
-    /// Where everything is.
+    /// Areas of the file system, from its superblock.
     pub geometry: Geometry,
-    /// The state.
+    /// The newest whole checkpoint pack.
     pub pack: Pack,
-    /// What nodes carry that were written since.
+    /// Stamp of nodes that were written after this checkpoint.
     pub stamp: u64,
 }
 
-/// What the body does with a section of the main area.
+/// State of a section after recovery, for [`MainArea::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionUse {
-    /// Nothing: it is written from its start the next time.
+    /// The section is empty: its next write is at its start.
     Free,
-    /// Something is in it, and nothing more is written.
+    /// The section holds valid blocks, and no log writes to it.
     Kept,
-    /// It stays as it is: a log goes on in it, or recovery may have to see again how far it
-    /// was written.
+    /// The section stays as it is: a log continues in it, or a later recovery may have to see
+    /// again how far it was written.
     Open,
 }
 
-/// Where contents and nodes are written, in sections.
+/// The main area: sections to which the logs write contents and nodes.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait MainArea: 'static {
     /// Reads blocks of the main area from `addr` on.
@@ -199,7 +200,7 @@ pub trait MainArea: 'static {
     /// `EIO`.
     async fn flush(&self) -> Result<()>;
 
-    /// Says that nobody needs these blocks of the main area any more.
+    /// Discards `blocks` blocks of the main area from `addr` on, which hold nothing valid.
     ///
     /// # Errors
     /// `EIO`.
@@ -211,7 +212,7 @@ pub trait MainArea: 'static {
         true
     }
 
-    /// Whether nothing can be written any more where `addr` is: its flash has failed.
+    /// Whether the place of `addr` takes no more writes because its flash has failed.
     fn is_lost(&self, addr: u32) -> bool {
         let _ = addr;
         false
@@ -224,8 +225,8 @@ pub trait MainArea: 'static {
         true
     }
 
-    /// Brings the medium in line with what recovery has found, of which `uses` says what
-    /// each section is. Nothing was written before since the mount.
+    /// Brings the medium in line with the state that recovery has found; `uses` has one entry a
+    /// section. Called before the first write of the mount.
     ///
     /// # Errors
     /// `EIO`.
@@ -235,16 +236,16 @@ pub trait MainArea: 'static {
     }
 }
 
-/// A strategy.
+/// A strategy that persists tables and checkpoints and gives access to the main area.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Persist: 'static {
-    /// What its main area is written to.
+    /// Main area of the strategy.
     type Main: MainArea;
 
-    /// The main area.
+    /// The main area, to which the logs are written.
     fn main(&self) -> &Self::Main;
 
-    /// The version of a block of a table that counts, or one that was written since.
+    /// Reads the newest version of a block of a table, committed or not.
     ///
     /// # Errors
     /// `EIO`.
@@ -256,26 +257,25 @@ pub trait Persist: 'static {
     /// `EIO`.
     async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()>;
 
-    /// Makes `pack`, and all that was written before, the state that a mount finds; gives
-    /// what nodes carry that are written from now on.
+    /// Makes `pack`, and all that was written before, the state that a mount finds. Returns the
+    /// stamp of nodes that are written from now on.
     ///
     /// # Errors
     /// `EIO`: then nothing may be written any more.
     async fn commit(&self, pack: Pack) -> Result<u64>;
 
-    /// Which limit a verb met that has failed with `ENOSPC`, the first time that this is
-    /// asked.
+    /// Takes the limit at which a call failed with `ENOSPC`; `None` if none did since the last
+    /// `take_refusal`.
     fn take_refusal(&self) -> Option<NoSpace> {
         None
     }
 
-    /// Bytes of what it keeps in memory to find tables; none of them if they lie where they
-    /// always do.
+    /// Bytes of memory for finding tables; 0 if each table has a fixed place.
     fn memory(&self) -> u64 {
         0
     }
 
-    /// What it has cleaned of zones that hold tables since the mount.
+    /// Cleaning of zones that hold tables, since the mount.
     fn cleaned(&self) -> Cleaning {
         Cleaning::default()
     }

@@ -302,8 +302,8 @@ impl<P: Persist> Core<P> {
         Ok(true)
     }
 
-    /// What had a name in `dir` has lost it; it is freed with the last one. A directory
-    /// must have nothing in it: nobody would find that again.
+    /// Drops a link of `old`, whose name in `dir` is gone; the last link frees it. A directory
+    /// must be empty: its entries could not be found again.
     async fn drop_old(&self, dir: &File, old: &Rc<NodeBuf>) -> Result<()> {
         let was_dir = FileKind::of_mode(node::MODE.get(&old.bytes()[..]));
         let links = if was_dir == Some(FileKind::Directory) {

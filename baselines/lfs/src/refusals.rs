@@ -1,7 +1,7 @@
-//! Why there was no space: the limit that was met, and who holds it.
+//! Reasons of `ENOSPC`: the limit that was met, and the holders of the space.
 //!
 //! Invariant: a block is refused when files have all that they may have, a section when
-//! none is free; between the two lies what cleaning needs, and is held by nobody's file.
+//! none is free; between the two lies the room of cleaning, which no file holds.
 
 use crate::format::SEG_BLOCKS;
 use crate::format::checkpoint::ORPHANS_MOST;
@@ -14,7 +14,7 @@ const BLOCKS: &str = "blocks";
 const SECTIONS: &str = "free sections";
 const NUMBERS: &str = "node numbers";
 const ATTRIBUTES: &str = "bytes of attributes of a file";
-/// Who holds what no more can be written to.
+/// Holder of space in sections whose flash has failed.
 const LOST: &str = "zones that have failed";
 const ORPHANS: &str = "inodes without a name in a checkpoint";
 const LEVELS: &str = "levels of the table of a directory";

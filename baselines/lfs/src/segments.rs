@@ -22,7 +22,7 @@ use std::ops::Range;
 
 const BLOCKS: usize = SEG_BLOCKS as usize;
 
-/// Where a log is written.
+/// Write point of a log in memory.
 pub(crate) struct Writing {
     pub(crate) at: LogAt,
     pub(crate) owners: Owners,
@@ -34,7 +34,7 @@ pub(crate) struct Writing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) addr: u32,
-    /// Where the next block of the log will go.
+    /// Address of the next block of the log, behind the one given out now.
     pub(crate) next: u32,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Segments {
     lost_blocks: u64,
 }
 
-/// The next block from `from` on that nobody holds.
+/// The first block from `from` on whose bit in `held` is clear; `None` if there is none.
 fn next_gap(held: &[u8; MAP], from: usize) -> Option<usize> {
     (from..BLOCKS).find(|&at| !high_bit(held, at))
 }

@@ -1,4 +1,4 @@
-//! Which of the two places of a block of a table counts.
+//! [`Turns`]: which of the two places of each table block holds its current version.
 //!
 //! Invariant: of the two places of a block, the one that the last checkpoint leads to is
 //! not given out to be written.
@@ -16,11 +16,11 @@ type Maps = [Vec<u8>; 2];
 pub struct Turns {
     geometry: Geometry,
     newest: RefCell<Maps>,
-    /// As the last checkpoint says.
+    /// Bits of the last checkpoint, whose places must not be written.
     committed: RefCell<Maps>,
 }
 
-/// Where a copy of a block of a table lies: the copies of the SIT are one area each,
+/// Address of the first or second copy of a table block: the copies of the SIT are one area each,
 /// those of the NAT segments in turn.
 //= f2fs-layout 3
 //= f2fs-layout 4
@@ -38,7 +38,8 @@ pub(crate) fn place(geometry: &Geometry, table: Table, second: bool) -> u32 {
     }
 }
 
-/// Which map says it of a block, and where; none if there is one place only.
+/// Index of the bitmap in [`Maps`] and of the bit in it for `table`; `None` for summaries,
+/// which have one place.
 const fn turn_of(table: Table) -> Option<(usize, usize)> {
     match table {
         Table::Sit(index) => Some((0, index as usize)),
@@ -48,13 +49,13 @@ const fn turn_of(table: Table) -> Option<(usize, usize)> {
 }
 
 impl Turns {
-    /// As the state that was committed last says.
+    /// Places as the last committed state has them.
     #[must_use]
     pub fn of(found: &Found) -> Self {
         Self::new(found.geometry.clone(), &found.pack.head)
     }
 
-    /// As the checkpoint with this head says.
+    /// Places as the bitmaps of a checkpoint's `head` have them.
     pub(crate) fn new(geometry: Geometry, head: &Head) -> Self {
         let maps = [head.sit_bitmap.clone(), head.nat_bitmap.clone()];
         Self {
@@ -64,14 +65,15 @@ impl Turns {
         }
     }
 
-    /// Where the newest version of a block lies.
+    /// Address of the newest version of a block, committed or not.
     pub fn newest(&self, table: Table) -> u32 {
         let newest = self.newest.borrow();
         let second = turn_of(table).is_some_and(|(map, at)| high_bit(&newest[map], at));
         place(&self.geometry, table, second)
     }
 
-    /// Where the next version of a block goes, which is the newest one then.
+    /// Address for the next version of a block, which becomes the newest: the place that the
+    /// last checkpoint does not lead to. Summaries have one place and keep it.
     pub fn turn_over(&self, table: Table) -> u32 {
         let Some((map, at)) = turn_of(table) else {
             return place(&self.geometry, table, false);
@@ -86,7 +88,7 @@ impl Turns {
         [head.sit_bitmap, head.nat_bitmap] = self.newest.borrow().clone();
     }
 
-    /// The checkpoint that says so is on the medium.
+    /// Makes the newest places the committed ones, once their checkpoint is on the medium.
     pub fn committed(&self) {
         self.committed
             .borrow_mut()

@@ -7,25 +7,25 @@
 use super::superblock::Geometry;
 use super::{BLOCK, Block, SEG_BLOCKS, blank, crc, layout};
 
-/// It was written by a clean unmount.
+/// Flag: a clean unmount wrote the pack.
 pub(crate) const UMOUNT: u32 = 0x1;
-/// There are orphans.
+/// Flag: the pack has blocks with orphans.
 pub(crate) const ORPHANS: u32 = 0x2;
-/// Summaries of data are compact.
+/// Flag: the summaries of the data logs are compact.
 pub(crate) const COMPACT: u32 = 0x4;
-/// Nodes that were written since carry its checksum beside its version.
+/// Flag: nodes written after the pack carry its checksum beside its version.
 pub(crate) const CRC_RECOVERY: u32 = 0x40;
 
-/// Orphans of a block.
+/// Orphans that one block can list.
 pub(crate) const ORPHANS_PER_BLOCK: usize = 1020;
 
 /// Orphans of a pack at most, which has two heads and a block for each log besides.
 pub(crate) const ORPHANS_MOST: usize = (SEG_BLOCKS as usize - 2 - 6) * ORPHANS_PER_BLOCK;
 
-/// Where the checksum lies that this crate writes: the last place for it.
+/// Offset of the checksum in heads that this crate writes: the last one that the format allows.
 const SUM_AT: usize = 4092;
 
-/// Checkpoints, and seconds, at most, which nobody lives to see a part of.
+/// Largest accepted checkpoint version and elapsed seconds, so that neither can overflow.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Logs of each kind that the format has room for.
@@ -56,10 +56,10 @@ layout! { 4096:
     ALLOC_TYPES: [u8; 16] = 176,
 }
 
-/// Where the bitmaps of versions lie.
+/// Offset of the SIT bitmap in the head; the NAT bitmap follows it.
 const BITMAPS: usize = 192;
 
-/// Where a log stands.
+/// Write point of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogAt {
     pub(crate) segment: u32,
@@ -80,7 +80,7 @@ impl LogAt {
     }
 }
 
-/// What the head says.
+/// Decoded head of a checkpoint pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) version: u64,
@@ -128,7 +128,7 @@ fn u16_at(bytes: &[u8], index: usize) -> u16 {
 }
 
 impl Head {
-    /// Reads and checks one; none if it cannot be that of this file system.
+    /// Decodes and checks a head; `None` if it is damaged or does not fit `geometry`.
     pub(crate) fn decode(block: &Block, geometry: &Geometry) -> Option<Self> {
         let at = SUM_OFFSET.get(block) as usize;
         let (sit, nat) = bitmap_bytes(geometry);
@@ -198,7 +198,7 @@ impl Head {
             && self.elapsed <= NUMBER_MAX
     }
 
-    /// Writes it.
+    /// Encodes the head with its checksum as a block.
     pub(crate) fn encode(&self) -> Box<Block> {
         let mut block = blank();
         let bytes = &mut block[..];
@@ -242,8 +242,8 @@ impl Head {
     }
 }
 
-/// What nodes carry that are written after the checkpoint in `head`, as the medium has
-/// it: its version, with its checksum in the upper half if its flags say so.
+/// Stamp of nodes that are written after the checkpoint with the encoded `head`: its version,
+/// with its checksum in the upper half if [`CRC_RECOVERY`] is set.
 pub(crate) fn stamp(head: &Block) -> u64 {
     let at = (SUM_OFFSET.get(head) as usize).min(SUM_AT);
     let sum: u32 = super::Value::load(&head[at..]);
@@ -282,7 +282,7 @@ pub(crate) fn orphan_blocks(orphans: &[u32]) -> Vec<Box<Block>> {
     parts.map(block).collect()
 }
 
-/// The orphans that a block lists; none if it cannot be.
+/// The orphans that a block lists; `None` if its count exceeds [`ORPHANS_PER_BLOCK`].
 pub(crate) fn orphans_of(block: &Block) -> Option<Vec<u32>> {
     let count = orphan::COUNT.get(block) as usize;
     let listed = block.get(..count.checked_mul(4)?)?;

@@ -27,10 +27,10 @@ mod raw {
     }
 }
 
-/// Where the parts of a table of entries lie.
+/// Layout of a table of entries in a block or an inode, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// How many slots there are.
+    /// Number of slots in the table.
     pub(crate) slots: usize,
     entries: usize,
     names: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) slot: usize,
     pub(crate) hash: u32,
     pub(crate) ino: u32,
-    /// What it leads to, if that is known.
+    /// Kind of the file; `None` if the byte on the medium is not a known kind.
     pub(crate) kind: Option<FileKind>,
     pub(crate) name: &'a [u8],
 }

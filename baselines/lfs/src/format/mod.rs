@@ -43,7 +43,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// What a byte does to the checksum.
+/// CRC table: the change of the checksum for each byte value.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -16,7 +16,7 @@ mod raw {
     }
 }
 
-/// Where a node is.
+/// Entry of the node address table: version, inode and address of a node (0 if it is free).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NatEntry {
     /// Counts how often the number was given to a node.

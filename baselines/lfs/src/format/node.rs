@@ -15,11 +15,11 @@ const XATTR_WORDS: usize = 50;
 pub(crate) const XATTR_INLINE: usize = XATTR_WORDS * 4;
 /// Addresses of a direct node, and numbers of an indirect one.
 pub(crate) const PER_NODE: usize = 1018;
-/// Where the contents of a small file begin: the first address stays free.
+/// Offset of the contents of a small file in its inode; the first address stays free.
 const INLINE_AT: usize = 360 + 4;
 /// Bytes of a file that fit its inode.
 pub(crate) const INLINE_MOST: usize = (ADDRS_FULL - XATTR_WORDS - 1) * 4;
-/// Where the attributes begin.
+/// Offset of the extended attributes in an inode.
 const XATTR_AT: usize = 360 + (ADDRS_FULL - XATTR_WORDS) * 4;
 
 /// The inode has room for attributes.
@@ -32,7 +32,7 @@ pub(crate) const HAS_DENTRY: u8 = 0x04;
 const DATA_EXIST: u8 = 0x08;
 /// Entries `.` and `..` are not there.
 const INLINE_DOTS: u8 = 0x10;
-/// What a mount understands.
+/// Inline flags of an inode that a mount accepts.
 const INLINE_KNOWN: u8 = HAS_XATTR | HAS_DATA | HAS_DENTRY | DATA_EXIST | INLINE_DOTS;
 
 /// The contents are cold.
@@ -76,7 +76,7 @@ layout! { 4096:
 pub(crate) const FSYNC: u32 = 1 << 1;
 /// The inode's name was not in the checkpoint.
 pub(crate) const DENTRY: u32 = 1 << 2;
-/// Where the place of a node in its file begins in the flag.
+/// Lowest bit of a node's place in its file, within the flag field.
 const OFFSET_SHIFT: u32 = 3;
 /// The place of the node with the attributes of a file.
 pub(crate) const XATTR_OFFSET: u32 = u32::MAX >> OFFSET_SHIFT;
@@ -118,7 +118,7 @@ pub(crate) fn is_sound_inode(node: &Block) -> bool {
         && SIZE.get(node) <= super::path::SIZE_MAX
 }
 
-/// How many addresses an inode or a direct node has.
+/// Number of addresses of an inode or a direct node.
 pub(crate) fn addrs(node: &Block) -> usize {
     match (is_inode(node), INLINE.get(node) & HAS_XATTR) {
         (false, _) => PER_NODE,
@@ -127,7 +127,7 @@ pub(crate) fn addrs(node: &Block) -> usize {
     }
 }
 
-/// Where address `index` of a node lies.
+/// Byte offset of address `index` in a node.
 fn addr_at(node: &Block, index: usize) -> usize {
     let first = if is_inode(node) { ADDRS.at } else { 0 };
     first + index.min(addrs(node) - 1) * 4

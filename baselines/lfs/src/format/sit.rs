@@ -18,7 +18,7 @@ mod raw {
     }
 }
 
-/// What is known of a segment.
+/// Entry of the segment information table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SitEntry {
     /// Blocks in use, as it says itself.
@@ -27,8 +27,7 @@ pub(crate) struct SitEntry {
     pub(crate) log: u8,
     /// A bit for each block in use.
     pub(crate) map: [u8; MAP],
-    /// When it was last written, in seconds of the time that the file system was
-    /// mounted.
+    /// Time of the last write to the segment, in seconds that the file system was mounted.
     pub(crate) time: u64,
 }
 

@@ -9,7 +9,7 @@ use super::{BLOCK, Block, SEG_BLOCKS, Value, blank};
 const SIZE: usize = 7;
 /// Bytes of a journal with its count.
 pub(crate) const JOURNAL: usize = 507;
-/// Where the journal lies in a block of summaries.
+/// Byte offset of the journal in a block of summaries.
 const JOURNAL_AT: usize = SEG_BLOCKS as usize * SIZE;
 /// Bytes behind all of it.
 const FOOTER: usize = 5;
@@ -29,7 +29,7 @@ mod raw {
     }
 }
 
-/// Whose a block is.
+/// Owner of a block, by which cleaning finds the address that leads to the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The node that leads to it, or that it is.
@@ -59,7 +59,7 @@ impl Owner {
 /// The owners of the blocks of a segment.
 pub(crate) type Owners = Box<[Owner; SEG_BLOCKS as usize]>;
 
-/// Owners of nobody.
+/// Owners of a segment without valid blocks: every entry is the default.
 pub(crate) fn nobody() -> Owners {
     Box::new([Owner::default(); SEG_BLOCKS as usize])
 }
@@ -135,7 +135,7 @@ pub(crate) fn sits_of(journal: &[u8]) -> Vec<(u32, SitEntry)> {
 /// The end of the part of a block that compact summaries fill.
 const COMPACT_END: usize = BLOCK - FOOTER;
 
-/// Where the next compact entry goes, after what ends at `at` of block `index`.
+/// Block and offset of the next compact entry, after one that ends at `at` of block `index`.
 const fn next_place(index: usize, at: usize) -> (usize, usize) {
     if at + SIZE > COMPACT_END {
         (index + 1, 0)

@@ -3,11 +3,11 @@
 //!
 //! Invariants: a [`Geometry`] that was decoded has areas that lie one after the other
 //! within the medium, in whole segments, and tables that are large enough for the main
-//! area, so that nobody who has one checks its numbers again.
+//! area, so its users need not check its numbers again.
 
 use super::{BLOCK, Block, MAGIC, SEG_BLOCKS, blank, layout};
 
-/// Where it lies in its block.
+/// Offset of the superblock in its block, in bytes.
 pub(crate) const OFFSET: usize = 1024;
 /// Largest number of segments: 16 TiB.
 const SEGMENTS_MAX: u32 = 16 * 1024 * 1024 / 2;
@@ -51,7 +51,7 @@ layout! { 3072:
     DEVICES: u8 = 2201,
 }
 
-/// Where everything is, in blocks and segments of the format.
+/// Places and sizes of the areas of a file system, in blocks and segments of the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks of the medium.
@@ -79,7 +79,7 @@ pub struct Geometry {
 /// Why a superblock cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperError {
-    /// There is none.
+    /// The magic number is missing.
     #[error("there is no superblock of F2FS")]
     Magic,
     /// Sizes that the format allows and that are not built.
@@ -88,10 +88,10 @@ pub enum SuperError {
     /// Numbers that contradict each other.
     #[error("the areas of the file system do not fit each other or the medium")]
     Areas,
-    /// Features.
+    /// Feature bits of the format that are set; none is supported.
     #[error("features {0:#x} are not supported; none is expected")]
     Features(u32),
-    /// Several devices.
+    /// The file system spans several devices.
     #[error("a file system on several devices is not supported")]
     Devices,
     /// The bitmap of the SIT outside the block of the checkpoint.
@@ -193,7 +193,7 @@ impl Geometry {
             && super::checkpoint::bitmaps_fit(self)
     }
 
-    /// Writes it; what the block held is lost.
+    /// Encodes the superblock with `label` as a whole block; its other bytes are zero.
     pub(crate) fn encode(&self, label: &str) -> Box<Block> {
         let mut block = blank();
         let sb = &mut block[OFFSET..];
@@ -250,20 +250,19 @@ impl Geometry {
         self.segs_per_sec * SEG_BLOCKS
     }
 
-    /// Where blocks of tables have their places: those of the SIT, of the NAT and of the
-    /// summaries, one after the other.
+    /// Blocks of the tables: SIT, NAT and summaries, one after the other.
     #[must_use]
     pub const fn tables(&self) -> std::ops::Range<u32> {
         self.sit..self.ssa + self.main_segments
     }
 
-    /// Where the two checkpoints have their places, a segment each.
+    /// Blocks of the two checkpoint packs, a segment each.
     #[must_use]
     pub const fn checkpoints(&self) -> std::ops::Range<u32> {
         self.cp..self.cp + 2 * SEG_BLOCKS
     }
 
-    /// Identity.
+    /// UUID of the file system, which `mkfs` sets.
     #[must_use]
     pub const fn uuid(&self) -> &[u8; 16] {
         &self.uuid
@@ -279,7 +278,7 @@ impl Geometry {
         self.nat_segments / 2 * SEG_BLOCKS
     }
 
-    /// Numbers of nodes end here.
+    /// Upper bound of node numbers, exclusive.
     pub(crate) const fn nids(&self) -> u32 {
         self.nat_blocks() * super::nat::PER_BLOCK as u32
     }

@@ -208,7 +208,7 @@ fn told_after(calls: Vec<Op>, options: MountOptions) -> vfs::LogStats {
     })
 }
 
-/// There is room, so nothing is cleaned before nobody calls any more.
+/// There is room, so nothing is cleaned until the calls have ended.
 #[test]
 fn what_cleaning_moves_in_a_rest_is_of_the_background() {
     let after = told_after(gaps(200), cleaning());
@@ -220,7 +220,7 @@ fn what_cleaning_moves_in_a_rest_is_of_the_background() {
 }
 
 /// The medium is nearly full, so changes wait until sections of which a good part is in
-/// use are cleaned; nobody rests as long as the background waits for.
+/// use are cleaned; no pause is as long as the wait of background cleaning.
 #[test]
 fn what_cleaning_moves_while_changes_wait_is_of_the_foreground() {
     let after = told_after(gaps(450), options());

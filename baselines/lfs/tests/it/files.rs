@@ -29,8 +29,8 @@ async fn is_there(p: &Process<Fs>, path: &[u8], offset: u64, pattern: u64) {
     p.close(fd).await.unwrap();
 }
 
-/// A page that is written in part has to be read first. Those behind it are accounted for
-/// by then, and nobody would write them.
+/// A partial write of a page reads the page first. The pages behind it are accounted for by
+/// then, and after an error no write-back would write them.
 #[test]
 fn a_write_around_the_cache_over_a_lost_page_takes_no_space() {
     let options = MkfsOptions::new(16_384);

@@ -1,5 +1,5 @@
-//! Images whose fields somebody has changed who knows the format: sums are made to fit
-//! again, counts are if so wished, and numbers lead to places that there are.
+//! Images with fields changed by an attacker that knows the format: checksums are made to fit
+//! again, counts too if so chosen, and numbers lead to existing places.
 
 use crate::bench::{made, mounted, with_root};
 use crate::hostile::survive;
@@ -74,7 +74,7 @@ impl Image {
         let nat = image.nat.iter();
         let listed = nat.flat_map(|&block| (0..455).map(move |at| entry(block, at)));
         let listed: BTreeSet<u64> = listed.filter(|addr| *addr >= main).collect();
-        // Those that were forced since are led to by nobody.
+        // No entry leads to nodes that were forced since.
         let is_node = |block: &u64| {
             let (nid, ino) = (word(&contents, *block, 4072), word(&contents, *block, 4076));
             (3..1 << 16).contains(&nid) && (3..=nid).contains(&ino)

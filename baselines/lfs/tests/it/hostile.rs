@@ -1,5 +1,4 @@
-//! Images that somebody has tampered with: an error or some answer, never a panic, and
-//! always an end.
+//! Corrupted images: each call ends with an error or some answer, never with a panic.
 
 use crate::bench::{Fs, cache, made, with_root};
 use host::{Image, RamDisk};
