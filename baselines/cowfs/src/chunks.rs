@@ -1,8 +1,7 @@
-//! Chunks: made when space is asked for that block groups do not have.
+//! Chunk allocation, on demand when the block groups of a kind lack space.
 //!
-//! Invariant: a chunk is one of the tree of chunks, has its ranges in the tree of the
-//! device and its block group in the tree of extents, all with the same commit; before it,
-//! nothing on the medium leads into it.
+//! Invariant: the chunk's item, its device ranges and its block group become durable with the
+//! same commit; before that commit, nothing on the medium leads into the chunk.
 //= btrfs-format 3.1
 
 use crate::format::tree::{Chunk, dev_extent};
@@ -12,8 +11,8 @@ use crate::persist::Persist;
 use crate::space::Use;
 use vfs::Result;
 
-/// Bytes of a chunk, at most: a GiB of contents, a quarter of that of nodes, as in Linux on
-/// less than 50 GiB, and 8 MiB of nodes of the tree of chunks.
+/// Maximum length of a chunk in bytes: 1 GiB for contents, 256 MiB for nodes, as in Linux on
+/// less than 50 GiB, and 8 MiB for nodes of the tree of chunks.
 //= btrfs-format 3.1
 const fn most(kind: Use) -> u64 {
     match kind {
@@ -23,17 +22,18 @@ const fn most(kind: Use) -> u64 {
     }
 }
 
-/// Bytes of a chunk, of a device of so many: a tenth of it, as in Linux, but 8 MiB at
-/// least.
+/// Length in bytes of a new chunk on a device of `total` bytes: a tenth of the device, as in
+/// Linux, at least 8 MiB, and at most the limit of its kind.
 pub(crate) fn chunk_len(kind: Use, total: u64) -> u64 {
     most(kind).min((total / 10).max(8 << 20))
 }
 
-/// Nodes that the items of a chunk may need in the tree of chunks, or in the others.
+/// Nodes that the items of a new chunk may need: as many in the tree of chunks as in the
+/// other trees together.
 const CHUNK_NODES: u64 = 12;
 
 impl<S: Persist> Core<S> {
-    /// Makes another chunk, if the device has room for one; gives whether it had.
+    /// Adds a chunk of this kind. Returns false if the device or the trees lack room for it.
     ///
     /// # Errors
     /// `EIO`, `EROFS`.
@@ -61,8 +61,8 @@ impl<S: Persist> Core<S> {
         Ok(added)
     }
 
-    /// Whether the items of a chunk have room: four of them, with the ways to them. One for
-    /// nodes may take them from what is left for a commit, since it brings more.
+    /// Whether the trees have room for the items of a chunk and the paths to them. A chunk for
+    /// nodes may use half of the commit's reserve, since it adds room for nodes.
     fn has_room_for_chunk(&self, kind: Use) -> bool {
         let space = self.forest.space.borrow();
         let kept = match kind {

@@ -1,9 +1,8 @@
-//! Files that share extents: a range of one becomes a range of another without being
-//! copied.
+//! Cloning: a range of one file becomes a range of another by sharing extents, not copying.
 //!
-//! Invariants: an extent that two files have is referred to by both; whoever writes to it
-//! writes elsewhere, whatever the strategy says. A clone that ends early is as one of fewer
-//! bytes: nothing of it is behind the end of its file.
+//! Invariants: each file that contains a shared extent holds a reference to it; a write to a
+//! shared extent is copied, whatever the strategy says. A clone that is interrupted looks like
+//! a shorter clone: no piece of it lies beyond the end of the destination.
 //= btrfs-format 4.5
 
 use crate::format::SECTOR_BYTES;
@@ -14,13 +13,14 @@ use crate::pieces::Found;
 use std::ops::Range;
 use vfs::{Errno, Result, Timestamp};
 
-/// Items that a piece changes in the file that gets it.
+/// Items that sharing one piece may change in the destination file.
 const ITEMS: u64 = 6;
 
 impl<S: Persist> Core<S> {
-    /// Has `to` share a range of `from`, from `place` on; nothing of either is dirty there.
-    /// False, and nothing done, if that is not of whole sectors, but for the end of both, or
-    /// contents lie in items, or one of the files has sums and the other has none.
+    /// Makes `to` share the bytes `span` of `from` at offset `place`. Neither range may have
+    /// dirty pages. Returns false, with nothing changed, if the range is empty or not of whole
+    /// sectors (its end may be the end of both files), if the source is inline, or if only
+    /// one of the files has sums.
     pub(crate) async fn clone_range(
         &self,
         from: &File,
@@ -61,7 +61,7 @@ impl<S: Persist> Core<S> {
             if part.is_hole() {
                 continue;
             }
-            // What lies before it in the source is a hole.
+            // The source has a hole before this piece.
             let gap = place + at - sectors.start..place + first - sectors.start;
             let part = part.from(first - start).until(last - first);
             self.share(to, gap, part, end).await?;
@@ -72,7 +72,8 @@ impl<S: Persist> Core<S> {
         Ok(true)
     }
 
-    /// A file has what was cloned into `span`, of a clone that shall end at a place and a time.
+    /// Records that `span` of `to` was cloned: times, size and inode. The size grows with each
+    /// step, up to `end` of the whole clone.
     async fn shared(
         &self,
         to: &File,
@@ -89,7 +90,7 @@ impl<S: Persist> Core<S> {
         self.store_inode(to).await
     }
 
-    /// Gives a file a part of an extent behind a gap, which becomes a hole.
+    /// Makes `to` share `part` directly after `gap`, which becomes a hole.
     async fn share(
         &self,
         to: &File,
@@ -105,7 +106,7 @@ impl<S: Persist> Core<S> {
         };
         let (at, span) = (gap.end, gap.start..gap.end + part.bytes);
         let by = part.owner(tree.id, number, at);
-        // Held while the file has it neither here nor there.
+        // An extra reference keeps the extent while the cut may drop the old one.
         let refs = &self.forest.refs;
         refs.borrow_mut().add(part.bytenr, part.len, None, by, 1);
         let shared = async {

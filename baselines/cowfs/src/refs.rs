@@ -1,10 +1,8 @@
-//! References to extents that the tree of extents does not have yet, and how it gets
-//! them.
+//! Pending reference changes, and their application to the tree of extents.
 //!
-//! Invariants: what is added and taken away again within a transaction never comes to the
-//! tree. An extent is one of the tree as long as somebody refers to it; with its last
-//! reference its item goes, the sums of its contents go, and its place waits for the end
-//! of the commit.
+//! Invariants: a reference that is added and removed between two applications never reaches
+//! the tree. The tree holds an extent as long as it has references. With the last reference
+//! its item and the sums of its contents go, and its space is pinned until the commit ends.
 //= btrfs-format 3.2
 
 use crate::forest::{Forest, Try, sound};
@@ -12,32 +10,33 @@ use crate::format::extent::{self, Extent, Ref};
 use crate::format::{Key, kind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has changed of an extent.
+/// Pending changes of one extent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) len: u64,
-    /// The level of a node; none of contents.
+    /// The level of a node; `None` for contents.
     pub(crate) level: Option<u8>,
     /// Whether the tree of extents does not have it yet.
     pub(crate) new: bool,
-    /// Whether what it leads to is referred to by itself from now on.
+    /// Whether the node is to get the flag of full back references: its children are then
+    /// referenced by its address, not by its tree.
     pub(crate) full: bool,
-    /// How often more, or less, by whom.
+    /// Change of the reference count, per referrer; never 0.
     pub(crate) by: BTreeMap<Ref, i64>,
 }
 
-/// What has changed.
+/// All pending changes, by address of the extent.
 #[derive(Debug, Default)]
 pub(crate) struct Refs {
     changes: BTreeMap<u64, Change>,
-    /// Steps that it takes to settle them.
+    /// Steps that applying all changes takes: the sum over [`Change::steps`].
     steps: usize,
-    /// Nodes of what was forced, which the tree of extents never has.
+    /// Nodes of the log of forced files; the tree of extents never holds them.
     pub(crate) log_nodes: BTreeSet<u64>,
 }
 
 impl Change {
-    /// Steps that it takes to settle it.
+    /// Calls of [`Forest::settle_ref`] that this change takes; 0 if it is void.
     fn steps(&self) -> usize {
         let is_nothing = self.by.is_empty() && !self.new && !self.full;
         if is_nothing { 0 } else { self.by.len().max(1) }
@@ -45,7 +44,7 @@ impl Change {
 }
 
 impl Refs {
-    /// Changes what is known of an extent; what is nothing is forgotten.
+    /// Edits the pending change of the extent at `at`; drops it if it becomes void.
     fn update(&mut self, at: u64, of: (u64, Option<u8>), change: impl FnOnce(&mut Change)) {
         let (len, level) = of;
         let found = self.changes.entry(at).or_insert_with(|| Change {
@@ -62,12 +61,12 @@ impl Refs {
         }
     }
 
-    /// An extent is given out.
+    /// Records a newly allocated extent, which the tree does not hold yet.
     pub(crate) fn make(&mut self, at: u64, len: u64, level: Option<u8>) {
         self.update(at, (len, level), |change| change.new = true);
     }
 
-    /// `by` refers to an extent `times` more, or less.
+    /// Adds `times` (negative: removes) references of `by` to the extent at `at`.
     pub(crate) fn add(&mut self, at: u64, len: u64, level: Option<u8>, by: Ref, times: i64) {
         self.update(at, (len, level), |change| {
             let count = change.by.entry(by).or_default();
@@ -78,13 +77,13 @@ impl Refs {
         });
     }
 
-    /// What the node at `at` leads to is referred to by itself from now on.
+    /// Requests the flag of full back references for the node at `at`.
     pub(crate) fn make_full(&mut self, at: u64, level: u8) {
         let node = (crate::format::NODE_BYTES, Some(level));
         self.update(at, node, |change| change.full = true);
     }
 
-    /// Whether an extent that is new has nobody left that refers to it.
+    /// Whether the extent at `at` is new and has no references left.
     pub(crate) fn is_gone(&self, at: u64) -> bool {
         let change = self.changes.get(&at);
         change.is_some_and(|change| change.new && change.by.is_empty())
@@ -95,49 +94,49 @@ impl Refs {
         self.steps -= gone.map_or(0, |change| change.steps());
     }
 
-    /// How many references more there are than the tree of extents has, and whether the
-    /// extent refers to what it leads to by itself.
+    /// The pending change of the reference count of the extent at `at`, and whether the flag of
+    /// full back references is pending.
     pub(crate) fn pending(&self, at: u64) -> (i64, bool) {
         let change = self.changes.get(&at);
         change.map_or((0, false), |c| (c.by.values().sum(), c.full))
     }
 
-    /// What has changed of the extent at `at`.
+    /// The pending change of the extent at `at`, if any.
     pub(crate) fn of(&self, at: u64) -> Option<&Change> {
         self.changes.get(&at)
     }
 
-    /// Steps that it takes to settle all that has changed: references that came or went,
-    /// and extents that changed without.
+    /// Steps that applying all pending changes takes: one per changed referrer, and one per
+    /// extent that changes without.
     pub(crate) const fn steps(&self) -> usize {
         self.steps
     }
 
-    /// Extents that have changed, from `from` on.
+    /// The first extent at or after `from` with a pending change.
     pub(crate) fn next(&self, from: u64) -> Option<(u64, &Change)> {
         let mut later = self.changes.range(from..);
         later.next().map(|(at, change)| (*at, change))
     }
 }
 
-/// An extent that nobody refers to any more.
+/// An extent that has lost its last reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) len: u64,
-    /// Whether it held contents.
+    /// Whether the extent held contents; otherwise it was a node.
     pub(crate) data: bool,
 }
 
-/// Where a reference is.
+/// Location of a reference in the tree of extents.
 enum Place {
-    /// In the item of the extent, by its number there.
+    /// Inside the item of the extent, at this index.
     Inline(usize),
-    /// In an item of its own, there so often.
+    /// In a separate item with this key and count.
     Item(Key, u32),
 }
 
 impl Forest {
-    /// The items of references to an extent that are outside its own item.
+    /// References to the extent at `at` that have separate items: key, referrer and count.
     fn ref_items(&self, at: u64) -> Try<Vec<(Key, Ref, u32)>> {
         let mut found = Vec::new();
         let mut from = Key::new(at, kind::TREE_BLOCK_REF, 0);
@@ -154,7 +153,7 @@ impl Forest {
         Ok(found)
     }
 
-    /// All who refer to an extent, by the tree of extents.
+    /// All references to an extent that the tree of extents holds, with their counts.
     pub(crate) fn referrers(&self, at: u64, found: &Extent) -> Try<Vec<(Ref, u32)>> {
         let mut all = found.inline.clone();
         let held: u64 = all.iter().map(|(_, count)| u64::from(*count)).sum();
@@ -183,7 +182,7 @@ impl Forest {
         Ok(item.map(|(key, _, count)| Place::Item(key, count)))
     }
 
-    /// The key of a new item of its own for a reference, that is free.
+    /// A free key for a separate item of a reference: its hash, or the next free one.
     fn free_key(&self, at: u64, by: Ref) -> Try<Key> {
         let mut key = Key::new(at, by.kind(), by.hash());
         while self.read(&self.extents, key, |_| ())?.is_some() {
@@ -192,8 +191,8 @@ impl Forest {
         Ok(key)
     }
 
-    /// Takes one reference of the first extent from `from` on that has changed to the tree
-    /// of extents; gives where the extent is that it was of, and what is gone with it.
+    /// Applies one step of the first pending change at or after `from`. Returns the address of
+    /// the extent, and the extent if it is gone with this step; `None` if nothing is pending.
     pub(crate) fn settle_ref(&self, from: u64) -> Try<Option<(u64, Option<Gone>)>> {
         let refs = self.refs.borrow();
         let Some((at, change)) = refs.next(from) else {
@@ -213,7 +212,7 @@ impl Forest {
             refs.update(at, (change.len, change.level), |change| change.full = false);
             return Ok(Some((at, None)));
         }
-        // What is added goes first, so that an extent does not go for a moment.
+        // Additions go first, so that the count does not drop to zero in between.
         let by = change.by.iter().max_by_key(|(_, times)| **times > 0);
         let (by, times) = by.map_or((Ref::Tree(0), 0), |(by, times)| (*by, *times));
         let gone = match times {
@@ -227,12 +226,12 @@ impl Forest {
         Ok(Some((at, gone)))
     }
 
-    /// An extent that the tree did not have, with the first of who refer to it; or if there
-    /// is nobody, what is no more.
+    /// Inserts a new extent with its first referrer. Without a referrer, pins its space and
+    /// returns it as gone.
     fn insert_extent(&self, at: u64, change: &Change) -> Try<Option<Gone>> {
         let taken = change.by.iter().find(|(_, times)| **times > 0);
         let Some((by, times)) = taken.map(|(by, times)| (*by, *times)) else {
-            // It was given out, and is not needed any more.
+            // The extent was allocated and has no references any more.
             self.refs.borrow_mut().forget(at);
             self.space.borrow_mut().pin(at, change.len);
             return Ok(Some(Gone {

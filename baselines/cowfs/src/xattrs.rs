@@ -1,4 +1,4 @@
-//! Extended attributes of a file, by the hashes of their names.
+//! Extended attributes: one item per hash of a name, with all attributes of that hash.
 //= btrfs-format 4.4
 
 use crate::format::inode::{Entry, attribute_key, entries, entry_span};
@@ -7,7 +7,7 @@ use crate::fs::{Core, File};
 use crate::persist::Persist;
 use vfs::{Errno, Result, Timestamp, XattrFlags};
 
-/// Namespaces that attributes may be in.
+/// Namespaces in which the file system accepts attributes.
 const SPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 fn ensure_known(name: &[u8]) -> Result<()> {
@@ -18,7 +18,8 @@ fn ensure_known(name: &[u8]) -> Result<()> {
 }
 
 impl<S: Persist> Core<S> {
-    /// The value of an attribute.
+    /// The value of attribute `name`; `ENODATA` if the file has none, `EOPNOTSUPP` outside the
+    /// known namespaces.
     pub(crate) async fn xattr(&self, file: &File, name: &[u8]) -> Result<Vec<u8>> {
         ensure_known(name)?;
         let (tree, key) = (&file.private.tree, attribute_key(file.private.number, name));
@@ -30,7 +31,7 @@ impl<S: Persist> Core<S> {
         found.flatten().ok_or(Errno::ENODATA)
     }
 
-    /// Sets an attribute, or removes it if there is no value.
+    /// Sets attribute `name`, or removes it if `value` is `None`.
     pub(crate) async fn change_xattr(
         &self,
         file: &File,
@@ -75,7 +76,7 @@ impl<S: Persist> Core<S> {
         self.store_inode(file).await
     }
 
-    /// The names of all attributes.
+    /// Names of all attributes of the file, in the order of their hashes.
     pub(crate) async fn xattr_names(&self, file: &File) -> Result<Vec<Vec<u8>>> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let items = self.items_of(tree, number, kind::XATTR_ITEM, kind::XATTR_ITEM);
