@@ -19,7 +19,7 @@ mod raw {
 /// Entry of the node address table: version, inode and address of a node (0 if it is free).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NatEntry {
-    /// Counts how often the number was given to a node.
+    /// Raised by one, wrapping, each time the number is freed; tells stale summaries apart.
     pub(crate) version: u8,
     /// The inode that the node belongs to.
     pub(crate) ino: u32,
