@@ -319,7 +319,7 @@ impl Segments {
         self.refresh(choice.segment);
     }
 
-    /// Where the next block of a log goes.
+    /// Address of the next block of a log.
     pub(crate) fn next_of(&self, log: Log) -> u32 {
         let at = self.logs[log as usize].at;
         self.geometry.addr_of(at.segment, u32::from(at.at))
@@ -337,8 +337,8 @@ impl Segments {
         Some(())
     }
 
-    /// Where a log goes on: in its section, else, when free sections are few, in the gaps
-    /// of a segment that was written by the same log, or of its kind; else in a free
+    /// Chooses the next segment of a log: in its section; else, when free sections are few, a
+    /// segment with gaps that the same log has written, or one of its kind; else in a free
     /// section.
     fn choose(&self, log: Log) -> Option<LogAt> {
         let current = self.logs[log as usize].at.segment;
@@ -375,7 +375,7 @@ impl Segments {
         Some(LogAt::start_of(self.segments_of(free).start))
     }
 
-    /// What each section is to the logs.
+    /// Use of each section, for [`MainArea::settle`](crate::persist::MainArea::settle).
     pub(crate) fn uses(&self) -> Vec<SectionUse> {
         let use_of = |section: u32| {
             let mut segments = self.segments_of(section);
@@ -429,7 +429,7 @@ impl Segments {
         freed.into_iter().collect()
     }
 
-    /// What is held is what is in use, at least; counts agree.
+    /// Asserts that every block in use is held, and that counts agree.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         for (entry, (held, blocks)) in self
