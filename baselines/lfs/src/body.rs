@@ -22,7 +22,7 @@ impl<P: Persist> LfsFs<P> {
         stats.foreground.calls + stats.background.calls
     }
 
-    /// The strategy.
+    /// The strategy that persists the tables and logs of the file system.
     #[must_use]
     pub fn persist(&self) -> &P {
         &self.core.persist

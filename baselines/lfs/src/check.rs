@@ -31,7 +31,7 @@ struct Check<'a, I: Image + ?Sized> {
     links: BTreeMap<u32, (u32, u32)>,
 }
 
-/// What is wrong with an image; nothing if it is sound.
+/// Checks an image without changing it; returns its faults, none if it is sound.
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let tables = match Tables::read(image) {
         Ok(tables) => tables,

@@ -402,7 +402,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// What is committed.
+    /// Builds the pack that a checkpoint commits; `leaving` marks a clean unmount.
     fn pack(&self, nats: &[(u32, NatEntry)], sits: &[u32], leaving: bool) -> Pack {
         let segments = self.segments.borrow();
         let counts = self.counts.get();

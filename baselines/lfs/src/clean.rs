@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
     /// Blocks in use, of `blocks`.
     pub(crate) valid: u32,
     pub(crate) blocks: u32,
-    /// When it was last written, on the average of its segments.
+    /// Time of the last write, as an average of the section's segments.
     pub(crate) time: u64,
 }
 

@@ -73,7 +73,7 @@ impl DirCache {
     }
 }
 
-/// Where an entry is, and what it leads to.
+/// Place of an entry of a directory, and the inode that the entry names.
 pub(crate) struct Lead {
     /// The block of entries; none if they are in the inode.
     block: Option<u64>,
@@ -139,7 +139,7 @@ impl<P: Persist> Core<P> {
         self.note_change();
     }
 
-    /// What `name` leads to.
+    /// Looks `name` up in a directory; `None` if it has no such entry.
     pub(crate) async fn find_name(&self, dir: &File, name: &[u8]) -> Result<Option<Lead>> {
         let hash = dentry::hash(name);
         if Self::in_inode(dir) {

@@ -24,7 +24,7 @@ use vfs::{Errno, FileKind, Inode, LogStats, Result, StatFs};
 /// Permits of [`Core::operations`]: most operations in progress at once; a checkpoint takes all.
 const OPERATIONS: usize = 1 << 16;
 
-/// How a file system behaves.
+/// Settings of a mount, from its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) origin: Origin,
@@ -132,9 +132,9 @@ pub struct LfsFs<P: Persist> {
 
 /// State that this file system attaches to each inode in memory.
 pub struct Private {
-    /// Its node, held so that it stays in memory.
+    /// Node of the inode, held so that it stays in memory.
     pub(crate) buf: Rc<NodeBuf>,
-    /// Its size on the medium: what was written back.
+    /// File size on the medium, in bytes: it grows as pages are written back.
     pub(crate) disk_size: Cell<u64>,
     /// Held while the addresses of its pages are read or changed.
     pub(crate) turn: Semaphore,

@@ -38,7 +38,7 @@ pub enum OpenError {
     /// Sections of the superblock do not match the zones of the drive.
     #[error("the sections of the file system are not the zones of the drive")]
     Zones,
-    /// The drive failed.
+    /// A read of the superblock or of a checkpoint failed.
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
 }

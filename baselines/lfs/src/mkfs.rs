@@ -122,12 +122,12 @@ pub enum MkfsError {
     /// More than 64 endings, or one that is empty or longer than 8 bytes.
     #[error("up to 64 endings of 1 to 8 bytes are possible")]
     Endings,
-    /// The drive failed.
+    /// A command to the drive failed; the medium may be half written.
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
 }
 
-/// What is kept from files, in segments: for cleaning alone, and in all.
+/// Segments that are kept from files: `reserved` for cleaning alone, `all` in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) reserved: u32,
@@ -166,8 +166,8 @@ fn best_share(main: u32, segs_per_sec: u32) -> Option<u32> {
     shares.fold(None, better)
 }
 
-/// What is kept of so many segments, `sections` of them for cleaning if that is given;
-/// none if nothing is left then.
+/// Segments kept of `main`, with `sections` sections for cleaning if given; `None` if nothing
+/// is left for files.
 pub(crate) fn kept(
     main: u32,
     segs_per_sec: u32,
@@ -298,7 +298,7 @@ fn sizes_anywhere(options: &MkfsOptions, first: u64) -> Result<(TableSizes, u64)
     Ok((TableSizes { sit, nat, ssa }, zones))
 }
 
-/// Where everything will be, by the arithmetic of `mkfs.f2fs`.
+/// Places the areas by the arithmetic of `mkfs.f2fs`.
 //= f2fs-tools 1
 fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
     let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
@@ -336,7 +336,7 @@ fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
     })
 }
 
-/// Where each log begins: nodes and entries in the first zones, cold data behind the
+/// First segment of each log: nodes and entries in the first zones, cold data behind the
 /// first quarter of all, warm data behind the half, so that each has room to go on.
 fn first_segments(geometry: &Geometry) -> [u32; 6] {
     let per_zone = geometry.segs_per_sec * geometry.secs_per_zone;

@@ -241,7 +241,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Renames.
+    /// Renames a file, or exchanges two, as `rename` says.
     pub(crate) async fn rename(&self, rename: Rename<'_, Private>) -> Result<()> {
         let Rename {
             from,

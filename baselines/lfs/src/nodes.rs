@@ -46,7 +46,7 @@ impl NodeBuf {
         self.turn.get_or_init(|| Semaphore::new(sim, 1))
     }
 
-    /// Its bytes. Not to be held across a wait.
+    /// Bytes of the node; the borrow must not be held across an await.
     pub(crate) fn bytes(&self) -> Ref<'_, Block> {
         Ref::map(self.bytes.borrow(), |bytes| &**bytes)
     }
@@ -56,7 +56,7 @@ impl NodeBuf {
         edit(&mut self.bytes.borrow_mut())
     }
 
-    /// Its address `at`.
+    /// Address `at` of the node, 0 if it has none.
     pub(crate) fn addr(&self, at: usize) -> u32 {
         node::addr(&self.bytes(), at)
     }
@@ -89,7 +89,7 @@ impl NodeCache {
         Rc::clone(entry.or_insert_with(|| Rc::new(buf)))
     }
 
-    /// Forgets a node.
+    /// Drops a node from memory, dirty or not.
     pub(crate) fn remove(&mut self, nid: u32) {
         if let Some(buf) = self.nodes.remove(&nid) {
             self.dirty.remove(&(buf.ino, nid));

@@ -40,7 +40,7 @@ pub enum Log {
     WarmData,
     /// Contents that will live long, and what was moved by cleaning.
     ColdData,
-    /// Nodes of directories.
+    /// Inodes and direct nodes of directories.
     HotNode,
     /// Nodes of files, but for those that lead to nodes.
     WarmNode,

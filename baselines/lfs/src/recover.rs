@@ -38,10 +38,10 @@ struct Link {
     bytes: Box<Block>,
 }
 
-/// What the chain has of a file up to its last mark.
+/// Nodes that the chain has of a file up to its last mark.
 #[derive(Default)]
 struct Marked<'a> {
-    /// Where in the chain that is.
+    /// Index of the last mark in the chain.
     last: usize,
     /// The last inode with a mark of its name.
     named: Option<&'a Link>,
@@ -49,7 +49,7 @@ struct Marked<'a> {
     newest: BTreeMap<u32, &'a Link>,
 }
 
-/// What rolling forward came to.
+/// Result of rolling forward.
 #[derive(Debug, Default)]
 pub(crate) struct Rolled {
     /// Inodes, and nodes, that were.
@@ -60,7 +60,7 @@ pub(crate) struct Rolled {
     pub(crate) torn: BTreeSet<u32>,
 }
 
-/// What was done at a mount.
+/// Recovery that a mount has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Inodes that were rolled forward.

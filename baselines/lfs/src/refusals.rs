@@ -245,7 +245,7 @@ mod tests {
         });
     }
 
-    /// What a write has answered for can be written back, whatever is refused after it.
+    /// Data of an acknowledged write can be written back, even if later calls are refused.
     #[test]
     fn a_file_that_grows_out_of_its_inode_keeps_the_block_that_it_was_promised() {
         on_new(|fs| async move {

@@ -30,7 +30,7 @@ pub(crate) struct Writing {
     pub(crate) unread: bool,
 }
 
-/// A place that was given out.
+/// Place in the main area that a log has given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) addr: u32,
@@ -38,13 +38,13 @@ pub(crate) struct Given {
     pub(crate) next: u32,
 }
 
-/// All segments.
+/// State of all segments of the main area, and the write points of the logs.
 pub(crate) struct Segments {
     geometry: Geometry,
     entries: Vec<SitEntry>,
     held: Vec<[u8; MAP]>,
     held_blocks: Vec<u16>,
-    /// Segments in use, and how many of each section are.
+    /// Whether each segment is in use; `section_used` counts those of each section.
     used: Vec<bool>,
     section_used: Vec<u32>,
     free_sections: u32,
@@ -174,13 +174,13 @@ impl Segments {
         self.empty().count() as u32
     }
 
-    /// Those of them that can be written.
+    /// Empty segments in sections that can still be written.
     pub(crate) fn usable_segments(&self) -> u32 {
         let usable = |segment: &u32| !self.is_lost(self.section_of(*segment));
         self.empty().filter(usable).count() as u32
     }
 
-    /// Sections that the next checkpoint frees.
+    /// Number of sections that the next checkpoint frees: used, without a valid block or a log.
     pub(crate) fn waiting_sections(&self) -> u32 {
         let waits = |section: u32| {
             let mut segments = self.segments_of(section);
@@ -209,7 +209,7 @@ impl Segments {
         first..first + self.geometry.segs_per_sec
     }
 
-    /// What is known of a segment.
+    /// Table entry of a segment, as of now.
     pub(crate) fn entry(&self, segment: u32) -> &SitEntry {
         &self.entries[segment as usize]
     }
@@ -247,11 +247,11 @@ impl Segments {
         self.changed.insert(segment);
     }
 
-    /// A block of data that recovery has found is in use from now on.
+    /// Marks a block of data that recovery has found as valid from now on.
     pub(crate) fn adopt(&mut self, addr: u32, time: u64) {
         let (segment, _) = self.geometry.place_of(addr);
         if self.entry(segment).valid == 0 && !self.is_current(segment) {
-            // What the table says is from before the segment was written again.
+            // The log in the table is from before the segment was written again.
             self.entries[segment as usize].log = Log::WarmData as u8;
         }
         self.use_block(addr, time);
@@ -319,7 +319,7 @@ impl Segments {
         self.refresh(choice.segment);
     }
 
-    /// Where the next block of a log goes.
+    /// Address of the next block of a log.
     pub(crate) fn next_of(&self, log: Log) -> u32 {
         let at = self.logs[log as usize].at;
         self.geometry.addr_of(at.segment, u32::from(at.at))
@@ -337,8 +337,8 @@ impl Segments {
         Some(())
     }
 
-    /// Where a log goes on: in its section, else, when free sections are few, in the gaps
-    /// of a segment that was written by the same log, or of its kind; else in a free
+    /// Chooses the next segment of a log: in its section; else, when free sections are few, a
+    /// segment with gaps that the same log has written, or one of its kind; else in a free
     /// section.
     fn choose(&self, log: Log) -> Option<LogAt> {
         let current = self.logs[log as usize].at.segment;
@@ -375,7 +375,7 @@ impl Segments {
         Some(LogAt::start_of(self.segments_of(free).start))
     }
 
-    /// What each section is to the logs.
+    /// Use of each section, for [`MainArea::settle`](crate::persist::MainArea::settle).
     pub(crate) fn uses(&self) -> Vec<SectionUse> {
         let use_of = |section: u32| {
             let mut segments = self.segments_of(section);
@@ -429,7 +429,7 @@ impl Segments {
         freed.into_iter().collect()
     }
 
-    /// What is held is what is in use, at least; counts agree.
+    /// Asserts that every block in use is held, and that counts agree.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         for (entry, (held, blocks)) in self

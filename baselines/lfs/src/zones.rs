@@ -72,7 +72,7 @@ impl<Z: ZonedPort> MainZones<Z> {
             && behind.is_some_and(|behind| behind.is_multiple_of(room))
     }
 
-    /// The zones.
+    /// The zones as one linear range of blocks.
     pub const fn linear(&self) -> &Linear<Z> {
         &self.linear
     }
@@ -163,7 +163,7 @@ pub struct Zoned<Z: ZonedPort> {
 }
 
 impl<Z: ZonedPort> Zoned<Z> {
-    /// The zones.
+    /// The port of the drive with the zones.
     pub const fn port(&self) -> &Z {
         self.main.linear.port()
     }

@@ -13,7 +13,7 @@ use crate::turns::place;
 use host::Image;
 use std::collections::BTreeMap;
 
-/// What the last checkpoint leads to.
+/// Tables of the last checkpoint of an image, with its journals.
 pub(super) struct Tables {
     pub(super) geometry: Geometry,
     pub(super) head: Head,

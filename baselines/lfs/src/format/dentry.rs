@@ -55,7 +55,7 @@ const _: () = assert!(INLINE_SLOTS == 182 && IN_BLOCK.entries == 30);
 /// An entry, as it lies in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// Its first slot.
+    /// First slot of the entry in its table.
     pub(crate) slot: usize,
     pub(crate) hash: u32,
     pub(crate) ino: u32,

@@ -19,16 +19,16 @@ mod raw {
 /// Entry of the node address table: version, inode and address of a node (0 if it is free).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NatEntry {
-    /// Counts how often the number was given to a node.
+    /// Raised by one, wrapping, each time the number is freed; tells stale summaries apart.
     pub(crate) version: u8,
     /// The inode that the node belongs to.
     pub(crate) ino: u32,
-    /// Its block; 0 for a number that is free.
+    /// Block address of the node; 0 for a number that is free.
     pub(crate) addr: u32,
 }
 
 impl NatEntry {
-    /// Reads one.
+    /// Decodes an entry from its bytes in a table block or journal.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         Self {
             version: raw::VERSION.get(bytes),
@@ -37,7 +37,7 @@ impl NatEntry {
         }
     }
 
-    /// Writes it.
+    /// Encodes the entry at the start of `bytes`.
     pub(crate) fn encode(self, bytes: &mut [u8]) {
         raw::VERSION.put(bytes, self.version);
         raw::INO.put(bytes, self.ino);

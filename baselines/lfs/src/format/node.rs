@@ -11,7 +11,7 @@ use vfs::{Attr, FileKind, Timestamp};
 const ADDRS_FULL: usize = 923;
 /// Words of an inode that its attributes have.
 const XATTR_WORDS: usize = 50;
-/// Bytes of them.
+/// Bytes of the extended attributes in an inode.
 pub(crate) const XATTR_INLINE: usize = XATTR_WORDS * 4;
 /// Addresses of a direct node, and numbers of an indirect one.
 pub(crate) const PER_NODE: usize = 1018;
@@ -138,7 +138,7 @@ pub(crate) fn addr(node: &Block, index: usize) -> u32 {
     super::Value::load(&node[addr_at(node, index)..])
 }
 
-/// Sets it.
+/// Sets address `index` of an inode or a direct node.
 pub(crate) fn set_addr(node: &mut Block, index: usize, addr: u32) {
     let at = addr_at(node, index);
     super::Value::save(addr, &mut node[at..]);
@@ -149,7 +149,7 @@ pub(crate) fn nid(node: &Block, index: usize) -> u32 {
     super::Value::load(&node[nid_at(node, index)..])
 }
 
-/// Sets it.
+/// Sets node number `index` of an inode or an indirect node.
 pub(crate) fn set_nid(node: &mut Block, index: usize, nid: u32) {
     let at = nid_at(node, index);
     super::Value::save(nid, &mut node[at..]);
@@ -178,7 +178,7 @@ pub(crate) fn inline(node: &Block) -> &[u8] {
     &node[INLINE_AT..INLINE_AT + INLINE_MOST]
 }
 
-/// The same, to be changed.
+/// Mutable bytes of the inline contents of an inode.
 pub(crate) fn inline_mut(node: &mut Block) -> &mut [u8] {
     &mut node[INLINE_AT..INLINE_AT + INLINE_MOST]
 }
@@ -205,7 +205,7 @@ pub(crate) fn xattrs(node: &Block) -> &[u8] {
     }
 }
 
-/// The same, to be changed.
+/// Mutable bytes of the extended attributes in an inode; see [`xattrs`].
 pub(crate) fn xattrs_mut(node: &mut Block) -> &mut [u8] {
     match has(node, HAS_XATTR) {
         true => &mut node[XATTR_AT..XATTR_AT + XATTR_INLINE],

@@ -43,7 +43,7 @@ impl Default for SitEntry {
 }
 
 impl SitEntry {
-    /// Reads one.
+    /// Decodes an entry from its bytes in a table block or journal.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         let blocks = raw::BLOCKS.get(bytes);
         Self {
@@ -54,7 +54,7 @@ impl SitEntry {
         }
     }
 
-    /// Writes it.
+    /// Encodes the entry at the start of `bytes`.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         raw::BLOCKS.put(bytes, self.valid | u16::from(self.log) << 10);
         raw::MAP.put(bytes, self.map);

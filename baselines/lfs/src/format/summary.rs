@@ -32,11 +32,11 @@ mod raw {
 /// Owner of a block, by which cleaning finds the address that leads to the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The node that leads to it, or that it is.
+    /// Number of the node that leads to the block, or of the node in it.
     pub(crate) nid: u32,
-    /// The version of that number.
+    /// Version of `nid` at the write, as in its [`NatEntry`](super::nat::NatEntry).
     pub(crate) version: u8,
-    /// Which of the addresses in the node leads to it.
+    /// Index of the address in the node that leads to the block.
     pub(crate) at: u16,
 }
 

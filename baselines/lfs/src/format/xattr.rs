@@ -41,7 +41,7 @@ pub(crate) fn split(name: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 impl Xattr {
-    /// Its whole name; none of a namespace that has no name.
+    /// Name with the prefix of its namespace; `None` if the namespace is unknown.
     pub(crate) fn full(&self) -> Option<Vec<u8>> {
         let mut spaces = SPACES.iter();
         let (_, prefix) = spaces.find(|(space, _)| *space == self.space)?;

@@ -26,7 +26,7 @@ fn options() -> MountOptions {
     }
 }
 
-/// The same, with cleaning as soon as there is a gap between two calls.
+/// Options with background cleaning after 60 us, so between any two calls with a gap.
 fn cleaning() -> MountOptions {
     MountOptions {
         cleaning: Ns::us(60),
@@ -183,7 +183,7 @@ fn calls_go_on_while_sections_are_cleaned() {
     assert!(all.0 > 60 && all.2 > 0, "{all:?}");
 }
 
-/// What a log tells after `calls` and a rest.
+/// Statistics of the logs after `calls` and a rest.
 fn told_after(calls: Vec<Op>, options: MountOptions) -> vfs::LogStats {
     let kernel = Kernel::new();
     let sim = kernel.sim();

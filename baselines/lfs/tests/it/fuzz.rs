@@ -190,7 +190,7 @@ impl Edit {
         from[usize::from(self.block) % from.len()]
     }
 
-    /// What the field becomes.
+    /// New value of a field whose value was `old`.
     fn number(self, image: &Image, old: u32) -> u32 {
         let somewhere = |blocks: &[u64]| blocks[self.value as usize % blocks.len()] as u32;
         match self.how % 12 {

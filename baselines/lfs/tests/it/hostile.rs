@@ -99,7 +99,7 @@ async fn use_all(sim: &Sim, body: Fs) {
     let _ = vfs.unmount().await;
 }
 
-/// The same of bytes.
+/// Survival check of an image given as bytes.
 fn survive_bytes(image: &[u8]) {
     let kernel = Kernel::new();
     let disk = RamDisk::from_image(&kernel.sim(), image);
