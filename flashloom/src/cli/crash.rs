@@ -36,7 +36,7 @@ pub(crate) struct Crash {
     #[arg(value_name = "STACK")]
     stack: StackName,
     /// What runs: a workload of files, or on raw one of blocks, whose requests are as wide
-    /// as the units of 4 KiB that they touch
+    /// as the units of 4 KiB that they touch. Of ace:seq=2 each sequence runs by itself
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
     /// Before how many events of a run the power is cut: a number, or all. A run with fewer
@@ -115,8 +115,11 @@ struct Found {
     workload: String,
     seed: u64,
     seeds: u64,
+    runs: u64,
     events: u64,
     points: u64,
+    states: usize,
+    bound: Option<String>,
     recoveries_cut: u64,
     outside: u64,
     lost: u64,
@@ -185,7 +188,7 @@ impl Crash {
                 point: failure.cut.to_string(),
                 fault: failure.fault.to_string(),
                 what: failure.what.clone(),
-                repeat: self.repeat(seed, failure.cut),
+                repeat: self.repeat(seed, failure),
             }));
             all.add(&found);
         }
@@ -237,10 +240,11 @@ impl Crash {
     }
 
     /// The command that tries one cut again.
-    fn repeat(&self, seed: u64, cut: Cut) -> String {
+    fn repeat(&self, seed: u64, failure: &crash::Failure) -> String {
+        let (cut, workload) = (failure.cut, &failure.workload);
+        let workload = workload.as_ref().unwrap_or(&self.workload);
         let Self {
             stack,
-            workload,
             size,
             page_cache,
             precondition,
@@ -272,8 +276,11 @@ impl Crash {
             workload: self.workload.clone(),
             seed: self.seed,
             seeds: self.seeds,
+            runs: all.runs,
             events: all.events,
             points: all.points,
+            states: all.states.len(),
+            bound: all.bound.map(|bound| bound.to_string()),
             recoveries_cut: all.recoveries,
             outside: all.outside,
             lost: all.lost,
@@ -302,6 +309,14 @@ impl Found {
             ("lost", count(self.lost)),
             ("corrupt", count(self.corrupt)),
         ];
+        let mut lines = lines;
+        if self.runs > self.seeds {
+            lines.insert(3, ("sequences", count(self.runs)));
+            lines.push(("distinct states", count(self.states as u64)));
+        }
+        if let Some(bound) = &self.bound {
+            lines.push(("ended early", format!("after {bound}")));
+        }
         let mut out = facts(lines, style);
         for (what, cuts) in &self.met {
             out += &format!("{} cuts met {what}\n", count(*cuts));

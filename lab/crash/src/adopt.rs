@@ -1,6 +1,7 @@
 //! What was there before a history begins: durable, whatever comes then.
 
 use crate::chronicle::{Chronicle, Leads, Pending};
+use crate::file::Birth;
 use crate::judge::{Seen, Shown};
 use nand::{Payload, UNIT};
 
@@ -35,8 +36,11 @@ impl Chronicle {
         }
     }
 
-    /// What there is was there before, and is durable.
+    /// Makes all files and names durable, and older than the history that follows.
     pub fn settle(&mut self) {
+        for file in self.files.values_mut() {
+            file.birth = Birth::Before;
+        }
         let ticket = self.begin(Pending::ForceAll);
         self.end_force_all(ticket);
     }

@@ -9,6 +9,7 @@
 
 use crate::chronicle::{Chronicle, Id, Key, Pending};
 use crate::explore::Fault;
+use crate::file::Birth;
 use crate::judge::{Shown, Wrong, told};
 use std::collections::BTreeMap;
 use vfs::{FileKind, Ino};
@@ -45,7 +46,7 @@ impl Chronicle {
         let [made] = file.touches[..covered] else {
             return None;
         };
-        let is_new = self.alone && file.kind == FileKind::Regular && file.born == Some(made);
+        let is_new = self.alone && file.kind == FileKind::Regular && file.birth == Birth::At(made);
         let mut changes = self.log[made].changes.iter();
         let change = changes.find(|change| is_new && change.new == Some(id))?;
         Some(Forced {
@@ -66,8 +67,7 @@ impl Chronicle {
             forced.promised = true;
             let dir = self.born(forced.key.0);
             if let Some(dir) = dir {
-                self.log[dir].forced = true;
-                self.floor = self.floor.max(self.log[dir].since);
+                self.force_moment(dir);
             }
         }
         self.forced.retain(|other| other.id != id);
@@ -76,9 +76,13 @@ impl Chronicle {
         true
     }
 
-    /// The moment at which an inode got its first name, if that is in the log.
+    /// The moment of the log at which an inode got its first name; none if the inode is
+    /// older than the history, or has no name.
     fn born(&self, ino: Ino) -> Option<usize> {
-        self.files[self.inodes.get(&ino)?].born
+        match self.files[self.inodes.get(&ino)?].birth {
+            Birth::At(moment) => Some(moment),
+            Birth::Before | Birth::Unnamed => None,
+        }
     }
 
     /// Names that lie over those of the moment `at`, and what may have been laid over them

@@ -15,7 +15,7 @@
 
 use crate::alone::Forced;
 use crate::attributes::{Attributes, Known};
-use crate::file::{Edit, File, Part};
+use crate::file::{Birth, Edit, File, Part};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vfs::{Act, FileKind, Ino};
@@ -93,6 +93,8 @@ pub struct Chronicle {
     /// Moments before this one cannot be shown any more.
     pub(crate) floor: usize,
     pub(crate) pending: BTreeMap<Ticket, Pending>,
+    /// Edits and forces that have failed.
+    failed: u64,
     /// Whether bytes that changed since they were forced may be anything.
     pub(crate) stale: bool,
     /// Whether this is so while the file is being forced.
@@ -125,11 +127,13 @@ impl Chronicle {
         self.inodes.insert(ino, id);
     }
 
-    /// The file of an inode; one that was there before the history, as the root
-    /// is, is a directory.
+    /// The file of an inode. An inode that no call of the history has made is taken for a
+    /// directory from before the history, such as the root.
     pub(crate) fn id(&mut self, ino: Ino) -> Id {
         if !self.inodes.contains_key(&ino) {
             self.made(ino, FileKind::Directory, b"");
+            let id = self.inodes[&ino];
+            self.file(id).birth = Birth::Before;
         }
         self.inodes[&ino]
     }
@@ -175,17 +179,23 @@ impl Chronicle {
         });
     }
 
-    /// Notes who has to do with the moment that comes next.
+    /// Adds the next moment to the touches of every inode in `changes`: the inodes that
+    /// names led and lead to, and the directories. Only an inode that had no name yet is
+    /// born at this moment; a directory in which a name changes was there before.
     fn touch(&mut self, changes: &[Change]) {
+        let moment = self.log.len();
+        for id in changes.iter().filter_map(|change| change.new) {
+            let birth = &mut self.file(id).birth;
+            if *birth == Birth::Unnamed {
+                *birth = Birth::At(moment);
+            }
+        }
         let ids = changes.iter().flat_map(|c| [c.old, c.new]).flatten();
         let mut ids: Vec<Id> = ids.collect();
         let dirs = changes.iter().map(|c| c.key.0);
         ids.extend(dirs.map(|dir| self.id(dir)));
-        let moment = self.log.len();
         for id in ids {
-            let file = self.file(id);
-            file.touches.push(moment);
-            file.born.get_or_insert(moment);
+            self.file(id).touches.push(moment);
         }
     }
 
@@ -270,8 +280,16 @@ impl Chronicle {
         self.begin(pending)
     }
 
-    /// An edit or a force has ended.
+    /// Edits and forces that have failed so far.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// An edit or a force has ended: with `done` bytes written (0 for a force), or, if it
+    /// failed, with none of them known.
     pub(crate) fn end(&mut self, ticket: Ticket, done: Option<u64>) {
+        self.failed += u64::from(done.is_none());
         match self.pending.get(&ticket).cloned() {
             Some(Pending::Edit(..)) => self.end_edit(ticket, done),
             Some(Pending::Force(ino, range, data_only)) if done.is_some() => {
@@ -316,10 +334,19 @@ impl Chronicle {
         let covered = file.touches.partition_point(|&moment| moment < before);
         let forced: Vec<usize> = file.touches.drain(..covered).collect();
         for moment in forced.into_iter().filter(|_| !alone) {
-            let moment = &mut self.log[moment];
-            moment.forced = true;
-            self.floor = self.floor.max(moment.since);
+            self.force_moment(moment);
         }
+    }
+
+    /// Makes a moment durable. With one order for all calls recovery shows a later moment;
+    /// otherwise calls that ended while this one ran may still be missing.
+    pub(crate) fn force_moment(&mut self, moment: usize) {
+        self.log[moment].forced = true;
+        let first = match self.in_order {
+            true => moment + 1,
+            false => self.log[moment].since,
+        };
+        self.floor = self.floor.max(first);
     }
 
     /// It has ended well: all there was when it began is durable.

@@ -2,12 +2,19 @@
 
 use crate::points::{Cut, Points};
 use sim::{Kernel, Seed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
 /// Failures that are kept in full; the rest is counted.
 const KEPT: usize = 100;
+
+/// Events after which a run is ended: far more than a workload of thousands of calls has, and
+/// few enough to end a run that a failing medium keeps busy for ever. A choice of ours.
+const MOST_EVENTS: u64 = 20_000_000;
+/// Calls that failed in a run after which it is ended. The judge keeps what each of them may
+/// have left, so that without a bound memory grows for ever. A choice of ours.
+const MOST_FAILED: u64 = 20_000;
 
 /// What is cut.
 pub trait Subject {
@@ -23,6 +30,11 @@ pub trait Subject {
 
     /// Whether the workload has come to its end.
     fn is_done(&self, live: &Self::Live) -> bool;
+
+    /// Writes and forces of the run that have failed so far.
+    fn failed(&self, _live: &Self::Live) -> u64 {
+        0
+    }
 
     /// What a power cut at this instant leaves.
     fn cut(&self, live: &Self::Live) -> Self::Left;
@@ -76,6 +88,24 @@ impl fmt::Display for Fault {
     }
 }
 
+/// The bound at which a run was ended before its workload was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// The run had 20,000,000 events.
+    Events,
+    /// 20,000 writes and forces of the run had failed.
+    Failed,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Events => write!(f, "{MOST_EVENTS} events"),
+            Self::Failed => write!(f, "{MOST_FAILED} failed writes and forces"),
+        }
+    }
+}
+
 /// What was found of one cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -83,6 +113,8 @@ pub struct Verdict {
     pub faults: Vec<(Fault, String)>,
     /// Whether a checker from outside looked at it.
     pub outside: bool,
+    /// Digest of the recovered state; none if it could not be read.
+    pub state: Option<u64>,
 }
 
 /// A cut after which a promise was broken.
@@ -94,6 +126,8 @@ pub struct Failure {
     pub fault: Fault,
     /// What was found.
     pub what: String,
+    /// The workload of a corpus that ran; none if there was only one.
+    pub workload: Option<String>,
 }
 
 /// How far an exploration has come.
@@ -110,6 +144,8 @@ pub struct Progress {
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exploration {
+    /// Runs of a workload: one, or as many as a corpus and further seeds have.
+    pub runs: u64,
     /// Events of the run.
     pub events: u64,
     /// Points of the run that were tried.
@@ -124,6 +160,10 @@ pub struct Exploration {
     pub lost: u64,
     /// Judgements that found something corrupt.
     pub corrupt: u64,
+    /// Digests of the recovered states, of which each is counted once.
+    pub states: BTreeSet<u64>,
+    /// The bound that ended a run early; the points are those before it.
+    pub bound: Option<Bound>,
     /// How many cuts met what their subject counts, by its name.
     pub met: BTreeMap<&'static str, u64>,
     /// The first failures.
@@ -139,7 +179,10 @@ impl Exploration {
 
     /// Counts what `other` found besides.
     pub fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
         self.events += other.events;
+        self.states.extend(&other.states);
+        self.bound = self.bound.or(other.bound);
         self.points += other.points;
         self.recoveries += other.recoveries;
         self.recovery_events = other.recovery_events;
@@ -162,12 +205,18 @@ impl Exploration {
 
     fn note(&mut self, cut: Cut, verdict: Verdict) {
         self.outside += u64::from(verdict.outside);
+        self.states.extend(verdict.state);
         let has = |fault| verdict.faults.iter().any(|f| f.0 == fault);
         self.lost += u64::from(has(Fault::Lost));
         self.corrupt += u64::from(has(Fault::Corrupt));
         for (fault, what) in verdict.faults {
             if self.failures.len() < KEPT {
-                self.failures.push(Failure { cut, fault, what });
+                self.failures.push(Failure {
+                    cut,
+                    fault,
+                    what,
+                    workload: None,
+                });
             }
         }
     }
@@ -196,9 +245,12 @@ pub fn explore_while<S: Subject>(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Exploration {
     let mut found = Exploration::default();
-    let (events, done) = length(subject);
-    found.events = events;
-    if !done {
+    let (events, end) = length(subject);
+    (found.runs, found.events) = (1, events);
+    if let End::Bound(bound) = end {
+        found.bound = Some(bound);
+    }
+    if end == End::Rest {
         let cut = Cut {
             event: events,
             recovery: None,
@@ -227,20 +279,38 @@ pub fn explore_while<S: Subject>(
 fn corrupt(what: &str) -> Verdict {
     Verdict {
         faults: vec![(Fault::Corrupt, what.to_owned())],
-        outside: false,
+        ..Verdict::default()
     }
 }
 
-/// Events of a run that is not disturbed, and whether it comes to its end.
-fn length<S: Subject>(subject: &S) -> (u64, bool) {
+/// How a run ends that is not cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    /// No event is left, and the workload waits.
+    Rest,
+    Bound(Bound),
+}
+
+/// Events of a run that is not cut, and how it ends.
+fn length<S: Subject>(subject: &S) -> (u64, End) {
     let kernel = Kernel::new();
     let live = subject.start(&kernel);
-    while !subject.is_done(&live) {
-        if !kernel.step() {
-            return (kernel.sim().events(), false);
+    let end = loop {
+        if subject.is_done(&live) {
+            break End::Done;
         }
-    }
-    (kernel.sim().events(), true)
+        if kernel.sim().events() >= MOST_EVENTS {
+            break End::Bound(Bound::Events);
+        }
+        if subject.failed(&live) >= MOST_FAILED {
+            break End::Bound(Bound::Failed);
+        }
+        if !kernel.step() {
+            break End::Rest;
+        }
+    };
+    (kernel.sim().events(), end)
 }
 
 fn try_cut<S: Subject>(

@@ -21,6 +21,18 @@ pub(crate) struct Older {
     pub(crate) pattern: Option<u64>,
 }
 
+/// When an inode got its first name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Birth {
+    /// Before the history, or before a [`Chronicle::settle`](crate::Chronicle::settle): no
+    /// moment of the log made the inode.
+    Before,
+    /// Not yet: the inode was made without a name.
+    Unnamed,
+    /// At this moment of the log.
+    At(usize),
+}
+
 /// A file, directory or link.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
@@ -43,8 +55,7 @@ pub(crate) struct File {
     maybe_sizes: Vec<u64>,
     /// Moments whose change of names it had to do with, since it was forced.
     pub(crate) touches: Vec<usize>,
-    /// The moment at which it got its first name.
-    pub(crate) born: Option<usize>,
+    pub(crate) birth: Birth,
     pub(crate) attributes: Known,
 }
 
@@ -62,7 +73,7 @@ impl File {
             maybe: Vec::new(),
             maybe_sizes: Vec::new(),
             touches: Vec::new(),
-            born: None,
+            birth: Birth::Unnamed,
             attributes: Known::default(),
         }
     }

@@ -16,6 +16,7 @@ use crate::file::{Edit, File, Part};
 use crate::spans::byte;
 use nand::{Payload, UNIT};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use vfs::{Body, Errno, FileKind, Ino, PAGE};
 
@@ -86,6 +87,24 @@ impl Shown {
         self.0
             .iter()
             .map(|((dir, name), seen)| (*dir, &name[..], seen))
+    }
+
+    /// A digest of all names, inodes, sizes and contents: equal states have equal digests.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (key, seen) in &self.0 {
+            let (uid, gid) = (seen.attributes.uid, seen.attributes.gid);
+            (key, seen.ino, seen.size, &seen.target).hash(&mut hasher);
+            (seen.attributes.mode, uid, gid, &seen.attributes.extended).hash(&mut hasher);
+            for page in &seen.pages {
+                match page {
+                    Payload::Fill(pattern) => pattern.hash(&mut hasher),
+                    page => page.to_bytes().hash(&mut hasher),
+                }
+            }
+        }
+        hasher.finish()
     }
 
     /// How many names there are.
@@ -211,7 +230,10 @@ impl Chronicle {
             let wrong = |key: &Key, becomes: &Becomes| match becomes {
                 Becomes::Nothing => self.compare(key, None, shown.0.get(key)),
                 Becomes::File(id) => self.compare(key, Some(*id), shown.0.get(key)),
-                Becomes::New(kind, target) => compare_new(key, *kind, target, shown.0.get(key)),
+                Becomes::New(kind, target) => {
+                    let seen = shown.0.get(key).filter(|seen| !self.has_name(seen.ino));
+                    compare_new(key, *kind, target, seen)
+                }
             };
             let happened = names.iter();
             let happened = happened.filter_map(|(key, becomes)| Some((key, wrong(key, becomes)?)));
@@ -223,6 +245,22 @@ impl Chronicle {
             })
         });
         names.collect()
+    }
+
+    /// Whether a name leads to `ino` that no pending call takes away. The inode of a file
+    /// that is being made has none.
+    fn has_name(&self, ino: Ino) -> bool {
+        let Some(id) = self.inodes.get(&ino) else {
+            return false;
+        };
+        let pending = self.pending.values();
+        let changing = pending.filter_map(|pending| match pending {
+            Pending::Names(names) => Some(names.iter().map(|(key, _)| key)),
+            _ => None,
+        });
+        let changing: BTreeSet<&Key> = changing.flatten().collect();
+        let mut names = self.names.iter();
+        names.any(|(key, to)| to == id && !changing.contains(key))
     }
 
     /// What is wrong if `key` led to `id` at the moment that is shown.

@@ -44,7 +44,7 @@ mod witness;
 pub use self::units::Units;
 pub use attributes::Attributes;
 pub use chronicle::{Chronicle, Leads, Ticket};
-pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict};
+pub use explore::{Bound, Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict};
 pub use explore::{explore, explore_while};
 pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, btrfs_check, e2fsck, fsck_f2fs};

@@ -453,12 +453,13 @@ fn forced_alone(moved: bool, names: &[(Ino, &[u8], Ino)]) -> Vec<Fault> {
         let mut all = chronicle.borrow_mut();
         all.set_in_order(true);
         all.set_alone(true);
-        for ino in [dir, old, new] {
-            all.made(ino, kind(ino), b"");
-        }
+        all.made(old, kind(old), b"");
     }
     turn(&[(ROOT, b"n", Some(old))]);
     chronicle.borrow_mut().settle();
+    for ino in [dir, new] {
+        chronicle.borrow_mut().made(ino, kind(ino), b"");
+    }
     turn(&[(ROOT, b"d", Some(dir))]);
     let force = |ino| {
         let act = Act::Force {
@@ -496,6 +497,92 @@ fn a_file_that_is_forced_alone_lies_over_the_names_of_the_checkpoint() {
     assert_eq!(forced_alone(false, &[m, n]), [Fault::Lost], "d came before");
     assert_eq!(forced_alone(true, &[n]), [Fault::Lost; 2]);
     assert_eq!(forced_alone(true, &[d, m, n]), []);
+}
+
+/// A history in which files are forced by themselves, and changes of its names.
+struct Rolling {
+    chronicle: Rc<RefCell<Chronicle>>,
+    scribe: Scribe,
+}
+
+impl Rolling {
+    fn new() -> Self {
+        let chronicle: Rc<RefCell<Chronicle>> = Rc::default();
+        chronicle.borrow_mut().set_in_order(true);
+        chronicle.borrow_mut().set_alone(true);
+        let scribe = Scribe::new(Rc::clone(&chronicle));
+        Self { chronicle, scribe }
+    }
+
+    fn name(&self, name: &[u8], to: Ino) {
+        let mut all = self.chronicle.borrow_mut();
+        let ticket = all.begin_names(&[(ROOT, name, Leads::To(to))]);
+        all.end_names(ticket, &[(ROOT, name, Some(to))]);
+    }
+
+    fn force(&self, ino: Ino) {
+        let act = Act::Force {
+            ino,
+            range: 0..u64::MAX,
+            data_only: false,
+        };
+        let ticket = self.scribe.begins(&act);
+        self.scribe.ends(ticket, Some(0));
+    }
+
+    fn judge(&self, names: &[(&[u8], Ino, FileKind)]) -> Vec<Fault> {
+        let mut shown = Shown::default();
+        for &(name, ino, kind) in names {
+            shown.add(ROOT, name, seen(ino, kind, b""));
+        }
+        let wrong = self.chronicle.borrow().judge(&shown);
+        wrong.into_iter().map(|(fault, _)| fault).collect()
+    }
+}
+
+/// `mkdir A; creat bar; fsync bar` in a root that is older than the history. The root was
+/// once taken for a directory that the first change in it had made, so that the force of
+/// `bar` forced `A`.
+#[test]
+fn force_of_new_file_in_old_directory_forces_no_neighbour() {
+    let (dir, bar) = (Ino(41), Ino(42));
+    let history = Rolling::new();
+    let mut all = history.chronicle.borrow_mut();
+    all.made(dir, FileKind::Directory, b"");
+    all.made(bar, FileKind::Regular, b"");
+    drop(all);
+    history.name(b"A", dir);
+    history.name(b"bar", bar);
+    history.force(bar);
+    let (a, b) = (
+        (&b"A"[..], dir, FileKind::Directory),
+        (&b"bar"[..], bar, FileKind::Regular),
+    );
+    assert_eq!(history.judge(&[b]), []);
+    assert_eq!(history.judge(&[a, b]), []);
+    assert_eq!(history.judge(&[a]), [Fault::Lost]);
+}
+
+/// A file that is older than the history gets another name and is forced. Its first change
+/// in the log was once taken for its creation, which promises less than a checkpoint.
+#[test]
+fn force_of_old_file_with_new_name_forces_earlier_names() {
+    let (dir, old) = (Ino(41), Ino(42));
+    let history = Rolling::new();
+    let mut all = history.chronicle.borrow_mut();
+    all.made(old, FileKind::Regular, b"");
+    all.settle();
+    all.made(dir, FileKind::Directory, b"");
+    drop(all);
+    history.name(b"A", dir);
+    history.name(b"new", old);
+    history.force(old);
+    let (a, b) = (
+        (&b"A"[..], dir, FileKind::Directory),
+        (&b"new"[..], old, FileKind::Regular),
+    );
+    assert_eq!(history.judge(&[a, b]), []);
+    assert_eq!(history.judge(&[b]), [Fault::Lost]);
 }
 
 #[test]

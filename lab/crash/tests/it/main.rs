@@ -1,5 +1,6 @@
 //! The explorer and its judges.
 
+mod brute;
 mod chronicle;
 mod explorer;
 mod files;

@@ -18,6 +18,7 @@
 //!   slot is taken by [`Call::Open`], freed by [`Call::Close`], which stands
 //!   for the last close, and may be taken again then.
 
+mod ace;
 mod anything;
 pub mod beside;
 mod cachebench;

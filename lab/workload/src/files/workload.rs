@@ -3,6 +3,7 @@
 //!
 //! Invariant: what [`FileWorkload::parse`] accepts can be opened.
 
+use super::ace::Ace;
 use super::anything::Anything;
 use super::beside::{self, Beside};
 use super::cachebench::CacheBench;
@@ -36,6 +37,7 @@ pub struct FileWorkload {
 
 #[derive(Clone, Debug)]
 enum Kind {
+    Ace(Ace),
     Anything(Anything),
     Beside(Vec<beside::Described>),
     Cache(CacheBench),
@@ -130,6 +132,7 @@ impl FileWorkload {
     /// If its parameters do not go together.
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
+            Kind::Ace(ace) => ace.open().map_err(|problem| self.refused(problem)),
             Kind::Anything(anything) => Ok(anything.open(seed)),
             Kind::Beside(members) => Ok(Box::new(Beside::open(members, seed)?)),
             Kind::Cache(cache) => cache.open(seed).map_err(|problem| self.refused(problem)),
@@ -147,6 +150,22 @@ impl FileWorkload {
             Kind::Tpcc(tpcc) => tpcc.open(seed).map_err(|problem| self.refused(problem)),
             Kind::Ycsb(ycsb) => ycsb.open(seed).map_err(|problem| self.refused(problem)),
         }
+    }
+
+    /// The workloads of a corpus, in groups that begin with one tree; none if this workload
+    /// is no corpus. A power-cut exploration runs each of them by itself.
+    #[must_use]
+    pub fn corpus(&self) -> Option<Vec<Vec<Self>>> {
+        let Kind::Ace(ace) = &self.kind else {
+            return None;
+        };
+        let one = |nth: &u64| Self {
+            text: format!("ace:seq={},nth={nth}", ace.seq),
+            kind: Kind::Ace(Ace { nth: *nth, ..*ace }),
+        };
+        let groups = ace.groups()?.into_iter();
+        let groups = groups.map(|numbers| numbers.iter().map(one).collect());
+        Some(groups.collect())
     }
 
     /// How many calls it makes, where its parameters say so and nothing else ends it.
@@ -187,6 +206,13 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     }
     if spec.name() == "tpcc" {
         return Ok(Kind::Tpcc(tpcc_of(spec)));
+    }
+    if spec.name() == "ace" {
+        return Ok(Kind::Ace(Ace {
+            seq: spec.text("seq").parse().unwrap_or(2),
+            every: spec.number("every"),
+            nth: spec.number("nth"),
+        }));
     }
     if spec.name() == "anything" {
         return Ok(Kind::Anything(anything_of(spec)));
