@@ -1,4 +1,4 @@
-//! What was there before a history begins: durable, whatever comes then.
+//! Files from before a history: durable, whatever follows.
 
 use crate::chronicle::{Chronicle, Leads, Pending};
 use crate::file::Birth;
@@ -6,7 +6,7 @@ use crate::judge::{Seen, Shown};
 use nand::{Payload, UNIT};
 
 impl Chronicle {
-    /// Takes over what is there before the history begins, durable.
+    /// Takes over the tree that is there before the history begins, as durable.
     pub fn adopt(&mut self, shown: &Shown) {
         for (dir, name, seen) in shown.iter() {
             if !self.inodes.contains_key(&seen.ino) {
@@ -20,7 +20,7 @@ impl Chronicle {
         self.settle();
     }
 
-    /// Takes over the contents of a file.
+    /// Takes over the contents of a file, page by page.
     fn fill(&mut self, seen: &Seen) {
         let size = seen.size;
         let id = self.id(seen.ino);
@@ -46,7 +46,8 @@ impl Chronicle {
     }
 }
 
-/// The pattern that the first `len` bytes of a page are, if they are one.
+/// The repeated pattern of 8 bytes that the first `len` bytes of a page consist of; none if
+/// they have several.
 fn pattern_of(page: &Payload, len: u64) -> Option<u64> {
     match page {
         Payload::Zero => Some(0),

@@ -1,4 +1,5 @@
-//! Runs a subject once and judges what each cut leaves.
+//! The explorer: runs a subject once, cuts its power at chosen events and judges each
+//! recovery.
 
 use crate::points::{Cut, Points};
 use sim::{Kernel, Seed};
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Failures that are kept in full; the rest is counted.
+/// Most failures that are kept with their sentence; further ones are only counted.
 const KEPT: usize = 100;
 
 /// Events after which a run is ended: far more than a workload of thousands of calls has, and
@@ -16,11 +17,11 @@ const MOST_EVENTS: u64 = 20_000_000;
 /// have left, so that without a bound memory grows for ever. A choice of ours.
 const MOST_FAILED: u64 = 20_000;
 
-/// What is cut.
+/// A system whose power is cut.
 pub trait Subject {
-    /// A running system, with what is known of its calls.
+    /// A running system with the history of its calls.
     type Live;
-    /// What is left without power.
+    /// State that survives without power.
     type Left: Clone;
     /// A system that recovers.
     type Recovering: Recovering<Left = Self::Left>;
@@ -36,46 +37,45 @@ pub trait Subject {
         0
     }
 
-    /// What a power cut at this instant leaves.
+    /// State that a power cut at this instant leaves.
     fn cut(&self, live: &Self::Live) -> Self::Left;
 
-    /// What a power cut at this instant meets that is worth counting, by name.
+    /// Names of conditions that a power cut at this instant meets, for the counts of the report.
     fn meets(&self, _live: &Self::Live) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Powers on what is left, as tasks of `kernel`.
+    /// Powers the system on from `left`, as tasks of `kernel`.
     fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
 
-    /// Judges what recovery, that has come to its end, shows. `live` tells what was
-    /// promised until `cut`.
+    /// Judges a recovery that has ended. `live` has the promises that were made until `cut`.
     fn judge(&self, live: &Self::Live, recovered: Self::Recovering, cut: Cut) -> Verdict;
 }
 
 /// A system that recovers from a cut.
 pub trait Recovering {
-    /// What is left without power.
+    /// State that survives without power.
     type Left;
 
-    /// Whether it has come to its end, good or bad.
+    /// Whether recovery has ended, well or with an error.
     fn is_done(&self) -> bool;
 
-    /// What another power cut at this instant meets that is worth counting, by name.
+    /// Names of conditions that another power cut at this instant meets.
     fn meets(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// What another power cut at this instant leaves.
+    /// State that another power cut at this instant leaves.
     fn cut(&self) -> Self::Left;
 }
 
-/// In which way a promise was broken.
+/// Kind of a broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Something that was made durable is not there.
+    /// A durable change is missing.
     Lost,
-    /// Something is there that no order of the calls explains, or the system does
-    /// not recover, or a checker complains.
+    /// The recovered state is one that no order of the calls explains, recovery failed, or a
+    /// checker of the format found an error.
     Corrupt,
 }
 
@@ -106,12 +106,12 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What was found of one cut.
+/// Findings about one cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is wrong, in sentences.
+    /// Broken promises, one sentence each.
     pub faults: Vec<(Fault, String)>,
-    /// Whether a checker from outside looked at it.
+    /// Whether a checker that others wrote examined the state.
     pub outside: bool,
     /// Digest of the recovered state; none if it could not be read.
     pub state: Option<u64>,
@@ -120,33 +120,33 @@ pub struct Verdict {
 /// A cut after which a promise was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which cut.
+    /// Event of the run, and of the recovery, that was cut.
     pub cut: Cut,
-    /// In which way.
+    /// Kind of the broken promise.
     pub fault: Fault,
-    /// What was found.
+    /// Sentence that names the file and the difference.
     pub what: String,
     /// The workload of a corpus that ran; none if there was only one.
     pub workload: Option<String>,
 }
 
-/// How far an exploration has come.
+/// Progress of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Points tried.
+    /// Points that were tried so far.
     pub points: u64,
-    /// Of so many.
+    /// Points that are to be tried in all.
     pub of: u64,
-    /// Failures so far.
+    /// Judgements so far that found a broken promise.
     pub failures: u64,
 }
 
-/// What came out.
+/// Result of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exploration {
     /// Runs of a workload: one, or as many as a corpus and further seeds have.
     pub runs: u64,
-    /// Events of the run.
+    /// Events of the run; of several runs, their sum.
     pub events: u64,
     /// Points of the run that were tried.
     pub points: u64,
@@ -154,7 +154,7 @@ pub struct Exploration {
     pub recoveries: u64,
     /// Events of the last recovery that was not cut.
     pub recovery_events: u64,
-    /// States that a checker from outside looked at.
+    /// States that a checker that others wrote has examined.
     pub outside: u64,
     /// Judgements that found something lost.
     pub lost: u64,
@@ -164,20 +164,20 @@ pub struct Exploration {
     pub states: BTreeSet<u64>,
     /// The bound that ended a run early; the points are those before it.
     pub bound: Option<Bound>,
-    /// How many cuts met what their subject counts, by its name.
+    /// Cuts that met a condition of the subject, by the name of the condition.
     pub met: BTreeMap<&'static str, u64>,
-    /// The first failures.
+    /// The first failures, at most 100.
     pub failures: Vec<Failure>,
 }
 
 impl Exploration {
-    /// Whether every promise was kept.
+    /// Whether no judgement found a broken promise.
     #[must_use]
     pub const fn holds(&self) -> bool {
         self.lost == 0 && self.corrupt == 0
     }
 
-    /// Counts what `other` found besides.
+    /// Adds the counts and failures of `other`.
     pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.events += other.events;
@@ -236,8 +236,8 @@ pub fn explore<S: Subject>(
     })
 }
 
-/// Cuts the power as [`explore()`] does, for as long as `progress` lets it go on: what comes
-/// out is of the points until then.
+/// Cuts the power as [`explore()`] does until `progress` breaks off; the result covers the
+/// points until then.
 pub fn explore_while<S: Subject>(
     subject: &S,
     points: &Points,
@@ -339,7 +339,7 @@ fn try_cut<S: Subject>(
     found.recoveries += 1;
 }
 
-/// Recovers from what is left, and judges it; events of the recovery with it.
+/// Recovers from `left` and judges the result; returns the events of the recovery as well.
 fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
     let kernel = Kernel::new();
     let recovering = subject.power_on(&kernel, left);
@@ -357,8 +357,8 @@ fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -
     )
 }
 
-/// What is left when recovery is cut before its event number `recovery`, and what that
-/// cut meets.
+/// State that is left if recovery is cut before its event `recovery`, and the conditions
+/// that this cut meets.
 fn cut_recovery<S: Subject>(
     subject: &S,
     left: S::Left,
