@@ -51,8 +51,9 @@ pub(crate) struct File {
     /// Values that a failed change may have written in part. A force makes either these values
     /// or the ones before them durable.
     pub(crate) maybe: Vec<Part>,
-    /// Sizes that a failed change may have set.
-    maybe_sizes: Vec<u64>,
+    /// Smallest and largest size that a failed change may have set; no others are judged by.
+    /// All of them would double with every failed force of a file that grows.
+    maybe_sizes: Option<(u64, u64)>,
     /// Moments since the last force that changed a name of the file, or a name in it.
     pub(crate) touches: Vec<usize>,
     pub(crate) birth: Birth,
@@ -71,7 +72,7 @@ impl File {
             older: Vec::new(),
             sizes: Vec::new(),
             maybe: Vec::new(),
-            maybe_sizes: Vec::new(),
+            maybe_sizes: None,
             touches: Vec::new(),
             birth: Birth::Unnamed,
             attributes: Known::default(),
@@ -80,7 +81,8 @@ impl File {
 
     /// Smallest and largest size since the last force.
     pub(crate) fn sizes(&self) -> (u64, u64) {
-        let maybe = self.maybe_sizes.iter().copied();
+        let maybe = self.maybe_sizes.into_iter();
+        let maybe = maybe.flat_map(|(least, most)| [least, most]);
         let sizes = self.sizes.iter().map(|s| s.1).chain(maybe);
         let sizes = sizes.chain([self.size]);
         let most = sizes.clone().max().unwrap_or(self.size);
@@ -148,15 +150,11 @@ impl File {
             });
             self.older.extend(older);
         }
-        if cuts {
-            let sizes = std::mem::take(&mut self.maybe_sizes).into_iter();
-            self.sizes.extend(sizes.map(|size| (at - 1, size)));
-        } else if size > self.size {
-            // Until a force the file may have any of the sizes that it may have had.
-            let sizes = self.maybe_sizes.iter().map(|&size| (at - 1, size));
-            self.sizes.extend(sizes);
-            let sizes = self.maybe_sizes.iter_mut();
-            sizes.for_each(|maybe| *maybe = size.max(*maybe));
+        // Until a force the file may have any of the sizes that it may have had.
+        if let Some((least, most)) = self.maybe_sizes.filter(|_| cuts || size > self.size) {
+            self.sizes.extend([(at - 1, least), (at - 1, most)]);
+            let grown = (size.max(least), size.max(most));
+            self.maybe_sizes = (!cuts).then_some(grown);
         }
         let before = self.unknown.write(range, u64::from(unknown)).into_iter();
         let before = before.filter(|(_, unknown)| *unknown != 0);
@@ -196,8 +194,13 @@ impl File {
         }
         self.maybe.extend(parts);
         if size != self.size {
-            self.maybe_sizes.push(size);
+            self.add_maybe_size(size);
         }
+    }
+
+    fn add_maybe_size(&mut self, size: u64) {
+        let (least, most) = self.maybe_sizes.unwrap_or((size, size));
+        self.maybe_sizes = Some((least.min(size), most.max(size)));
     }
 
     /// Records that a force or a write-back of `range` failed. Its bytes may never reach the
@@ -212,7 +215,7 @@ impl File {
             }
         }
         let sizes = std::mem::take(&mut self.sizes).into_iter();
-        self.maybe_sizes.extend(sizes.map(|(_, size)| size));
+        sizes.for_each(|(_, size)| self.add_maybe_size(size));
     }
 
     /// Records a force that began at time `at`: bytes of `range` from before are durable. So

@@ -198,6 +198,20 @@ fn who_was_told_of_a_failure_is_promised_nothing_until_it_is_written_again() {
     assert_eq!(history.judge(&[word(4), word(4)].concat()), None);
 }
 
+/// A file that grows and whose forces fail once doubled the sizes that the judge kept for each
+/// failure, so that 40 of them took all memory.
+#[test]
+fn failed_forces_of_a_growing_file_keep_few_sizes() {
+    let history = History::new();
+    for at in 0..200 {
+        history.write(at * 8, 1, 8);
+        history.force_fails();
+    }
+    assert_eq!(history.chronicle.borrow().failed(), 200);
+    assert_eq!(history.judge(&word(1).repeat(200)), None);
+    assert_eq!(history.judge(&[]), None);
+}
+
 fn word(pattern: u64) -> Vec<u8> {
     pattern.to_le_bytes().to_vec()
 }

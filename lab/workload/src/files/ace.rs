@@ -83,22 +83,26 @@ enum Kind {
 type Tree = BTreeMap<&'static str, Kind>;
 
 /// One sequence of the corpus.
-#[derive(Clone, Debug)]
-struct Sequence {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sequence {
     settled: bool,
     ops: Vec<Op>,
     force: Force,
 }
 
 /// Parameters of the corpus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ace {
     /// Calls before the force.
     pub(super) seq: u64,
     /// Takes one sequence in so many.
     pub(super) every: u64,
+    /// The first sequence that is taken, from 1.
+    pub(super) from: u64,
     /// The only sequence that is made, from 1; 0 for all, each in a directory of its own.
     pub(super) nth: u64,
+    /// That sequence, if it has been enumerated.
+    pub(super) one: Option<Sequence>,
 }
 
 fn tree(settled: bool) -> Tree {
@@ -227,18 +231,27 @@ impl Ace {
         all
     }
 
-    /// Numbers of the sequences of the corpus, those on a fresh tree apart from those on a
+    /// The sequences that `from` and `every` take, with their numbers.
+    fn taken<'a>(&self, all: &'a [Sequence]) -> impl Iterator<Item = (u64, &'a Sequence)> {
+        let (first, every) = (self.from.max(1) - 1, self.every.max(1));
+        let all = (1..).zip(all).skip(first as usize);
+        all.step_by(every as usize)
+    }
+
+    /// Every sequence of the corpus by itself, those on a fresh tree apart from those on a
     /// settled one; none if this is one sequence.
-    pub(super) fn groups(&self) -> Option<[Vec<u64>; 2]> {
+    pub(super) fn groups(&self) -> Option<[Vec<Self>; 2]> {
         if self.nth > 0 {
             return None;
         }
         let mut groups = [Vec::new(), Vec::new()];
-        let all = (1..)
-            .zip(self.sequences())
-            .step_by(self.every.max(1) as usize);
-        for (number, sequence) in all {
-            groups[usize::from(sequence.settled)].push(number);
+        let all = self.sequences();
+        for (number, sequence) in self.taken(&all) {
+            groups[usize::from(sequence.settled)].push(Self {
+                nth: number,
+                one: Some(sequence.clone()),
+                ..*self
+            });
         }
         Some(groups)
     }
@@ -248,15 +261,20 @@ impl Ace {
     /// # Errors
     /// If there is no sequence of the number `nth`.
     pub(super) fn open(&self) -> Result<Box<dyn Source>, String> {
-        let all = self.sequences();
         let mut player = Player::default();
+        if let Some(sequence) = &self.one {
+            player.add("", sequence);
+            player.calls.reverse();
+            return Ok(Box::new(player));
+        }
+        let all = self.sequences();
         if self.nth > 0 {
             let sequence = all.get(self.nth as usize - 1);
             let sequence = sequence
                 .ok_or_else(|| format!("expected nth up to {}, found {}", all.len(), self.nth))?;
             player.add("", sequence);
         } else {
-            for (number, sequence) in (1..).zip(&all).step_by(self.every.max(1) as usize) {
+            for (number, sequence) in self.taken(&all) {
                 let dir = format!("{number}");
                 player.put(&dir, EntryKind::Directory);
                 player.add(&format!("{dir}/"), sequence);

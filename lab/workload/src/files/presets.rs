@@ -491,19 +491,15 @@ pub static FILE_PRESETS: [Preset; 27] = [
     ),
 ];
 
-const ACE: [Param; 3] = [
+const ACE: [Param; 4] = [
     param(
         "seq",
         "2",
         Unit::Choice(&["1", "2", "3"]),
         "calls of a sequence before the force",
     ),
-    param(
-        "every",
-        "1",
-        Unit::Count,
-        "takes one sequence in so many, from the first",
-    ),
+    param("every", "1", Unit::Count, "takes one sequence in so many"),
+    param("from", "1", Unit::Count, "the first sequence that is taken"),
     param(
         "nth",
         "0",

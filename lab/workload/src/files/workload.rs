@@ -159,12 +159,12 @@ impl FileWorkload {
         let Kind::Ace(ace) = &self.kind else {
             return None;
         };
-        let one = |nth: &u64| Self {
-            text: format!("ace:seq={},nth={nth}", ace.seq),
-            kind: Kind::Ace(Ace { nth: *nth, ..*ace }),
+        let one = |ace: Ace| Self {
+            text: format!("ace:seq={},nth={}", ace.seq, ace.nth),
+            kind: Kind::Ace(ace),
         };
         let groups = ace.groups()?.into_iter();
-        let groups = groups.map(|numbers| numbers.iter().map(one).collect());
+        let groups = groups.map(|group| group.into_iter().map(one).collect());
         Some(groups.collect())
     }
 
@@ -211,7 +211,9 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
         return Ok(Kind::Ace(Ace {
             seq: spec.text("seq").parse().unwrap_or(2),
             every: spec.number("every"),
+            from: spec.number("from"),
             nth: spec.number("nth"),
+            one: None,
         }));
     }
     if spec.name() == "anything" {
