@@ -124,6 +124,7 @@ struct Found {
     outside: u64,
     lost: u64,
     corrupt: u64,
+    media: u64,
     met: BTreeMap<&'static str, u64>,
     failures: Vec<Failed>,
 }
@@ -285,6 +286,7 @@ impl Crash {
             outside: all.outside,
             lost: all.lost,
             corrupt: all.corrupt,
+            media: all.media,
             met: all.met.clone(),
             failures,
         }
@@ -313,6 +315,9 @@ impl Found {
         if self.runs > self.seeds {
             lines.insert(3, ("sequences", count(self.runs)));
             lines.push(("distinct states", count(self.states as u64)));
+        }
+        if self.media > 0 {
+            lines.push(("lost by the medium", count(self.media)));
         }
         if let Some(bound) = &self.bound {
             lines.push(("ended early", format!("after {bound}")));

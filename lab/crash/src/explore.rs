@@ -77,6 +77,9 @@ pub enum Fault {
     /// The recovered state is one that no order of the calls explains, recovery failed, or a
     /// checker of the format found an error.
     Corrupt,
+    /// A state is wrong after the medium failed to read a page in spite of all retries. The
+    /// file system may be innocent of it.
+    Media,
 }
 
 impl fmt::Display for Fault {
@@ -84,6 +87,7 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Self::Lost => "lost",
             Self::Corrupt => "corrupt",
+            Self::Media => "media",
         })
     }
 }
@@ -160,6 +164,8 @@ pub struct Exploration {
     pub lost: u64,
     /// Judgements that found something corrupt.
     pub corrupt: u64,
+    /// Judgements that found something wrong after the medium had lost a page.
+    pub media: u64,
     /// Digests of the recovered states, of which each is counted once.
     pub states: BTreeSet<u64>,
     /// The bound that ended a run early; the points are those before it.
@@ -171,7 +177,7 @@ pub struct Exploration {
 }
 
 impl Exploration {
-    /// Whether no judgement found a broken promise.
+    /// Whether no judgement found a broken promise. Losses of the medium break none.
     #[must_use]
     pub const fn holds(&self) -> bool {
         self.lost == 0 && self.corrupt == 0
@@ -189,6 +195,7 @@ impl Exploration {
         self.outside += other.outside;
         self.lost += other.lost;
         self.corrupt += other.corrupt;
+        self.media += other.media;
         for (&what, cuts) in &other.met {
             *self.met.entry(what).or_default() += cuts;
         }
@@ -209,6 +216,7 @@ impl Exploration {
         let has = |fault| verdict.faults.iter().any(|f| f.0 == fault);
         self.lost += u64::from(has(Fault::Lost));
         self.corrupt += u64::from(has(Fault::Corrupt));
+        self.media += u64::from(has(Fault::Media));
         for (fault, what) in verdict.faults {
             if self.failures.len() < KEPT {
                 self.failures.push(Failure {
@@ -283,7 +291,7 @@ fn corrupt(what: &str) -> Verdict {
     }
 }
 
-/// How a run ends that is not cut.
+/// End of a run that is not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Done,

@@ -21,7 +21,7 @@ pub(crate) struct Older {
     pub(crate) pattern: Option<u64>,
 }
 
-/// When an inode got its first name.
+/// Time at which an inode got its first name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Birth {
     /// Before the history, or before a [`Chronicle::settle`](crate::Chronicle::settle): no

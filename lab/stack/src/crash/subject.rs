@@ -488,6 +488,11 @@ impl Subject for Files {
         let drive = device.device().drive();
         let findings = self.check(drive).into_iter().map(corrupt);
         verdict.faults.extend(findings);
+        let drives = [live.device.device().drive(), drive];
+        if drives.map(|drive| drive.flash_counters().uncorrectable) != [0, 0] {
+            let faults = verdict.faults.iter_mut();
+            faults.for_each(|(fault, _)| *fault = Fault::Media);
+        }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             if self.host.has_outside() {
                 self.ask_outside(drive, before, &mut verdict);
