@@ -2,5 +2,7 @@
 
 mod brute;
 mod chronicle;
+mod contents;
 mod explorer;
 mod files;
+mod names;
