@@ -34,7 +34,8 @@ pub(crate) struct Crash {
     /// Stack, such as ext4@block (see `flashloom stacks`)
     #[arg(value_name = "STACK")]
     stack: StackName,
-    /// File workload, or block workload on raw stacks; block requests widen to units of 4 KiB
+    /// File workload, or block workload on raw stacks; block requests widen to units of 4 KiB. Of a
+    /// corpus such as ace:seq=2 each sequence runs by itself
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
     /// Number of events of a run at which power is cut, or all. A run with fewer events is cut at
@@ -110,12 +111,16 @@ struct Found {
     workload: String,
     seed: u64,
     seeds: u64,
+    runs: u64,
     events: u64,
     points: u64,
+    states: usize,
+    bound: Option<String>,
     recoveries_cut: u64,
     outside: u64,
     lost: u64,
     corrupt: u64,
+    media: u64,
     met: BTreeMap<&'static str, u64>,
     failures: Vec<Failed>,
 }
@@ -180,7 +185,7 @@ impl Crash {
                 point: failure.cut.to_string(),
                 fault: failure.fault.to_string(),
                 what: failure.what.clone(),
-                repeat: self.repeat(seed, failure.cut),
+                repeat: self.repeat(seed, failure),
             }));
             all.add(&found);
         }
@@ -233,10 +238,11 @@ impl Crash {
     }
 
     /// The command that repeats a single cut.
-    fn repeat(&self, seed: u64, cut: Cut) -> String {
+    fn repeat(&self, seed: u64, failure: &crash::Failure) -> String {
+        let (cut, workload) = (failure.cut, &failure.workload);
+        let workload = workload.as_ref().unwrap_or(&self.workload);
         let Self {
             stack,
-            workload,
             size,
             page_cache,
             precondition,
@@ -268,12 +274,16 @@ impl Crash {
             workload: self.workload.clone(),
             seed: self.seed,
             seeds: self.seeds,
+            runs: all.runs,
             events: all.events,
             points: all.points,
+            states: all.states.len(),
+            bound: all.bound.map(|bound| bound.to_string()),
             recoveries_cut: all.recoveries,
             outside: all.outside,
             lost: all.lost,
             corrupt: all.corrupt,
+            media: all.media,
             met: all.met.clone(),
             failures,
         }
@@ -298,6 +308,17 @@ impl Found {
             ("lost", count(self.lost)),
             ("corrupt", count(self.corrupt)),
         ];
+        let mut lines = lines;
+        if self.runs > self.seeds {
+            lines.insert(3, ("sequences", count(self.runs)));
+            lines.push(("distinct states", count(self.states as u64)));
+        }
+        if self.media > 0 {
+            lines.push(("lost by the medium", count(self.media)));
+        }
+        if let Some(bound) = &self.bound {
+            lines.push(("ended early", format!("after {bound}")));
+        }
         let mut out = facts(lines, style);
         for (what, cuts) in &self.met {
             out += &format!("{} cuts met {what}\n", count(*cuts));

@@ -416,6 +416,25 @@ fn drive_without_a_single_file_system_needs_its_name() {
     );
 }
 
+/// A part of the corpus of short sequences, with the power cut before every event. The first
+/// run of the whole reported `mkdir A; creat bar; fsync bar` in a fresh root as `lost: A`.
+#[test]
+fn corpus_of_short_sequences_loses_nothing_on_any_file_system() {
+    for stack in ["ext4@block", "f2fs@block", "btrfs@block", "nova@byte"] {
+        let line = format!(
+            "crash {stack} --workload ace:seq=2,every=400 --points all --outside 0 --size 64MiB"
+        );
+        let found = Bench::new().json(&line, "flashloom.crash/1");
+        assert_eq!(
+            (&found["lost"], &found["corrupt"]),
+            (&0.into(), &0.into()),
+            "{found:#}"
+        );
+        let (runs, states) = (found["runs"].as_u64(), found["states"].as_u64());
+        assert!(runs > Some(1) && states > runs, "{found:#}");
+    }
+}
+
 #[test]
 fn power_cuts_beyond_the_end_are_reported() {
     let bench = Bench::new();

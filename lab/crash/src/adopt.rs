@@ -1,11 +1,12 @@
-//! What was there before a history begins: durable, whatever comes then.
+//! Files from before a history: durable, whatever follows.
 
 use crate::chronicle::{Chronicle, Leads, Pending};
+use crate::file::Birth;
 use crate::judge::{Seen, Shown};
 use nand::{Payload, UNIT};
 
 impl Chronicle {
-    /// Takes over what is there before the history begins, durable.
+    /// Takes over the tree that is there before the history begins, as durable.
     pub fn adopt(&mut self, shown: &Shown) {
         for (dir, name, seen) in shown.iter() {
             if !self.inodes.contains_key(&seen.ino) {
@@ -19,7 +20,7 @@ impl Chronicle {
         self.settle();
     }
 
-    /// Takes over the contents of a file.
+    /// Takes over the contents of a file, page by page.
     fn fill(&mut self, seen: &Seen) {
         let size = seen.size;
         let id = self.id(seen.ino);
@@ -35,14 +36,18 @@ impl Chronicle {
         }
     }
 
-    /// What there is was there before, and is durable.
+    /// Makes all files and names durable, and older than the history that follows.
     pub fn settle(&mut self) {
+        for file in self.files.values_mut() {
+            file.birth = Birth::Before;
+        }
         let ticket = self.begin(Pending::ForceAll);
         self.end_force_all(ticket);
     }
 }
 
-/// The pattern that the first `len` bytes of a page are, if they are one.
+/// The repeated pattern of 8 bytes that the first `len` bytes of a page consist of; none if
+/// they have several.
 fn pattern_of(page: &Payload, len: u64) -> Option<u64> {
     match page {
         Payload::Zero => Some(0),

@@ -1,51 +1,52 @@
 //! Files that are forced by themselves, in file systems that roll forward.
 //!
-//! Such a file system has a checkpoint, and what was forced since lies over it: of the
-//! names, those of regular files that were made after the checkpoint and forced. The rules
-//! are those of `vfs::model::Order::Entries`.
+//! Such a file system recovers its last checkpoint and lays forced files over it. Of the
+//! names, recovery adds those of regular files that were made after the checkpoint and
+//! forced. The rules are those of `vfs::model::Order::Entries`.
 //!
-//! Invariants: the directory of such a file is there at the checkpoint; whoever had its
-//! name there has lost it, and is no directory.
+//! Invariants: the directory of a forced file is there at the checkpoint. A file that had
+//! the name at the checkpoint loses it; a directory never does.
 
 use crate::chronicle::{Chronicle, Id, Key, Pending};
 use crate::explore::Fault;
+use crate::file::Birth;
 use crate::judge::{Shown, Wrong, told};
 use std::collections::BTreeMap;
 use vfs::{FileKind, Ino};
 
-/// A name that a forced file was made with.
+/// A new file that was forced by itself, and the name that it was made with.
 #[derive(Clone, Debug)]
 pub(crate) struct Forced {
-    /// The moment of the making.
+    /// Index of the moment that made the file.
     made: usize,
     key: Key,
     id: Id,
-    /// Whether it has to be there, or only may.
+    /// Whether recovery must show the name, or only may.
     promised: bool,
 }
 
 impl Forced {
-    /// Whether it was made at the moment `at` or later.
+    /// Whether the file was made at moment `at` or later.
     pub(crate) const fn is_after(&self, at: usize) -> bool {
         self.made >= at
     }
 }
 
 impl Chronicle {
-    /// Says whether files are forced by themselves, without names that changed before.
+    /// Sets whether a new file is forced by itself, without names that changed earlier.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
     }
 
-    /// The name of a file to which nothing has happened before moment `before`, since it
-    /// was forced, but that it was made.
+    /// The creation of `id`, if that is the only change of its names before moment `before`
+    /// and no force has covered it.
     fn just_made(&self, id: Id, before: usize) -> Option<Forced> {
         let file = &self.files[&id];
         let covered = file.touches.partition_point(|&moment| moment < before);
         let [made] = file.touches[..covered] else {
             return None;
         };
-        let is_new = self.alone && file.kind == FileKind::Regular && file.born == Some(made);
+        let is_new = self.alone && file.kind == FileKind::Regular && file.birth == Birth::At(made);
         let mut changes = self.log[made].changes.iter();
         let change = changes.find(|change| is_new && change.new == Some(id))?;
         Some(Forced {
@@ -56,8 +57,9 @@ impl Chronicle {
         })
     }
 
-    /// Forcing a file has ended, which knew the moments before `before`: whether that was
-    /// by itself. With a promise, its name was forced, and has to be there.
+    /// Records that a force of `id` has ended, which began after moment `before`. Returns
+    /// whether it forced the file by itself. If `promised`, recovery must show the name and
+    /// its directory.
     pub(crate) fn force_alone(&mut self, id: Id, before: usize, promised: bool) -> bool {
         let Some(mut forced) = self.just_made(id, before) else {
             return false;
@@ -66,8 +68,7 @@ impl Chronicle {
             forced.promised = true;
             let dir = self.born(forced.key.0);
             if let Some(dir) = dir {
-                self.log[dir].forced = true;
-                self.floor = self.floor.max(self.log[dir].since);
+                self.force_moment(dir);
             }
         }
         self.forced.retain(|other| other.id != id);
@@ -76,13 +77,16 @@ impl Chronicle {
         true
     }
 
-    /// The moment at which an inode got its first name, if that is in the log.
+    /// The moment of the log at which an inode got its first name; none if the inode is
+    /// older than the history, or has no name.
     fn born(&self, ino: Ino) -> Option<usize> {
-        self.files[self.inodes.get(&ino)?].born
+        match self.files[self.inodes.get(&ino)?].birth {
+            Birth::At(moment) => Some(moment),
+            Birth::Before | Birth::Unnamed => None,
+        }
     }
 
-    /// Names that lie over those of the moment `at`, and what may have been laid over them
-    /// when the power was cut.
+    /// Forced names from moment `at` on, including those of forces that are still running.
     pub(crate) fn forced_since(&self, at: usize) -> Vec<Forced> {
         let begun = self.pending.iter().filter_map(|(ticket, pending)| {
             let Pending::Force(ino, ..) = pending else {
@@ -96,8 +100,8 @@ impl Chronicle {
         all
     }
 
-    /// Names that lie over `names`, those of the moment `at`, if that is the one of the
-    /// checkpoint, and what is wrong with each.
+    /// Forced names that recovery lays over `names`, those of a checkpoint at moment `at`,
+    /// each with its fault, if it has one.
     pub(crate) fn laid_over(
         &self,
         forced: &[Forced],

@@ -1,27 +1,26 @@
-//! Owner, permissions and extended attributes, as far as a power cut may undo
-//! changes of them.
+//! Owner, permissions and extended attributes, as far as a power cut may undo changes.
 //!
-//! Invariant: recovery shows all of them as they were at one time since the file
-//! was forced; a change that has begun and not ended may have happened.
+//! Invariant: recovery shows all attributes of a file as they were at one time since its
+//! last force. A change that has begun and not ended may have happened.
 
 use std::collections::BTreeMap;
 use vfs::Attr;
 
-/// What is judged of the attributes of a file.
+/// Attributes of a file that the judge compares; times are not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Permissions.
+    /// Permission bits, without the kind of the file.
     pub mode: u16,
-    /// Owner.
+    /// User that owns the file.
     pub uid: u32,
-    /// Group.
+    /// Group that owns the file.
     pub gid: u32,
-    /// Extended attributes: names and values.
+    /// Values of the extended attributes, by name.
     pub extended: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Attributes {
-    /// Those of a file that has no extended ones.
+    /// The attributes in `attr`, without extended ones.
     #[must_use]
     pub fn of(attr: &Attr) -> Self {
         let mut attributes = Self::default();
@@ -29,31 +28,31 @@ impl Attributes {
         attributes
     }
 
-    /// Takes over all but the extended ones.
+    /// Takes over owner and permissions and leaves extended attributes as they are.
     pub(crate) const fn take_over(&mut self, attr: &Attr) {
         (self.mode, self.uid, self.gid) = (attr.mode, attr.uid, attr.gid);
     }
 }
 
-/// When a state was reached: before, or not yet, by the call of a ticket.
+/// Time at which a state was reached, or the ticket of the call that is to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reached {
     At(u64),
     Pending(u64),
 }
 
-/// States of the attributes of a file since it was forced, oldest first; none if
-/// nothing is known of them.
+/// States of the attributes of a file since its last force, oldest first; empty if they
+/// are not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known(Vec<(Reached, Attributes)>);
 
 impl Known {
-    /// They are these since `now`.
+    /// Attributes that have been these since time `now`.
     pub(crate) fn since(now: u64, attributes: Attributes) -> Self {
         Self(vec![(Reached::At(now), attributes)])
     }
 
-    /// The call of `ticket` begins to change them.
+    /// Records that the call of `ticket` begins to change the attributes.
     pub(crate) fn begin(&mut self, ticket: u64, change: impl FnOnce(&mut Attributes)) {
         let Some((_, last)) = self.0.last() else {
             return;
@@ -65,7 +64,7 @@ impl Known {
         }
     }
 
-    /// The call of `ticket` has changed them at a time, or not at all.
+    /// Records that the call of `ticket` took effect at time `at`, or had none.
     pub(crate) fn end(&mut self, ticket: u64, at: Option<u64>) {
         let pending = |state: &(Reached, _)| state.0 == Reached::Pending(ticket);
         let Some(index) = self.0.iter().position(pending) else {
@@ -77,7 +76,7 @@ impl Known {
         }
     }
 
-    /// They are durable as they were when the force of `ticket` began.
+    /// Drops the states that were outdated when the force of `ticket` began.
     pub(crate) fn force(&mut self, ticket: u64) {
         let before = |state: &(Reached, _)| matches!(state.0, Reached::At(at) if at < ticket);
         if let Some(last) = self.0.iter().rposition(before) {
@@ -85,7 +84,7 @@ impl Known {
         }
     }
 
-    /// Whether recovery may show `seen`.
+    /// Whether recovery may show the attributes `seen`.
     pub(crate) fn allows(&self, seen: &Attributes) -> bool {
         self.0.is_empty() || self.0.iter().any(|(_, state)| state == seen)
     }
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_force_covers_what_had_ended_when_it_began() {
+    fn force_covers_changes_that_had_ended_when_it_began() {
         let mut known = Known::since(1, owned(0));
         known.begin(2, |attributes| attributes.uid = 1);
         assert!(known.allows(&owned(0)) && known.allows(&owned(1)));
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_has_not_happened() {
+    fn failed_change_is_not_shown() {
         let mut known = Known::since(1, owned(0));
         known.begin(2, |attributes| attributes.uid = 1);
         known.end(2, None);

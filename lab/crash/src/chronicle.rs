@@ -1,44 +1,44 @@
-//! What a workload did, as far as a power cut may undo it.
+//! History of a file system, as far as a power cut may undo the calls in it.
 //!
-//! The rules are those of `vfs::model::crash`, kept so that they scale: contents
-//! are ranges of patterns instead of bytes, and moments of the names are a log of
-//! changes instead of copies. A test sets the two side by side.
+//! The rules are those of `vfs::model::crash` in a form that scales: contents are ranges of
+//! patterns instead of bytes, and moments of the names are a log of changes instead of
+//! copies. `tests/it/brute.rs` compares the judge with a model that enumerates all states.
 //!
 //! # Invariants
 //!
-//! - A change of names is in the log from its end on. One that has begun and not
-//!   ended may have happened or not, and so may a write.
-//! - The first moment that recovery may show is the one after the last change that had
-//!   ended when the one that a force has covered began: calls that overlap may have
-//!   happened in either order, unless their file system has one for all.
+//! - A change of names enters the log when its call ends. A call that has begun and not ended
+//!   may have happened or not; the same holds for a write.
+//! - Calls that overlap may have happened in either order, unless the file system has one
+//!   order for all calls. The floor, the first moment that recovery may show, follows from
+//!   this: it is not before any call that had ended when a forced call began.
 //! - No two calls change one name at a time: the file API locks the directory.
 
 use crate::alone::Forced;
 use crate::attributes::{Attributes, Known};
-use crate::file::{Edit, File, Part};
+use crate::file::{Birth, Edit, File, Part};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vfs::{Act, FileKind, Ino};
 
-/// A name: the directory and the name in it.
+/// A directory entry: the inode of the directory, and the bytes of the name.
 pub(crate) type Key = (Ino, Box<[u8]>);
 
-/// A file of the history. Numbers of inodes are used again, these are not.
+/// Number of a file in the history. Inode numbers are reused, these numbers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) u64);
 
-/// What a name leads to once a call has ended.
+/// Target of a name once a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads<'a> {
-    /// To nothing.
+    /// The name is removed.
     Nowhere,
-    /// To this inode.
+    /// The name leads to an inode that was made before.
     To(Ino),
-    /// To a new one of this kind; a symbolic link says this.
+    /// The name leads to a new inode of this kind; the bytes are the target of a symbolic link.
     New(FileKind, &'a [u8]),
 }
 
-/// The same, kept.
+/// An owned copy of [`Leads`], for calls that have not ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Becomes {
     Nothing,
@@ -46,7 +46,7 @@ pub(crate) enum Becomes {
     New(FileKind, Vec<u8>),
 }
 
-/// One name leads elsewhere.
+/// Change of one name from one file to another; none stands for a missing name.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) key: Key,
@@ -54,24 +54,24 @@ pub(crate) struct Change {
     pub(crate) new: Option<Id>,
 }
 
-/// Names that change at once.
+/// Names that one call changed, atomically.
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
-    /// When.
+    /// Time at which the call ended, in ticks of the chronicle.
     at: u64,
-    /// Moments that it comes after: those that there were when its call began, or
-    /// ended, if they are in that order.
+    /// Number of moments that certainly came before: those in the log when the call began,
+    /// or, if calls have one order, when it ended.
     pub(crate) since: usize,
-    /// Whether it was forced.
+    /// Whether a force has made the moment durable.
     pub(crate) forced: bool,
     pub(crate) changes: Vec<Change>,
 }
 
-/// Something that has begun.
+/// Number of a call that has begun: the tick at which it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
 
-/// What has begun and not ended.
+/// A call that has begun and not ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
     Edit(Id, Edit),
@@ -81,7 +81,7 @@ pub(crate) enum Pending {
     ForceAll,
 }
 
-/// The history of a file system.
+/// The history of one file system, from which [`Chronicle::judge`] judges a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Chronicle {
     clock: u64,
@@ -90,16 +90,18 @@ pub struct Chronicle {
     pub(crate) inodes: BTreeMap<Ino, Id>,
     pub(crate) names: BTreeMap<Key, Id>,
     pub(crate) log: Vec<Moment>,
-    /// Moments before this one cannot be shown any more.
+    /// Index of the first moment that recovery may show.
     pub(crate) floor: usize,
     pub(crate) pending: BTreeMap<Ticket, Pending>,
-    /// Whether bytes that changed since they were forced may be anything.
+    /// Edits and forces that have failed.
+    failed: u64,
+    /// Whether bytes written since the last force may recover with any value.
     pub(crate) stale: bool,
-    /// Whether this is so while the file is being forced.
+    /// Whether they may while a force of their file is running.
     torn: bool,
-    /// Whether names change on the medium in the order in which the calls end.
+    /// Whether names become durable in the order in which calls end.
     in_order: bool,
-    /// Whether files are forced by themselves.
+    /// Whether a new file is forced by itself, without earlier changes of names.
     pub(crate) alone: bool,
     pub(crate) forced: Vec<Forced>,
 }
@@ -116,8 +118,7 @@ impl Chronicle {
         ticket
     }
 
-    /// An inode came into being, with or without a name; `target` is where a
-    /// symbolic link leads.
+    /// Records a new inode, which has no name yet; `target` is that of a symbolic link.
     pub fn made(&mut self, ino: Ino, kind: FileKind, target: &[u8]) {
         let id = Id(self.next);
         self.next += 1;
@@ -125,16 +126,18 @@ impl Chronicle {
         self.inodes.insert(ino, id);
     }
 
-    /// The file of an inode; one that was there before the history, as the root
-    /// is, is a directory.
+    /// The file of an inode. An inode that no call of the history has made is taken for a
+    /// directory from before the history, such as the root.
     pub(crate) fn id(&mut self, ino: Ino) -> Id {
         if !self.inodes.contains_key(&ino) {
             self.made(ino, FileKind::Directory, b"");
+            let id = self.inodes[&ino];
+            self.file(id).birth = Birth::Before;
         }
         self.inodes[&ino]
     }
 
-    /// A call has begun that will have these names lead elsewhere, all at once.
+    /// Records that a call has begun which changes `names`, all of them atomically.
     pub fn begin_names(&mut self, names: &[(Ino, &[u8], Leads<'_>)]) -> Ticket {
         let mut kept = Vec::new();
         for &(dir, name, leads) in names {
@@ -148,7 +151,7 @@ impl Chronicle {
         self.begin(Pending::Names(kept))
     }
 
-    /// It has ended: each name leads where it says now, all at once.
+    /// Records that the call of `ticket` has ended well and what each name leads to now.
     pub fn end_names(&mut self, ticket: Ticket, changes: &[(Ino, &[u8], Option<Ino>)]) {
         self.pending.remove(&ticket);
         let since = match self.in_order {
@@ -175,21 +178,27 @@ impl Chronicle {
         });
     }
 
-    /// Notes who has to do with the moment that comes next.
+    /// Adds the next moment to the touches of every inode in `changes`: the inodes that
+    /// names led and lead to, and the directories. Only an inode that had no name yet is
+    /// born at this moment; a directory in which a name changes was there before.
     fn touch(&mut self, changes: &[Change]) {
+        let moment = self.log.len();
+        for id in changes.iter().filter_map(|change| change.new) {
+            let birth = &mut self.file(id).birth;
+            if *birth == Birth::Unnamed {
+                *birth = Birth::At(moment);
+            }
+        }
         let ids = changes.iter().flat_map(|c| [c.old, c.new]).flatten();
         let mut ids: Vec<Id> = ids.collect();
         let dirs = changes.iter().map(|c| c.key.0);
         ids.extend(dirs.map(|dir| self.id(dir)));
-        let moment = self.log.len();
         for id in ids {
-            let file = self.file(id);
-            file.touches.push(moment);
-            file.born.get_or_insert(moment);
+            self.file(id).touches.push(moment);
         }
     }
 
-    /// How many moments there were when `ticket` was given.
+    /// Number of moments in the log when `ticket` was given out.
     pub(crate) fn moments_at(&self, ticket: Ticket) -> usize {
         self.log.partition_point(|moment| moment.at < ticket.0)
     }
@@ -200,21 +209,21 @@ impl Chronicle {
             .expect("ids are made with their file")
     }
 
-    /// What a file holds in `span`, as it is in one that has the same bytes from `place` on;
-    /// no parts if that is not known.
+    /// Contents of `span` in the file `ino`, moved to offset `place`; no parts if they are
+    /// not known.
     pub(crate) fn held(&mut self, ino: Ino, span: &Range<u64>, place: u64) -> Vec<Part> {
         let id = self.id(ino);
         self.file(id).held(span, place)
     }
 
-    /// A call that changes what the file `ino` holds has begun.
+    /// Records that a call has begun which changes the contents of `ino`.
     pub(crate) fn begin_edit(&mut self, ino: Ino, edit: Edit) -> Ticket {
         let id = self.id(ino);
         self.begin(Pending::Edit(id, edit))
     }
 
-    /// It has ended: so many bytes were written, or, if it failed, nobody knows
-    /// which part of it has happened.
+    /// Records that the edit of `ticket` has ended: `done` bytes were written, or, if it
+    /// failed, any part of them.
     fn end_edit(&mut self, ticket: Ticket, done: Option<u64>) {
         let Some(Pending::Edit(id, edit)) = self.pending.remove(&ticket) else {
             return;
@@ -230,13 +239,13 @@ impl Chronicle {
         }
     }
 
-    /// The attributes of an inode are known, and durable with it.
+    /// Sets the attributes that an inode was made with; they become durable with it.
     pub(crate) fn know(&mut self, ino: Ino, attributes: Attributes) {
         let (id, now) = (self.id(ino), self.tick());
         self.file(id).attributes = Known::since(now, attributes);
     }
 
-    /// A call has begun that changes attributes of an inode.
+    /// Records that a call has begun which changes attributes of `ino`.
     pub(crate) fn begin_attributes(
         &mut self,
         ino: Ino,
@@ -248,7 +257,7 @@ impl Chronicle {
         ticket
     }
 
-    /// It has ended, and has had its effect or none.
+    /// Records that the change of attributes of `ticket` has ended; `done` if it succeeded.
     pub(crate) fn end_attributes(&mut self, ticket: Ticket, done: bool) {
         let Some(Pending::Attributes(id)) = self.pending.remove(&ticket) else {
             return;
@@ -257,7 +266,7 @@ impl Chronicle {
         self.file(id).attributes.end(ticket.0, done.then_some(now));
     }
 
-    /// Forcing has begun.
+    /// Records that a force of a file, or of all files, has begun.
     pub(crate) fn begin_act(&mut self, act: &Act<'_>) -> Ticket {
         let pending = match act {
             Act::Force {
@@ -270,8 +279,16 @@ impl Chronicle {
         self.begin(pending)
     }
 
-    /// An edit or a force has ended.
+    /// Edits and forces that have failed so far.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// An edit or a force has ended: with `done` bytes written (0 for a force), or, if it
+    /// failed, with none of them known.
     pub(crate) fn end(&mut self, ticket: Ticket, done: Option<u64>) {
+        self.failed += u64::from(done.is_none());
         match self.pending.get(&ticket).cloned() {
             Some(Pending::Edit(..)) => self.end_edit(ticket, done),
             Some(Pending::Force(ino, range, data_only)) if done.is_some() => {
@@ -293,14 +310,15 @@ impl Chronicle {
         }
     }
 
-    /// Bytes could not be written back: whoever forces everything later is not told.
+    /// Records that a write-back of `range` failed and was given up: a later force of all
+    /// files succeeds although the bytes may not be on the medium.
     pub(crate) fn give_up(&mut self, ino: Ino, range: &Range<u64>) {
         let id = self.id(ino);
         self.file(id).doubt(range);
     }
 
-    /// It has ended well: what the bytes `range` of the file `ino` held when it
-    /// began is durable, and, but for `data_only`, so are its names.
+    /// Records that a force of `ino` has ended well: the bytes that `range` had when the force
+    /// began are durable, and, unless `data_only`, so are attributes and names.
     fn end_force(&mut self, ticket: Ticket, ino: Ino, range: &Range<u64>, data_only: bool) {
         self.pending.remove(&ticket);
         let before = self.moments_at(ticket);
@@ -316,13 +334,22 @@ impl Chronicle {
         let covered = file.touches.partition_point(|&moment| moment < before);
         let forced: Vec<usize> = file.touches.drain(..covered).collect();
         for moment in forced.into_iter().filter(|_| !alone) {
-            let moment = &mut self.log[moment];
-            moment.forced = true;
-            self.floor = self.floor.max(moment.since);
+            self.force_moment(moment);
         }
     }
 
-    /// It has ended well: all there was when it began is durable.
+    /// Makes a moment durable. With one order for all calls recovery shows a later moment;
+    /// otherwise calls that ended while this one ran may still be missing.
+    pub(crate) fn force_moment(&mut self, moment: usize) {
+        self.log[moment].forced = true;
+        let first = match self.in_order {
+            true => moment + 1,
+            false => self.log[moment].since,
+        };
+        self.floor = self.floor.max(first);
+    }
+
+    /// Records that a force of all files has ended well: everything from before it is durable.
     pub(crate) fn end_force_all(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
         self.floor = self.floor.max(self.moments_at(ticket));
@@ -334,33 +361,32 @@ impl Chronicle {
         }
     }
 
-    /// Says whether contents that were not forced may be anything, as in a file
-    /// system that does not write them before what leads to them.
+    /// Sets whether unforced contents may recover with any value. They may in a file system
+    /// that does not write data before the metadata that points to it.
     pub fn set_stale(&mut self, stale: bool) {
         self.stale = stale;
     }
 
-    /// Says whether contents may be anything that were changed and are being forced, as in a
-    /// file system that has nothing of a force wait for the rest of it: what leads to them
-    /// may be there before they are.
+    /// Sets whether changed contents may recover with any value while their file is being
+    /// forced. They may in a file system that issues data and metadata of a force without
+    /// waiting in between: the metadata may be on the medium before the data.
     pub fn set_torn(&mut self, torn: bool) {
         self.torn = torn;
     }
 
-    /// Whether what was changed of an inode may be anything.
+    /// Whether a force of `ino` is running that may be torn.
     pub(crate) fn may_be_torn(&self, ino: Ino) -> bool {
         let is_its = |pending: &Pending| matches!(pending, Pending::Force(of, ..) if *of == ino);
         self.torn && self.pending.values().any(is_its)
     }
 
-    /// Says whether names become durable in the order in which the calls that change
-    /// them end, as in a file system with one journal; otherwise calls that overlap may
-    /// have happened in either order.
+    /// Sets whether names become durable in the order in which calls end, as with one
+    /// journal. Otherwise calls that overlap may become durable in either order.
     pub fn set_in_order(&mut self, in_order: bool) {
         self.in_order = in_order;
     }
 
-    /// Anything has ended without effect.
+    /// Records that the call of `ticket` has ended without effect.
     pub fn cancel(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
     }

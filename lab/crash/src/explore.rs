@@ -1,19 +1,27 @@
-//! Runs a subject once and judges what each cut leaves.
+//! The explorer: runs a subject once, cuts its power at chosen events and judges each
+//! recovery.
 
 use crate::points::{Cut, Points};
 use sim::{Kernel, Seed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Failures that are kept in full; the rest is counted.
+/// Most failures that are kept with their sentence; further ones are only counted.
 const KEPT: usize = 100;
 
-/// What is cut.
+/// Events after which a run is ended: far more than a workload of thousands of calls has, and
+/// few enough to end a run that a failing medium keeps busy for ever. A choice of ours.
+const MOST_EVENTS: u64 = 20_000_000;
+/// Calls that failed in a run after which it is ended. The judge keeps what each of them may
+/// have left, so that without a bound memory grows for ever. A choice of ours.
+const MOST_FAILED: u64 = 20_000;
+
+/// A system whose power is cut.
 pub trait Subject {
-    /// A running system, with what is known of its calls.
+    /// A running system with the history of its calls.
     type Live;
-    /// What is left without power.
+    /// State that survives without power.
     type Left: Clone;
     /// A system that recovers.
     type Recovering: Recovering<Left = Self::Left>;
@@ -24,47 +32,54 @@ pub trait Subject {
     /// Whether the workload has come to its end.
     fn is_done(&self, live: &Self::Live) -> bool;
 
-    /// What a power cut at this instant leaves.
+    /// Writes and forces of the run that have failed so far.
+    fn failed(&self, _live: &Self::Live) -> u64 {
+        0
+    }
+
+    /// State that a power cut at this instant leaves.
     fn cut(&self, live: &Self::Live) -> Self::Left;
 
-    /// What a power cut at this instant meets that is worth counting, by name.
+    /// Names of conditions that a power cut at this instant meets, for the counts of the report.
     fn meets(&self, _live: &Self::Live) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Powers on what is left, as tasks of `kernel`.
+    /// Powers the system on from `left`, as tasks of `kernel`.
     fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
 
-    /// Judges what recovery, that has come to its end, shows. `live` tells what was
-    /// promised until `cut`.
+    /// Judges a recovery that has ended. `live` has the promises that were made until `cut`.
     fn judge(&self, live: &Self::Live, recovered: Self::Recovering, cut: Cut) -> Verdict;
 }
 
 /// A system that recovers from a cut.
 pub trait Recovering {
-    /// What is left without power.
+    /// State that survives without power.
     type Left;
 
-    /// Whether it has come to its end, good or bad.
+    /// Whether recovery has ended, well or with an error.
     fn is_done(&self) -> bool;
 
-    /// What another power cut at this instant meets that is worth counting, by name.
+    /// Names of conditions that another power cut at this instant meets.
     fn meets(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// What another power cut at this instant leaves.
+    /// State that another power cut at this instant leaves.
     fn cut(&self) -> Self::Left;
 }
 
-/// In which way a promise was broken.
+/// Kind of a broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Something that was made durable is not there.
+    /// A durable change is missing.
     Lost,
-    /// Something is there that no order of the calls explains, or the system does
-    /// not recover, or a checker complains.
+    /// The recovered state is one that no order of the calls explains, recovery failed, or a
+    /// checker of the format found an error.
     Corrupt,
+    /// A state is wrong after the medium failed to read a page in spite of all retries. The
+    /// file system may be innocent of it.
+    Media,
 }
 
 impl fmt::Display for Fault {
@@ -72,45 +87,70 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Self::Lost => "lost",
             Self::Corrupt => "corrupt",
+            Self::Media => "media",
         })
     }
 }
 
-/// What was found of one cut.
+/// The bound at which a run was ended before its workload was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// The run had 20,000,000 events.
+    Events,
+    /// 20,000 writes and forces of the run had failed.
+    Failed,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Events => write!(f, "{MOST_EVENTS} events"),
+            Self::Failed => write!(f, "{MOST_FAILED} failed writes and forces"),
+        }
+    }
+}
+
+/// Findings about one cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is wrong, in sentences.
+    /// Broken promises, one sentence each.
     pub faults: Vec<(Fault, String)>,
-    /// Whether a checker from outside looked at it.
+    /// Whether a checker that others wrote examined the state.
     pub outside: bool,
+    /// Digest of the recovered state; none if it could not be read.
+    pub state: Option<u64>,
 }
 
 /// A cut after which a promise was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which cut.
+    /// Event of the run, and of the recovery, that was cut.
     pub cut: Cut,
-    /// In which way.
+    /// Kind of the broken promise.
     pub fault: Fault,
-    /// What was found.
+    /// Sentence that names the file and the difference.
     pub what: String,
+    /// The workload of a corpus that ran; none if there was only one.
+    pub workload: Option<String>,
 }
 
-/// How far an exploration has come.
+/// Progress of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Points tried.
+    /// Points that were tried so far.
     pub points: u64,
-    /// Of so many.
+    /// Points that are to be tried in all.
     pub of: u64,
-    /// Failures so far.
+    /// Judgements so far that found a broken promise.
     pub failures: u64,
 }
 
-/// What came out.
+/// Result of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exploration {
-    /// Events of the run.
+    /// Runs of a workload: one, or as many as a corpus and further seeds have.
+    pub runs: u64,
+    /// Events of the run; of several runs, their sum.
     pub events: u64,
     /// Points of the run that were tried.
     pub points: u64,
@@ -118,34 +158,44 @@ pub struct Exploration {
     pub recoveries: u64,
     /// Events of the last recovery that was not cut.
     pub recovery_events: u64,
-    /// States that a checker from outside looked at.
+    /// States that a checker that others wrote has examined.
     pub outside: u64,
     /// Judgements that found something lost.
     pub lost: u64,
     /// Judgements that found something corrupt.
     pub corrupt: u64,
-    /// How many cuts met what their subject counts, by its name.
+    /// Judgements that found something wrong after the medium had lost a page.
+    pub media: u64,
+    /// Digests of the recovered states, of which each is counted once.
+    pub states: BTreeSet<u64>,
+    /// The bound that ended a run early; the points are those before it.
+    pub bound: Option<Bound>,
+    /// Cuts that met a condition of the subject, by the name of the condition.
     pub met: BTreeMap<&'static str, u64>,
-    /// The first failures.
+    /// The first failures, at most 100.
     pub failures: Vec<Failure>,
 }
 
 impl Exploration {
-    /// Whether every promise was kept.
+    /// Whether no judgement found a broken promise. Losses of the medium break none.
     #[must_use]
     pub const fn holds(&self) -> bool {
         self.lost == 0 && self.corrupt == 0
     }
 
-    /// Counts what `other` found besides.
+    /// Adds the counts and failures of `other`.
     pub fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
         self.events += other.events;
+        self.states.extend(&other.states);
+        self.bound = self.bound.or(other.bound);
         self.points += other.points;
         self.recoveries += other.recoveries;
         self.recovery_events = other.recovery_events;
         self.outside += other.outside;
         self.lost += other.lost;
         self.corrupt += other.corrupt;
+        self.media += other.media;
         for (&what, cuts) in &other.met {
             *self.met.entry(what).or_default() += cuts;
         }
@@ -162,12 +212,19 @@ impl Exploration {
 
     fn note(&mut self, cut: Cut, verdict: Verdict) {
         self.outside += u64::from(verdict.outside);
+        self.states.extend(verdict.state);
         let has = |fault| verdict.faults.iter().any(|f| f.0 == fault);
         self.lost += u64::from(has(Fault::Lost));
         self.corrupt += u64::from(has(Fault::Corrupt));
+        self.media += u64::from(has(Fault::Media));
         for (fault, what) in verdict.faults {
             if self.failures.len() < KEPT {
-                self.failures.push(Failure { cut, fault, what });
+                self.failures.push(Failure {
+                    cut,
+                    fault,
+                    what,
+                    workload: None,
+                });
             }
         }
     }
@@ -187,8 +244,8 @@ pub fn explore<S: Subject>(
     })
 }
 
-/// Cuts the power as [`explore()`] does, for as long as `progress` lets it go on: what comes
-/// out is of the points until then.
+/// Cuts the power as [`explore()`] does until `progress` breaks off; the result covers the
+/// points until then.
 pub fn explore_while<S: Subject>(
     subject: &S,
     points: &Points,
@@ -196,9 +253,12 @@ pub fn explore_while<S: Subject>(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Exploration {
     let mut found = Exploration::default();
-    let (events, done) = length(subject);
-    found.events = events;
-    if !done {
+    let (events, end) = length(subject);
+    (found.runs, found.events) = (1, events);
+    if let End::Bound(bound) = end {
+        found.bound = Some(bound);
+    }
+    if end == End::Rest {
         let cut = Cut {
             event: events,
             recovery: None,
@@ -227,20 +287,38 @@ pub fn explore_while<S: Subject>(
 fn corrupt(what: &str) -> Verdict {
     Verdict {
         faults: vec![(Fault::Corrupt, what.to_owned())],
-        outside: false,
+        ..Verdict::default()
     }
 }
 
-/// Events of a run that is not disturbed, and whether it comes to its end.
-fn length<S: Subject>(subject: &S) -> (u64, bool) {
+/// End of a run that is not cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    /// No event is left, and the workload waits.
+    Rest,
+    Bound(Bound),
+}
+
+/// Events of a run that is not cut, and how it ends.
+fn length<S: Subject>(subject: &S) -> (u64, End) {
     let kernel = Kernel::new();
     let live = subject.start(&kernel);
-    while !subject.is_done(&live) {
-        if !kernel.step() {
-            return (kernel.sim().events(), false);
+    let end = loop {
+        if subject.is_done(&live) {
+            break End::Done;
         }
-    }
-    (kernel.sim().events(), true)
+        if kernel.sim().events() >= MOST_EVENTS {
+            break End::Bound(Bound::Events);
+        }
+        if subject.failed(&live) >= MOST_FAILED {
+            break End::Bound(Bound::Failed);
+        }
+        if !kernel.step() {
+            break End::Rest;
+        }
+    };
+    (kernel.sim().events(), end)
 }
 
 fn try_cut<S: Subject>(
@@ -269,7 +347,7 @@ fn try_cut<S: Subject>(
     found.recoveries += 1;
 }
 
-/// Recovers from what is left, and judges it; events of the recovery with it.
+/// Recovers from `left` and judges the result; returns the events of the recovery as well.
 fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
     let kernel = Kernel::new();
     let recovering = subject.power_on(&kernel, left);
@@ -287,8 +365,8 @@ fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -
     )
 }
 
-/// What is left when recovery is cut before its event number `recovery`, and what that
-/// cut meets.
+/// State that is left if recovery is cut before its event `recovery`, and the conditions
+/// that this cut meets.
 fn cut_recovery<S: Subject>(
     subject: &S,
     left: S::Left,

@@ -1,50 +1,62 @@
-//! One file of the history: its bytes and sizes, and what a power cut may make of them.
+//! One file of the history: present and earlier bytes and sizes.
 //!
-//! Invariant: a value of a byte that was overwritten is kept until a force that began after
-//! the overwriting has ended; so is every size.
+//! Invariant: an overwritten value of a byte is kept until a force ends that began after the
+//! write; the same holds for every size.
 
 use crate::attributes::Known;
 use crate::spans::Spans;
 use std::ops::Range;
 use vfs::{FileKind, Ino};
 
-/// Bytes of a file, and the pattern that they are.
+/// A byte range of a file, and the pattern of 8 bytes that fills it.
 pub(crate) type Part = (Range<u64>, u64);
 
-/// A value that bytes had.
+/// A value that bytes had before they were overwritten.
 #[derive(Clone, Debug)]
 pub(crate) struct Older {
-    /// When it was overwritten.
+    /// Time at which the value was overwritten.
     at: u64,
     pub(crate) range: Range<u64>,
-    /// None if nobody knows.
+    /// Pattern of the bytes; none if the bytes were not recorded.
     pub(crate) pattern: Option<u64>,
 }
 
-/// A file, directory or link.
+/// Time at which an inode got its first name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Birth {
+    /// Before the history, or before a [`Chronicle::settle`](crate::Chronicle::settle): no
+    /// moment of the log made the inode.
+    Before,
+    /// Not yet: the inode was made without a name.
+    Unnamed,
+    /// At this moment of the log.
+    At(usize),
+}
+
+/// State of a file, directory or symbolic link.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub(crate) ino: Ino,
     pub(crate) kind: FileKind,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link; empty for other kinds.
     pub(crate) target: Vec<u8>,
     pub(crate) size: u64,
     pub(crate) now: Spans,
-    /// 1 where nothing is known of the bytes.
+    /// Bytes whose value was not recorded: 1, all others 0.
     pub(crate) unknown: Spans,
-    /// Values since the last force, that are not the present ones.
+    /// Overwritten values that the medium may still show.
     pub(crate) older: Vec<Older>,
-    /// Sizes since the last force, with the time of each.
+    /// Sizes since the last force, with the time at which each was set.
     pub(crate) sizes: Vec<(u64, u64)>,
-    /// Values that a change gave which failed, in part or not at all: forcing makes
-    /// them durable, or what they would have replaced.
+    /// Values that a failed change may have written in part. A force makes either these values
+    /// or the ones before them durable.
     pub(crate) maybe: Vec<Part>,
-    /// Sizes of that kind.
-    maybe_sizes: Vec<u64>,
-    /// Moments whose change of names it had to do with, since it was forced.
+    /// Smallest and largest size that a failed change may have set; no others are judged by.
+    /// All of them would double with every failed force of a file that grows.
+    maybe_sizes: Option<(u64, u64)>,
+    /// Moments since the last force that changed a name of the file, or a name in it.
     pub(crate) touches: Vec<usize>,
-    /// The moment at which it got its first name.
-    pub(crate) born: Option<usize>,
+    pub(crate) birth: Birth,
     pub(crate) attributes: Known,
 }
 
@@ -60,30 +72,31 @@ impl File {
             older: Vec::new(),
             sizes: Vec::new(),
             maybe: Vec::new(),
-            maybe_sizes: Vec::new(),
+            maybe_sizes: None,
             touches: Vec::new(),
-            born: None,
+            birth: Birth::Unnamed,
             attributes: Known::default(),
         }
     }
 
-    /// The smallest and the largest size that it had since it was forced.
+    /// Smallest and largest size since the last force.
     pub(crate) fn sizes(&self) -> (u64, u64) {
-        let maybe = self.maybe_sizes.iter().copied();
+        let maybe = self.maybe_sizes.into_iter();
+        let maybe = maybe.flat_map(|(least, most)| [least, most]);
         let sizes = self.sizes.iter().map(|s| s.1).chain(maybe);
         let sizes = sizes.chain([self.size]);
         let most = sizes.clone().max().unwrap_or(self.size);
         (sizes.min().unwrap_or(self.size), most)
     }
 
-    /// What it holds in `span`, as it is in a file that has the same bytes from `place` on;
-    /// no parts if that is not known.
+    /// Contents of `span`, moved to offset `place` of another file; no parts if they are not
+    /// known.
     pub(crate) fn held(&self, span: &Range<u64>, place: u64) -> Vec<Part> {
         let unknown = self.unknown.read(span.clone());
         let maybe = |part: &Range<u64>| part.start < span.end && span.start < part.end;
         let is_unknown = unknown.iter().any(|(_, unknown)| *unknown != 0)
             || self.maybe.iter().any(|(part, _)| maybe(part))
-            // Patterns are told from the start of a file on.
+            // Patterns repeat from the start of the file, so a shift must keep their phase.
             || span.start % 8 != place % 8;
         if is_unknown {
             return Vec::new();
@@ -94,8 +107,8 @@ impl File {
         parts.collect()
     }
 
-    /// What `edit` lays over which bytes, none if nobody knows, and the size
-    /// afterwards.
+    /// Effect of `edit` with `done` bytes written: the range, its new parts (none if they are
+    /// not known), and the new size.
     fn effect(&self, edit: Edit, done: u64) -> (Range<u64>, Vec<Part>, u64) {
         let size = self.size;
         let zeros = |range: Range<u64>| vec![(range, 0)];
@@ -105,7 +118,7 @@ impl File {
                 let parts = parts.into_iter();
                 let parts = parts.map(|(part, pattern)| (part.start..part.end.min(end), pattern));
                 let parts = parts.filter(|(part, _)| !part.is_empty()).collect();
-                // Nothing that is written behind the end leaves it where it is.
+                // An empty write behind the end does not grow the file.
                 let grown = if end > range.start { end } else { 0 };
                 (range.start..end, parts, size.max(grown))
             }
@@ -137,15 +150,11 @@ impl File {
             });
             self.older.extend(older);
         }
-        if cuts {
-            let sizes = std::mem::take(&mut self.maybe_sizes).into_iter();
-            self.sizes.extend(sizes.map(|size| (at - 1, size)));
-        } else if size > self.size {
-            // Until it is forced the file may be as it was, whichever that is.
-            let sizes = self.maybe_sizes.iter().map(|&size| (at - 1, size));
-            self.sizes.extend(sizes);
-            let sizes = self.maybe_sizes.iter_mut();
-            sizes.for_each(|maybe| *maybe = size.max(*maybe));
+        // Until a force the file may have any of the sizes that it may have had.
+        if let Some((least, most)) = self.maybe_sizes.filter(|_| cuts || size > self.size) {
+            self.sizes.extend([(at - 1, least), (at - 1, most)]);
+            let grown = (size.max(least), size.max(most));
+            self.maybe_sizes = (!cuts).then_some(grown);
         }
         let before = self.unknown.write(range, u64::from(unknown)).into_iter();
         let before = before.filter(|(_, unknown)| *unknown != 0);
@@ -158,7 +167,7 @@ impl File {
         self.sizes.push((at, size));
     }
 
-    /// What a change that failed may have left in `range` is overwritten.
+    /// Turns values of failed changes in `range` into overwritten ones.
     fn overwrite_maybe(&mut self, at: u64, range: &Range<u64>) {
         for (part, pattern) in std::mem::take(&mut self.maybe) {
             let inside = part.start.max(range.start)..part.end.min(range.end);
@@ -185,12 +194,17 @@ impl File {
         }
         self.maybe.extend(parts);
         if size != self.size {
-            self.maybe_sizes.push(size);
+            self.add_maybe_size(size);
         }
     }
 
-    /// To force `range`, or to write it back, has failed: what it had to make durable
-    /// may have been given up, and whoever forces it again is not told.
+    fn add_maybe_size(&mut self, size: u64) {
+        let (least, most) = self.maybe_sizes.unwrap_or((size, size));
+        self.maybe_sizes = Some((least.min(size), most.max(size)));
+    }
+
+    /// Records that a force or a write-back of `range` failed. Its bytes may never reach the
+    /// medium, and a later force does not report that.
     pub(crate) fn doubt(&mut self, range: &Range<u64>) {
         for older in std::mem::take(&mut self.older) {
             let part = older.range.start.max(range.start)..older.range.end.min(range.end);
@@ -201,12 +215,12 @@ impl File {
             }
         }
         let sizes = std::mem::take(&mut self.sizes).into_iter();
-        self.maybe_sizes.extend(sizes.map(|(_, size)| size));
+        sizes.for_each(|(_, size)| self.add_maybe_size(size));
     }
 
-    /// The bytes of `range` are durable as they were at time `at`, if they have
-    /// not changed since; and so is the size, if the range has no end, or as much
-    /// of it as leads to them.
+    /// Records a force that began at time `at`: bytes of `range` from before are durable. So
+    /// is the size, if `range` reaches to the end of all files; otherwise the file reaches at
+    /// least to the end of `range`.
     pub(crate) fn force(&mut self, at: u64, range: &Range<u64>) {
         for older in std::mem::take(&mut self.older) {
             if older.at >= at {
@@ -233,14 +247,14 @@ impl File {
     }
 }
 
-/// What a file is made to hold.
+/// A change of the contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Patterns over the parts of a range; the file grows to hold it. No parts
-    /// for bytes that are no patterns: nothing is known of them.
+    /// Writes patterns over the parts of a range and grows the file to its end. Without parts
+    /// the bytes are not recorded, and the judge accepts any.
     Write { range: Range<u64>, parts: Vec<Part> },
-    /// Zeros over a range; the size stays.
+    /// Writes zeros over a range; the size stays.
     Zero { range: Range<u64> },
-    /// A size.
+    /// Sets the size; bytes past it become zeros.
     Resize { size: u64 },
 }

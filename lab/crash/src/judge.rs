@@ -1,13 +1,14 @@
-//! Holds what recovery shows against the history.
+//! The judge: compares a recovered tree with the history.
 //!
-//! Invariant: a state is accepted exactly if there is a moment, not before the
-//! floor, at which every name led to this very file with contents and attributes
-//! that are possible. At moments since it began, each call that was changing names
-//! at the cut may have changed all of them or none, and so may one that ended later,
-//! unless it was forced: of two calls neither of which began after the other had ended
-//! either may have been the first, if the file system has no order for all of them. Over
-//! the names of that moment lie those of files that were made and forced by themselves
-//! after it, if the file system does so.
+//! Invariants:
+//! - A tree is accepted exactly if there is a moment, not before the floor, at which every
+//!   name led to the same file with contents and attributes that are possible.
+//! - A call that was changing names at the cut has changed all of them or none, at every
+//!   moment since it began. Without one order for all calls, the same holds for a call that
+//!   ended after the moment, unless it was forced: of two calls that overlap, either may have
+//!   been the first.
+//! - In a file system that rolls forward, the names of files that were made and forced by
+//!   themselves after the moment lie over its names.
 
 use crate::attributes::Attributes;
 use crate::chronicle::{Becomes, Change, Chronicle, Id, Key, Pending};
@@ -16,38 +17,39 @@ use crate::file::{Edit, File, Part};
 use crate::spans::byte;
 use nand::{Payload, UNIT};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use vfs::{Body, Errno, FileKind, Ino, PAGE};
 
-/// Pages of a file that are looked at: 256 MiB.
+/// Pages that are read of a file: 256 MiB, more than any test writes.
 const MOST_PAGES: u64 = 65_536;
 
-/// A file as recovery shows it.
+/// A file as it is read after recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its inode.
+    /// Inode number.
     pub ino: Ino,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Contents, page by page; those past the last one are zeros.
     pub pages: Vec<Payload>,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link; empty for other kinds.
     pub target: Vec<u8>,
     /// Owner, permissions and extended attributes.
     pub attributes: Attributes,
 }
 
-/// Everything that recovery shows: by directory and name.
+/// The whole recovered tree, by directory and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown(BTreeMap<Key, Seen>);
 
 impl Shown {
-    /// Reads all that `body` has.
+    /// Reads the tree of `body` from its root.
     ///
     /// # Errors
-    /// Whatever could not be read; `EUCLEAN` if a directory has two names.
+    /// The first error of a read; `EUCLEAN` if a directory has two names.
     pub async fn read<B: Body>(body: &B) -> vfs::Result<Self> {
         let mut shown = Self::default();
         let mut met = BTreeSet::from([body.root()]);
@@ -76,25 +78,43 @@ impl Shown {
         self.0.get(key)
     }
 
-    /// Adds what `name` in `dir` leads to.
+    /// Adds a name of directory `dir`.
     pub fn add(&mut self, dir: Ino, name: &[u8], seen: Seen) {
         self.0.insert((dir, name.into()), seen);
     }
 
-    /// All names, with the directory of each.
+    /// Every name with its directory, in the order of the directories' inodes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ino, &[u8], &Seen)> {
         self.0
             .iter()
             .map(|((dir, name), seen)| (*dir, &name[..], seen))
     }
 
-    /// How many names there are.
+    /// A digest of all names, inodes, sizes and contents: equal states have equal digests.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (key, seen) in &self.0 {
+            let (uid, gid) = (seen.attributes.uid, seen.attributes.gid);
+            (key, seen.ino, seen.size, &seen.target).hash(&mut hasher);
+            (seen.attributes.mode, uid, gid, &seen.attributes.extended).hash(&mut hasher);
+            for page in &seen.pages {
+                match page {
+                    Payload::Fill(pattern) => pattern.hash(&mut hasher),
+                    page => page.to_bytes().hash(&mut hasher),
+                }
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the tree has no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -119,7 +139,6 @@ async fn see<B: Body>(body: &B, ino: Ino) -> vfs::Result<Seen> {
     match attr.kind {
         FileKind::Symlink => seen.target = body.readlink(&inode).await?,
         FileKind::Regular => {
-            // Nothing is promised of files larger than what any test writes.
             let pages = attr.size.div_ceil(PAGE).min(MOST_PAGES);
             seen.pages = vec![Payload::Zero; pages as usize];
             body.read_pages(&inode, 0, &mut seen.pages).await?;
@@ -133,22 +152,23 @@ fn ensure_new(met: &mut BTreeSet<Ino>, ino: Ino) -> vfs::Result<()> {
     met.insert(ino).then_some(()).ok_or(Errno::EUCLEAN)
 }
 
-/// What is wrong with one name.
+/// A fault of one name, with a sentence about it.
 pub(crate) type Wrong = (Fault, String);
 
-/// A call that was changing names at the cut, or at the moment that is looked at.
+/// A call that may have changed names at the moment that is compared, or not.
 struct Underway<'a> {
-    /// Moments that there were when it began.
+    /// Number of moments that certainly came before the call.
     since: usize,
-    /// Whether it must have happened.
+    /// Whether a force has made the call durable.
     forced: bool,
     names: Vec<&'a Key>,
-    /// What is wrong if it has happened.
+    /// Faults of the recovered tree if the call has happened.
     happened: Vec<(&'a Key, Wrong)>,
 }
 
 impl Chronicle {
-    /// What recovery must not have shown; nothing if all promises were kept.
+    /// Faults of a recovered tree; empty if every promise was kept. Of several moments that
+    /// explain the tree in part, the faults at the one with the fewest are returned.
     #[must_use]
     pub fn judge(&self, shown: &Shown) -> Vec<(Fault, String)> {
         let mut underway = self.underway(shown);
@@ -202,7 +222,7 @@ impl Chronicle {
         best
     }
 
-    /// Calls that were changing names.
+    /// Calls that were changing names at the cut.
     fn underway(&self, shown: &Shown) -> Vec<Underway<'_>> {
         let names = self.pending.iter().filter_map(|(ticket, pending)| {
             let Pending::Names(names) = pending else {
@@ -211,7 +231,10 @@ impl Chronicle {
             let wrong = |key: &Key, becomes: &Becomes| match becomes {
                 Becomes::Nothing => self.compare(key, None, shown.0.get(key)),
                 Becomes::File(id) => self.compare(key, Some(*id), shown.0.get(key)),
-                Becomes::New(kind, target) => compare_new(key, *kind, target, shown.0.get(key)),
+                Becomes::New(kind, target) => {
+                    let seen = shown.0.get(key).filter(|seen| !self.has_name(seen.ino));
+                    compare_new(key, *kind, target, seen)
+                }
             };
             let happened = names.iter();
             let happened = happened.filter_map(|(key, becomes)| Some((key, wrong(key, becomes)?)));
@@ -225,7 +248,23 @@ impl Chronicle {
         names.collect()
     }
 
-    /// What is wrong if `key` led to `id` at the moment that is shown.
+    /// Whether a name leads to `ino` that no pending call takes away. The inode of a file
+    /// that is being made has none.
+    fn has_name(&self, ino: Ino) -> bool {
+        let Some(id) = self.inodes.get(&ino) else {
+            return false;
+        };
+        let pending = self.pending.values();
+        let changing = pending.filter_map(|pending| match pending {
+            Pending::Names(names) => Some(names.iter().map(|(key, _)| key)),
+            _ => None,
+        });
+        let changing: BTreeSet<&Key> = changing.flatten().collect();
+        let mut names = self.names.iter();
+        names.any(|(key, to)| to == id && !changing.contains(key))
+    }
+
+    /// Fault of `key`, if the name led to `id` at the moment that is compared.
     pub(crate) fn compare(&self, key: &Key, id: Option<Id>, seen: Option<&Seen>) -> Option<Wrong> {
         let name = || told(key);
         match (id, seen) {
@@ -276,7 +315,7 @@ impl Chronicle {
             .next()
     }
 
-    /// Changes of a file that had begun and not ended.
+    /// Edits of a file that had begun and not ended at the cut.
     fn edits(&self, id: Id) -> impl Iterator<Item = &Edit> {
         self.pending
             .values()
@@ -287,8 +326,8 @@ impl Chronicle {
     }
 }
 
-/// What is wrong at a moment: `found`, unless calls that were under way explain it; and of
-/// names that lie over those of the moment, what is wrong with these.
+/// Faults at a moment: `found` without those that calls under way explain, and the faults of
+/// the forced names in `over`.
 fn excused(
     found: &BTreeMap<Key, Wrong>,
     underway: &[Underway<'_>],
@@ -312,7 +351,7 @@ fn excused(
     found.into_values().chain(instead).chain(over).collect()
 }
 
-/// What is wrong if a call made what `key` leads to and nobody has used it yet.
+/// Fault of a file that a call under way has made: it is empty and of the right kind.
 fn compare_new(key: &Key, kind: FileKind, target: &[u8], seen: Option<&Seen>) -> Option<Wrong> {
     let Some(seen) = seen else {
         return Some((Fault::Lost, format!("{} is gone", told(key))));
@@ -328,7 +367,7 @@ pub(crate) fn told(key: &Key) -> String {
     format!("{name} in directory {}", key.0.0)
 }
 
-/// The smallest and the largest size, with what was being changed.
+/// Smallest and largest size that recovery may show, edits under way included.
 fn allowed_sizes(file: &File, edits: &[&Edit]) -> (u64, u64) {
     let (mut least, mut most) = file.sizes();
     for edit in edits {
@@ -345,7 +384,7 @@ fn allowed_sizes(file: &File, edits: &[&Edit]) -> (u64, u64) {
     (least, most)
 }
 
-/// Whether anything of a range was changed since it was forced, or is being changed.
+/// Whether a byte of `range` was changed since the last force, or is being changed.
 fn is_changed(file: &File, edits: &[&Edit], range: &Range<u64>) -> bool {
     let near = |other: &Range<u64>| other.start < range.end && other.end > range.start;
     let begun = |edit: &&Edit| match edit {
@@ -355,7 +394,7 @@ fn is_changed(file: &File, edits: &[&Edit], range: &Range<u64>) -> bool {
     file.older.iter().any(|older| near(&older.range)) || edits.iter().any(begun)
 }
 
-/// The first byte of a page that has a value which it never had.
+/// Fault of the first byte of a page that shows none of the values it had.
 fn wrong_byte(
     file: &File,
     edits: &[&Edit],
@@ -408,7 +447,7 @@ fn wrong_byte(
     Some((fault, what))
 }
 
-/// Whether the bytes of `range` in a page are one pattern, the present one.
+/// Whether the page consists of the present pattern alone, which is the common case.
 fn is_just(page: &Payload, now: &[(Range<u64>, u64)], range: &Range<u64>) -> bool {
     let [(_, pattern)] = now else {
         return false;
@@ -421,7 +460,7 @@ fn is_just(page: &Payload, now: &[(Range<u64>, u64)], range: &Range<u64>) -> boo
     }
 }
 
-/// Values that a change which had begun may have given.
+/// Values that an edit under way may have written.
 fn values(edit: &Edit) -> Vec<Part> {
     match edit {
         Edit::Write { parts, .. } => parts.clone(),
@@ -430,7 +469,7 @@ fn values(edit: &Edit) -> Vec<Part> {
     }
 }
 
-/// Bytes of which nothing is known if a change had begun.
+/// Bytes that an edit under way may have set to any value.
 fn unknowable(edit: &Edit) -> Option<Range<u64>> {
     match edit {
         Edit::Write { range, parts } if parts.is_empty() => Some(range.clone()),

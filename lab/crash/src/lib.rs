@@ -1,26 +1,26 @@
-//! The power cut at every event: what is left, whether it recovers, and whether
-//! it is what was promised.
+//! Exploration of power cuts, and the judges of what recovers from them.
 //!
 //! # How a cut is tried
 //!
-//! A [`Subject`] runs once. Before each chosen event it is asked what a power cut
-//! at this instant leaves, which costs little because media are shared
-//! copy-on-write; what is left is powered on in a kernel of its own, recovered and
-//! judged, and the run goes on as if nothing had happened. So a hundred cuts cost
-//! one run and a hundred recoveries.
+//! A [`Subject`] runs once. Before each chosen event the explorer takes the state that a
+//! power cut would leave, which is cheap because media are shared copy-on-write. That state
+//! is powered on in a kernel of its own, recovered and judged; the run continues
+//! undisturbed. A hundred cuts cost one run and a hundred recoveries.
 //!
-//! Power also fails while a system recovers: of some points, chosen by the seed,
-//! recovery is cut too, and what that leaves is recovered and judged in turn.
+//! Power also fails during recovery: at points that the seed chooses, recovery is cut too,
+//! and the state that this leaves is recovered and judged in turn.
+//!
+//! A run ends at a [`Bound`] if a failing medium keeps its workload busy for ever.
 //!
 //! # How files are judged
 //!
-//! A [`Witness`] stands between the file API and a file system and writes a
-//! [`Chronicle`] of the names; a [`Scribe`] observes the file API and adds contents
-//! and forces. After recovery the chronicle judges what is [`Shown`].
+//! A [`Witness`] between the file API and a file system records names in a [`Chronicle`]; a
+//! [`Scribe`] observes the file API and adds contents and forces. After recovery the
+//! chronicle judges the tree that is [`Shown`].
 //!
 //! # How blocks are judged
 //!
-//! [`Units`] notes the versions of each unit of 4 KiB, and judges which are there.
+//! [`Units`] records the versions of each unit of 4 KiB and judges which of them are shown.
 //!
 //! # Invariants
 //!
@@ -44,7 +44,7 @@ mod witness;
 pub use self::units::Units;
 pub use attributes::Attributes;
 pub use chronicle::{Chronicle, Leads, Ticket};
-pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict};
+pub use explore::{Bound, Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict};
 pub use explore::{explore, explore_while};
 pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, btrfs_check, e2fsck, fsck_f2fs};

@@ -1,4 +1,4 @@
-//! Checkers that others wrote.
+//! Checkers of formats that other projects wrote: `e2fsck`, `fsck.f2fs`, `btrfs check`.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -6,25 +6,25 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use whole::Scratch;
 
-/// Why a checker gave no answer.
+/// Reason for which a checker gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum OutsideError {
     /// The image could not be written.
     #[error("an image for {program} could not be written: {source}")]
     Image {
-        /// The checker.
+        /// Name of the checker that was to run.
         program: &'static str,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The checker could not be started.
     #[error("{program} could not be started: {source}; on Debian it is in the package {package}")]
     Start {
-        /// The checker.
+        /// Name of the checker that is missing.
         program: &'static str,
-        /// Where it comes from.
+        /// Package that contains the checker.
         package: &'static str,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -44,7 +44,7 @@ fn image<'a>(
     Ok(scratch)
 }
 
-/// Asks `e2fsck -fn` about an image of `bytes`, given as pieces with the offset of
+/// Runs `e2fsck -fn` on an image of `bytes`, given as pieces with the offset of
 /// each; the rest is zeros. With `recover` its own `e2fsck -fy` replays the journal
 /// first. None if it has no complaint, else what it says.
 ///
@@ -75,19 +75,19 @@ pub fn e2fsck<'a>(
 /// finds on a dry run.
 const F2FS_COMPLAINTS: [&str; 4] = ["[Fail]", "[ASSERT]", "unreachable", "Invalid"];
 
-/// How it gives up where nodes that were forced since the last checkpoint lead to one of
+/// Message with which `fsck.f2fs` gives up where nodes that were forced since the last checkpoint lead to one of
 /// the last segments. Up to 1.15 it takes the segments of the main area alone for those
 /// of the whole medium, and so its end for nearer than it is (`TOTAL_SEGS` in
 /// `fsck/f2fs.h`, which later versions have mended).
 const F2FS_GIVES_UP: &str = "record_fsync_data failed";
-/// What it says before that if it is the nodes that are wrong.
+/// Message that precedes [`F2FS_GIVES_UP`] if the nodes are wrong.
 const F2FS_LOOP: &str = "looped node chain";
 
-/// What it says of a checkpoint that the power was cut before the end of; it takes the
-/// other one then, as it should.
+/// Message about a checkpoint whose write the power cut interrupted; `fsck.f2fs` then takes
+/// the other checkpoint, as it should.
 const F2FS_TORN: &str = "Invalid CP CRC offset";
 
-/// Asks `fsck.f2fs` about an image of `bytes`, given as pieces with the offset of each;
+/// Runs `fsck.f2fs` on an image of `bytes`, given as pieces with the offset of each;
 /// the rest is zeros. It walks all that the last checkpoint leads to, and changes
 /// nothing. None if it has no complaint, else what it says. If `unrecovered`, it may also
 /// not be able to walk at all, for a reason that is its own.
@@ -118,7 +118,7 @@ pub fn fsck_f2fs<'a>(
     Ok((!done || said.lines().any(complains)).then_some(said))
 }
 
-/// Asks `btrfs check` about an image of `bytes`, given as pieces with the offset of each;
+/// Runs `btrfs check` on an image of `bytes`, given as pieces with the offset of each;
 /// the rest is zeros. It walks all that the last commit leads to, reads contents beside
 /// their sums, and changes nothing. None if it has no complaint, else what it says.
 ///
@@ -143,7 +143,7 @@ pub fn btrfs_check<'a>(
     Ok((!content || !said.contains("no error found")).then_some(said))
 }
 
-/// Runs a checker, which ordinary users do not have on their path.
+/// Command of a checker, found in `sbin` too, which ordinary users do not have on their path.
 fn ask(program: &str, how: &[&str], image: &Path) -> io::Result<Output> {
     let run = |program: &str| {
         let mut command = Command::new(program);

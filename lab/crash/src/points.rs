@@ -1,10 +1,10 @@
-//! Which cuts are tried.
+//! Choice of the cuts that are tried.
 
 use sim::Seed;
 use std::fmt;
 use std::str::FromStr;
 
-/// Of how many points recovery is cut as well: one in four.
+/// Recovery is cut as well at one point in four.
 const RECOVERY_IN: u64 = 4;
 
 /// One cut: before which event of the run, and, if recovery is cut as well,
@@ -47,14 +47,14 @@ impl FromStr for Cut {
     }
 }
 
-/// Which events of a run the power is cut before.
+/// Events of a run before which the power is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Points {
-    /// Every one.
+    /// Every event, and the end of the run.
     All,
-    /// So many, chosen by the seed; all if there are not more.
+    /// This number of events, chosen by the seed; all if the run has no more.
     Some(u64),
-    /// This one.
+    /// This cut alone, as a failure names it.
     One(Cut),
 }
 

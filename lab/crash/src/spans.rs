@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Contents of a file.
+/// Patterns of a file by the start of their range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spans(BTreeMap<u64, (u64, u64)>);
 
 impl Spans {
-    /// Lays `pattern` over `range`, and gives what was there: ranges with their
-    /// patterns, zeros included.
+    /// Writes `pattern` over `range` and returns the ranges and patterns that were there,
+    /// zeros included.
     pub(crate) fn write(&mut self, range: Range<u64>, pattern: u64) -> Vec<(Range<u64>, u64)> {
         let old = self.read(range.clone());
         self.clear(range.clone());
@@ -23,7 +23,7 @@ impl Spans {
         old
     }
 
-    /// What is in `range`, without a gap.
+    /// Ranges and patterns of `range` without gaps, zeros included.
     pub(crate) fn read(&self, range: Range<u64>) -> Vec<(Range<u64>, u64)> {
         let mut parts = Vec::new();
         let mut at = range.start;
@@ -40,7 +40,7 @@ impl Spans {
         parts
     }
 
-    /// The ranges that overlap `range`, cut to it.
+    /// Ranges that overlap `range`, cut to its ends.
     fn overlapping(&self, range: Range<u64>) -> Vec<(Range<u64>, u64)> {
         let before = self.0.range(..range.start).next_back();
         let within = self.0.range(range.start..range.end.max(range.start));

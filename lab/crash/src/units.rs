@@ -1,22 +1,20 @@
-//! Requests of blocks as the judge of a drive knows them: what happened to each unit of
-//! 4 KiB, and what it may hold after a cut.
+//! The judge of a drive under block requests: versions of each unit of 4 KiB.
 //!
-//! Invariants: requests that overlap are not under way at once, so that the versions of a
-//! unit have one order. A version may be there that is as new as the last one that was
-//! forced, or newer; nothing else may.
+//! Invariants: requests that overlap are never in flight at once, so the versions of a unit
+//! have one order. After a cut a unit shows the last forced version or a newer one.
 
 use crate::explore::Fault;
 use std::ops::Range;
 
-/// Faults that are told of one cut.
+/// Most faults that are reported of one cut.
 const TOLD: usize = 4;
 
-/// What happened to one unit. Before its first version it holds zeros.
+/// Versions of one unit. Before its first version a unit holds zeros.
 #[derive(Clone, Debug, Default)]
 struct Unit {
     /// Patterns in the order in which they were written; zeros for a discard.
     versions: Vec<u64>,
-    /// How many of them were answered, and how many are durable.
+    /// Number of versions that were acknowledged, and number that are durable.
     answered: u32,
     forced: u32,
 }
@@ -37,12 +35,12 @@ impl Unit {
     }
 }
 
-/// What happened to each unit.
+/// Versions of every unit of a drive.
 #[derive(Clone, Debug, Default)]
 pub struct Units(Vec<Unit>);
 
 impl Units {
-    /// So many units that hold zeros.
+    /// A drive of so many units that hold zeros.
     #[must_use]
     pub fn new(units: usize) -> Self {
         Self(vec![Unit::default(); units])
@@ -52,12 +50,12 @@ impl Units {
         self.0.get_mut(units).into_iter().flatten()
     }
 
-    /// A write of `pattern` begins, or a discard if that is 0.
+    /// Records that a write of `pattern` begins; pattern 0 is a discard.
     pub fn begin(&mut self, units: Range<usize>, pattern: u64) {
         self.of(units).for_each(|unit| unit.versions.push(pattern));
     }
 
-    /// The write that began last was answered; it is durable if it was `forced`.
+    /// Records that the last write of `units` was acknowledged; `forced` makes it durable.
     pub fn end(&mut self, units: Range<usize>, forced: bool) {
         for unit in self.of(units) {
             unit.answered = unit.versions.len() as u32;
@@ -67,21 +65,21 @@ impl Units {
         }
     }
 
-    /// What was answered by now, for a flush that begins.
+    /// Number of acknowledged versions of each unit, for a flush that begins now.
     #[must_use]
     pub fn answered(&self) -> Vec<u32> {
         self.0.iter().map(|unit| unit.answered).collect()
     }
 
-    /// A flush was answered that began when so much was `answered`.
+    /// Records that a flush was acknowledged that began when `answered` was taken.
     pub fn flushed(&mut self, answered: &[u32]) {
         for (unit, &answered) in self.0.iter_mut().zip(answered) {
             unit.forced = unit.forced.max(answered);
         }
     }
 
-    /// What is wrong with what units show: a pattern each, or none for one that is mixed or
-    /// cannot be read.
+    /// Faults of the patterns that units show after recovery; none stands for a unit with
+    /// mixed contents or one that cannot be read.
     #[must_use]
     pub fn judge(&self, shown: &[Option<u64>]) -> Vec<(Fault, String)> {
         let wrong = |(number, (unit, shown)): (usize, (&Unit, &Option<u64>))| match shown {

@@ -1,10 +1,9 @@
-//! Who writes down what happens: a file system what it does to names, an
-//! observer of the file API what is done to contents.
+//! Recorders of a history: [`Witness`] wraps a file system and records changes of names,
+//! [`Scribe`] observes the file API and records contents and forces.
 //!
-//! Invariants: a change is in the chronicle from the instant at which the file
-//! system below has made it, which is before it can have become durable unless
-//! the call was still under way. What a call waits for when nothing is locked any more
-//! is, where the file system promises so, forced from the end of that wait.
+//! Invariants: a change is in the chronicle from the instant at which the file system has
+//! made it. Before that instant it can only be durable as part of a call under way. If the
+//! file system promises synchronous calls, the wait at the end of a call counts as a force.
 
 use crate::attributes::Attributes;
 use crate::chronicle::{Chronicle, Leads, Ticket};
@@ -19,37 +18,37 @@ use vfs::{
     Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
 };
 
-/// What a call has made durable when it returns, without being forced.
+/// Changes that are durable when their call returns, without a force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Settles {
-    /// Nothing.
+    /// No change is: durability needs a force.
     #[default]
     Nothing,
-    /// Names and attributes.
+    /// Changes of names and attributes are.
     Names,
-    /// Contents as well.
+    /// Every change is, writes included.
     All,
 }
 
-/// A file system under observation.
+/// A file system whose changes of names and attributes are recorded.
 pub struct Witness<B> {
     body: B,
     chronicle: Rc<RefCell<Chronicle>>,
     settles: Settles,
-    /// What calls are about to wait for, by what they wait for.
+    /// Forces that stand for the waits of synchronous calls, by the change waited for.
     asked: RefCell<BTreeMap<Change, Vec<Ticket>>>,
 }
 
-/// A name, and what it leads to afterwards.
+/// A name and the inode that it leads to after the call.
 type Name<'a> = (Ino, &'a [u8], Option<Ino>);
 
-/// Writes down contents and forces.
+/// Observer of the file API that records contents and forces.
 pub struct Scribe {
     chronicle: Rc<RefCell<Chronicle>>,
 }
 
 impl Scribe {
-    /// Writes into `chronicle`.
+    /// A recorder that writes into `chronicle`.
     pub const fn new(chronicle: Rc<RefCell<Chronicle>>) -> Self {
         Self { chronicle }
     }
@@ -74,7 +73,7 @@ impl Observer for Scribe {
     }
 }
 
-/// What an act does to contents, if anything.
+/// The edit that an act makes to a file; none for forces.
 fn edit(act: &Act<'_>, chronicle: &mut Chronicle) -> Option<(Ino, Edit)> {
     Some(match act {
         Act::Write {
@@ -105,10 +104,10 @@ fn edit(act: &Act<'_>, chronicle: &mut Chronicle) -> Option<(Ino, Edit)> {
     })
 }
 
-/// Most patterns that are kept of one write.
+/// Most patterns that are recorded of one write.
 const MOST_PARTS: usize = 256;
 
-/// The patterns that are written; none if they are too many.
+/// Patterns of the bytes written at `offset`; none if there are more than [`MOST_PARTS`].
 fn parts(offset: u64, source: &Source<'_>) -> Vec<Part> {
     let mut rest = match *source {
         Source::Fill { pattern, len } => return vec![(offset..offset + len, pattern)],
@@ -127,7 +126,8 @@ fn parts(offset: u64, source: &Source<'_>) -> Vec<Part> {
     parts
 }
 
-/// How many of the first of `bytes`, which go to `offset`, are one pattern.
+/// Length of the first run of `bytes`, written at `offset`, that is one pattern, and the
+/// pattern.
 fn first_part(offset: u64, bytes: &[u8]) -> (usize, u64) {
     let mut pattern = [0; 8];
     for (at, &byte) in (offset..).zip(bytes).take(8) {
@@ -139,8 +139,8 @@ fn first_part(offset: u64, bytes: &[u8]) -> (usize, u64) {
 }
 
 impl<B: Body> Witness<B> {
-    /// Observes `body`, into `chronicle`; calls are to have made durable what `settles`
-    /// says when they return.
+    /// Wraps `body` and records into `chronicle`. `settles` is the promise of the file system
+    /// about calls that have returned.
     pub const fn new(body: B, chronicle: Rc<RefCell<Chronicle>>, settles: Settles) -> Self {
         Self {
             body,
@@ -150,7 +150,7 @@ impl<B: Body> Witness<B> {
         }
     }
 
-    /// The file system below.
+    /// The wrapped file system.
     pub const fn body(&self) -> &B {
         &self.body
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use vfs::{Act, FileKind, Ino, Observer, Source};
 
-const ROOT: Ino = Ino(2);
+pub(crate) const ROOT: Ino = Ino(2);
 const FILE: Ino = Ino(12);
 
 /// A file `f`, of which all that is done is written down.
@@ -70,7 +70,7 @@ impl History {
 }
 
 /// A file that holds `bytes`, as recovery shows it.
-fn seen(ino: Ino, kind: FileKind, bytes: &[u8]) -> Seen {
+pub(crate) fn seen(ino: Ino, kind: FileKind, bytes: &[u8]) -> Seen {
     let page = |bytes: &[u8]| {
         let mut page = [0; 4_096];
         page[..bytes.len()].copy_from_slice(bytes);
@@ -196,6 +196,20 @@ fn who_was_told_of_a_failure_is_promised_nothing_until_it_is_written_again() {
         assert!(history.judge(left).is_some(), "{left:?}");
     }
     assert_eq!(history.judge(&[word(4), word(4)].concat()), None);
+}
+
+/// A file that grows and whose forces fail once doubled the sizes that the judge kept for each
+/// failure, so that 40 of them took all memory.
+#[test]
+fn failed_forces_of_a_growing_file_keep_few_sizes() {
+    let history = History::new();
+    for at in 0..200 {
+        history.write(at * 8, 1, 8);
+        history.force_fails();
+    }
+    assert_eq!(history.chronicle.borrow().failed(), 200);
+    assert_eq!(history.judge(&word(1).repeat(200)), None);
+    assert_eq!(history.judge(&[]), None);
 }
 
 fn word(pattern: u64) -> Vec<u8> {
@@ -349,153 +363,6 @@ fn what_is_being_made_is_new_and_empty() {
     assert_eq!(faults(b"new", seen(FILE, FileKind::Directory, &[])), 1);
     assert_eq!(faults(b"link", link(b"there")), 0);
     assert_eq!(faults(b"link", link(b"elsewhere")), 1);
-}
-
-/// Two files `a` and `b`: calls that name them, `b`'s after `a`'s or beside it, and
-/// whether `b` is forced then. What is wrong if only those of `shown` are found.
-fn two_names(beside: bool, forced: bool, shown: &[&[u8]]) -> Vec<Fault> {
-    names_of_two(false, beside, forced, shown)
-}
-
-/// The same, of a file system that has one order for all calls or not.
-fn names_of_two(in_order: bool, beside: bool, forced: bool, shown: &[&[u8]]) -> Vec<Fault> {
-    let (a, b) = (Ino(21), Ino(22));
-    let chronicle: Rc<RefCell<Chronicle>> = Rc::default();
-    {
-        let mut all = chronicle.borrow_mut();
-        all.set_in_order(in_order);
-        for ino in [a, b] {
-            all.made(ino, FileKind::Regular, b"");
-        }
-        all.settle();
-        let first = all.begin_names(&[(ROOT, b"a", Leads::To(a))]);
-        if !beside {
-            all.end_names(first, &[(ROOT, b"a", Some(a))]);
-        }
-        let second = all.begin_names(&[(ROOT, b"b", Leads::To(b))]);
-        if beside {
-            all.end_names(first, &[(ROOT, b"a", Some(a))]);
-        }
-        all.end_names(second, &[(ROOT, b"b", Some(b))]);
-    }
-    if forced {
-        let scribe = Scribe::new(Rc::clone(&chronicle));
-        let force = Act::Force {
-            ino: b,
-            range: 0..u64::MAX,
-            data_only: false,
-        };
-        let ticket = scribe.begins(&force);
-        scribe.ends(ticket, Some(0));
-    }
-    let mut found = Shown::default();
-    for &name in shown {
-        let ino = if name == b"a" { a } else { b };
-        found.add(ROOT, name, seen(ino, FileKind::Regular, b""));
-    }
-    let wrong = chronicle.borrow().judge(&found);
-    wrong.into_iter().map(|(fault, _)| fault).collect()
-}
-
-#[test]
-fn of_calls_that_overlap_either_may_have_been_the_first() {
-    let (a, b): (&[u8], &[u8]) = (b"a", b"b");
-    for shown in [&[][..], &[a], &[a, b]] {
-        assert_eq!(two_names(true, false, shown), []);
-        assert_eq!(two_names(false, false, shown), []);
-    }
-    assert_eq!(two_names(true, false, &[b]), []);
-    assert_eq!(two_names(false, false, &[b]), [Fault::Lost], "a came first");
-    assert_eq!(two_names(true, true, &[b]), [], "a was not forced");
-    assert_eq!(two_names(true, true, &[a, b]), []);
-    assert_eq!(two_names(true, true, &[a]), [Fault::Lost]);
-    assert_eq!(two_names(true, true, &[]), [Fault::Lost]);
-    assert_eq!(
-        two_names(false, true, &[b]),
-        [Fault::Lost],
-        "nor is a, but it came first"
-    );
-}
-
-#[test]
-fn with_one_order_the_call_that_ended_first_was_the_first() {
-    let (a, b): (&[u8], &[u8]) = (b"a", b"b");
-    for beside in [false, true] {
-        for shown in [&[][..], &[a], &[a, b]] {
-            assert_eq!(names_of_two(true, beside, false, shown), []);
-        }
-        for forced in [false, true] {
-            assert_eq!(names_of_two(true, beside, forced, &[b]), [Fault::Lost]);
-        }
-        assert_eq!(names_of_two(true, beside, true, &[a, b]), []);
-        assert_eq!(names_of_two(true, beside, true, &[a]), [Fault::Lost]);
-    }
-}
-
-/// A directory `d` and files, of which `old` was `n` until it was moved to `m`, where files
-/// are forced by themselves: `new` was made as `n` and forced. What is wrong with names.
-fn forced_alone(moved: bool, names: &[(Ino, &[u8], Ino)]) -> Vec<Fault> {
-    let (dir, old, new) = (Ino(31), Ino(32), Ino(33));
-    let chronicle: Rc<RefCell<Chronicle>> = Rc::default();
-    let scribe = Scribe::new(Rc::clone(&chronicle));
-    let kind = |ino| match ino == dir {
-        true => FileKind::Directory,
-        false => FileKind::Regular,
-    };
-    let turn = |changes: &[(Ino, &[u8], Option<Ino>)]| {
-        let leads = |to: Option<Ino>| to.map_or(Leads::Nowhere, Leads::To);
-        let begun: Vec<_> = changes.iter().map(|c| (c.0, c.1, leads(c.2))).collect();
-        let mut all = chronicle.borrow_mut();
-        let ticket = all.begin_names(&begun);
-        all.end_names(ticket, changes);
-    };
-    {
-        let mut all = chronicle.borrow_mut();
-        all.set_in_order(true);
-        all.set_alone(true);
-        for ino in [dir, old, new] {
-            all.made(ino, kind(ino), b"");
-        }
-    }
-    turn(&[(ROOT, b"n", Some(old))]);
-    chronicle.borrow_mut().settle();
-    turn(&[(ROOT, b"d", Some(dir))]);
-    let force = |ino| {
-        let act = Act::Force {
-            ino,
-            range: 0..u64::MAX,
-            data_only: false,
-        };
-        let ticket = scribe.begins(&act);
-        scribe.ends(ticket, Some(0));
-    };
-    turn(&[(ROOT, b"n", None), (ROOT, b"m", Some(old))]);
-    if moved {
-        force(old);
-    }
-    turn(&[(ROOT, b"n", Some(new))]);
-    force(new);
-    let mut found = Shown::default();
-    for &(dir, name, ino) in names {
-        found.add(dir, name, seen(ino, kind(ino), b""));
-    }
-    let wrong = chronicle.borrow().judge(&found);
-    wrong.into_iter().map(|(fault, _)| fault).collect()
-}
-
-#[test]
-fn a_file_that_is_forced_alone_lies_over_the_names_of_the_checkpoint() {
-    let (dir, old, new) = (Ino(31), Ino(32), Ino(33));
-    let [d, m, n] = [(b"d", dir), (b"m", old), (b"n", new)].map(|(name, to)| (ROOT, &name[..], to));
-    let before = (ROOT, &b"n"[..], old);
-    assert_eq!(forced_alone(false, &[n]), [], "the old one is lost");
-    assert_eq!(forced_alone(false, &[d, n]), []);
-    assert_eq!(forced_alone(false, &[d, m, n]), []);
-    assert_eq!(forced_alone(false, &[before]), [Fault::Corrupt]);
-    assert_eq!(forced_alone(false, &[d, m]), [Fault::Lost]);
-    assert_eq!(forced_alone(false, &[m, n]), [Fault::Lost], "d came before");
-    assert_eq!(forced_alone(true, &[n]), [Fault::Lost; 2]);
-    assert_eq!(forced_alone(true, &[d, m, n]), []);
 }
 
 #[test]

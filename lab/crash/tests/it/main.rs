@@ -1,5 +1,8 @@
 //! The explorer and its judges.
 
+mod brute;
 mod chronicle;
+mod contents;
 mod explorer;
 mod files;
+mod names;

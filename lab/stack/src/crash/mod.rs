@@ -10,13 +10,14 @@ mod blocks;
 mod subject;
 
 use crate::error::StackError;
-use crate::hosts::{self, Behaviour};
+use crate::hosts::{self, AnyHost, Behaviour};
 use crate::plan::Plan;
 use crash::{Exploration, Points, Progress};
 use sim::Seed;
 use std::ops::ControlFlow;
 use units::{Bytes, GIB, Ns};
 use vfs::CacheConfig;
+use workload::files::FileWorkload;
 
 /// Accelerated intervals of a run to be cut: dirty pages expire after 3 ms and are scanned each
 /// millisecond, and a transaction commits after 5 ms. Linux has 30 s, 5 s and 5 s; runs of that
@@ -91,9 +92,57 @@ pub fn explore_while(
     };
     let none = "expected a stack with a file system or with blocks, by which cuts are judged";
     let host = hosts::named(&plan.stack.host, &plan.stack.switches, &behaviour);
-    let subject = subject::Files::new(host.ok_or_else(|| refused(none))?, cuts)?;
+    let host = host.ok_or_else(|| refused(none))?;
+    if let Some(corpus) = FileWorkload::parse(&plan.workload)?.corpus() {
+        return explore_corpus(&host, cuts, corpus, progress);
+    }
+    let subject = subject::Files::new(host, cuts)?;
     let found = crash::explore_while(&subject, &cuts.points, Seed(plan.seed), progress);
     subject.failure().map_or(Ok(found), Err)
+}
+
+/// Runs every workload of a corpus by itself. Workloads of a group share the drive that the
+/// first of them is given, with its file system and tree.
+fn explore_corpus(
+    host: &AnyHost,
+    cuts: &Cuts,
+    corpus: Vec<Vec<FileWorkload>>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Exploration, StackError> {
+    let mut all = Exploration::default();
+    for group in corpus {
+        let Some(first) = group.first() else { continue };
+        let mut cuts = cuts.clone();
+        cuts.plan.workload.clone_from(&first.text);
+        let mut subject = subject::Files::new(host.clone(), &cuts)?;
+        for workload in group {
+            let text = workload.text.clone();
+            subject.set_workload(workload);
+            let (points, failures) = (all.points, all.lost + all.corrupt);
+            let mut ended = ControlFlow::Continue(());
+            let mut tell = |heard: Progress| {
+                ended = progress(Progress {
+                    points: points + heard.points,
+                    of: points + heard.of,
+                    failures: failures + heard.failures,
+                });
+                ended
+            };
+            let seed = Seed(cuts.plan.seed);
+            let mut found = crash::explore_while(&subject, &cuts.points, seed, &mut tell);
+            if let Some(error) = subject.failure() {
+                return Err(error);
+            }
+            for failure in &mut found.failures {
+                failure.workload = Some(text.clone());
+            }
+            all.add(&found);
+            if ended.is_break() {
+                return Ok(all);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// The page cache of a run to be cut, with this much memory.

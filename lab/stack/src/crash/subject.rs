@@ -132,6 +132,11 @@ impl Files {
         })
     }
 
+    /// Runs another workload that begins with the tree of the present one.
+    pub(super) fn set_workload(&mut self, workload: FileWorkload) {
+        self.workload = workload;
+    }
+
     /// Takes the error that makes the exploration worthless; `None` without one.
     pub(super) fn failure(&self) -> Option<StackError> {
         self.failure.take()
@@ -424,6 +429,10 @@ impl Subject for Files {
         live.done.get()
     }
 
+    fn failed(&self, live: &Live) -> u64 {
+        live.chronicle.borrow().failed()
+    }
+
     fn cut(&self, live: &Live) -> Left {
         Left::of(&live.sim, &live.device)
     }
@@ -464,7 +473,10 @@ impl Subject for Files {
         let mut verdict = Verdict::default();
         let corrupt = |what: String| (Fault::Corrupt, what);
         match recovered.shown.take() {
-            Some(Ok(shown)) => verdict.faults = live.chronicle.borrow().judge(&shown),
+            Some(Ok(shown)) => {
+                verdict.faults = live.chronicle.borrow().judge(&shown);
+                verdict.state = Some(shown.digest());
+            }
             Some(Err(error)) => verdict.faults.push(corrupt(format!("recovery: {error}"))),
             None => verdict
                 .faults
@@ -476,6 +488,11 @@ impl Subject for Files {
         let drive = device.device().drive();
         let findings = self.check(drive).into_iter().map(corrupt);
         verdict.faults.extend(findings);
+        let drives = [live.device.device().drive(), drive];
+        if drives.map(|drive| drive.flash_counters().uncorrectable) != [0, 0] {
+            let faults = verdict.faults.iter_mut();
+            faults.for_each(|(fault, _)| *fault = Fault::Media);
+        }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             if self.host.has_outside() {
                 self.ask_outside(drive, before, &mut verdict);

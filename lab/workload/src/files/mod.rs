@@ -15,6 +15,7 @@
 //!   copy descriptors. A slot is taken by [`Call::Open`] and freed by [`Call::Close`], which stands
 //!   for the last close; then it may be taken again.
 
+mod ace;
 mod anything;
 pub mod beside;
 mod cachebench;

@@ -332,7 +332,7 @@ const YCSB: [Param; 17] = [
 ];
 
 /// Every preset of files, in the order in which lists show them.
-pub static FILE_PRESETS: [Preset; 26] = [
+pub static FILE_PRESETS: [Preset; 27] = [
     of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -481,6 +481,30 @@ pub static FILE_PRESETS: [Preset; 26] = [
         "calls of every kind at random on few files, as a tester makes them",
         &[],
         &ANYTHING,
+    ),
+    of_files(
+        "ace",
+        "every sequence of a few calls on a few names, and a force, as CrashMonkey's ACE has it",
+        &[],
+        &ACE,
+    ),
+];
+
+const ACE: [Param; 4] = [
+    param(
+        "seq",
+        "2",
+        Unit::Choice(&["1", "2", "3"]),
+        "calls of a sequence before the force",
+    ),
+    param("every", "1", Unit::Count, "takes one sequence in so many"),
+    param("from", "1", Unit::Count, "the first sequence that is taken"),
+    param(
+        "nth",
+        "0",
+        Unit::Limit,
+        "the only sequence that is made, from 1; 0 for all, each in a directory of its own, \
+         but one by one where the power is cut",
     ),
 ];
 

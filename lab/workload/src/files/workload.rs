@@ -4,6 +4,7 @@
 //! Invariant: a [`FileWorkload`] that [`FileWorkload::parse`] returns is either opened or refused
 //! with a reason.
 
+use super::ace::Ace;
 use super::anything::Anything;
 use super::beside::{self, Beside};
 use super::cachebench::CacheBench;
@@ -37,6 +38,7 @@ pub struct FileWorkload {
 
 #[derive(Clone, Debug)]
 enum Kind {
+    Ace(Ace),
     Anything(Anything),
     Beside(Vec<beside::Described>),
     Cache(CacheBench),
@@ -131,6 +133,7 @@ impl FileWorkload {
     /// If the parameters are inconsistent, or the recording cannot be read.
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
+            Kind::Ace(ace) => ace.open().map_err(|problem| self.refused(problem)),
             Kind::Anything(anything) => Ok(anything.open(seed)),
             Kind::Beside(members) => Ok(Box::new(Beside::open(members, seed)?)),
             Kind::Cache(cache) => cache.open(seed).map_err(|problem| self.refused(problem)),
@@ -148,6 +151,22 @@ impl FileWorkload {
             Kind::Tpcc(tpcc) => tpcc.open(seed).map_err(|problem| self.refused(problem)),
             Kind::Ycsb(ycsb) => ycsb.open(seed).map_err(|problem| self.refused(problem)),
         }
+    }
+
+    /// The workloads of a corpus, in groups that begin with one tree; none if this workload
+    /// is no corpus. A power-cut exploration runs each of them by itself.
+    #[must_use]
+    pub fn corpus(&self) -> Option<Vec<Vec<Self>>> {
+        let Kind::Ace(ace) = &self.kind else {
+            return None;
+        };
+        let one = |ace: Ace| Self {
+            text: format!("ace:seq={},nth={}", ace.seq, ace.nth),
+            kind: Kind::Ace(ace),
+        };
+        let groups = ace.groups()?.into_iter();
+        let groups = groups.map(|group| group.into_iter().map(one).collect());
+        Some(groups.collect())
     }
 
     /// Number of calls, if the parameters bound it and no time limit applies.
@@ -188,6 +207,15 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     }
     if spec.name() == "tpcc" {
         return Ok(Kind::Tpcc(tpcc_of(spec)));
+    }
+    if spec.name() == "ace" {
+        return Ok(Kind::Ace(Ace {
+            seq: spec.text("seq").parse().unwrap_or(2),
+            every: spec.number("every"),
+            from: spec.number("from"),
+            nth: spec.number("nth"),
+            one: None,
+        }));
     }
     if spec.name() == "anything" {
         return Ok(Kind::Anything(anything_of(spec)));

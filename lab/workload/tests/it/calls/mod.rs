@@ -1,5 +1,6 @@
 //! Workloads of files, run on a small model of a file system.
 
+mod ace;
 mod anything;
 mod beside;
 mod cachebench;
