@@ -546,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_what_f2fs_tools_keep() {
+    fn kept_segments_equal_those_of_f2fs_tools() {
         // Printed by mkfs.f2fs 1.15 for 64 MiB and 1 GiB.
         let printed = |reserved, all| Some(Kept { reserved, all });
         assert_eq!(kept(24, 1, None, None), printed(13, 16));
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn mkfs_options_out_of_range_are_refused() {
         let made = |change: fn(&mut MkfsOptions)| {
             let mut options = MkfsOptions::new(16_384);
             change(&mut options);

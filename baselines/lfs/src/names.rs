@@ -301,7 +301,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// What was moved knows its new name, and a directory the one that it is in now.
+    /// Notes the new name in a moved inode, and in a moved directory its new parent.
     async fn settle_in(
         &self,
         file: &File,

@@ -52,7 +52,7 @@ struct Marked<'a> {
 /// Result of rolling forward.
 #[derive(Debug, Default)]
 pub(crate) struct Rolled {
-    /// Inodes, and nodes, that were.
+    /// Inodes that were rolled forward; `nodes` counts the nodes taken from the chain.
     pub(crate) files: u64,
     pub(crate) nodes: u64,
     /// Sections whose write pointers tell which forces had not come to their end. Until
@@ -65,7 +65,7 @@ pub(crate) struct Rolled {
 pub struct Recovery {
     /// Inodes that were rolled forward.
     pub files: u64,
-    /// Nodes that were taken from the chain.
+    /// Nodes that were taken from the chain of forced nodes.
     pub nodes: u64,
     /// Inodes without a name that were freed.
     pub orphans: u64,

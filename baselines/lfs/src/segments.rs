@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_not_given_out_before_the_next_checkpoint() {
+    fn held_block_is_not_given_out_before_the_next_checkpoint() {
         for fills in [false, true] {
             let mut segments = segments(fills);
             let mut rng = sim::Seed(5).stream("segments");
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_is_no_room_for_logs() {
+    fn failed_section_gives_logs_no_room() {
         let mut segments = segments(true);
         let empty = segments.empty_segments();
         segments.lose(9);

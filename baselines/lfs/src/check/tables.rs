@@ -94,7 +94,7 @@ impl Tables {
         })
     }
 
-    /// Where a node is; nowhere if that cannot be known.
+    /// Entry of node `nid`; free (address 0) if the table block cannot be read.
     pub(super) fn nat<I: Image + ?Sized>(&mut self, image: &I, nid: u32) -> NatEntry {
         if let Some(entry) = self.journaled.get(&nid) {
             return *entry;
@@ -125,7 +125,7 @@ impl Tables {
         used
     }
 
-    /// Whose a block is; none if only the block itself says so.
+    /// Owner of block `at` of a segment; `None` if only the block itself names the owner.
     pub(super) fn owner<I: Image + ?Sized>(
         &mut self,
         image: &I,

@@ -210,7 +210,7 @@ fn told_after(calls: Vec<Op>, options: MountOptions) -> vfs::LogStats {
 
 /// There is room, so nothing is cleaned until the calls have ended.
 #[test]
-fn what_cleaning_moves_in_a_rest_is_of_the_background() {
+fn blocks_moved_while_idle_count_as_background_cleaning() {
     let after = told_after(gaps(200), cleaning());
     let (waited, quiet) = (after.foreground, after.background);
     assert_eq!((waited.calls, waited.moved_bytes), (0, 0), "{after:?}");
@@ -222,7 +222,7 @@ fn what_cleaning_moves_in_a_rest_is_of_the_background() {
 /// The medium is nearly full, so changes wait until sections of which a good part is in
 /// use are cleaned; no pause is as long as the wait of background cleaning.
 #[test]
-fn what_cleaning_moves_while_changes_wait_is_of_the_foreground() {
+fn blocks_moved_while_changes_wait_count_as_foreground_cleaning() {
     let after = told_after(gaps(450), options());
     let (waited, quiet) = (after.foreground, after.background);
     assert_eq!((quiet.calls, quiet.moved_bytes), (0, 0), "{after:?}");

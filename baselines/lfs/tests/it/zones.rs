@@ -250,7 +250,7 @@ fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
 /// Zones that are full fail: what is in them is read while it can be, and freed without a
 /// reset.
 #[test]
-fn what_is_in_zones_that_have_failed_is_read_and_removed() {
+fn file_in_failed_zones_is_read_and_removed() {
     let port = on(made(), |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
@@ -307,7 +307,7 @@ fn a_full_file_system_that_loses_a_zone_is_recovered() {
 /// What was forced lies in zones that can only be read: a file system that is made anew, with
 /// the same identity, does not find it.
 #[test]
-fn what_was_forced_before_a_format_is_not_found_after_it() {
+fn file_forced_before_a_format_is_not_recovered_after_it() {
     on(made(), |sim, port| async move {
         let pointers =
             || (0..limits().zones).map(|zone| port.zone(zone).map(|info| info.written()));
