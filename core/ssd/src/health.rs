@@ -21,7 +21,7 @@ pub struct Health {
     pub write_commands: u64,
     /// Times the drive was powered on.
     pub power_cycles: u64,
-    /// Power cycles of those in which the power was lost without a shutdown.
+    /// Power cycles that ended in a loss of power without a shutdown.
     pub unsafe_shutdowns: u64,
     /// Reads that failed for unreadable flash.
     pub media_errors: u64,

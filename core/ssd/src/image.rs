@@ -74,9 +74,10 @@
 //!
 //! - counters: length u32, JSON
 //! - blocks: count u32, then for each by ascending index: first page of the lists u32 (0 if the
-//!   block was erased since), *block* with the lists from that page on
-//! - blocks: count u32, then for each by ascending index: first page of the lists u32 (0 if the
 //!   record replaces the whole block), *block* with the lists from that page on
+//! - saved buffer: 0 u8 if unchanged; or 1 u8 if there is none; or 2 u8, count u32, pages u32 that
+//!   left it, count u32, *slot*s added to it, then 0 u8 if its *trim*s are unchanged, or 1 u8, count
+//!   u64, all *trim*s
 //! - front, if the drive has one: count u32, *step*s of the log, count u32, pages u32 that are no
 //!   longer dirty, count u32, *slot*s of dirty ones that changed
 //! - zones, if the drive has any: *zones* that changed, without sectors if nothing of them is saved
@@ -142,9 +143,9 @@ pub enum ImageError {
     /// The file ends early.
     #[error("the drive file is cut short: it ends at byte {offset}, where {expected} was expected")]
     Truncated {
-        /// Bytes in the file.
+        /// Length of the file in bytes.
         offset: u64,
-        /// Part that is missing.
+        /// Part of the format that is missing.
         expected: &'static str,
     },
     /// A section does not match its checksum.

@@ -44,19 +44,19 @@ pub(crate) struct Line {
     pub(crate) state: LineState,
     /// Pages with the newest issued version of a mapped page.
     pub(crate) valid: u32,
-    /// Units issued since its last erase.
+    /// Units issued since the line's last erase.
     pub(crate) issued: u32,
     /// Units below `issued` that a power cut left unwritten; they are written first.
     pub(crate) holes: Vec<u32>,
-    /// Programs of it that have been issued and not completed.
+    /// Programs of the line that have been issued and not completed.
     pub(crate) in_flight: u32,
-    /// Reads of its flash pages that have not completed.
+    /// Reads of the line's flash pages that have not completed; they delay its erase.
     pub(crate) readers: u32,
-    /// Index of the frontier that wrote it.
+    /// Index of the frontier that wrote the line.
     pub(crate) frontier: u16,
-    /// Sequence number at which it was opened.
+    /// Sequence number at which the line was opened.
     pub(crate) opened: u64,
-    /// Sequence number at which it was closed; 0 if it never was.
+    /// Sequence number at which the line was closed; 0 if it never was.
     pub(crate) closed: u64,
     /// Sequence number of the first program that need not have completed when the line is erased.
     /// Set once the line has no valid page; 0 until then.
@@ -75,7 +75,7 @@ pub struct LineReport {
     pub state: LineState,
     /// Pages with the newest issued version of a mapped page.
     pub valid: u32,
-    /// Data pages that it can hold, summary excluded.
+    /// Data pages that the line can hold, summary excluded.
     pub pages: u32,
     /// Programs that the drive issued since the line was closed; 0 while it is not closed.
     pub age: u64,
@@ -85,7 +85,7 @@ pub struct LineReport {
     /// for a line without data, with data of the firmware, or with relocated data of several
     /// handles.
     pub handle: Option<u32>,
-    /// Whether its frontier takes only relocated data.
+    /// Whether the line's frontier takes only relocated data.
     pub moved: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct LineView {
     pub line: u32,
     /// Pages with the newest issued version of a mapped page.
     pub valid: u32,
-    /// Data pages that it can hold, summary excluded.
+    /// Data pages that the line can hold, summary excluded.
     pub pages: u32,
     /// Programs that the drive issued since the line was closed.
     pub age: u64,

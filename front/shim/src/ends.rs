@@ -20,7 +20,7 @@ static EARLY: AtomicI32 = AtomicI32::new(0);
 /// Signals by which a terminal ends programs: the terminal sends them to the program, too.
 const TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 
-/// Signals that are passed on. `SIGHUP` is not if it is ignored (`nohup`); nor is `SIGTERM`.
+/// Signals that are passed on, unless this process ignores them (`SIGHUP` under `nohup`).
 const PASSED: [libc::c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
 
 extern "C" fn passes(signal: libc::c_int) {

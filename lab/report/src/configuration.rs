@@ -59,9 +59,9 @@ pub struct Field {
     pub key: &'static str,
     /// Name for readers, in tables and sentences.
     pub name: &'static str,
-    /// The unit of its numeric values.
+    /// Unit of the field's numeric values.
     pub unit: Unit,
-    /// Whether and among which runs it is compared.
+    /// Runs between which the field is compared, if any.
     pub role: Role,
 }
 

@@ -115,13 +115,13 @@ pub enum Place {
 pub struct Metric {
     /// JSON pointer of the value in the record's document.
     pub path: &'static str,
-    /// Label of its row, a few words.
+    /// Label of the metric's row, a few words.
     pub label: &'static str,
     /// Unit of the value.
     pub unit: Unit,
-    /// Direction in which it improves.
+    /// Direction in which the metric improves.
     pub better: Better,
-    /// The views that show it.
+    /// Views that show the metric.
     pub place: Place,
     /// Explanation in one sentence.
     pub help: &'static str,

@@ -93,9 +93,9 @@ pub struct Ranked {
     pub stack: String,
     /// The idea behind the stack in a line: a reason to try it.
     pub idea: String,
-    /// Precondition of its drive.
+    /// Precondition of the stack's drive.
     pub precondition: String,
-    /// The number that ranks it; `None` if it has no score, for the reason in [`Ranked::why`].
+    /// The number that ranks the stack; `None` without a score, for the reason in [`Ranked::why`].
     pub score: Option<Spread>,
     /// Operations per second, as a factor over the base.
     pub speed: Option<Spread>,
@@ -124,7 +124,7 @@ pub struct Ranked {
 pub struct LeftOut {
     /// Name of the stack.
     pub stack: String,
-    /// Why it could not run the workload.
+    /// Reason why the stack could not run the workload.
     pub reason: String,
 }
 

@@ -449,7 +449,7 @@ pub struct Refusal {
     pub free: u64,
     /// Part of `free` that was reserved from this allocation.
     pub reserve: u64,
-    /// Holders of the rest.
+    /// Holders of the amount that is not free.
     pub held_by: Vec<Holder>,
 }
 
@@ -458,9 +458,9 @@ pub struct Refusal {
 pub struct Holder {
     /// The holder in words: `files`, `zone 3, closed`.
     pub who: String,
-    /// The origin that it holds the resource for; `None` if unknown.
+    /// Origin for which the resource is held; `None` if unknown.
     pub origin: Option<String>,
-    /// Amount that it held.
+    /// Amount held at the first refusal.
     pub amount: u64,
 }
 

@@ -18,9 +18,9 @@ pub struct Line {
     pub id: String,
     /// The quantity, with its unit and its workload.
     pub what: String,
-    /// The stack or design that it is measured on.
+    /// The stack or memory design that the quantity is measured on.
     pub stack: String,
-    /// The set-up that measures it.
+    /// The set-up in which the quantity is measured.
     pub set_up: String,
     /// Section, figure or table of the paper's number.
     pub source: String,
@@ -34,7 +34,7 @@ pub struct Line {
     pub same: Option<bool>,
     /// The workloads whose claims the line affects; empty for all.
     pub workloads: Vec<String>,
-    /// Names of the figures that it opens.
+    /// Names of the figures that the line opens.
     pub figures: Vec<String>,
 }
 

@@ -123,7 +123,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Number of the run.
         id: i64,
-        /// The fault in its document.
+        /// The fault in the record's document.
         reason: ParseError,
     },
     /// Another process keeps the database locked.
@@ -159,11 +159,11 @@ pub struct RunMeta {
 /// A run as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its number in the database.
+    /// Number of the run in the database.
     pub id: i64,
     /// Facts beside the record.
     pub meta: RunMeta,
-    /// Schema of its record; empty if that cannot be read.
+    /// Schema of the run's record; empty if the record cannot be read.
     pub schema: String,
     /// The stack or memory design that ran.
     pub stack: String,
@@ -182,7 +182,7 @@ pub struct Entry {
 /// A run with its record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored<R> {
-    /// Its number in the database.
+    /// Number of the run in the database.
     pub id: i64,
     /// Facts beside the record.
     pub meta: RunMeta,

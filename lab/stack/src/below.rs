@@ -48,7 +48,7 @@ impl Mapping {
 struct Lasting {
     pm: Pm,
     keeps: Keeps,
-    /// Whether it was blank at power-on.
+    /// Whether the memory was blank at power-on, so that its regions must be created.
     is_new: bool,
 }
 
@@ -162,7 +162,7 @@ async fn buffer(
 }
 
 impl Keeps {
-    /// Size of the persistent memory that it takes.
+    /// Size of the persistent memory that the structures take.
     pub(crate) fn memory(&self) -> Bytes {
         match self {
             Self::Swaps(config) => config.memory(),

@@ -72,7 +72,8 @@ impl Choices {
         Ok(plan)
     }
 
-    /// A plan of `asked` on `stack` with the fresh `drive`, unchanged.
+    /// A plan of `asked` on `stack` and a fresh `drive`. The drive is taken as given: assignments
+    /// to its knobs are not applied.
     ///
     /// # Errors
     /// The errors of [`Choices::plan`].

@@ -23,7 +23,7 @@ pub enum StackError {
     Stack {
         /// The stack as the user wrote it.
         stack: String,
-        /// Why it is invalid.
+        /// Reason why the stack is invalid.
         reason: String,
     },
     /// A drive that is neither a preset nor a file.
@@ -37,7 +37,7 @@ pub enum StackError {
     Config {
         /// Preset or file of the drive.
         drive: String,
-        /// Why it is invalid.
+        /// Reason why the configuration is invalid.
         source: ConfigError,
     },
     /// An assignment to an unknown knob, or of a value outside its range.
@@ -120,7 +120,7 @@ pub enum StackError {
     Attach {
         /// Name of the stack.
         stack: String,
-        /// Why it cannot be used.
+        /// Error of the layer or mapping.
         source: AttachError,
     },
     /// A sequence of file calls that cannot continue.

@@ -15,9 +15,9 @@ type State = (Vec<u64>, Vec<PageChange>);
 /// Work acknowledged and not performed.
 #[derive(Default)]
 pub(crate) struct Lies {
-    /// The transaction with an acknowledged commit; 0 for none.
+    /// Transaction whose commit was acknowledged and not performed; 0 for none.
     owed: Cell<u32>,
-    /// The publication that was acknowledged last.
+    /// The latest acknowledged publication, not yet performed.
     unpublished: RefCell<Option<State>>,
 }
 

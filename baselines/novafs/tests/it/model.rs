@@ -51,7 +51,7 @@ pub(crate) fn agree(seed: u64, pages: u64, draw: Draw, calls: u32) -> Cleaning {
 }
 
 #[test]
-fn placed_files_match_the_reference_model() {
+fn random_calls_match_the_reference_model() {
     for seed in 0..24 {
         agree(seed, 4_096, draw, 2_000);
     }

@@ -18,7 +18,7 @@ pub(super) struct Piece {
     page: u32,
     line: u8,
     lines: u8,
-    /// Offset of the first of them in the access, in bytes.
+    /// Offset of the piece's first line in the access, in bytes.
     offset: usize,
 }
 

@@ -151,7 +151,8 @@ pub(crate) struct Front {
     freed: Signal,
     /// A fetch of pages has ended.
     fetched: Signal,
-    /// Whether stores or commits wait for space that no cleaning has freed since.
+    /// Whether a store or commit has begun to wait for space since the last cleaning ended; this
+    /// starts the next one.
     someone_waits: Cell<bool>,
     /// Number of stores, and of commits, that wait for room.
     waiting: [Cell<u32>; 2],

@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 /// Limits of a saved buffer, for a given drive.
 pub(super) struct Limits<'a> {
     layout: &'a Layout,
-    /// Payloads of a slot.
+    /// Sector payloads of each saved slot: the sectors of a page, or 0 if contents are not kept.
     sectors: usize,
 }
 

@@ -13,9 +13,9 @@ pub struct ChunkInfo {
     pub chunk: u32,
     /// State of the chunk.
     pub state: ChunkState,
-    /// Wear of its most erased block: 255 at the rated cycles and beyond.
+    /// Wear of the chunk's most erased block: 255 at the rated cycles and beyond.
     pub wear: u8,
-    /// Address of its first block.
+    /// Address of the chunk's first block.
     pub start: Ppa,
     /// Blocks of the chunk; in a closed one, those below its write pointer.
     pub blocks: u32,

@@ -14,7 +14,7 @@ pub(super) struct Chunk {
     pub(super) state: ChunkState,
     /// Write pointer: blocks of 4 KiB written.
     pub(super) wp: u32,
-    /// Reads of its flash that have begun and not completed.
+    /// Reads of the chunk's flash that have begun and not completed; an erase waits for them.
     pub(super) readers: u32,
 }
 

@@ -182,7 +182,7 @@ impl Pages {
         self.arena.resize(start, len, len - 1)
     }
 
-    /// Pages with a list.
+    /// Number of pages with logged lines.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -193,7 +193,7 @@ impl Pages {
     }
 }
 
-/// The lists with more than one chunk.
+/// Chunk lists of more than one chunk; a list of one chunk is stored in place of its reference.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     arena: Arena,

@@ -23,12 +23,12 @@ pub(super) const SLOT: u64 = LINE as u64 + DESCRIPTOR;
 /// A write to consecutive lines of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Number of its first slot.
+    /// Number of the write's first slot; slots are numbered from the log's creation.
     pub(super) first: u64,
     pub(super) page: u32,
     pub(super) line: u8,
     pub(super) lines: u8,
-    /// Transaction; 0 for none.
+    /// Transaction that the write belongs to; 0 if it commits at once.
     pub(super) tx: u32,
     /// Origin of the data.
     pub(super) tag: u16,

@@ -145,8 +145,8 @@ impl Zoned {
         result
     }
 
-    /// The backup of a zone with room for another program. If the old one is full, takes a new one
-    /// and adds the old to `spent`.
+    /// The backup of a zone with room for another program. If the old one is full or missing, takes
+    /// a new one and adds the old to `spent`. `None` if no die has a block to spare.
     fn room_for_backup(
         &self,
         table: &mut Table,

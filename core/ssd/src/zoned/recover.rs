@@ -35,7 +35,7 @@ pub(crate) enum Repair {
 struct Found {
     row: Row,
     label: u64,
-    /// Programs written to them.
+    /// Programs written to the blocks.
     programs: u32,
 }
 
@@ -204,9 +204,9 @@ struct Rebuilding<'a> {
 /// Data of a zone on flash.
 #[derive(Default)]
 struct OnFlash {
-    /// Whole units from its start.
+    /// Whole units from the zone's start.
     units: u32,
-    /// Sectors in these units.
+    /// Sectors in the whole units.
     sectors: u32,
     finished: bool,
 }

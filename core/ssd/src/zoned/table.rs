@@ -28,13 +28,13 @@ pub(super) struct Zone {
     pub(super) done: u64,
     /// Programs that have not completed.
     pub(super) in_flight: u32,
-    /// Index of its buffer in `rings`, or `NONE`.
+    /// Index of the zone's buffer in `rings`, or `NONE`.
     pub(super) ring: u32,
-    /// Reads of its flash that have not completed.
+    /// Reads of the zone's flash that have not completed; a reset waits for them.
     pub(super) readers: u32,
     /// A reset or a finish is under way: other commands wait.
     pub(super) busy: bool,
-    /// A program of its backup is under way.
+    /// A program of the zone's backup is under way.
     pub(super) backing: bool,
     /// Old backups that are being erased.
     pub(super) leaving: u32,
@@ -42,13 +42,13 @@ pub(super) struct Zone {
     pub(super) resetting: bool,
     /// A program of the zone has failed.
     pub(super) failed: bool,
-    /// Whether it has a random write area.
+    /// Whether the zone has a random write area.
     pub(super) window: bool,
-    /// Whether blocks are assigned to it.
+    /// Whether blocks are assigned to the zone.
     pub(super) bound: bool,
     /// Origin of the last write, as programs record it; 0 if unknown.
     pub(super) origin: u16,
-    /// Backup of its last, partial unit.
+    /// Backup of the zone's last, partial unit.
     pub(super) backup: Option<Backup>,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Zone {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backup {
     pub(super) row: Row,
-    /// Programs written to it.
+    /// Programs written to the backup.
     pub(super) used: u32,
-    /// End of the zone's data in its newest copy.
+    /// End of the zone's data in the backup's newest copy, in sectors from the zone's start.
     pub(super) until: u32,
 }
 

@@ -94,7 +94,7 @@ pub(super) type Descriptors = BTreeMap<i32, Slot>;
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) parent: Option<usize>,
-    /// Thread ID of its first thread.
+    /// Thread ID of the process's first thread.
     pub(super) first: u32,
     pub(super) descriptors: Descriptors,
     /// Descriptors from before the current program started. Those that are not found open again

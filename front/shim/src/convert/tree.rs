@@ -15,13 +15,13 @@ use std::os::unix::fs::PermissionsExt;
 /// State of a path that the recording has touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It existed before the recording.
+    /// The path existed before the recording.
     Before,
-    /// The program made it, and it is no symbolic link.
+    /// The program created the path, not as a symbolic link.
     Made,
-    /// The program made it, as a symbolic link.
+    /// The program created the path as a symbolic link.
     Link,
-    /// The program removed or renamed it.
+    /// The program removed or renamed the path.
     Gone,
 }
 

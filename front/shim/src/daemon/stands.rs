@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// First bytes of a stand-in, cut to its length.
+/// First bytes of a stand-in, cut to the stand-in's length.
 pub(super) const TEXT: &[u8] =
     b"flashloom: the bytes of this file are in zones. Programs see them under `flashloom \
 shim`, and others by `flashloom shim view`; what was copied otherwise is not the file.\n";

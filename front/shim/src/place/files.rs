@@ -42,7 +42,7 @@ pub(super) struct File {
 /// Location of a file's bytes in zones, as last reported by a volume.
 #[derive(Default)]
 pub(super) struct Map {
-    /// Address of the volume that reported it.
+    /// Address of the volume that reported the map; 0 for none.
     pub(super) of: usize,
     pub(super) generation: u64,
     /// Number of bytes of the file that are in zones.

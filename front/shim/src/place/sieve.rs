@@ -30,9 +30,9 @@ impl Class {
 /// A property of all paths that a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
-    /// Their last bytes, in reverse order.
+    /// The last bytes of the paths, in reverse order.
     End(Vec<Class>),
-    /// A text that they contain.
+    /// A text that the paths contain.
     Within(Vec<u8>),
 }
 

@@ -38,7 +38,8 @@ static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 /// Process ID of this process, or of its parent until the fork is noticed.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Start of this process's latest fork, in ns of the monotonic clock.
+/// Start of the latest fork, in ns of the monotonic clock; the child takes it for the record of its
+/// birth.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
 /// Key by which the C library reports the end of a thread that has a log.

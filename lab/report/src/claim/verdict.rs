@@ -35,7 +35,7 @@ impl Verdict {
         }
     }
 
-    /// The CSS class that shows it.
+    /// CSS class of the verdict on the page.
     #[must_use]
     pub const fn class(self) -> &'static str {
         match self {

@@ -13,7 +13,7 @@ pub const SHADES: usize = 5;
 pub struct Cell {
     /// Filled share of the place, 0 to 1.
     pub full: f64,
-    /// Shade of its age, below [`SHADES`].
+    /// Shade of the place's age, below [`SHADES`].
     pub shade: usize,
     /// Whether the place accepts writes.
     pub open: bool,

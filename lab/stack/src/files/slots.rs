@@ -19,7 +19,7 @@ pub fn tag(file: Name, at: u64, version: u32) -> u64 {
 pub(crate) struct Open<B: Body> {
     pub(crate) process: Rc<Process<B>>,
     pub(crate) fd: Fd,
-    /// The path that opened it.
+    /// Path by which the file was opened.
     pub(crate) file: Name,
 }
 

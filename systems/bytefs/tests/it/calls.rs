@@ -51,7 +51,7 @@ fn run(seed: u64, options: Options) -> Metrics {
 }
 
 #[test]
-fn placed_files_match_the_reference_model() {
+fn random_calls_match_the_reference_model() {
     let mut byte_pages = 0;
     for seed in 0..12 {
         let metrics = run(seed, Options::default());
