@@ -79,7 +79,7 @@ impl MkfsOptions {
     }
 }
 
-/// Errors of [`mkfs`] and [`format`].
+/// Errors of [`mkfs`] and [`format()`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
     /// The medium is too small.

@@ -34,7 +34,7 @@ mod raw {
 pub(crate) struct Owner {
     /// Number of the node that leads to the block, or of the node in it.
     pub(crate) nid: u32,
-    /// Version of `nid` at the write, as in its [`NatEntry`](super::nat::NatEntry).
+    /// Version of `nid` at the write, as in its [`NatEntry`].
     pub(crate) version: u8,
     /// Index of the address in the node that leads to the block.
     pub(crate) at: u16,

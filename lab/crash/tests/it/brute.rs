@@ -19,6 +19,8 @@ const SETTLED: [Ino; 3] = [Ino(10), Ino(11), Ino(12)];
 
 type Key = (Ino, &'static str);
 type Names = BTreeMap<Key, Ino>;
+/// Names that a call changes, each with its inode after the call.
+type Changes = Vec<(Key, Option<Ino>)>;
 
 /// A call of the corpus, by paths.
 #[derive(Clone, Copy, Debug)]
@@ -182,9 +184,9 @@ impl History {
         let mut chronicle = Chronicle::default();
         chronicle.set_in_order(true);
         chronicle.set_alone(entries);
-        let [foo, dir, inner] = SETTLED;
+        let [file, dir, inner] = SETTLED;
         let there: [(Key, Ino, FileKind); 3] = [
-            ((ROOT, "foo"), foo, FileKind::Regular),
+            ((ROOT, "foo"), file, FileKind::Regular),
             ((ROOT, "A"), dir, FileKind::Directory),
             ((dir, "foo"), inner, FileKind::Regular),
         ];
@@ -229,7 +231,7 @@ impl History {
     }
 
     /// A new inode as `path`, unless that is taken.
-    fn make(&mut self, path: &'static str, kind: FileKind) -> Option<Vec<(Key, Option<Ino>)>> {
+    fn make(&mut self, path: &'static str, kind: FileKind) -> Option<Changes> {
         let key = self.key(path)?;
         if self.find(path).is_some() {
             return None;
@@ -243,7 +245,7 @@ impl History {
     }
 
     /// The changes of names of `call`; none if it fails.
-    fn changes(&mut self, call: Call) -> Option<Vec<(Key, Option<Ino>)>> {
+    fn changes(&mut self, call: Call) -> Option<Changes> {
         Some(match call {
             Call::Mkdir(path) => self.make(path, FileKind::Directory)?,
             Call::Create(path) => self.make(path, FileKind::Regular)?,
@@ -280,7 +282,7 @@ impl History {
     }
 
     /// Begins to change names; gives the ticket, if the call does not fail.
-    fn begin(&mut self, call: Call) -> Option<(Ticket, Vec<(Key, Option<Ino>)>)> {
+    fn begin(&mut self, call: Call) -> Option<(Ticket, Changes)> {
         let before = self.next;
         let changes = self.changes(call)?;
         let leads = |to: Option<Ino>| match to {
