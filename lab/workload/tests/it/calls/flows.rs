@@ -225,8 +225,10 @@ fn every_preset_runs_with_its_defaults_made_small() {
         ("records", "2000"),
         ("threads", "3"),
     ];
-    // Many calls of `anything` fail, so it is left out.
-    let presets = FILE_PRESETS.iter().filter(|p| p.name != "anything");
+    // Many calls of `anything` fail, and `ace` opens directories as files, which the model refuses.
+    let presets = FILE_PRESETS
+        .iter()
+        .filter(|p| !["anything", "ace"].contains(&p.name));
     for preset in presets {
         let given = small
             .iter()
