@@ -114,8 +114,8 @@ impl<P: Persist> ExtFs<P> {
         (self.geometry.blocks / SLACK_PART).min(SLACK_MAX)
     }
 
-    /// Free blocks that `who` may not take. As in Linux, root and the user and group that the
-    /// superblock names may use the reserved blocks; group 0 stands for no group.
+    /// Reserved blocks that the caller may not take: none for root and for the user and group that
+    /// the superblock names, as in Linux; group 0 stands for no group.
     pub(crate) fn kept_from(&self, who: &Access) -> u64 {
         let (uid, gid) = self.geometry.reserved_for;
         let his = who.is_root() || who.uid == uid || gid != 0 && who.in_group(gid);

@@ -42,8 +42,8 @@ pub(crate) struct Learn {
     /// Compare with these rules: a file, or the name of a shipped set
     #[arg(long, value_name = "RULES")]
     against: Vec<String>,
-    /// How DBSCAN reads the binary digits of flags and modes: decimal (as a decimal number) or the
-    /// integer that was printed
+    /// Reading of the printed binary digits of flags and modes by DBSCAN: `decimal` takes them for
+    /// a decimal number, `integer` for the integer that they print
     #[arg(long, value_name = "READING", default_value = "decimal", value_parser = reading)]
     reading: Reading,
     #[command(flatten)]

@@ -116,7 +116,7 @@ pub(crate) struct Serve {
     run: Run,
 }
 
-/// How `serve` opens an existing remapping layer.
+/// Ways to open an existing remapping layer.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layer {
     /// Open a sound layer; refuse a damaged one

@@ -116,8 +116,6 @@ fn examples_of_the_help_run_in_their_order() {
         if is_left_out || line == "compare" {
             continue;
         }
-        let start = std::time::Instant::now();
         bench.done(line);
-        println!("{line}: {:.1} s", start.elapsed().as_secs_f64());
     }
 }

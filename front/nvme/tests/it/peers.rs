@@ -74,7 +74,7 @@ fn slow_reader_gets_all_data_and_delays_no_other_host() {
     let lazy = (1..=4).map(|number| greedy(&served, controller, number));
     let lazy: Vec<_> = lazy.collect();
     let carried_out = settled_reads(&served);
-    // Of each connection 4 MiB wait, and some more sits in buffers of the system.
+    // Each connection holds back 4 MiB of answers, and socket buffers hold some more.
     assert!(carried_out < 4 * 16, "{carried_out} of {}", 4 * 31);
     is_prompt(&mut other);
     for (mut lazy, names) in lazy {

@@ -164,8 +164,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// Waits until no client is moving the file away. `who` is a client that only reads and need
-    /// not wait for its own move; with `None` this also waits until the stand-in is resized.
+    /// Waits until no client is moving the file away. The client `who` only reads and does not
+    /// wait for its own move; with `None` this also waits until the stand-in is resized.
     fn still(&self, id: FileId, who: Option<&Client>) -> Result<MutexGuard<'_, Table>, Fault> {
         let own = who.map(|who| who.token);
         let mut table = self.table();
