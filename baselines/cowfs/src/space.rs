@@ -370,7 +370,7 @@ impl Space {
         self.freeing = 0;
         for (mut start, len) in freed.iter() {
             let end = start + len;
-            // Ranges of different groups may have met.
+            // One range may span groups, since ranges that touch are merged.
             while start < end {
                 let Some(group) = self.group_mut(start) else {
                     break;
