@@ -5,7 +5,7 @@
 //! - The body calls [`Persist::recover`] before it reads any tree. The port then holds the
 //!   state of the last [`Persist::publish`] that returned, or of a later one.
 //! - [`Persist::publish`] is atomic: a power cut before it returns leaves the whole new state
-//!   or the whole old one. Nothing in the old state leads to the fresh nodes of a batch; its
+//!   or the whole old one. The old state has no pointers to the fresh nodes of a batch; its
 //!   changed nodes and its superblock switch to the new state. All earlier writes to the port
 //!   are durable as well once it returns.
 //! - [`Persist::overwrite`] selects the overwrites that stay at their address.
@@ -135,7 +135,7 @@ pub trait Persist: 'static {
     }
 
     /// Replaces contents of sectors that were written before. `None` if there is no room for
-    /// that now: nothing was changed.
+    /// that now; the old contents then stay.
     ///
     /// # Errors
     /// `EIO` if the medium fails; `EROFS` if the drive has become read-only.
