@@ -116,10 +116,10 @@ pub enum JournalError {
              a block of the file system outside the journal"
     )]
     Target {
-    /// Sequence number of the transaction.
-    sequence: u32,
-    /// Home of the copy, a block of the file system.
-    block: u64,
+        /// Sequence number of the transaction.
+        sequence: u32,
+        /// Home of the copy, a block of the file system.
+        block: u64,
     },
     /// The checksum of a copy is wrong.
     #[error(
@@ -127,10 +127,10 @@ pub enum JournalError {
              checksum"
     )]
     Copy {
-    /// Sequence number of the transaction.
-    sequence: u32,
-    /// Home of the copy, a block of the file system.
-    block: u64,
+        /// Sequence number of the transaction.
+        sequence: u32,
+        /// Home of the copy, a block of the file system.
+        block: u64,
     },
     /// A read or write of the medium failed.
     #[error("the journal cannot be read or written: {0}")]

@@ -364,7 +364,8 @@ impl Superblock {
     /// Reads the superblock from its block.
     ///
     /// # Errors
-    /// If `block` is no superblock, has a wrong checksum or unknown features, or contradicts itself.
+    /// If `block` is no superblock, contradicts itself, or has a wrong checksum or unknown
+    /// features.
     pub(crate) fn parse(block: &Block) -> Result<Self, JournalError> {
         let version = be32(block, 4);
         if be32(block, 0) != MAGIC || !(3..=4).contains(&version) {
