@@ -17,7 +17,7 @@ struct Dir<'a> {
     names: BTreeSet<Vec<u8>>,
     /// Blocks of the directory that the check has visited.
     met: u64,
-    /// Inode of `..`.
+    /// Inode number in the entry `..`.
     parent: u32,
 }
 

@@ -4,9 +4,9 @@
 //! Invariant: the result depends on the options alone; UUID, seed of hashes and time are
 //! options.
 //!
-//! Only the first block of the inode tables is written: inodes that were never used
-//! count as free whatever their slots hold. An older journal must be gone, so a caller
-//! deallocates a used medium first.
+//! Of the inode tables only the first block of the first one is written: inodes that
+//! were never used count as free whatever their slots hold. An older journal must be
+//! gone, so a caller deallocates a used medium first.
 
 mod maker;
 

@@ -1,4 +1,4 @@
-//! Filling a file system, and what e2fsprogs and the kernel find in it.
+//! Full and large file systems, checked by e2fsprogs and read by the kernel.
 
 use crate::driver::{Driver, NOW, Node, attr, new_image, on_image, pattern};
 use crate::tools::{self, Mounted};
@@ -9,7 +9,7 @@ use vfs::{Access, Body, Errno, FallocateMode, FileKind, XattrFlags};
 
 type Contents = BTreeMap<String, Vec<u8>>;
 
-/// Runs a phase on `image`, lets e2fsck look, and gives the new image.
+/// Runs a phase on `image`, checks the result with e2fsck, and returns the new image.
 fn phase<W>(
     dir: &Path,
     name: &str,
@@ -28,7 +28,7 @@ where
     image
 }
 
-/// Reads files through the kernel.
+/// Compares files, read through the kernel, with `contents`.
 fn compare_mounted(dir: &Path, image: &[u8], contents: &Contents) {
     let path = tools::save(dir, "image", image);
     let Some(mounted) = Mounted::new(&path, &dir.join("mnt")) else {

@@ -9,7 +9,7 @@ use crate::persist::Run;
 use ssd::wlog::LINE;
 use std::ops::Range;
 
-/// Records per block.
+/// Records in a block: 64, one per line.
 const PER_BLOCK: u64 = (BLOCK / LINE) as u64;
 
 /// Most blocks of records: 16 MiB, our choice. More would prolong recovery, and any
