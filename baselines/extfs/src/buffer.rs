@@ -68,7 +68,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
+    /// Creates a table without entries or leaves.
     pub(crate) const fn new() -> Self {
         Self {
             leaves: Vec::new(),

@@ -221,7 +221,7 @@ impl<P: BlockPort> Jbd2<P> {
         self.core.is_aborted()
     }
 
-    /// Counters since [`Self::open`].
+    /// Counters since [`Self::open`], and the blocks in memory now.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {

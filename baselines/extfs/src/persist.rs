@@ -30,7 +30,7 @@ pub struct TxId(pub u64);
 pub struct Run {
     /// Number of the first block.
     pub start: u64,
-    /// Length in blocks.
+    /// Length of the run in blocks.
     pub len: u64,
 }
 

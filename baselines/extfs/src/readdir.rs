@@ -1,12 +1,11 @@
-//! Listing directories.
+//! Listing of directories.
 //!
-//! Directories that have an index, or will get one when they grow, are listed in
-//! the order of hashes, so that a cookie stays good while entries move between
-//! leaves. Others are listed by position, and their entries never move.
+//! A directory that has an index, or will get one when it grows, is listed in the
+//! order of hashes, so that a cookie stays valid while entries move between leaves. Any
+//! other directory is listed by position, and its entries never move.
 //!
-//! Invariant: an entry that is there from the first call to the last one is
-//! listed exactly once, but for names whose hashes agree in all 63 bits, which
-//! come in one batch.
+//! Invariant: an entry present from the first call to the last is listed exactly once.
+//! Names whose hashes agree in all 63 bits come in one batch.
 
 use crate::dir::Role;
 use crate::format::dirent;
@@ -24,7 +23,7 @@ fn cookie(hasher: Hasher, name: &[u8]) -> u64 {
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Up to `most` entries after `after`.
+    /// Up to `most` entries with cookies after `after`.
     pub(crate) async fn list(&self, dir: &Node, after: u64, most: usize) -> Result<Vec<DirEntry>> {
         if self.is_indexed(dir) {
             return self.list_index(dir, after, most).await;

@@ -83,7 +83,7 @@ pub enum JournalError {
     /// Bits of features that are not supported.
     #[error("the journal has features that are not known here (bits {0:#x})")]
     Feature(u32),
-    /// Bits of features whose logs only e2fsck replays.
+    /// Bits of features (fast or asynchronous commits) with a log that only e2fsck replays.
     #[error(
         "the journal has to be recovered by e2fsck first: it uses fast or asynchronous \
              commits (bits {0:#x})"
@@ -116,9 +116,9 @@ pub enum JournalError {
              a block of the file system outside the journal"
     )]
     Target {
-        /// The transaction.
+        /// Sequence number of the transaction.
         sequence: u32,
-        /// The block.
+        /// Home of the copy, a block of the file system.
         block: u64,
     },
     /// The checksum of a copy is wrong.
@@ -127,9 +127,9 @@ pub enum JournalError {
              checksum"
     )]
     Copy {
-        /// The transaction.
+        /// Sequence number of the transaction.
         sequence: u32,
-        /// The block.
+        /// Home of the copy, a block of the file system.
         block: u64,
     },
     /// A read or write of the medium failed.

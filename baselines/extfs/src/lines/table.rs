@@ -410,7 +410,7 @@ impl TxTable {
         self.tx(tx).copies.insert(block, copy);
     }
 
-    /// Takes the runs whose freeing has become durable since the last call.
+    /// Takes the runs freed by transactions that became durable since the last call.
     pub(super) fn freed(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.freed)
     }

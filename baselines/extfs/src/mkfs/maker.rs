@@ -235,7 +235,7 @@ impl<'a> Maker<'a> {
         raw::seal(raw::seed(seed, ino, 0), slot);
     }
 
-    /// A reserved inode that nobody uses: empty, with its checksum.
+    /// Writes an unused reserved inode: an empty slot with its checksum.
     fn put_reserved_inode(&mut self, ino: u32) {
         let seed = raw::seed(self.geometry.seed, ino, 0);
         raw::seal(seed, self.slot(ino));
