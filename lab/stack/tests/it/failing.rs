@@ -123,3 +123,27 @@ fn drive_without_room_to_collect_fails_the_write() {
     let told = error.to_string();
     assert!(told.contains("has become read-only"), "{told}");
 }
+
+/// While a program of a zone's backup fails, more data come than one program takes. The retry took
+/// all of them, and the program aborted.
+#[test]
+fn failed_backup_of_a_zone_is_retried_with_one_program() {
+    let mut plan = plan(
+        "f2fs@zns",
+        512,
+        Precondition::Fresh,
+        "varmail:files=30,ops=400",
+    );
+    plan.seed = 363_620;
+    let sets = [
+        "faults.program_failures=30000",
+        "faults.factory_bad_blocks=2000",
+        "geometry.pages_per_program=1",
+        "faults.wear_out=true",
+        "controller.power_loss_protection=false",
+    ];
+    knobs(&mut plan, &sets);
+    if let Err(error) = stack::run(&plan, &mut |_| ()) {
+        assert!(!matches!(error, StackError::Stuck { .. }), "{error}");
+    }
+}
