@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::output::{self, Shown, note};
 use super::progress::Meter;
 use clap::Args;
-use crash::{Cut, Exploration, Points, Progress};
+use crash::{Cut, Exploration, Fault, Points, Progress};
 use host::HostConfig;
 use report::Style;
 use report::table::facts;
@@ -116,6 +116,8 @@ struct Found {
     points: u64,
     states: usize,
     bound: Option<String>,
+    /// Writes and forces that failed in the runs.
+    failed_calls: u64,
     recoveries_cut: u64,
     outside: u64,
     lost: u64,
@@ -133,6 +135,13 @@ pub(crate) struct Failed {
     pub(crate) fault: String,
     pub(crate) what: String,
     pub(crate) repeat: String,
+}
+
+impl Failed {
+    /// Whether the file system or the drive is at fault, and not the medium.
+    pub(crate) fn breaks_promise(&self) -> bool {
+        self.fault != Fault::Media.to_string()
+    }
 }
 
 impl Crash {
@@ -190,6 +199,13 @@ impl Crash {
             all.add(&found);
         }
         Ok((all, failures))
+    }
+
+    /// Checks whether the first run can be made, without making it.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let asked = asked(&self.workload)?;
+        let checked = stack::crash::check(&self.cuts(&asked, self.seed)?);
+        checked.map_err(|e| Failure::new(asked.named(&e.to_string())))
     }
 
     fn size(&self) -> Result<Bytes, Failure> {
@@ -279,6 +295,7 @@ impl Crash {
             points: all.points,
             states: all.states.len(),
             bound: all.bound.map(|bound| bound.to_string()),
+            failed_calls: all.failed_calls,
             recoveries_cut: all.recoveries,
             outside: all.outside,
             lost: all.lost,
@@ -315,6 +332,9 @@ impl Found {
         }
         if self.media > 0 {
             lines.push(("lost by the medium", count(self.media)));
+        }
+        if self.failed_calls > 0 {
+            lines.push(("failed calls", count(self.failed_calls)));
         }
         if let Some(bound) = &self.bound {
             lines.push(("ended early", format!("after {bound}")));
