@@ -224,7 +224,7 @@ fn cores(runs: &[Outcome]) -> Stacks<'_> {
     let bar = |run: &'_ Outcome| PARTS.map(|(_, of)| of(&run.core_time)).to_vec();
     Stacks {
         id: "cores",
-        title: "Where the time of the cores went",
+        title: "Core time by activity",
         reading: "Shares of the time of all cores. What a design saves of waiting for flash, other \
                   parts have more of: its bar has the same length, and its program less time.",
         axis: "share of the time of all cores",
@@ -251,7 +251,7 @@ fn accesses(runs: &[Outcome]) -> Stacks<'_> {
     };
     Stacks {
         id: "accesses",
-        title: "What an access to memory takes",
+        title: "Latency of memory accesses",
         reading: "The average of all accesses that data came for, and what those that each kind of \
                   memory answered add to it.",
         axis: "average time",
@@ -273,7 +273,7 @@ fn lines(runs: &[Outcome]) -> Stacks<'_> {
     let note = |run: &Outcome| percent(run.amat.share_without_flash) + " without flash";
     Stacks {
         id: "answered",
-        title: "Who answered accesses to memory",
+        title: "Memory accesses by responder",
         reading: "Misses of the last cache. In vain are those for which a hint was all that came, or \
                   which were given up before their data came.",
         axis: "accesses",
@@ -298,7 +298,7 @@ fn read(runs: &[Outcome]) -> Stacks<'_> {
 fn programmed(runs: &[Outcome]) -> Stacks<'_> {
     by_cause(
         ("programmed", "Flash pages programmed, by cause"),
-        "What wears the drive.",
+        "Page programs wear the drive.",
         runs,
         |run| &run.flash.programs,
     )

@@ -100,7 +100,7 @@ impl Create {
         if self.path.exists() && !self.force {
             return Err(Failure::at(
                 &self.path,
-                "the file is there already; --force replaces it",
+                "the file exists; pass --force to replace it",
             ));
         }
         let mut config = stack::drive::resolve(&self.preset, self.size)?;

@@ -13,7 +13,7 @@ use stack::knobs;
 use std::collections::BTreeSet;
 use workload::shipped::{self, Shipped};
 
-/// List all stacks, layers and host knobs
+/// List all stacks, layers and host settings
 #[derive(Args)]
 pub(crate) struct Stacks {
     #[command(flatten)]
@@ -51,9 +51,7 @@ impl Stacks {
                 + "\nLayers below raw, ext4, btrfs, btrfs-nocow and f2fs, as in ext4+remap@block:\n"
                 + &layers(style)
                 + "\nRun one: flashloom run raw@fdp --workload hotcold\n\
-                   \nKnobs of the host and of the page cache of its file systems, for --set \
-                   and, without\ntheir first word, for the sections [host] and [page_cache] of \
-                   a plan file;\nbytes and nanoseconds, and 256MiB or 5ms are taken as well:\n"
+                   \nSettings of the host and of the page cache of its file systems, for --set and, without\ntheir first word, for the sections [host] and [page_cache] of a plan file.\nSizes are in bytes and times in nanoseconds; 256MiB or 5ms are accepted as well:\n"
                 + &knobs
         })
     }
@@ -70,7 +68,7 @@ fn layers(style: Style) -> String {
     )
 }
 
-/// List drive presets, or print all knobs of one
+/// List drive presets, or print all settings of one
 #[derive(Args)]
 pub(crate) struct Drives {
     /// Preset to print as a TOML drive description
@@ -80,7 +78,7 @@ pub(crate) struct Drives {
     shown: Shown,
 }
 
-/// Drive preset and its knobs.
+/// Drive preset and its settings.
 #[derive(Serialize)]
 struct DriveEntry {
     name: &'static str,
@@ -114,14 +112,14 @@ impl Drives {
     }
 }
 
-/// Header of a drive file: notation of numbers, and knobs that are not listed.
+/// Header of a drive file: notation of numbers, and settings that are not listed.
 const OF_KNOBS: &str = "\
 # Sizes are bytes and times nanoseconds; 256MiB and 5ms are taken as well. Not shown is what
 # replaces something else or is mostly nothing: flash.timing, flash.endurance,
 # geometry.spare_words, collection.batch_lines, placement.spare.
 ";
 
-/// The drive file that makes this drive: its preset, and its knobs with their values.
+/// The drive file that makes this drive: its preset, and its settings with their values.
 fn drive_file(drive: &DriveEntry) -> Result<String, toml::ser::Error> {
     let knobs = toml::to_string_pretty(&drive.config)?;
     // A drive takes its name from its file.
@@ -156,8 +154,8 @@ fn drive_table(drives: &[DriveEntry], style: Style) -> String {
     ];
     let rows: Vec<_> = drives.iter().map(row).collect();
     listing(&columns, &rows, style)
-        + "\nThe knobs of one, as a drive file to change and pass with --drive: \
-           flashloom drives block > mine.toml\n"
+        + "\nWrite the settings of a preset to a file, edit it and pass it with --drive: flashloom \
+            drives block > mine.toml\n"
 }
 
 /// List workload presets, or print the parameters of one

@@ -306,7 +306,7 @@ impl Cases {
 
     /// Notes that the failed case `number` is being shrunk.
     pub(crate) fn shrinks(&self, number: u64) {
-        let told = format!(": case {number} has failed and is made small");
+        let told = format!(": case {number} failed; reducing it");
         self.bar.bar.set_message(told);
     }
 

@@ -18,7 +18,8 @@ use vfs::Body;
 /// Take or drop a Btrfs snapshot on an unmounted drive
 ///
 /// The snapshot is a directory in the root directory with the current state of all files. Later
-/// changes to the files do not change the snapshot, nor the reverse.
+/// changes to the files do not change the snapshot, and changes to the snapshot do not change the
+/// files.
 #[derive(Args)]
 pub(crate) struct Snapshot {
     /// Drive file, as `flashloom drive create` makes it

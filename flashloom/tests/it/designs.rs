@@ -150,7 +150,7 @@ fn the_tables_are_of_the_document() {
     );
     assert_eq!(bench.done(&format!("{memory} --report m.html")), text);
     let page = String::from_utf8(bench.read("m.html")).expect("a page is text");
-    assert!(page.contains("Where the time of the cores went") && page.contains("skybyte-full"));
+    assert!(page.contains("Core time by activity") && page.contains("skybyte-full"));
     let others = bench.json(
         &format!("compare {SMALL} --stacks skybyte-w,skybyte-c"),
         SCHEMA,

@@ -141,7 +141,7 @@ fn text_of_pin_is_read_as_memory_accesses() {
     assert_eq!(["/loads", "/stores"].map(|at| number(&info, at)), [48, 16]);
     bench.refuses(
         "run raw@block --trace pinatrace.out",
-        &["pinatrace.out is for memory: flashloom memory runs it"],
+        &["pinatrace.out is a memory workload: run it with flashloom memory"],
     );
     for line in [
         "trace head pinatrace.out",

@@ -26,7 +26,7 @@ pub const RULE: &str = "A ratio holds that is within a third of the paper's and 
      two in a number that its figure declares is of another regime: it neither held nor was \
      missed, and counts as measured. Headline counts are of the one set-up of each figure that \
      its plan declares primary; other set-ups, and claims that do not test the paper's systems, \
-     are counted apart. Half are within says how far \
+     are counted apart. Median factor says how far \
      the middle one of the numbers in primary set-ups is from the paper's: ×1.50 is half as much \
      again, or a third less.";
 
@@ -123,7 +123,7 @@ impl Papers {
             "held of measured",
             "other set-ups",
             "not of the paper's systems",
-            "half are within",
+            "median factor",
         ];
         let papers = self.papers.iter();
         let papers = papers.map(|p| (&*p.paper, p.claims.iter().collect::<Vec<_>>()));

@@ -303,7 +303,7 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     if !drives.contains(&drive) {
         let drives = drives.join(", ");
         return Some(format!(
-            "{host} makes no sense on a {drive} drive: it needs {drives}"
+            "{host} does not run on the drive {drive}: it needs one of {drives}"
         ));
     }
     let of_layer = |switch: &str| layer::SWITCHES.iter().any(|(name, _)| *name == switch);
@@ -312,8 +312,8 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
         if !makes_sense {
             let (hosts, drives) = (layer::HOSTS.join(", "), layer::DRIVES.join(", "));
             return Some(format!(
-                "+{switch} makes no sense here: it needs blocks that are written anywhere, as of \
-                 {hosts} on {drives}"
+                "+{switch} is not available here: the layer needs a host that writes blocks in \
+                 place ({hosts}) on one of the drives {drives}"
             ));
         }
     }
@@ -326,7 +326,7 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let layers = layer::SWITCHES.iter().filter(|_| layers);
     let names: Vec<&str> = known.iter().chain(layers).map(|(name, _)| *name).collect();
     Some(match names.is_empty() {
-        true => format!("{host} has no switches, so +{switch} means nothing"),
+        true => format!("{host} has no switches: remove +{switch}"),
         false => format!(
             "expected one of the switches +{}, found +{switch}",
             names.join(", +")

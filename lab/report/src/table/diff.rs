@@ -23,7 +23,7 @@ pub fn diff(a: &Run, b: &Run, style: Style) -> String {
     let mut out = premises(a, b, style);
     out += &match steady(a) == steady(b) {
         true => {
-            "The runs are identical, except for the time and memory that they took.\n".to_owned()
+            "The runs are identical, except for their wall time and memory.\n".to_owned()
         }
         false => verdict(a, b),
     };

@@ -51,7 +51,7 @@ impl Persimmon {
 }
 
 fn no_zones() -> String {
-    "Persimmon needs a drive of zones, such as one of the preset zns".to_owned()
+    "Persimmon needs a zoned drive, such as the preset zns".to_owned()
 }
 
 impl Host for Persimmon {

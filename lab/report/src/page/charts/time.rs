@@ -179,7 +179,7 @@ fn causes(named: &Named<'_>) -> Markup {
     };
     let card = Card {
         id: "time-causes",
-        title: "What the NAND was busy with",
+        title: "NAND writes over time, by cause",
         legend: slots.legend(),
         reading: "The height of a layer is the rate at which bytes were programmed for that cause.",
         numbers: None,
