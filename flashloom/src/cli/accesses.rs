@@ -50,9 +50,9 @@ pub(super) fn record(ends: &Ends, command: &[OsString], out: &Path) -> Result<Ex
         (status, reader.join().expect("the reader does not panic"))
     });
     let status = status.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Failure::new(
-            "recording memory accesses needs valgrind: install the package valgrind",
-        ),
+        io::ErrorKind::NotFound => {
+            Failure::new("recording memory accesses needs valgrind: install the package valgrind")
+        }
         _ => Failure::at(Path::new("valgrind"), e),
     })?;
     let count = count?;

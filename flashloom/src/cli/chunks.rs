@@ -68,9 +68,10 @@ impl Show {
         let bench = Bench::open(&self.of.path)?;
         let Some(chunks) = bench.drive.chunks() else {
             let interface = bench.config.interface;
-            let reason =
-                format!("expected an open-channel drive, found one that maps addresses itself \
-                    ({interface:?})");
+            let reason = format!(
+                "expected an open-channel drive, found one that maps addresses itself \
+                    ({interface:?})"
+            );
             return Err(Failure::at(&self.of.path, reason));
         };
         let geometry = chunks.geometry();

@@ -301,9 +301,14 @@ impl Compare {
     fn write_page(&self, page: &str) -> Result<(), Failure> {
         let path = self.report.as_deref().unwrap_or(Path::new(PAGE));
         match report::file::write(path, page) {
-            Ok(()) => note(&format!("flashloom: wrote the HTML page {}", path.display())),
+            Ok(()) => note(&format!(
+                "flashloom: wrote the HTML page {}",
+                path.display()
+            )),
             Err(e) if self.report.is_some() => return Err(Failure::new(e)),
-            Err(e) => note(&format!("flashloom: the HTML page could not be written: {e}")),
+            Err(e) => note(&format!(
+                "flashloom: the HTML page could not be written: {e}"
+            )),
         }
         Ok(())
     }

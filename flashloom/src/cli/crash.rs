@@ -307,7 +307,7 @@ impl Found {
             ("events", count(self.events)),
             ("power cuts", count(self.points)),
             ("recoveries cut", count(self.recoveries_cut)),
-            ("judged outside", count(self.outside)),
+            ("fsck runs", count(self.outside)),
             ("lost", count(self.lost)),
             ("corrupt", count(self.corrupt)),
         ];
@@ -324,7 +324,7 @@ impl Found {
         }
         let mut out = facts(lines, style);
         for (what, cuts) in &self.met {
-            out += &format!("{} cuts met {what}\n", count(*cuts));
+            out += &format!("{} cuts with {what}\n", count(*cuts));
         }
         for failure in &self.failures {
             let Failed {

@@ -72,15 +72,14 @@ impl Run {
     /// Waits until the export of the drive at `path` ends.
     pub(crate) fn wait(&self, mounted: Mounted, path: &Path) -> Result<(), Failure> {
         let busy = || {
-            note("the drive is still in use: waiting for its users; send another signal to power \
-                it off at once");
+            note(
+                "the drive is still in use: waiting for its users; send another signal to power \
+                it off at once",
+            );
         };
         match mounted.wait(busy)? {
             End::Unused => Ok(()),
-            End::Forced => Err(Failure::at(
-                path,
-                "the drive was powered off while in use",
-            )),
+            End::Forced => Err(Failure::at(path, "the drive was powered off while in use")),
         }
     }
 }

@@ -81,8 +81,10 @@ fn interval(text: &str) -> Result<Ns, String> {
 pub(super) fn asked(told: &str) -> Result<Asked, Failure> {
     let name = told.split(':').next().unwrap_or_default();
     let elsewhere = match Path::new(name) {
-        _ if designs::are_meant_by(told) => Some("is a memory workload: run it with flashloom \
-            memory"),
+        _ if designs::are_meant_by(told) => Some(
+            "is a memory workload: run it with flashloom \
+            memory",
+        ),
         path if is_plan(name) && path.is_file() => Some("is a plan: run it with flashloom compare"),
         _ => None,
     };

@@ -67,7 +67,10 @@ pub(crate) fn check_other<'a>(
     };
     let same = |path: &Path| path.canonicalize().is_ok_and(|path| path == whole);
     match read.into_iter().any(same) {
-        true => Err(Failure::at(out, "expected an output file that is not also an input")),
+        true => Err(Failure::at(
+            out,
+            "expected an output file that is not also an input",
+        )),
         false => Ok(()),
     }
 }

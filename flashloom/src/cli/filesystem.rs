@@ -142,8 +142,10 @@ impl Kind {
         match (hosts::memory(self.name(), &[]), memory) {
             (None, None) => Ok((None, hosts::Memory::Blank)),
             (Some(wants), Some(memory)) => Ok((Some(wants), hosts::Memory::Left(memory))),
-            (Some(_), None) => Err("the drive file has no persistent memory for hyfim; create it \
-                with `flashloom mkfs hyfim`"),
+            (Some(_), None) => Err(
+                "the drive file has no persistent memory for hyfim; create it \
+                with `flashloom mkfs hyfim`",
+            ),
             (None, Some(_)) => Err("the drive holds a hyfim file system, with its mapping in \
                 persistent memory; create another file system with `flashloom mkfs` first"),
         }
@@ -247,7 +249,8 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
             novafs::mkfs(&port, &options).await.map_err(|e| said(&e))
         }
         Kind::ZoneFs => Err("zonefs has one file for each zone; other files cannot be \
-            created".to_owned()),
+            created"
+            .to_owned()),
     }
 }
 

@@ -189,8 +189,10 @@ fn find(bench: &Bench, path: &Path) -> Result<Kind, Failure> {
         _ => {
             let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let names = names.join(" and ");
-            let reason = format!("the drive has superblocks of {names}; name one of them before \
-                the drive");
+            let reason = format!(
+                "the drive has superblocks of {names}; name one of them before \
+                the drive"
+            );
             Err(Failure::at(path, reason))
         }
     }

@@ -48,8 +48,10 @@ enum What {
 impl Inspect {
     pub(crate) fn run(&self) -> Answer {
         if let (What::Superblock | What::Groups, Some(number)) = (self.what, self.inode) {
-            let reason = format!("expected no inode number: this structure exists once on a drive; \
-                found {number}");
+            let reason = format!(
+                "expected no inode number: this structure exists once on a drive; \
+                found {number}"
+            );
             return Err(Failure::new(reason));
         }
         let bench = Bench::open(&self.path)?;

@@ -203,7 +203,9 @@ impl Kept {
             outcome: outcome.clone(),
         };
         if let Err(error) = report::file::write(&path, &report::to_json(&file)) {
-            note(&format!("flashloom: a finished run could not be stored for reuse: {error}"));
+            note(&format!(
+                "flashloom: a finished run could not be stored for reuse: {error}"
+            ));
         }
     }
 }

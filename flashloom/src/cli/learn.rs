@@ -295,7 +295,7 @@ fn page(found: &Found, style: Style) -> String {
         let factor = found.lifetimes.median_factor;
         rows.push((
             "lifetimes",
-            format!("half are within a factor of {factor:.1}"),
+            format!("median error: a factor of {factor:.1}"),
         ));
     }
     for lost in &found.lost {

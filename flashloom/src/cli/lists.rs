@@ -46,12 +46,14 @@ impl Stacks {
         self.shown.answer("flashloom.stacks/1", &list, |style| {
             let row = |s: &Named| vec![s.name.to_owned(), s.help.to_owned()];
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
-            let columns = [("stack", Side::Left), ("what it is", Side::Left)];
+            let columns = [("stack", Side::Left), ("description", Side::Left)];
             listing(&columns, &rows, style)
                 + "\nLayers below raw, ext4, btrfs, btrfs-nocow and f2fs, as in ext4+remap@block:\n"
                 + &layers(style)
                 + "\nRun one: flashloom run raw@fdp --workload hotcold\n\
-                   \nSettings of the host and of the page cache of its file systems, for --set and, without\ntheir first word, for the sections [host] and [page_cache] of a plan file.\nSizes are in bytes and times in nanoseconds; 256MiB or 5ms are accepted as well:\n"
+                   \nSettings of the host and of the page cache of its file systems, for --set and, without\n\
+                   their first word, for the sections [host] and [page_cache] of a plan file.\n\
+                   Sizes are in bytes and times in nanoseconds; 256MiB and 5ms are accepted as well:\n"
                 + &knobs
         })
     }
@@ -62,7 +64,7 @@ fn layers(style: Style) -> String {
     let row = |&(name, help): &(&str, &str)| vec![format!("+{name}"), help.to_owned()];
     let rows: Vec<_> = stack::LAYERS.iter().map(row).collect();
     listing(
-        &[("switch", Side::Left), ("what it does", Side::Left)],
+        &[("switch", Side::Left), ("description", Side::Left)],
         &rows,
         style,
     )
@@ -114,8 +116,8 @@ impl Drives {
 
 /// Header of a drive file: notation of numbers, and settings that are not listed.
 const OF_KNOBS: &str = "\
-# Sizes are bytes and times nanoseconds; 256MiB and 5ms are taken as well. Not shown is what
-# replaces something else or is mostly nothing: flash.timing, flash.endurance,
+# Sizes are in bytes and times in nanoseconds; 256MiB and 5ms are accepted as well. Not listed
+# are optional settings that replace others: flash.timing, flash.endurance,
 # geometry.spare_words, collection.batch_lines, placement.spare.
 ";
 
@@ -150,7 +152,7 @@ fn drive_table(drives: &[DriveEntry], style: Style) -> String {
         ("flash", Side::Right),
         ("NAND", Side::Left),
         ("handles", Side::Right),
-        ("what it is", Side::Left),
+        ("description", Side::Left),
     ];
     let rows: Vec<_> = drives.iter().map(row).collect();
     listing(&columns, &rows, style)
@@ -261,13 +263,14 @@ fn params<U: Unit>(preset: &Preset<U>) -> Vec<ParamEntry> {
 fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {
     let row = |w: &WorkloadEntry| vec![w.name.to_owned(), w.help.clone()];
     let rows: Vec<_> = workloads.iter().map(row).collect();
-    let columns = [("workload", Side::Left), ("what it asks for", Side::Left)];
+    let columns = [("workload", Side::Left), ("description", Side::Left)];
     listing(&columns, &rows, style)
-        + "\nThose of files need a file system: flashloom run ext4@block --workload varmail\n\
-           Those in memory run on a memory system: flashloom memory --all --workload bfs\n\
-           Several of files beside each other: flashloom run ext4@block --workload 'db=ycsb-a & log=append'\n\
+        + "\nFile workloads need a file system: flashloom run ext4@block --workload \
+            varmail\nMemory workloads need a memory system: flashloom memory --all --workload \
+            bfs\nSeveral file workloads side by side: flashloom run ext4@block --workload \
+            'db=ycsb-a & log=append'\n\
            Parameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
-           The parameters of one: flashloom workloads randwrite\n"
+           Print the parameters of one: flashloom workloads randwrite\n"
 }
 
 fn workload_page(workload: &WorkloadEntry, style: Style) -> String {
@@ -281,7 +284,7 @@ fn workload_page(workload: &WorkloadEntry, style: Style) -> String {
     let columns = [
         ("parameter", Side::Left),
         ("default", Side::Left),
-        ("what it is", Side::Left),
+        ("description", Side::Left),
         ("a value is", Side::Left),
     ];
     let head = facts([(workload.name, workload.help.clone())], style);

@@ -346,9 +346,11 @@ fn carry_out(ask: &Ask, powered: &Powered, used: &Use) -> Result<serde_json::Val
         Ask::Why => return document(powered.ask(|device| why(device).map_err(|f| f.to_string()))?),
         Ask::Cut => return document(cut(powered, used)),
         _ if matches!(used, Use::Mounted) => {
-            return Err("faults cannot be injected into a mounted drive; serve the drive with \
+            return Err(
+                "faults cannot be injected into a mounted drive; serve the drive with \
                 `flashloom serve` instead"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         Ask::Heal => return document(powered.ask(Device::heal)),
         Ask::Unreadable(from, to) => Injected::Unreadable(from..to),
@@ -361,7 +363,9 @@ fn carry_out(ask: &Ask, powered: &Powered, used: &Use) -> Result<serde_json::Val
             if range.end > device.capacity() =>
         {
             let end = Bytes(device.capacity());
-            Err(format!("expected a range within the drive, which ends at byte {end}"))
+            Err(format!(
+                "expected a range within the drive, which ends at byte {end}"
+            ))
         }
         _ if device.inject(fault.clone()) => Ok(()),
         _ => Err("the drive has too many faults; remove them with --heal".to_owned()),

@@ -101,7 +101,10 @@ impl Memory {
         };
         let page = designs_page::page(runs, &designs::document(runs)?, &command())?;
         report::file::write(path, &page)?;
-        note(&format!("flashloom: wrote the HTML page {}", path.display()));
+        note(&format!(
+            "flashloom: wrote the HTML page {}",
+            path.display()
+        ));
         Ok(())
     }
 }

@@ -113,8 +113,10 @@ pub(super) enum MountError {
     Mount(String),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("the drive stalled while the file system was mounted: garbage collection has no free \
-        space on the flash")]
+    #[error(
+        "the drive stalled while the file system was mounted: garbage collection has no free \
+        space on the flash"
+    )]
     AtRest,
 }
 

@@ -70,8 +70,10 @@ impl Database {
             return Err(Failure::new(reason));
         }
         let Some(run) = store.latest::<Run>()? else {
-            let reason = format!("expected a run of a storage stack, found none: the latest \
-                {of_memory}");
+            let reason = format!(
+                "expected a run of a storage stack, found none: the latest \
+                {of_memory}"
+            );
             return Err(Failure::at(&self.path(), reason));
         };
         let shown = format!("showing run {}, the latest of a storage stack", run.id);

@@ -162,7 +162,7 @@ fn text(outcome: &Outcome, style: Style) -> String {
         ("time", human::time(outcome.elapsed_ns as f64)),
         ("bytes read", human::bytes(outcome.read_bytes as f64)),
         ("bytes written", human::bytes(outcome.write_bytes as f64)),
-        ("answers otherwise", human::count(outcome.mismatches as f64)),
+        ("other results", human::count(outcome.mismatches as f64)),
     ];
     let mut text = facts(head, style) + "\n" + &kinds(&outcome.calls, style);
     for mismatch in &outcome.first_mismatches {

@@ -64,8 +64,12 @@ impl Ranked {
         for entrant in &entrants {
             let past = match pasts {
                 Some(&[past]) => past,
-                Some(_) => return Err(Failure::new("--all takes one precondition: name it with \
-                    --preconditions")),
+                Some(_) => {
+                    return Err(Failure::new(
+                        "--all takes one precondition: name it with \
+                    --preconditions",
+                    ));
+                }
                 None => usual_past(&entrant.stack),
             };
             for seed in 0..seeds {

@@ -89,7 +89,10 @@ impl Run {
             return Ok(());
         };
         report::file::write(path, &page::run(run, &command()))?;
-        note(&format!("flashloom: wrote the HTML page {}", path.display()));
+        note(&format!(
+            "flashloom: wrote the HTML page {}",
+            path.display()
+        ));
         Ok(())
     }
 

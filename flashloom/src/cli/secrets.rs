@@ -27,12 +27,19 @@ fn parse(text: &str) -> Result<BTreeMap<String, Secrets>, (usize, String)> {
         }
         let (host, secrets) = host(&words).map_err(|why| (number, why))?;
         if hosts.insert(host, secrets).is_some() {
-            return Err((number, "the host appears on an earlier line as well; keep one of the \
-                lines".to_owned()));
+            return Err((
+                number,
+                "the host appears on an earlier line as well; keep one of the \
+                lines"
+                    .to_owned(),
+            ));
         }
     }
     match hosts.is_empty() {
-        true => Err((1, "expected the qualified name of a host and its secret".to_owned())),
+        true => Err((
+            1,
+            "expected the qualified name of a host and its secret".to_owned(),
+        )),
         false => Ok(hosts),
     }
 }

@@ -109,8 +109,11 @@ fn keep(zones: &Path) -> Result<Keeper, Failure> {
 /// The absolute path of a folder of zones.
 fn folder(zones: &Path) -> Result<PathBuf, Failure> {
     if !zones.join("seq").is_dir() {
-        return Err(Failure::at(zones, "expected a mounted zonefs or a directory that emulates one: \
-            the folder `seq` is missing"));
+        return Err(Failure::at(
+            zones,
+            "expected a mounted zonefs or a directory that emulates one: \
+            the folder `seq` is missing",
+        ));
     }
     zones.canonicalize().map_err(|e| Failure::at(zones, e))
 }
@@ -200,7 +203,10 @@ impl Shown {
         let show = Show::FileSystem(&name, options);
         let files = TreeFs::new(Files(View::new(&zones)));
         let mounted = fuse::mount(files, &self.dir, show, signals).map_err(Failure::new)?;
-        note(&format!("the placed files are mounted at {}", self.dir.display()));
+        note(&format!(
+            "the placed files are mounted at {}",
+            self.dir.display()
+        ));
         mounted.wait(|| note("a program still has files open: waiting until it closes them"))?;
         Ok(ExitCode::SUCCESS)
     }

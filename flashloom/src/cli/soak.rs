@@ -299,7 +299,7 @@ impl Covered {
             ("cases", format!("{} to {}", self.from, self.next)),
             ("power cuts", number(self.points)),
             ("recoveries cut", number(self.recoveries_cut)),
-            ("judged outside", number(self.outside)),
+            ("fsck runs", number(self.outside)),
             ("lost", number(self.lost)),
             ("corrupt", number(self.corrupt)),
         ];
@@ -308,7 +308,7 @@ impl Covered {
         let met = self
             .met
             .iter()
-            .map(|(what, cuts)| (format!("met {what}"), cuts));
+            .map(|(what, cuts)| (format!("with {what}"), cuts));
         let features = self
             .features
             .iter()

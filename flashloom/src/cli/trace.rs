@@ -397,7 +397,7 @@ impl Convert {
         let to = self.to.name();
         Failure::at(
             &self.input.path,
-            format!("the trace holds {holds} and cannot be converted to {to}"),
+            format!("the trace holds {holds}; it cannot be converted to {to}"),
         )
     }
 

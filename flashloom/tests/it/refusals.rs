@@ -81,7 +81,7 @@ const LINES: &[(&str, &str)] = &[
     ("run block --workload randread", "HOST@DRIVE"),
     (
         "run zenfs@fdp --workload varmail:ops=9",
-        "zenfs makes no sense on a fdp drive",
+        "zenfs does not run on the drive fdp",
     ),
     (
         "run shimmer@zns --rules none.toml --workload varmail:ops=9",
@@ -94,9 +94,12 @@ const LINES: &[(&str, &str)] = &[
     ("shim --rules . -- true", ".: Is a directory"),
     (
         "run ext4@block --workload zipfwrite",
-        "zipfwrite asks for blocks",
+        "zipfwrite is a block workload",
     ),
-    ("run raw@block --workload varmail", "varmail asks for files"),
+    (
+        "run raw@block --workload varmail",
+        "varmail is a file workload",
+    ),
     (
         "run raw@block --workload randred:ops=9",
         "did you mean randread",
@@ -295,7 +298,10 @@ fn bad_knobs_are_refused() {
         ("faults.program_failures=1000001", "faults.program_failures"),
         ("faults.read_passes=4294967295", "faults.read_passes"),
         ("host.cpu.cores=0", "host.cpu.cores: 0 given"),
-        ("host.cores=1", "expected a setting that flashloom stacks lists"),
+        (
+            "host.cores=1",
+            "expected a setting that flashloom stacks lists",
+        ),
         (
             "page_cache.memory=1KiB",
             "page_cache.memory: 1 KiB given, 256KiB to 1TiB expected",

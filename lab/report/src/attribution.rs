@@ -147,7 +147,8 @@ fn device(run: &Run) -> String {
         return match programmed {
             0 => "No page was programmed, so that there is no write amplification.".to_owned(),
             _ => "The host wrote nothing; the drive programmed pages for its own metadata and \
-                maintenance.".to_owned(),
+                maintenance."
+                .to_owned(),
         };
     }
     let parts: Vec<String> = largest_first(&run.nand.by_cause)

@@ -407,12 +407,12 @@ fn why(run: &Run, base: &Run) -> String {
     }
     let parts: [(&str, Option<f64>, Option<f64>); 5] = [
         (
-            "host writes a byte",
+            "host writes per byte",
             Some(run.waf.host),
             Some(base.waf.host),
         ),
         (
-            "programs a host write",
+            "programs per host write",
             Some(run.waf.device),
             Some(base.waf.device),
         ),

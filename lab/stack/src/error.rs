@@ -135,9 +135,7 @@ pub enum StackError {
         most: u32,
     },
     /// A run that exceeds the limit of virtual time.
-    #[error(
-        "the run exceeds a year of virtual time, the longest possible, after {ops} requests"
-    )]
+    #[error("the run exceeds a year of virtual time, the longest possible, after {ops} requests")]
     TooLong {
         /// Requests completed by then.
         ops: u64,

@@ -126,6 +126,9 @@ fn pasts(ranking: &Ranking) -> String {
         .collect();
     match others.is_empty() {
         true => format!("drives were {usual}"),
-        false => format!("drives were {usual}, except that of {}", others.join(", of ")),
+        false => format!(
+            "drives were {usual}, except that of {}",
+            others.join(", of ")
+        ),
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn sentences(run: &Run, style: Style) -> String {
             kept => format!(", {} of them kept in reserve", count(kept)),
         };
         let text = format!(
-            "no space: {} met {}, first after {}: {} asked for, {} of {} free{kept}{held}",
+            "no space: {} reached {}, first after {}: {} requested, {} of {} free{kept}{held}",
             human::name(&met.limit, 40),
             times(met.times),
             time(met.first_ns),
