@@ -274,7 +274,7 @@ impl Found {
             let (all, used) = (bytes(memory.bytes), bytes(memory.used_bytes));
             (
                 "memory",
-                format!("{all} beside it that last, {used} in use"),
+                format!("{all} of persistent memory, {used} in use"),
             )
         });
         lines.extend(memory);

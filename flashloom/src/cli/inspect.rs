@@ -75,8 +75,11 @@ impl Inspect {
         };
         text.ok_or_else(|| {
             let reason = match self.inode {
-                Some(inode) => format!("there is no inode {inode} of this kind"),
-                None => "the root directory is none of this kind".to_owned(),
+                Some(inode) => format!(
+                    "inode {inode} does not exist or does not have this \
+                    structure"
+                ),
+                None => "the root directory does not have this structure".to_owned(),
             };
             Failure::at(&self.path, reason)
         })

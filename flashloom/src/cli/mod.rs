@@ -160,7 +160,7 @@ impl Command {
 
 /// Parses a count of at least 1.
 fn some(text: &str) -> Result<NonZeroUsize, &'static str> {
-    text.parse().map_err(|_| "expected a number from 1")
+    text.parse().map_err(|_| "expected a number of at least 1")
 }
 
 /// Number of parallel runs: `asked`, or one per core.

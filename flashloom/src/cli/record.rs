@@ -145,7 +145,7 @@ fn told(out: &Path, outcome: &Outcome) {
     let count = |n: u64| human::count(n as f64);
     note(&format!(
         "flashloom: {}: {} calls of {} threads in {} processes on {} paths under {}; read {}, wrote \
-         {}, made durable {} times",
+         {}, synced {} times",
         out.display(),
         count(sum.calls),
         count(sum.threads),

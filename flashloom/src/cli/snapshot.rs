@@ -66,8 +66,8 @@ impl Snapshot {
             dropped: self.drop,
         };
         let text = |done: &Done| match done.dropped {
-            true => format!("{} has no snapshot {} any more\n", done.file, done.name),
-            false => format!("{} has the snapshot {}\n", done.file, done.name),
+            true => format!("{}: dropped the snapshot {}\n", done.file, done.name),
+            false => format!("{}: took the snapshot {}\n", done.file, done.name),
         };
         self.shown
             .answer("flashloom.snapshot/1", &done, |_| text(&done))

@@ -177,7 +177,7 @@ fn overview(found: &Facts) -> Vec<(&'static str, String)> {
             "writes",
             moved(s.writes, s.write_bytes, s.sequential_writes),
         ),
-        ("forced writes", human::count(s.fua_writes as f64)),
+        ("FUA writes", human::count(s.fua_writes as f64)),
         ("trims", counted(s.trims, s.trim_bytes)),
         ("flushes", human::count(s.flushes as f64)),
     ];
@@ -308,7 +308,7 @@ fn line(request: &Request, labels: &Labels) -> Line {
 
 fn head_table(lines: &Lines, style: Style) -> String {
     let row = |line: &Line| {
-        let forced = if line.fua { ", forced" } else { "" };
+        let forced = if line.fua { ", FUA" } else { "" };
         vec![
             Ns(line.at_ns).to_string(),
             format!("{}{forced}", line.op),

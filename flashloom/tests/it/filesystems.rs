@@ -32,7 +32,7 @@ fn new_ext4_is_sound_and_can_be_inspected() {
     let said = bench.run("inspect ext4 d.flash inode 999999");
     assert_eq!(said.code, Some(2));
     assert!(
-        said.err.contains("there is no inode 999999"),
+        said.err.contains("inode 999999 does not exist"),
         "{}",
         said.err
     );

@@ -106,7 +106,7 @@ fn a_mapping_in_memory_beside_a_drive_is_for_hyfim_alone() {
     assert!(said.contains("(snapshot): root"), "{said}");
     bench.refuses(
         "inspect hyfim d.flash extents",
-        &["root directory", "none of this kind"],
+        &["root directory", "does not have this structure"],
     );
     for line in [
         "fsck btrfs d.flash",

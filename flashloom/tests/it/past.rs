@@ -141,7 +141,7 @@ fn history_without_a_match_says_so() {
         none("--stack nosuch --label a"),
         "No run has the stack \"nosuch\" and the label \"a\".\n"
     );
-    bench.refuses("history -n 0", &["expected a number from 1"]);
+    bench.refuses("history -n 0", &["expected a number of at least 1"]);
     bench.write("empty.db", "");
     for line in ["history", "why", "diff 1 2"] {
         let line = format!("{line} --db empty.db");

@@ -165,7 +165,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     ("compare randread:ops=9 --stacks raw@block,", "HOST@DRIVE"),
     ("compare randread:ops=9 --jobs -1", "-1"),
-    ("compare randread:ops=9 --jobs 0", "a number from 1"),
+    ("compare randread:ops=9 --jobs 0", "a number of at least 1"),
     ("soak --cuts 9 --points 0", "--points"),
     ("compare varmial:ops=9", "; did you mean varmail"),
     ("compare .", "\".\", which is a directory"),
@@ -401,7 +401,7 @@ fn files_in_the_wrong_place_are_sent_to_the_right_one() {
     bench.done("mkfs ext4 d.flash");
     bench.refuses(
         "inspect ext4 d.flash groups 5",
-        &["expected no number", "found 5"],
+        &["expected no inode number", "found 5"],
     );
 }
 

@@ -11,7 +11,7 @@ fn a_run_without_space_and_why() {
     let bench = Bench::new();
     let line = "run ext4@block --workload anything:ops=300,size=256k,room=64k --size 64MiB";
     let text = bench.done(line);
-    assert!(text.contains("no space: blocks met "), "{text}");
+    assert!(text.contains("no space: blocks reached "), "{text}");
     assert!(text.contains("; held by "), "{text}");
     let document = bench.json(line, "flashloom.run/1");
     let met = &document["refusals"][0];

@@ -75,9 +75,8 @@ fn results(papers: &Papers) -> Markup {
             }
         }
         p.lead.below {
-            b { "Median factor" } " says how far the middle one of the numbers in primary set-ups \
-                is \
-             from the paper's."
+            b { "Median factor" } " is the median factor between measured and published number in \
+                primary set-ups; ×1.00 is equality."
         }
     }
 }

@@ -16,11 +16,11 @@ pub(super) const SWITCHES: &[Switch] = &[
     directed::SWITCH,
     (
         "paired",
-        "a page of the map behind each block of metadata, not behind each batch",
+        "a page of the metadata map after each block of metadata, instead of after each batch",
     ),
     (
         "lean",
-        "at most 64 KiB of the map of metadata in memory; the rest is read when it is needed",
+        "at most 64 KiB of the metadata map in memory; the rest is read on demand",
     ),
 ];
 

@@ -58,8 +58,8 @@ fn collection(named: &Named<'_>) -> Markup {
         id: &format!("time-gc-{}", named.slot),
         title: &format!("Collection and latency, {}", named.name),
         legend: legend(lines.iter().map(|s| (s.name.as_str(), s.slot))),
-        reading: "Above the slowest and the median request of each interval, below what garbage \
-                  collection moved meanwhile.",
+        reading: "Above: the slowest and the median request of each interval. Below: bytes that \
+            garbage collection moved in the interval.",
         numbers: None,
     };
     card.with(&Pair {

@@ -26,7 +26,8 @@ fn by_cause(runs: &[&Run]) -> Option<Markup> {
         .iter()
         .flat_map(|m| m.keys().map(String::as_str))
         .collect();
-    let reading = "Everything but host is write amplification: bytes that the drive programmed for its own ends.";
+    let reading = "All causes except host are write amplification: bytes that the drive programmed \
+        internally.";
     stacked(
         ("by-cause", "By cause", reading),
         runs,
