@@ -364,7 +364,7 @@ fn carry_out(ask: &Ask, powered: &Powered, used: &Use) -> Result<serde_json::Val
         {
             let end = Bytes(device.capacity());
             Err(format!(
-                "expected a range within the drive, which ends at byte {end}"
+                "expected a range within the drive, which ends at {end}"
             ))
         }
         _ if device.inject(fault.clone()) => Ok(()),

@@ -79,7 +79,7 @@ fn told(left_out: &[LeftOut]) -> String {
         let first = names[..names.len().min(NAMES)].join(", ");
         match names.len().saturating_sub(NAMES) {
             0 => format!("{first}: {reason}"),
-            more => format!("{first} and {more} others: {reason}"),
+            more => format!("{first} and {more} more: {reason}"),
         }
     };
     let parts: Vec<String> = by_reason.iter().map(part).collect();
