@@ -391,8 +391,11 @@ impl Made {
         let file = &self.file;
         let filesystem = self.filesystem;
         match self.journal_blocks {
-            0 => format!("{file} holds an empty {filesystem} of {size}\n"),
-            _ => format!("{file} holds an empty {filesystem} of {size}, {journal} of it journal\n"),
+            0 => format!("{file}: created an empty {filesystem} of {size}\n"),
+            _ => format!(
+                "{file}: created an empty {filesystem} of {size} with a journal of \
+                {journal}\n"
+            ),
         }
     }
 }
@@ -499,7 +502,7 @@ impl Checked {
         let mut out = String::new();
         if self.replayed > 0 {
             out += &format!(
-                "{file}: {} transactions were replayed in memory\n",
+                "{file}: replayed {} transactions in memory\n",
                 self.replayed
             );
         }
@@ -509,9 +512,9 @@ impl Checked {
         if self.sound {
             let kind = match self.named {
                 true => String::new(),
-                false => format!(", {}", self.filesystem),
+                false => format!(" ({})", self.filesystem),
             };
-            out += &format!("{file} holds a sound file system{kind}\n");
+            out += &format!("{file}: the file system is clean{kind}\n");
         }
         out
     }

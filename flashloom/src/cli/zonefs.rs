@@ -88,7 +88,7 @@ impl Made {
                 format!("{conventional} conventional and {sequential} sequential files")
             }
         };
-        format!("{file} holds an empty zonefs of {size} in {files}\n")
+        format!("{file}: created an empty zonefs of {size} with {files}\n")
     }
 }
 
