@@ -192,18 +192,28 @@ impl Files {
             };
             let body = match mounted {
                 Ok(body) => body,
-                Err(error) => return vec![format!("it does not mount again: {error}")],
+                Err(error) => return vec![format!("the second mount fails: {error}")],
             };
             let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
             let mut wrong = use_again(&vfs, KEPT_AT).await;
             let left = vfs.unmount().await.err();
-            wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
+            wrong.extend(left.map(|errno| {
+                format!(
+                    "after recovery, the file system fails with \
+                {errno}"
+                )
+            }));
             let closed = device.close().await.err();
-            wrong.extend(closed.map(|error| format!("in use again, the drive says {error}")));
+            wrong.extend(closed.map(|error| format!("after recovery, the drive reports {error}")));
             wrong
         });
         let findings = self.check(&drive).into_iter();
-        let findings = findings.map(|finding| format!("after it was used again: {finding}"));
+        let findings = findings.map(|finding| {
+            format!(
+                "after writes to the recovered file system: \
+            {finding}"
+            )
+        });
         let corrupt = wrong.into_iter().chain(findings);
         let corrupt = corrupt.map(|what| (Fault::Corrupt, what));
         verdict.faults.extend(corrupt);
@@ -223,7 +233,7 @@ impl Files {
         verdict.outside = true;
         let asked = [
             (recovered, false, "after recovery"),
-            (&before, true, "of what the cut left"),
+            (&before, true, "before recovery"),
         ];
         for (drive, recover, when) in asked {
             let said = match self.image(drive) {
@@ -233,7 +243,7 @@ impl Files {
             match said {
                 Ok(None) => {}
                 Ok(Some(said)) => {
-                    let what = format!("an outside checker says {when}: {said}");
+                    let what = format!("the external checker reports {when}: {said}");
                     verdict.faults.push((Fault::Corrupt, what));
                 }
                 Err(error) => self.fail(error),

@@ -201,7 +201,7 @@ const TPCC: [Param; 12] = [
         "scale",
         "10",
         Unit::Number,
-        "hundredths of the customers, orders and items that the specification has, 1 to 100",
+        "percentage of the specification's numbers of customers, orders and items, 1 to 100",
     ),
     param("threads", "8", Unit::Threads, "connections"),
     param("cache", "8m", Unit::Length, "bytes of the buffer pool"),
@@ -233,7 +233,7 @@ const TPCC: [Param; 12] = [
         "binlog",
         "no",
         YES_NO,
-        "whether there is a binary log, of which each commit is made durable",
+        "whether there is a binary log, synced at each commit",
     ),
     param(
         "io",
@@ -593,7 +593,7 @@ pub static CALLS: Preset = of_files(
             "ops",
             "0",
             Unit::Limit,
-            "how many calls are made, of the first ones; 0 for all",
+            "number of calls to replay, from the first one; 0 for all",
         ),
     ],
 );
