@@ -117,7 +117,7 @@ impl Drives {
 /// Header of a drive file: notation of numbers, and settings that are not listed.
 const OF_KNOBS: &str = "\
 # Sizes are in bytes and times in nanoseconds; 256MiB and 5ms are accepted as well. Not listed
-# are optional settings that replace others: flash.timing, flash.endurance,
+# are settings that replace others or are usually unset: flash.timing, flash.endurance,
 # geometry.spare_words, collection.batch_lines, placement.spare.
 ";
 
