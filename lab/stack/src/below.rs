@@ -324,7 +324,7 @@ impl Below {
                 of_ftl(HostFtl::is_cleaning_pinned),
             ),
             (
-                "entries of the host's mapping in flight to memory",
+                "entries of the host's mapping on their way to memory",
                 of_ftl(HostFtl::is_settling),
             ),
             (

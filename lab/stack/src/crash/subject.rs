@@ -258,7 +258,7 @@ pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     let log = device.drive().log_state().unwrap_or_default();
     let layer = port.layer().map(remap::Remap::metrics).unwrap_or_default();
     let all = [
-        ("stores in flight", device.has_posted()),
+        ("stores on their way", device.has_posted()),
         ("lines of open transactions", log.open_lines > 0),
         ("commits in the log", log.commits > 0),
         ("a cleaning under way", log.is_cleaned),

@@ -282,7 +282,7 @@ fn promises_hold_while_logs_are_full_and_recovery_is_cut() {
     let first = found.failures.first();
     assert!(found.holds(), "{first:#?}");
     for what in [
-        "stores in flight",
+        "stores on their way",
         "lines of open transactions",
         "commits in the log",
         "a cleaning under way",
