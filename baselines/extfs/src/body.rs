@@ -10,7 +10,7 @@ use std::ops::Range;
 use units::Refusals;
 use vfs::{
     Access, Body, Change, DirEntry, DirtyPage, Errno, FallocateMode, Ino, NewInode, Rename, Result,
-    SeekWhat, StatFs, Timestamp, XattrFlags,
+    SeekWhat, StatFs, TimeRange, Timestamp, XattrFlags,
 };
 
 impl<P: Persist> Body for ExtFs<P> {
@@ -32,8 +32,8 @@ impl<P: Persist> Body for ExtFs<P> {
         self.links_max()
     }
 
-    fn time_grain(&self) -> u32 {
-        self.geometry.time_grain()
+    fn times(&self) -> TimeRange {
+        self.geometry.times()
     }
 
     fn is_read_only(&self) -> bool {

@@ -5,7 +5,7 @@
 //! after 2038. A field past `EXTRA_SIZE` is not there.
 
 use super::{Value, crc, layout, wide};
-use vfs::{Attr, FileKind, Timestamp};
+use vfs::{Attr, FileKind, TimeRange, Timestamp};
 
 /// Bytes of the part that every inode has.
 pub(crate) const OLD_SIZE: usize = 128;
@@ -170,17 +170,24 @@ fn time(slot: &[u8], fields: &TimeFields) -> Timestamp {
     }
 }
 
+/// Timestamps of an inode: signed seconds of 32 bits, and `wide` ones with two bits more and
+/// nanoseconds.
+//= ext4-layout 5.1
+pub(crate) const fn times(wide: bool) -> TimeRange {
+    TimeRange {
+        earliest: i32::MIN as i64,
+        latest: i32::MAX as i64 + if wide { 3 << 32 } else { 0 },
+        grain: if wide { 1 } else { 1_000_000_000 },
+    }
+}
+
 fn set_time(slot: &mut [u8], fields: &TimeFields, time: Timestamp) {
     if fields.secs >= OLD_SIZE && !has(slot, fields.secs) {
         return;
     }
     let wide = has(slot, fields.extra);
-    let most = if wide {
-        (3 << 32) + i64::from(i32::MAX)
-    } else {
-        i64::from(i32::MAX)
-    };
-    let secs = time.secs.clamp(i64::from(i32::MIN), most);
+    let time = times(wide).hold(time);
+    let secs = time.secs;
     (secs as u32).save(&mut slot[fields.secs..]);
     if wide {
         let epoch = ((secs - i64::from(secs as i32)) >> 32) as u32 & 3;
