@@ -33,10 +33,10 @@ const DRAWS: u64 = 64;
 
 /// Cut the power of random stacks under random workloads until interrupted
 ///
-/// Each case is a function of the seed and its number: a stack with switches, a workload with
-/// parameters, a drive with knobs, flash failures and a precondition. A case that cannot run is
-/// drawn again. It is cut and judged as by `flashloom crash`. A failing case is reduced and printed
-/// as a command that repeats it. The exit status is 1 if a promise is broken.
+/// Each case is drawn from the seed and the number of the case: a stack with switches, a workload
+/// with parameters, a drive with settings, flash failures and a precondition. A case that cannot
+/// run is drawn again. It is tested as by `flashloom crash`. A failing case is reduced and printed
+/// as a command that repeats the failure. The exit status is 1 if a check fails.
 #[derive(Args)]
 pub(crate) struct Soak {
     /// Seed of the cases
@@ -48,7 +48,7 @@ pub(crate) struct Soak {
     /// Stop after this many power cuts [default: never]
     #[arg(long, value_name = "N")]
     cuts: Option<u64>,
-    /// Number of events of each case at which power is cut
+    /// Number of events of each case at which the power is cut
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     points: u64,
     /// Run external checkers at every N-th cut; 0 for never
@@ -156,7 +156,7 @@ impl Soak {
             if told.swap(true, Ordering::Relaxed) {
                 std::process::exit(Signals::status(signal).into());
             }
-            note("flashloom: stops after the cuts under way");
+            note("flashloom: stopping once the current power cuts are checked");
             true
         });
         heard.map_err(|e| Failure::new(format!("signals: {e}")))?;
@@ -354,7 +354,7 @@ impl Covered {
             ("cases", format!("{} to {}", self.from, self.next)),
             ("power cuts", number(self.points)),
             ("recoveries cut", number(self.recoveries_cut)),
-            ("judged outside", number(self.outside)),
+            ("fsck runs", number(self.outside)),
             ("lost", number(self.lost)),
             ("corrupt", number(self.corrupt)),
             ("lost by the medium", number(self.media)),
@@ -365,7 +365,7 @@ impl Covered {
         let met = self
             .met
             .iter()
-            .map(|(what, cuts)| (format!("met {what}"), cuts));
+            .map(|(what, cuts)| (format!("with {what}"), cuts));
         let features = self
             .features
             .iter()

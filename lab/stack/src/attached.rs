@@ -48,10 +48,10 @@ pub enum AttachError {
     #[error(transparent)]
     Mapping(#[from] HyfimError),
     /// The remapping layer cannot be formatted.
-    #[error("the remapping layer: {0}")]
+    #[error("remapping layer: {0}")]
     Format(#[from] FormatError),
     /// The remapping layer cannot be opened.
-    #[error("the remapping layer: {0}")]
+    #[error("remapping layer: {0}")]
     Open(#[from] OpenError),
 }
 

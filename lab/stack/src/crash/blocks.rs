@@ -187,8 +187,8 @@ impl Work {
     fn able(&self, request: Request) -> Result<Request, StackError> {
         let has_zones = self.port.device().drive().zones().is_some();
         let unjudged = || {
-            let needed = "a run without power cuts is expected, because units are judged by the \
-                          addresses that requests name";
+            let needed = "expected a run without power cuts, because units are checked by the \
+                addresses of the requests";
             request.op.needs_zones().then_some(needed)
         };
         match lacks(request.op, has_zones).or_else(unjudged) {

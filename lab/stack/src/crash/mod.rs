@@ -102,11 +102,11 @@ fn host(cuts: &Cuts) -> Result<Option<AnyHost>, StackError> {
         reason: reason.to_owned(),
     };
     if plan.drive.capacity > LARGEST {
-        return Err(refused("expected a drive of at most 4 GiB to be cut"));
+        return Err(refused("expected a drive of at most 4 GiB for power cuts"));
     }
     if cuts.skips_fences && hosts::memory(&plan.stack.host, &plan.stack.switches).is_none() {
         return Err(refused(
-            "expected a host with persistent memory, to skip its fences",
+            "--skip-fences: expected a host with persistent memory",
         ));
     }
     if plan.stack.host == "raw" && plan.drive.zones.is_none() {
@@ -116,7 +116,7 @@ fn host(cuts: &Cuts) -> Result<Option<AnyHost>, StackError> {
         commit_interval: Some(HURRIED.2),
         ..plan.behaviour.clone()
     };
-    let none = "expected a stack with a file system or with blocks, by which cuts are judged";
+    let none = "expected a stack with a file system, or a raw stack with a block interface";
     let host = hosts::named(&plan.stack.host, &plan.stack.switches, &behaviour);
     host.map(Some).ok_or_else(|| refused(none))
 }

@@ -227,14 +227,15 @@ impl Files {
             };
             let body = match mounted {
                 Ok(body) => body,
-                Err(error) => return vec![format!("it does not mount again: {error}")],
+                Err(error) => return vec![format!("the second mount fails: {error}")],
             };
             let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
             let mut wrong = use_again(&vfs, KEPT_AT).await;
             let left = vfs.unmount().await.err();
-            wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
+            let fails = |errno| format!("after recovery, the file system fails with {errno}");
+            wrong.extend(left.map(fails));
             let closed = device.close().await.err();
-            wrong.extend(closed.map(|error| format!("in use again, the drive says {error}")));
+            wrong.extend(closed.map(|error| format!("after recovery, the drive reports {error}")));
             wrong
         });
         let losses = used.losses();
@@ -244,7 +245,11 @@ impl Files {
         if explains_all(&used) {
             return;
         }
-        self.check(&drive, "after it was used again: ", verdict);
+        self.check(
+            &drive,
+            "after writes to the recovered file system: ",
+            verdict,
+        );
     }
 
     /// Runs the outside checker on the images before and after recovery.
@@ -261,7 +266,7 @@ impl Files {
         verdict.outside = true;
         let asked = [
             (recovered, false, "after recovery"),
-            (&before, true, "of what the cut left"),
+            (&before, true, "before recovery"),
         ];
         for (drive, recover, when) in asked {
             let (said, lost) = match self.image(drive) {
@@ -271,7 +276,7 @@ impl Files {
             match said {
                 Ok(None) => {}
                 Ok(Some(said)) => {
-                    let what = format!("an outside checker says {when}: {said}");
+                    let what = format!("the external checker reports {when}: {said}");
                     verdict.faults.push((self.fault(lost), what));
                 }
                 Err(error) => self.fail(error),
