@@ -330,7 +330,7 @@ fn tamper_with_field(image: &mut [u8], nodes: &[usize], rng: &mut Rng) {
 fn any_field_of_any_item_may_say_anything() {
     let (whole, nodes) = image();
     let mut mounted = 0;
-    for seed in 0..300 {
+    for seed in 0..150 {
         let mut rng = Seed(seed).stream("fields");
         let mut image = whole.clone();
         for _ in 0..1 + rng.below(6) {
@@ -338,7 +338,7 @@ fn any_field_of_any_item_may_say_anything() {
         }
         mounted += u64::from(survive_bytes(&image));
     }
-    assert!(mounted > 30, "{mounted} were mounted");
+    assert!(mounted > 15, "{mounted} were mounted");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn tampering_is_no_reason_to_panic_or_to_hang() {
     let (whole, nodes) = image();
     assert!(nodes.len() > 20, "{}", nodes.len());
     let mut mounted = 0;
-    for seed in 0..120 {
+    for seed in 0..80 {
         let mut rng = Seed(seed).stream("tampering");
         let mut image = whole.clone();
         for _ in 0..1 + rng.below(4) {
@@ -354,7 +354,7 @@ fn tampering_is_no_reason_to_panic_or_to_hang() {
         }
         mounted += u64::from(survive_bytes(&image));
     }
-    assert!(mounted > 5, "{mounted} were mounted");
+    assert!(mounted > 3, "{mounted} were mounted");
 }
 
 /// A node that leads to one node twice, as its neighbour: were they one, it would be made one

@@ -173,7 +173,12 @@ fn sealed_superblock_with_any_field_causes_no_panic_or_hang() {
             wrong[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
             reseal(&mut wrong);
             let mounted = use_it(&wrong);
-            assert!(mounted.is_err() || wrong == image, "{at}: {value}");
+            // A file system may be a little smaller than its medium.
+            let is_smaller = (at, value) == (16, PAGES - 1);
+            assert!(
+                mounted.is_err() || wrong == image || is_smaller,
+                "{at}: {value}"
+            );
         }
     }
 }
