@@ -2,7 +2,7 @@
 //! nothing panics or runs forever.
 
 use crate::driver::{Driver, NOW, attr, formatted, new_image};
-use extfs::{BLOCK, Inspector, MkfsOptions, MountError, check};
+use extfs::{BLOCK, Inspector, MkfsOptions, MountError, Persist, check};
 use host::RamDisk;
 use nand::Payload;
 use sim::Kernel;
@@ -14,7 +14,7 @@ use vfs::{Access, Body, FallocateMode, FileKind, SeekWhat, XattrFlags};
 const BLOCKS: u64 = 2048;
 const SUPERBLOCK: usize = 1024;
 
-type Contents = BTreeMap<u64, Payload>;
+pub(crate) type Contents = BTreeMap<u64, Payload>;
 
 /// Most events that the use of a small image may take.
 const EVENTS: u64 = 3_000_000;
@@ -102,7 +102,7 @@ fn change(contents: &mut Contents, block: u64, at: usize, edit: impl FnOnce(&mut
 }
 
 /// Reads all directories, files and attributes; ignores errors.
-async fn look(driver: &Driver) {
+pub(crate) async fn look<P: Persist>(driver: &Driver<P>) {
     let mut dirs = vec![driver.root().await];
     let mut seen = 0;
     while let Some(dir) = dirs.pop() {
@@ -129,7 +129,7 @@ async fn look(driver: &Driver) {
 }
 
 /// Changes files, directories and attributes in many ways; ignores errors.
-async fn work(driver: &Driver) {
+pub(crate) async fn work<P: Persist>(driver: &Driver<P>) {
     for n in 0..30 {
         let _ = driver.put(&format!("new-{n:0100}"), &[1; 9000]).await;
         let _ = driver
@@ -172,10 +172,10 @@ async fn work(driver: &Driver) {
     let _ = driver.fs.unmount().await;
 }
 
-/// Checks, inspects, mounts and uses an image; a mount may be refused.
-fn use_image(contents: Contents) {
-    let _ = check(&contents);
-    if let Ok(inspector) = Inspector::new(&contents) {
+/// Checks an image and prints its structures.
+pub(crate) fn inspect(contents: &Contents) {
+    let _ = check(contents);
+    if let Ok(inspector) = Inspector::new(contents) {
         for ino in [2, 11, 12, 13, 415] {
             let _ = (
                 inspector.inode(ino),
@@ -185,6 +185,11 @@ fn use_image(contents: Contents) {
         }
         let _ = (inspector.superblock(), inspector.groups());
     }
+}
+
+/// Mounts and uses an image; it may be refused.
+fn use_image(contents: Contents) {
+    inspect(&contents);
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::holding(&sim, Bytes(BLOCKS * BLOCK as u64), contents);
@@ -227,12 +232,12 @@ fn flip_bits(checksums: bool, rounds: u64) {
 
 #[test]
 fn bit_flips_with_checksums_do_no_harm() {
-    flip_bits(true, 150);
+    flip_bits(true, 60);
 }
 
 #[test]
 fn bit_flips_without_checksums_do_no_harm() {
-    flip_bits(false, 1500);
+    flip_bits(false, 300);
 }
 
 #[test]
@@ -308,8 +313,12 @@ fn wrong_bytes_in_an_inode_do_no_harm() {
     let groups = inspector.groups();
     let (_, rest) = groups.split_once("table ").unwrap();
     let table: u64 = rest.split(',').next().unwrap().parse().unwrap();
+    // Half of the bytes with each value, the other half with the next.
     for at in 0..256 {
         for (value, ino) in [(0, ino), (0xFF, ino), (0x5A, 2)] {
+            if (at + usize::from(value)) % 2 == 0 {
+                continue;
+            }
             let mut damaged = contents.clone();
             let byte = (ino as usize - 1) * 256 + at;
             change(
@@ -329,7 +338,7 @@ fn random_edits_of_metadata_do_no_harm() {
     let blocks = metadata(&contents);
     bolero::check!()
         .with_type::<Vec<(u16, u16, u8)>>()
-        .with_iterations(400)
+        .with_iterations(100)
         .for_each(|edits| {
             let mut damaged = contents.clone();
             for &(block, at, value) in edits {

@@ -13,6 +13,8 @@ mod hyfim;
 mod memory;
 mod nova;
 mod persimmon;
+#[cfg(test)]
+mod promised;
 mod shimmer;
 #[cfg(test)]
 mod tests;
