@@ -332,7 +332,7 @@ fn restamp(image: &Image, contents: &mut Contents, head: u64) {
             .all(|at| word(contents, node, 4084 + at).to_le_bytes() == old[at..at + 4]);
         if is_of_head {
             change(contents, node, |bytes| {
-                bytes[4084..4092].copy_from_slice(&new)
+                bytes[4084..4092].copy_from_slice(&new);
             });
         }
     }
