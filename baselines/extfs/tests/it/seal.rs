@@ -35,7 +35,6 @@ pub(crate) struct Image {
     pub(crate) roles: BTreeMap<u64, Role>,
     /// Blocks of the journal, in order.
     pub(crate) journal: Vec<u64>,
-    /// Inodes in use.
     pub(crate) inodes: Vec<u32>,
     seed: u32,
     group_size: usize,

@@ -298,7 +298,6 @@ fn fit_sum(block: &mut Block) {
     block[at..at + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The checksum of the format.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0xF2F5_2010, |crc: u32, &byte| {
         let step = |crc: u32| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1));
@@ -333,7 +332,7 @@ fn restamp(image: &Image, contents: &mut Contents, head: u64) {
             .all(|at| word(contents, node, 4084 + at).to_le_bytes() == old[at..at + 4]);
         if is_of_head {
             change(contents, node, |bytes| {
-                bytes[4084..4092].copy_from_slice(&new)
+                bytes[4084..4092].copy_from_slice(&new);
             });
         }
     }
