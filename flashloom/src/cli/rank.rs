@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Default number of seeds for a workload with any random choices.
 const SEEDS: u64 = 3;
 
-/// How stacks are ranked.
+/// Options that rank stacks.
 #[derive(Args)]
 pub(crate) struct Ranked {
     /// Run every stack that supports the workload, and rank the stacks
