@@ -304,7 +304,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     pub(crate) async fn target(&self, file: &File) -> Result<Vec<u8>> {
         let key = Key::new(file.private.number, kind::EXTENT_DATA, 0);
         let inline = |data: &[u8]| match extent::piece(data) {

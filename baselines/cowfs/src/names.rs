@@ -32,7 +32,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl<S: Persist> Core<S> {
-    /// What `name` leads to: a key, and the kind of file.
+    /// Looks up `name`: key and file type of its target.
     pub(crate) async fn find(
         &self,
         tree: &Tree,
@@ -417,7 +417,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Renames.
+    /// Renames, exchanges or replaces a name, within one operation.
     pub(crate) async fn rename(&self, rename: Rename<'_, Private>) -> Result<()> {
         let Rename {
             from,
@@ -489,7 +489,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// What was moved knows when.
+    /// Sets the change time of a renamed inode.
     async fn settle_in(&self, file: &File, now: Timestamp) -> Result<()> {
         file.update(|attr| attr.ctime = now);
         self.store_inode(file).await

@@ -40,11 +40,11 @@ mod field {
         CACHE_GENERATION: u64 = 555,
         UUID_TREE_GENERATION: u64 = 563,
     }
-    /// Where the item of the device begins.
+    /// Offset of the copy of the device's item.
     pub(super) const DEVICE: usize = 201;
-    /// Where chunks of nodes of the chunk tree begin, each with its key.
+    /// Offset of the chunks that hold the chunk tree, each with its key.
     pub(super) const SYS_ARRAY: usize = 811;
-    /// Where the last four states begin.
+    /// Offset of the last four states.
     pub(super) const BACKUPS: usize = 2_859;
 }
 
@@ -75,7 +75,7 @@ mod backup {
 
 /// Bytes of the item of a device.
 pub(crate) const DEVICE: usize = 98;
-/// Where superblocks are, as far as the device reaches.
+/// Addresses of the superblock's copies; copies beyond the end of the device are omitted.
 pub(crate) const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 /// Bytes around each of them that nothing else may be in.
 pub(crate) const KEPT: u64 = 64 << 10;
@@ -100,10 +100,10 @@ pub enum SuperError {
     /// It could not be read.
     #[error("no superblock could be read")]
     Unread,
-    /// There is none.
+    /// The sectors hold no superblock of Btrfs.
     #[error("there is no superblock of Btrfs")]
     Magic,
-    /// It is damaged.
+    /// The checksum does not match the contents.
     #[error("the superblock has another sum than it says")]
     Sum,
     /// A field of it makes no sense.
@@ -117,7 +117,7 @@ pub enum SuperError {
     ReadOnly(&'static str),
 }
 
-/// Where a tree begins.
+/// Root node of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
     pub(crate) bytenr: u64,
@@ -132,7 +132,7 @@ pub(crate) struct State {
     pub(crate) bytes_used: u64,
 }
 
-/// A superblock.
+/// Decoded fields of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) fsid: Uuid,
