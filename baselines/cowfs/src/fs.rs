@@ -49,8 +49,7 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) superblock: RefCell<Superblock>,
     /// Superblock of the last commit.
     pub(crate) committed: RefCell<Superblock>,
-    /// Trees that have an item of their root, by number; those of [`Forest`] are not among
-    /// them.
+    /// Trees that have an item of their root, by number; those of [`Forest`] are not among them.
     pub(crate) trees: RefCell<BTreeMap<u64, Rc<Tree>>>,
     /// One permit for each operation; a commit takes all of them while it takes its state.
     operations: Semaphore,
@@ -406,10 +405,9 @@ impl<S: Persist> Core<S> {
         ways(&forest.extents) + ways(&forest.csums) + 2 * new + COMMIT_NODES * NODE_BYTES
     }
 
-    /// Nodes that the pages that space is promised for may need once they are written: a
-    /// leaf has room for the items of some 48 pieces, with those of their extents, of six
-    /// files whose contents lie in an item, or of the sums of 4,000 pages; and may be half
-    /// full.
+    /// Nodes that the pages that space is promised for may need once they are written: a leaf has
+    /// room for the items of some 48 pieces, with those of their extents, of six files whose
+    /// contents lie in an item, or of the sums of 4,000 pages; and may be half full.
     fn nodes_of_promises(&self) -> u64 {
         let (runs, heads) = self.runs.get();
         let pages = self.forest.space.borrow().promised() / SECTOR as u64;

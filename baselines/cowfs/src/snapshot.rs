@@ -1,9 +1,8 @@
 //! Snapshots of the first subvolume: creation, by a copy of the root of its tree, and removal.
 //!
-//! All nodes below the root are then shared, and the tree of extents counts the references to
-//! each. A change copies a shared node and adds a reference to each of its children: by the
-//! node itself if the node was made for the tree that changes it, else by that tree
-//! ([`crate::forest`]).
+//! All nodes below the root are then shared, and the tree of extents counts the references to each.
+//! A change copies a shared node and adds a reference to each of its children: by the node itself
+//! if the node was made for the tree that changes it, else by that tree ([`crate::forest`]).
 //!
 //! Invariants: a snapshot holds the state of a commit and does not change, except by writes to
 //! the snapshot itself. A dropped tree leaves no reference in its name: nodes that were made
@@ -330,8 +329,7 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// Records `node` in `met`; `EUCLEAN` if it is there already: only one reference to it is
-/// counted.
+/// Records `node` in `met`; `EUCLEAN` if it is there already: only one reference to it is counted.
 fn ensure_new(met: &mut BTreeSet<u64>, node: &Node) -> Result<()> {
     let new = met.insert(node.bytenr);
     new.then_some(()).ok_or(Errno::EUCLEAN)

@@ -1,8 +1,7 @@
 //! Directories: lookup, addition and removal of names in blocks.
 //!
-//! A directory is a file of blocks of entries. With an index, which is made once the
-//! first block is full, a name is in the leaf that its hash leads to; without an index
-//! it may be in any block.
+//! A directory is a file of blocks of entries. With an index, which is made once the first block is
+//! full, a name is in the leaf that its hash leads to; without an index it may be in any block.
 //!
 //! Invariant: no function borrows the bytes of a buffer while it writes to a buffer:
 //! on a damaged medium two blocks of a directory may be the same buffer.
@@ -20,9 +19,8 @@ use host::Purpose;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// Blocks of metadata that adding a name changes at most: a leaf and the new one,
-/// two levels of index with a new node, the tree of extents, and a bitmap and a
-/// descriptor for each new block.
+/// Blocks of metadata that adding a name changes at most: a leaf and the new one, two levels of
+/// index with a new node, the tree of extents, and a bitmap and a descriptor for each new block.
 pub(crate) const ADD_CREDITS: usize = 6 + 6 + 2 * 8;
 
 /// Blocks of metadata that removing or changing a name changes.

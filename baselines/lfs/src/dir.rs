@@ -1,9 +1,8 @@
 //! Directories: entries in the inode while they fit, then levels of hash tables.
 //!
-//! Invariants: a block of entries is in memory at most once, and stays while it is
-//! dirty; only checkpoints write it, so a power cut finds all names
-//! as of one instant, but for those of files that were forced. Callers hold the directory
-//! exclusively where they change it.
+//! Invariants: a block of entries is in memory at most once, and stays while it is dirty; only
+//! checkpoints write it, so a power cut finds all names as of one instant, but for those of files
+//! that were forced. Callers hold the directory exclusively where they change it.
 
 use crate::format::dentry::{self, Entry, IN_BLOCK, IN_INODE, LEVELS, Shape};
 use crate::format::{BLOCK, Block, NEW_ADDR, blank, node};

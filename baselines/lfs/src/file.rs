@@ -203,8 +203,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Writes pages to the next places of `log`; gives where they are. Nothing leads to
-    /// them yet.
+    /// Writes pages to the next places of `log`; gives where they are. Nothing leads to them yet.
     pub(crate) async fn write_new(
         &self,
         pages: &[(Rc<NodeBuf>, usize, &DirtyPage)],

@@ -213,8 +213,7 @@ impl<P: Persist> Core<P> {
         self.operations.acquire(1).await
     }
 
-    /// Begins an operation that may change something, once there is room for what it
-    /// makes dirty.
+    /// Begins an operation that may change something, once there is room for what it makes dirty.
     pub(crate) async fn operate(&self) -> Result<Permit> {
         self.make_room().await?;
         let permit = self.operations.acquire(1).await;

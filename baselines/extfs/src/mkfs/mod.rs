@@ -1,8 +1,7 @@
 //! Creation of an empty file system: a pure function from options to the blocks to
 //! write; all other blocks may hold any bytes.
 //!
-//! Invariant: the result depends on the options alone; UUID, seed of hashes and time are
-//! options.
+//! Invariant: the result depends on the options alone; UUID, seed of hashes and time are options.
 //!
 //! Of the inode tables only the first block of the first one is written: inodes that
 //! were never used count as free whatever their slots hold. An older journal must be
