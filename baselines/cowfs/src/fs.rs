@@ -8,9 +8,10 @@
 
 use crate::forced::Since;
 use crate::forest::{Forest, Stop, Tree, Try};
+use crate::format::inode::NODATASUM;
 use crate::format::node::Expected;
 use crate::format::superblock::Superblock;
-use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, kind, node};
+use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, node};
 use crate::nodes::{Dirt, Node};
 use crate::persist::{Persist, Ticket, read_run};
 use crate::space::{Ranges, Use};
@@ -126,6 +127,13 @@ pub struct Private {
     pub(crate) next_index: Cell<u64>,
 }
 
+impl Private {
+    /// Whether contents of the file have checksums.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.flags.get() & NODATASUM == 0
+    }
+}
+
 /// An inode in memory.
 pub(crate) type File = Inode<Private>;
 
@@ -139,6 +147,28 @@ pub(crate) struct Operation<'a, S: Persist> {
 impl<S: Persist> Drop for Operation<'_, S> {
     fn drop(&mut self) {
         self.core.forest.space.borrow_mut().let_go(self.held);
+    }
+}
+
+/// The way an inode of a tree is numbered in the file API, which has one number for
+/// each: subvolumes by the highest bits.
+pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
+    let tree = if tree == id::FS_TREE { 0 } else { tree };
+    vfs::Ino(tree << TREE_SHIFT | number)
+}
+
+/// The tree and the number of an inode of the file API.
+pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
+    let tree = ino.0 >> TREE_SHIFT;
+    let tree = if tree == 0 { id::FS_TREE } else { tree };
+    (tree, ino.0 & LAST_INODE)
+}
+
+/// Origin and purpose that the ledger books the contents of `file` under.
+pub(crate) fn owner_of(file: &File) -> Who {
+    Who {
+        origin: file.origin.get(),
+        purpose: Purpose::Data,
     }
 }
 
@@ -493,20 +523,6 @@ impl<S: Persist> Core<S> {
         Ok(next)
     }
 
-    /// The way an inode of a tree is numbered in the file API, which has one number for
-    /// each: subvolumes by the highest bits.
-    pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
-        let tree = if tree == id::FS_TREE { 0 } else { tree };
-        vfs::Ino(tree << TREE_SHIFT | number)
-    }
-
-    /// The tree and the number of an inode of the file API.
-    pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
-        let tree = ino.0 >> TREE_SHIFT;
-        let tree = if tree == 0 { id::FS_TREE } else { tree };
-        (tree, ino.0 & LAST_INODE)
-    }
-
     /// Capacity and free space of the file system.
     pub(crate) fn fullness(&self) -> StatFs {
         let space = self.forest.space.borrow();
@@ -547,11 +563,6 @@ impl<S: Persist> Core<S> {
                     .await;
             }
         }
-    }
-
-    /// The key of the root's item of a tree.
-    pub(crate) fn root_key(tree: &Tree) -> Key {
-        Key::new(tree.id, kind::ROOT_ITEM, tree.offset)
     }
 }
 

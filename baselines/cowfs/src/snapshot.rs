@@ -12,10 +12,9 @@
 use crate::forest::Tree;
 use crate::format::extent::{FULL_BACKREF, Ref};
 use crate::format::inode::InodeItem;
-use crate::format::node;
 use crate::format::tree::{root_ref, uuid_key};
-use crate::format::{Key, NODE_BYTES, id, kind};
-use crate::fs::{Core, CowFs, LAST_TREE};
+use crate::format::{Key, NODE_BYTES, id, kind, node};
+use crate::fs::{Core, CowFs, LAST_TREE, ino_of};
 use crate::inodes::inode_key;
 use crate::names::Named;
 use crate::nodes::Node;
@@ -72,7 +71,7 @@ impl<S: Persist> Core<S> {
         };
         self.note_change();
         self.commit().await?;
-        Ok(Self::ino_of(number, id::FIRST_FREE))
+        Ok(ino_of(number, id::FIRST_FREE))
     }
 
     /// Commits until nothing has changed since the last commit and [`ITEMS`] items have room. The
@@ -277,7 +276,7 @@ impl<S: Persist> Core<S> {
                 Err(errno) => return Err(errno),
             }
         }
-        let key = Self::root_key(tree);
+        let key = tree.root_key();
         self.with(|| forest.remove(&forest.roots, key)).await
     }
 

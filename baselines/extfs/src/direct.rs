@@ -6,7 +6,7 @@ use crate::extents::State;
 use crate::fs::{ExtFs, Node};
 use crate::persist::Persist;
 use crate::tree::STEP_CREDITS;
-use crate::truncate::FREE_CREDITS;
+use crate::truncate::{FREE_CREDITS, has_tree};
 use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl<P: Persist> ExtFs<P> {
         if range.end > FILE_MAX {
             return Err(Errno::EFBIG);
         }
-        if !Self::has_tree(node) {
+        if !has_tree(node) {
             return Err(Errno::EOPNOTSUPP);
         }
         let inner = range.start.div_ceil(SIZE)..range.end / SIZE;

@@ -174,6 +174,20 @@ pub(crate) struct Parts<P> {
     pub(crate) elapsed: u64,
 }
 
+/// Origin and purpose under which I/O of the contents of `file` is booked.
+pub(crate) fn owner_of(file: &File) -> Who {
+    Who {
+        origin: file.origin.get(),
+        purpose: Purpose::Data,
+    }
+}
+
+/// Shows the blocks of a file in its attributes.
+pub(crate) fn show_blocks(file: &File) {
+    let blocks = node::BLOCKS.get(&file.private.buf.bytes()[..]);
+    file.update(|attr| attr.sectors = blocks.saturating_mul(8));
+}
+
 impl<P: Persist> Core<P> {
     pub(crate) fn new(sim: &Sim, parts: Parts<P>) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
@@ -262,14 +276,6 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Origin and purpose under which I/O of the contents of `file` is booked.
-    pub(crate) fn owner_of(file: &File) -> Who {
-        Who {
-            origin: file.origin.get(),
-            purpose: Purpose::Data,
-        }
-    }
-
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
         let mut counts = self.counts.get();
         change(&mut counts);
@@ -347,12 +353,6 @@ impl<P: Persist> Core<P> {
         self.soil(inode);
     }
 
-    /// Shows the blocks of a file in its attributes.
-    pub(crate) fn show_blocks(file: &File) {
-        let blocks = node::BLOCKS.get(&file.private.buf.bytes()[..]);
-        file.update(|attr| attr.sectors = blocks.saturating_mul(8));
-    }
-
     /// Writes attributes into the node of an inode.
     pub(crate) fn store_inode(&self, file: &File) {
         let (attr, size) = (file.attr.get(), file.private.disk_size.get());
@@ -368,7 +368,7 @@ impl<P: Persist> Core<P> {
             );
         });
         self.soil(&file.private.buf);
-        Self::show_blocks(file);
+        show_blocks(file);
     }
 
     /// The part of an inode that this body keeps.
