@@ -24,7 +24,7 @@ def test_policy_equal_to_the_firmware_changes_nothing():
     ours = fl.run("raw@fdp", "zipfwrite:ops=20000", victim=fifo, placement=named, **WRITES)
     assert ours["gc"]["lines"] > 0
     different = {key for key in usual if usual[key] != ours[key]}
-    # Only the names of the policies differ, and what no model decides.
+    # Names of policies, and time and memory of the process, may differ; results may not.
     assert different <= {"wall_time_s", "peak_rss_bytes", "configuration", "placement"}
     assert changed(usual["configuration"], ours["configuration"]) <= {"drive.collection.victim"}
     assert changed(usual["placement"], ours["placement"]) == {"policy"}

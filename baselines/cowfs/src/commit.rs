@@ -130,7 +130,7 @@ impl<S: Persist> Core<S> {
             item.touch(self.forest.transid.get(), self.now());
         }
         *tree.item.borrow_mut() = item.clone();
-        let key = Self::root_key(tree);
+        let key = tree.root_key();
         let roots = &self.forest.roots;
         self.with(|| self.forest.put(roots, key, item.bytes()))
             .await

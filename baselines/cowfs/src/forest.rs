@@ -61,6 +61,11 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    /// The key of the tree's root item.
+    pub(crate) fn root_key(&self) -> Key {
+        Key::new(self.id, kind::ROOT_ITEM, self.offset)
+    }
+
     /// The tree that the root item `item` describes.
     pub(crate) fn of(number: u64, offset: u64, item: RootItem) -> Self {
         let start = Start {

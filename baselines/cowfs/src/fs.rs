@@ -8,9 +8,10 @@
 
 use crate::forced::Since;
 use crate::forest::{Forest, Stop, Tree, Try};
+use crate::format::inode::NODATASUM;
 use crate::format::node::Expected;
 use crate::format::superblock::Superblock;
-use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, kind, node};
+use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, node};
 use crate::nodes::{Dirt, Node};
 use crate::persist::{Persist, Ticket, read_run};
 use crate::space::{Ranges, Use};
@@ -49,8 +50,7 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) superblock: RefCell<Superblock>,
     /// Superblock of the last commit.
     pub(crate) committed: RefCell<Superblock>,
-    /// Trees that have an item of their root, by number; those of [`Forest`] are not among
-    /// them.
+    /// Trees that have an item of their root, by number; those of [`Forest`] are not among them.
     pub(crate) trees: RefCell<BTreeMap<u64, Rc<Tree>>>,
     /// One permit for each operation; a commit takes all of them while it takes its state.
     operations: Semaphore,
@@ -127,6 +127,13 @@ pub struct Private {
     pub(crate) next_index: Cell<u64>,
 }
 
+impl Private {
+    /// Whether contents of the file have checksums.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.flags.get() & NODATASUM == 0
+    }
+}
+
 /// An inode in memory.
 pub(crate) type File = Inode<Private>;
 
@@ -140,6 +147,28 @@ pub(crate) struct Operation<'a, S: Persist> {
 impl<S: Persist> Drop for Operation<'_, S> {
     fn drop(&mut self) {
         self.core.forest.space.borrow_mut().let_go(self.held);
+    }
+}
+
+/// The way an inode of a tree is numbered in the file API, which has one number for
+/// each: subvolumes by the highest bits.
+pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
+    let tree = if tree == id::FS_TREE { 0 } else { tree };
+    vfs::Ino(tree << TREE_SHIFT | number)
+}
+
+/// The tree and the number of an inode of the file API.
+pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
+    let tree = ino.0 >> TREE_SHIFT;
+    let tree = if tree == 0 { id::FS_TREE } else { tree };
+    (tree, ino.0 & LAST_INODE)
+}
+
+/// Origin and purpose that the ledger books the contents of `file` under.
+pub(crate) fn owner_of(file: &File) -> Who {
+    Who {
+        origin: file.origin.get(),
+        purpose: Purpose::Data,
     }
 }
 
@@ -406,10 +435,9 @@ impl<S: Persist> Core<S> {
         ways(&forest.extents) + ways(&forest.csums) + 2 * new + COMMIT_NODES * NODE_BYTES
     }
 
-    /// Nodes that the pages that space is promised for may need once they are written: a
-    /// leaf has room for the items of some 48 pieces, with those of their extents, of six
-    /// files whose contents lie in an item, or of the sums of 4,000 pages; and may be half
-    /// full.
+    /// Nodes that the pages that space is promised for may need once they are written: a leaf has
+    /// room for the items of some 48 pieces, with those of their extents, of six files whose
+    /// contents lie in an item, or of the sums of 4,000 pages; and may be half full.
     fn nodes_of_promises(&self) -> u64 {
         let (runs, heads) = self.runs.get();
         let pages = self.forest.space.borrow().promised() / SECTOR as u64;
@@ -495,20 +523,6 @@ impl<S: Persist> Core<S> {
         Ok(next)
     }
 
-    /// The way an inode of a tree is numbered in the file API, which has one number for
-    /// each: subvolumes by the highest bits.
-    pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
-        let tree = if tree == id::FS_TREE { 0 } else { tree };
-        vfs::Ino(tree << TREE_SHIFT | number)
-    }
-
-    /// The tree and the number of an inode of the file API.
-    pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
-        let tree = ino.0 >> TREE_SHIFT;
-        let tree = if tree == 0 { id::FS_TREE } else { tree };
-        (tree, ino.0 & LAST_INODE)
-    }
-
     /// Capacity and free space of the file system.
     pub(crate) fn fullness(&self) -> StatFs {
         let space = self.forest.space.borrow();
@@ -549,11 +563,6 @@ impl<S: Persist> Core<S> {
                     .await;
             }
         }
-    }
-
-    /// The key of the root's item of a tree.
-    pub(crate) fn root_key(tree: &Tree) -> Key {
-        Key::new(tree.id, kind::ROOT_ITEM, tree.offset)
     }
 }
 

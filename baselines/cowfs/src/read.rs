@@ -2,7 +2,7 @@
 
 use crate::format::extent::Part;
 use crate::format::{SECTOR, SECTOR_BYTES};
-use crate::fs::{Core, File};
+use crate::fs::{Core, File, owner_of};
 use crate::persist::{Persist, read_run};
 use crate::pieces::Found;
 use nand::Payload;
@@ -51,7 +51,7 @@ impl<S: Persist> Core<S> {
     /// progress, of contents that a snapshot has come to share meanwhile: the read waits for the
     /// replacement and is repeated once.
     async fn read_part(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<()> {
-        if !Self::has_sums(file) {
+        if !file.private.has_sums() {
             // Without sums a half-replaced range would go unnoticed, so the read waits first.
             let at = part.bytenr + part.offset;
             self.staged.wait(at, part.bytes).await;
@@ -73,9 +73,9 @@ impl<S: Persist> Core<S> {
         let at = part.bytenr + part.offset;
         let places = self.places(at, part.bytes)?;
         let place = *places.first().ok_or(Errno::EUCLEAN)?;
-        let who = Self::owner_of(file);
+        let who = owner_of(file);
         read_run(self.persist.port(), place, out, who).await?;
-        if !Self::has_sums(file) {
+        if !file.private.has_sums() {
             return Ok(true);
         }
         let sums = self.sums(&self.forest.csums, at, out.len()).await?;

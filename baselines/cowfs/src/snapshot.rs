@@ -1,9 +1,8 @@
 //! Snapshots of the first subvolume: creation, by a copy of the root of its tree, and removal.
 //!
-//! All nodes below the root are then shared, and the tree of extents counts the references to
-//! each. A change copies a shared node and adds a reference to each of its children: by the
-//! node itself if the node was made for the tree that changes it, else by that tree
-//! ([`crate::forest`]).
+//! All nodes below the root are then shared, and the tree of extents counts the references to each.
+//! A change copies a shared node and adds a reference to each of its children: by the node itself
+//! if the node was made for the tree that changes it, else by that tree ([`crate::forest`]).
 //!
 //! Invariants: a snapshot holds the state of a commit and does not change, except by writes to
 //! the snapshot itself. A dropped tree leaves no reference in its name: nodes that were made
@@ -13,10 +12,9 @@
 use crate::forest::Tree;
 use crate::format::extent::{FULL_BACKREF, Ref};
 use crate::format::inode::InodeItem;
-use crate::format::node;
 use crate::format::tree::{root_ref, uuid_key};
-use crate::format::{Key, NODE_BYTES, id, kind};
-use crate::fs::{Core, CowFs, LAST_TREE};
+use crate::format::{Key, NODE_BYTES, id, kind, node};
+use crate::fs::{Core, CowFs, LAST_TREE, ino_of};
 use crate::inodes::inode_key;
 use crate::names::Named;
 use crate::nodes::Node;
@@ -73,7 +71,7 @@ impl<S: Persist> Core<S> {
         };
         self.note_change();
         self.commit().await?;
-        Ok(Self::ino_of(number, id::FIRST_FREE))
+        Ok(ino_of(number, id::FIRST_FREE))
     }
 
     /// Commits until nothing has changed since the last commit and [`ITEMS`] items have room. The
@@ -278,7 +276,7 @@ impl<S: Persist> Core<S> {
                 Err(errno) => return Err(errno),
             }
         }
-        let key = Self::root_key(tree);
+        let key = tree.root_key();
         self.with(|| forest.remove(&forest.roots, key)).await
     }
 
@@ -330,8 +328,7 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// Records `node` in `met`; `EUCLEAN` if it is there already: only one reference to it is
-/// counted.
+/// Records `node` in `met`; `EUCLEAN` if it is there already: only one reference to it is counted.
 fn ensure_new(met: &mut BTreeSet<u64>, node: &Node) -> Result<()> {
     let new = met.insert(node.bytenr);
     new.then_some(()).ok_or(Errno::EUCLEAN)

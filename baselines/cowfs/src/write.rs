@@ -9,15 +9,13 @@
 //! and the page will be written in place. The promise ends when the page is written.
 
 use crate::format::extent::{INLINE_MOST, Part, inline_item};
-use crate::format::inode::NODATASUM;
 use crate::format::{SECTOR, SECTOR_BYTES};
-use crate::fs::{COMMITS, Core, File};
+use crate::fs::{COMMITS, Core, File, owner_of};
 use crate::inodes::is_dir;
 use crate::persist::{Overwrite, Persist, Replacement, write_run};
 use crate::pieces::{Found, piece_key};
 use crate::space::{Ranges, Use};
 use crate::take_in::{PIECE_ITEMS, Replaced, Written};
-use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
 use vfs::direct::page_of;
@@ -47,18 +45,6 @@ const fn may_stay(part: Part, replaces: bool) -> bool {
 }
 
 impl<S: Persist> Core<S> {
-    /// Origin and purpose that the ledger books the contents of `file` under.
-    pub(crate) fn owner_of(file: &File) -> Who {
-        Who {
-            origin: file.origin.get(),
-            purpose: Purpose::Data,
-        }
-    }
-
-    pub(crate) fn has_sums(file: &File) -> bool {
-        file.private.flags.get() & NODATASUM == 0
-    }
-
     /// Promises space for pages that are about to become dirty. If space for all of them is short,
     /// pages that will be written in place are left out.
     pub(crate) async fn reserve(&self, file: &File, pages: Range<u64>) -> Result<()> {
@@ -302,7 +288,7 @@ impl<S: Persist> Core<S> {
     fn replaces(&self, file: &File, forced: bool) -> bool {
         let flagged = file.private.flags.get() & crate::format::inode::NODATACOW != 0;
         let asked = self.persist.overwrite(forced) == Overwrite::Replace;
-        flagged || asked && (self.forest.in_place || !Self::has_sums(file))
+        flagged || asked && (self.forest.in_place || !file.private.has_sums())
     }
 
     pub(crate) async fn is_own(&self, file: &File, at: u64, part: Part) -> Result<bool> {
@@ -312,7 +298,7 @@ impl<S: Persist> Core<S> {
     }
 
     fn sums_of(&self, file: &File, contents: &[Payload]) -> Result<Vec<u32>> {
-        if !Self::has_sums(file) {
+        if !file.private.has_sums() {
             return Ok(Vec::new());
         }
         let sums = contents.iter().map(|payload| self.sums.of(payload));
@@ -330,7 +316,7 @@ impl<S: Persist> Core<S> {
         let sums = self.sums_of(file, &contents)?;
         let places = self.places(part.bytenr + part.offset, part.bytes)?;
         let at = *places.first().ok_or(Errno::EUCLEAN)?;
-        let who = Self::owner_of(file);
+        let who = owner_of(file);
         let mut replaced = None;
         if part.written {
             let stage = self.staged.begin(part.bytenr + part.offset, part.bytes);
@@ -384,7 +370,7 @@ impl<S: Persist> Core<S> {
             let contents = payloads(some);
             let place = self.places(bytenr, len)?[0];
             let placement = self.persist.placement(file.hint.get());
-            let who = Self::owner_of(file);
+            let who = owner_of(file);
             let done = match self.sums_of(file, &contents) {
                 Ok(sums) => write_run(self.persist.port(), place, &contents, placement, who)
                     .await

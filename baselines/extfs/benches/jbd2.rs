@@ -69,8 +69,7 @@ async fn open(sim: &sim::Sim) -> Jbd2<Nothing> {
     opened.expect("the journal is new").0
 }
 
-/// `handles` handles that change one of 1,000 blocks each, and a commit after
-/// each `every` of them.
+/// `handles` handles that change one of 1,000 blocks each, and a commit after each `every` of them.
 fn changes(handles: usize, every: usize) {
     let kernel = Kernel::new();
     let sim = kernel.sim();

@@ -1,6 +1,7 @@
 //! The verbs of the file API.
 
 use crate::buffer::BLOCK;
+use crate::delayed::last_change;
 use crate::direct::FILE_MAX;
 use crate::fs::{ExtFs, Node, Private};
 use crate::inode::{ROOT, number};
@@ -173,7 +174,7 @@ impl<P: Persist> Body for ExtFs<P> {
     }
 
     fn change(&self, inode: &Node) -> Change {
-        Change(self.last_change(inode, false).0)
+        Change(last_change(inode, false).0)
     }
 
     async fn settle(&self, change: Change) -> Result<()> {
@@ -181,7 +182,7 @@ impl<P: Persist> Body for ExtFs<P> {
     }
 
     async fn sync(&self, inode: &Node, data_only: bool) -> Result<()> {
-        self.persist.force(self.last_change(inode, data_only)).await
+        self.persist.force(last_change(inode, data_only)).await
     }
 
     async fn sync_all(&self) -> Result<()> {

@@ -101,6 +101,16 @@ impl Reserved {
     }
 }
 
+/// The transaction that has to be durable for `node` to be.
+pub(crate) fn last_change(node: &Node, data_only: bool) -> TxId {
+    let private = &node.private;
+    if data_only {
+        private.data_changed.get()
+    } else {
+        private.changed.get()
+    }
+}
+
 impl<P: Persist> ExtFs<P> {
     /// Label of requests for the contents of `node`.
     pub(crate) fn who(&self, node: &Node) -> Who {
@@ -433,16 +443,6 @@ impl<P: Persist> ExtFs<P> {
             at += len;
         }
         Ok(())
-    }
-
-    /// The transaction that has to be durable for `node` to be.
-    pub(crate) fn last_change(&self, node: &Node, data_only: bool) -> TxId {
-        let private = &node.private;
-        if data_only {
-            private.data_changed.get()
-        } else {
-            private.changed.get()
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Directories: lookup, addition and removal of names in blocks.
 //!
-//! A directory is a file of blocks of entries. With an index, which is made once the
-//! first block is full, a name is in the leaf that its hash leads to; without an index
-//! it may be in any block.
+//! A directory is a file of blocks of entries. With an index, which is made once the first block is
+//! full, a name is in the leaf that its hash leads to; without an index it may be in any block.
 //!
 //! Invariant: no function borrows the bytes of a buffer while it writes to a buffer:
 //! on a damaged medium two blocks of a directory may be the same buffer.
@@ -20,9 +19,8 @@ use host::Purpose;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// Blocks of metadata that adding a name changes at most: a leaf and the new one,
-/// two levels of index with a new node, the tree of extents, and a bitmap and a
-/// descriptor for each new block.
+/// Blocks of metadata that adding a name changes at most: a leaf and the new one, two levels of
+/// index with a new node, the tree of extents, and a bitmap and a descriptor for each new block.
 pub(crate) const ADD_CREDITS: usize = 6 + 6 + 2 * 8;
 
 /// Blocks of metadata that removing or changing a name changes.
@@ -61,6 +59,11 @@ fn is_whole(seed: u32, bytes: &[u8; BLOCK], role: Role) -> bool {
     }
 }
 
+/// Size of a directory in blocks.
+pub(crate) fn dir_blocks(dir: &Node) -> u64 {
+    dir.attr.get().size / BLOCK as u64
+}
+
 impl<P: Persist> ExtFs<P> {
     /// Whether a directory has an index.
     pub(crate) fn is_indexed(&self, dir: &Node) -> bool {
@@ -68,11 +71,6 @@ impl<P: Persist> ExtFs<P> {
             && self
                 .geometry
                 .has_compat(crate::format::superblock::COMPAT_DIR_INDEX)
-    }
-
-    /// Size of a directory in blocks.
-    pub(crate) fn dir_blocks(&self, dir: &Node) -> u64 {
-        dir.attr.get().size / BLOCK as u64
     }
 
     /// Reads block `index` of a directory and checks its checksum once; `EUCLEAN` if it is a hole
@@ -102,7 +100,7 @@ impl<P: Persist> ExtFs<P> {
         dir: &Node,
         index: u64,
     ) -> Result<Option<(u64, Rc<Buffer>)>> {
-        let (mut index, end) = (index, self.dir_blocks(dir));
+        let (mut index, end) = (index, dir_blocks(dir));
         while index < end {
             let piece = self.lookup_block(dir, index).await?;
             if let State::Written(block) = piece.state {
@@ -228,7 +226,7 @@ impl<P: Persist> ExtFs<P> {
         let indexes = self
             .geometry
             .has_compat(crate::format::superblock::COMPAT_DIR_INDEX);
-        if indexes && self.dir_blocks(dir) == 1 {
+        if indexes && dir_blocks(dir) == 1 {
             self.make_index(tx, dir).await?;
             return self.add_by_hash(tx, dir, name, target).await;
         }
@@ -295,7 +293,7 @@ impl<P: Persist> ExtFs<P> {
 
     /// Appends a block of zeros to a directory; returns its index and buffer.
     pub(crate) async fn append_block(&self, tx: &P::Tx, dir: &Node) -> Result<(u64, Rc<Buffer>)> {
-        let index = self.dir_blocks(dir);
+        let index = dir_blocks(dir);
         let goal = self.goal_of(dir, index).await?;
         let want = Want {
             ino: number(dir),

@@ -105,8 +105,7 @@ pub(crate) struct Geometry {
 /// Linux (`EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`).
 const FLEX_SCHEME: u32 = 4;
 
-/// Groups of a flexible group. Any power of two will do: it only says where to
-/// look first.
+/// Groups of a flexible group. Any power of two will do: it only says where to look first.
 fn flex_groups(incompat: u32, log: u8) -> u32 {
     match incompat & sb::INCOMPAT_FLEX_BG {
         0 => 1,

@@ -17,8 +17,7 @@ impl Image for [u8] {
     }
 }
 
-/// A map holds contents by block number, such as a power cut leaves; absent blocks are
-/// zeros.
+/// A map holds contents by block number, such as a power cut leaves; absent blocks are zeros.
 impl Image for BTreeMap<u64, Payload> {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         let payload = self.get(&block).unwrap_or(&Payload::Zero);

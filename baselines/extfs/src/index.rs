@@ -181,8 +181,7 @@ impl<P: Persist> ExtFs<P> {
         Err(Errno::EUCLEAN)
     }
 
-    /// Takes one step towards room in a leaf: adds a level, splits a node, or splits the
-    /// leaf.
+    /// Takes one step towards room in a leaf: adds a level, splits a node, or splits the leaf.
     async fn make_room(
         &self,
         tx: &P::Tx,

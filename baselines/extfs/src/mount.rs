@@ -1,9 +1,8 @@
 //! Mount and unmount.
 //!
-//! A mount reads the superblock and all group descriptors, marks the superblock as in
-//! use, and frees the orphans that are left. The marks in the superblock (in use, journal
-//! to be replayed) are home before the first change of the mount and are cleared after
-//! the last one.
+//! A mount reads the superblock and all group descriptors, marks the superblock as in use, and
+//! frees the orphans that are left. The marks in the superblock (in use, journal to be replayed)
+//! are home before the first change of the mount and are cleared after the last one.
 
 use crate::alloc::Alloc;
 use crate::buffer::BLOCK;

@@ -11,6 +11,7 @@ use crate::inode::number;
 use crate::orphan;
 use crate::persist::{Persist, Run};
 use crate::tree::SECTORS;
+use crate::truncate::has_tree;
 use crate::{BLOCK, alloc::Want};
 use host::Purpose;
 use vfs::{Access, Attr, Errno, FileKind, NewInode, Rename, Result, Timestamp};
@@ -127,7 +128,7 @@ impl<P: Persist> ExtFs<P> {
     }
 
     async fn unmake(&self, tx: &P::Tx, node: &Node) -> Result<()> {
-        if Self::has_tree(node) {
+        if has_tree(node) {
             self.drop_dir_block(tx, node).await?;
         }
         self.free_inode(tx, node).await
@@ -392,7 +393,7 @@ impl<P: Persist> ExtFs<P> {
     /// Target of a symbolic link, from its inode or its block.
     pub(crate) async fn target_of(&self, node: &Node) -> Result<Vec<u8>> {
         let size = node.attr.get().size as usize;
-        if !Self::has_tree(node) {
+        if !has_tree(node) {
             let (slot, _) = self.slot(node);
             let map = raw::MAP.get(&slot);
             let target = map.get(..size).ok_or(Errno::EUCLEAN)?;

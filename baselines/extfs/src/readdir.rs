@@ -7,7 +7,7 @@
 //! Invariant: an entry present from the first call to the last is listed exactly once.
 //! Names whose hashes agree in all 63 bits come in one batch.
 
-use crate::dir::Role;
+use crate::dir::{Role, dir_blocks};
 use crate::format::dirent;
 use crate::format::hash::Hasher;
 use crate::format::superblock::COMPAT_DIR_INDEX;
@@ -28,7 +28,7 @@ impl<P: Persist> ExtFs<P> {
         if self.is_indexed(dir) {
             return self.list_index(dir, after, most).await;
         }
-        let single = self.dir_blocks(dir) <= 1 && self.geometry.has_compat(COMPAT_DIR_INDEX);
+        let single = dir_blocks(dir) <= 1 && self.geometry.has_compat(COMPAT_DIR_INDEX);
         if !single {
             return self.list_positions(dir, after, most).await;
         }

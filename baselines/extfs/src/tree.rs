@@ -1,8 +1,7 @@
 //! The tree of extents of a file.
 //!
-//! A path leads from the root, in the inode, to a leaf. A change reads the nodes of its
-//! path and allocates blocks for new nodes first; then it changes nodes from the leaf up
-//! without waiting.
+//! A path leads from the root, in the inode, to a leaf. A change reads the nodes of its path and
+//! allocates blocks for new nodes first; then it changes nodes from the leaf up without waiting.
 //!
 //! Invariants: the pointer to a node has the node's first logical block; no node but
 //! the root is empty; a task that changes a tree holds the `turn` of its file.

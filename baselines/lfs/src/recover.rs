@@ -1,6 +1,5 @@
-//! Rolling forward: a mount recovers files that were forced since the last checkpoint, from
-//! the chain of nodes in the log of file nodes. Each node of the chain holds the address of
-//! the next.
+//! Rolling forward: a mount recovers files that were forced since the last checkpoint, from the
+//! chain of nodes in the log of file nodes. Each node of the chain holds the address of the next.
 //!
 //! # The order
 //!
@@ -56,9 +55,8 @@ pub(crate) struct Rolled {
     pub(crate) files: u64,
     /// Nodes of the chain that count, those of files that were not recovered included.
     pub(crate) nodes: u64,
-    /// Sections that lack data of nodes of the chain. Their write pointers show which forces
-    /// are incomplete, so they must not be written, reset or finished before the next
-    /// checkpoint.
+    /// Sections that lack data of nodes of the chain. Their write pointers show which forces are
+    /// incomplete, so they must not be written, reset or finished before the next checkpoint.
     pub(crate) torn: BTreeSet<u32>,
 }
 

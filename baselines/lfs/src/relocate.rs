@@ -24,7 +24,7 @@ use crate::format::{SEG_BLOCKS, blank, node, path};
 use crate::fs::{Core, damaged};
 use crate::inplace::{COMMAND_BLOCKS, runs};
 use crate::nat::Nat;
-use crate::nodes::NodeBuf;
+use crate::nodes::{NodeBuf, checked_node};
 use crate::persist::{Log, MainArea, Persist};
 use host::Purpose;
 use nand::Payload;
@@ -207,7 +207,7 @@ impl<P: Persist> Core<P> {
         for ((nid, entry), payload) in missing.into_iter().zip(read) {
             // Another operation may have freed the node or written it elsewhere meanwhile.
             if self.nat.borrow().get(nid) == Some(entry) {
-                let bytes = Self::checked_node(nid, entry, &payload)?;
+                let bytes = checked_node(nid, entry, &payload)?;
                 let buf = self.nodes.borrow_mut().insert(NodeBuf::new(bytes));
                 known.push((entry.addr, buf));
             }

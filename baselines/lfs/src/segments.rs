@@ -172,8 +172,7 @@ impl Segments {
         segments.filter(|&segment| !self.is_current(segment))
     }
 
-    /// Number of segments without a valid block or a log: the free segments of a checkpoint's
-    /// head.
+    /// Number of segments without a valid block or a log: the free segments of a checkpoint's head.
     pub(crate) fn empty_segments(&self) -> u32 {
         self.empty().count() as u32
     }
@@ -184,8 +183,7 @@ impl Segments {
         self.empty().filter(usable).count() as u32
     }
 
-    /// Number of sections that the next checkpoint frees: not free, without a valid block or a
-    /// log.
+    /// Number of sections that the next checkpoint frees: not free, without a valid block or a log.
     pub(crate) fn waiting_sections(&self) -> u32 {
         let waits = |section: u32| {
             let mut segments = self.segments_of(section);

@@ -2,9 +2,8 @@
 //! to is walked, and set beside what the trees of extents, chunks and sums say. What was
 //! forced since is for a mount to lay over it, and not looked at.
 //!
-//! Invariants: no two trees have one root, and a walk of a tree looks at a node once; what a
-//! node refers to is counted once. So the work is bounded by trees times nodes, whatever the
-//! image says.
+//! Invariants: no two trees have one root, and a walk of a tree looks at a node once; what a node
+//! refers to is counted once. So the work is bounded by trees times nodes, whatever the image says.
 
 mod files;
 mod inspect;

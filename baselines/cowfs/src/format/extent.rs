@@ -4,8 +4,7 @@
 
 use super::{Key, SECTOR_BYTES, kind};
 
-/// An extent: so many references, since this generation, of this kind. References that
-/// fit follow.
+/// An extent: so many references, since this generation, of this kind. References that fit follow.
 pub(crate) mod item {
     units::layout! { 24:
         REFS: u64 = 0,
@@ -186,8 +185,7 @@ impl Extent {
         })
     }
 
-    /// Its bytes. References are sorted by kind, and those of a kind from the highest
-    /// hash on.
+    /// Its bytes. References are sorted by kind, and those of a kind from the highest hash on.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; item::SIZE];
         item::REFS.put(&mut out, self.refs);
@@ -319,8 +317,7 @@ pub(crate) fn inline_item(generation: u64, contents: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The piece of a file that an item is; none if it is packed in a way that nothing here
-/// can read.
+/// The piece of a file that an item is; none if it is packed in a way that nothing here can read.
 pub(crate) fn piece(data: &[u8]) -> Option<Piece<'_>> {
     let plain = file::COMPRESSION.get(data) == 0
         && file::ENCRYPTION.get(data) == 0

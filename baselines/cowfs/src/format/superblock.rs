@@ -83,9 +83,8 @@ const MAGIC: &[u8; 8] = b"_BHRfS_M";
 /// Bytes for chunks of nodes of the chunk tree.
 const SYS_ARRAY: usize = 2_048;
 
-/// References by trees and by nodes; large nodes are none of it where they are as large as
-/// a page; names in items of their own; extents of nodes without their size; no items for
-/// holes.
+/// References by trees and by nodes; large nodes are none of it where they are as large as a page;
+/// names in items of their own; extents of nodes without their size; no items for holes.
 const FEATURES: u64 = MIXED_BACKREF | EXTENDED_REF | SKINNY | NO_HOLES;
 const MIXED_BACKREF: u64 = 1;
 const EXTENDED_REF: u64 = 1 << 6;

@@ -1,5 +1,4 @@
-//! Items of trees: roots, subvolumes and their names; chunks, and where they are on the
-//! device.
+//! Items of trees: roots, subvolumes and their names; chunks, and where they are on the device.
 //= btrfs-format 5
 
 use super::inode::{INODE, InodeItem};

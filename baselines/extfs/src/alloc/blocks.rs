@@ -89,8 +89,7 @@ impl<P: Persist> ExtFs<P> {
         !group.damaged && most >= len
     }
 
-    /// Looks for `len` blocks in a loaded group, from `goal` on or where the last
-    /// search ended.
+    /// Looks for `len` blocks in a loaded group, from `goal` on or where the last search ended.
     fn find_in(&self, number: u32, goal: Option<u32>, len: u32) -> Option<(u32, u32)> {
         let mut alloc = self.alloc.borrow_mut();
         let map = alloc.groups[number as usize].blocks.as_mut()?;

@@ -1,9 +1,8 @@
 //! The allocator: free blocks and inodes of the groups, promises and reservations.
 //!
-//! A group with a loaded block bitmap has two views of its blocks: the bitmap as on
-//! the medium, and `busy`. `busy` also contains the blocks that a transaction freed
-//! which is not durable yet, the blocks kept for a file that grows, and the blocks of
-//! structures. Searches look at `busy` only.
+//! A group with a loaded block bitmap has two views of its blocks: the bitmap as on the medium, and
+//! `busy`. `busy` also contains the blocks that a transaction freed which is not durable yet, the
+//! blocks kept for a file that grows, and the blocks of structures. Searches look at `busy` only.
 //!
 //! Invariants: `busy` contains the bitmap; counts of a descriptor agree with its
 //! bitmaps; the allocator hands out nothing of a group with a damaged bitmap.

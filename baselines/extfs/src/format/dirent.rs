@@ -1,9 +1,8 @@
 //! Entries of a directory in a block.
 //!
-//! An entry is 8 bytes and a name, padded to 4 bytes; its length leads to the
-//! next entry, so the entries of a block cover the block. An entry of inode 0 is
-//! unused. With `metadata_csum` the last 12 bytes look like an entry without a name
-//! and hold the checksum.
+//! An entry is 8 bytes and a name, padded to 4 bytes; its length leads to the next entry, so the
+//! entries of a block cover the block. An entry of inode 0 is unused. With `metadata_csum` the last
+//! 12 bytes look like an entry without a name and hold the checksum.
 //!
 //! Invariant: [`Entries`] yields an error and ends where an entry does not lie
 //! within the block, so no bytes make a walk endless.

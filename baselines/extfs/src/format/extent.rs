@@ -1,9 +1,8 @@
 //! Nodes of an extent tree: a header of 12 bytes and entries of 12 bytes, in the
 //! map of the inode or in a block with a checksum behind the last entry.
 //!
-//! Invariants of a node that [`Node::decode`] accepts: entries are sorted, do not
-//! overlap and lie within the range of the parent's entry; the depth is the
-//! expected one, so every walk ends.
+//! Invariants of a node that [`Node::decode`] accepts: entries are sorted, do not overlap and lie
+//! within the range of the parent's entry; the depth is the expected one, so every walk ends.
 
 use super::{Field, Value, crc, layout};
 use crate::BLOCK;
@@ -183,8 +182,7 @@ impl Node {
         })
     }
 
-    /// Writes the node over `bytes`, the map of an inode or a block; bytes behind the
-    /// entries stay.
+    /// Writes the node over `bytes`, the map of an inode or a block; bytes behind the entries stay.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         let most = (bytes.len() - ENTRY) / ENTRY;
         MAGIC.put(bytes, MAGIC_NUMBER);

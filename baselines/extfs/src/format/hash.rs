@@ -1,11 +1,9 @@
 //! Hashes of names in indexed directories.
 //!
-//! New directories use half-MD4; a directory with another hash keeps it. A hash has
-//! a major part, whose bit 0 is free for the index, and a minor part, which orders
-//! names with equal major parts.
+//! New directories use half-MD4; a directory with another hash keeps it. A hash has a major part,
+//! whose bit 0 is free for the index, and a minor part, which orders names with equal major parts.
 //!
-//! Invariant: no name hashes to the largest even number, which marks the end of a
-//! directory.
+//! Invariant: no name hashes to the largest even number, which marks the end of a directory.
 
 /// The hash of the first versions of the index (`DX_HASH_LEGACY`); its minor part is 0.
 const LEGACY: u8 = 0;

@@ -26,8 +26,7 @@ pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// CRC-16 (polynomial 0xA001, reflected), of group descriptors before
-/// `metadata_csum`.
+/// CRC-16 (polynomial 0xA001, reflected), of group descriptors before `metadata_csum`.
 pub(crate) fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(seed, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| {

@@ -98,8 +98,7 @@ pub enum JournalError {
     /// The checksum of the superblock of the journal is wrong.
     #[error("the superblock of the journal has a wrong checksum")]
     SuperblockSum,
-    /// Fields of the superblock contradict each other or the medium, or the log is too
-    /// small.
+    /// Fields of the superblock contradict each other or the medium, or the log is too small.
     #[error("the journal does not lie where it says, or is too small to be used")]
     Shape,
     /// The superblock states more blocks than the runs of the journal have.

@@ -428,8 +428,7 @@ impl Superblock {
         self.incompat = feature::OURS | if lent { feature::UNDO } else { 0 };
     }
 
-    /// One past the last block that full transactions use: the area of fast
-    /// commits is behind it.
+    /// One past the last block that full transactions use: the area of fast commits is behind it.
     pub(super) fn end(&self) -> u32 {
         if self.incompat & feature::FAST_COMMIT == 0 {
             return self.len;

@@ -1,9 +1,8 @@
 //! Recovery: committed copies are written home, and the log is left empty.
 //!
-//! Three passes as in jbd2: find the whole transactions; collect their revoked
-//! blocks; write the copies that are not revoked. Nothing is written before every copy
-//! has been checked, so a rejected recovery has changed nothing; an interrupted
-//! recovery is repeated by the next one.
+//! Three passes as in jbd2: find the whole transactions; collect their revoked blocks; write the
+//! copies that are not revoked. Nothing is written before every copy has been checked, so a
+//! rejected recovery has changed nothing; an interrupted recovery is repeated by the next one.
 
 use super::JournalError;
 use super::format::{Block, Superblock, Tag, feature, unescape};
@@ -35,8 +34,7 @@ pub struct Recovery {
     pub errno: i32,
 }
 
-/// Medium, location of the log, and placement and attribution of the writes of a
-/// recovery.
+/// Medium, location of the log, and placement and attribution of the writes of a recovery.
 pub(super) struct Recover<'a, P> {
     pub(super) port: &'a P,
     pub(super) map: &'a Map,

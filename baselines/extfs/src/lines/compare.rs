@@ -5,8 +5,7 @@
 use nand::{Payload, UNIT};
 use ssd::wlog::LINE;
 
-/// A bit for each of the 64 lines in which the two pages differ; the first line is
-/// the lowest bit.
+/// A bit for each of the 64 lines in which the two pages differ; the first line is the lowest bit.
 ///
 /// Words of a line are compared and collected without a branch, so that the
 /// compiler takes the widest registers of the machine for it.

@@ -49,8 +49,7 @@ metrics! {
     verifies,
     /// Flush commands sent to the drive.
     flushes,
-    /// Transactions merged with another one: both changed a line, or a handle joined a
-    /// closed one.
+    /// Transactions merged with another one: both changed a line, or a handle joined a closed one.
     joins,
     /// Merges in which one transaction was closed and waited to be stored.
     reopened,

@@ -1,10 +1,9 @@
 //! Changes persist as cache lines: transactions of lines over a port with bytes.
 //!
-//! A **family** of strategies. Its members share the owners of changed lines (`table`),
-//! copies of lines (`snapshot`), blocks of metadata in memory (`medium`), the order in
-//! which transactions go to the drive (`commit`), and file contents (`data`), which may
-//! go through a journal of blocks (`journal`). A member is a [`Durable`]: it makes the
-//! lines of one transaction durable together.
+//! A **family** of strategies. Its members share the owners of changed lines (`table`), copies of
+//! lines (`snapshot`), blocks of metadata in memory (`medium`), the order in which transactions go
+//! to the drive (`commit`), and file contents (`data`), which may go through a journal of blocks
+//! (`journal`). A member is a [`Durable`]: it makes the lines of one transaction durable together.
 //!
 //! # Invariants
 //!

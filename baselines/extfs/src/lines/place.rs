@@ -4,9 +4,8 @@
 //! loads nothing. A power cut during a store keeps any subset of its lines: contents in
 //! place are not atomic.
 //!
-//! A processor stores single bytes. Here a store to a part of a line loads the line,
-//! changes it and stores it; the inode lock of the file keeps other stores away from
-//! the line meanwhile.
+//! A processor stores single bytes. Here a store to a part of a line loads the line, changes it and
+//! stores it; the inode lock of the file keeps other stores away from the line meanwhile.
 //= bytefs 5.1
 
 use super::core::Core;

@@ -1,12 +1,11 @@
 //! Creation of an empty file system: a pure function from options to the blocks to
 //! write; all other blocks may hold any bytes.
 //!
-//! Invariant: the result depends on the options alone; UUID, seed of hashes and time are
-//! options.
+//! Invariant: the result depends on the options alone; UUID, seed of hashes and time are options.
 //!
-//! Of the inode tables only the first block of the first one is written: inodes that
-//! were never used count as free whatever their slots hold. An older journal must be
-//! gone, so a caller deallocates a used medium first.
+//! mkfs writes the first block of the first inode table and leaves the others as they are: an inode
+//! that was never used counts as free whatever its slot holds. An older journal must be gone, so a
+//! caller deallocates a used medium first.
 
 mod maker;
 

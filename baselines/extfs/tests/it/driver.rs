@@ -1,5 +1,4 @@
-//! A minimal stand-in for the cache above a body: inodes in memory by number, paths,
-//! whole files.
+//! A minimal stand-in for the cache above a body: inodes in memory by number, paths, whole files.
 
 use extfs::{
     BLOCK, ExtFs, MkfsOptions, MountError, MountOptions, NoJournal, Persist, Private, mkfs,
@@ -44,8 +43,7 @@ pub(crate) fn formatted(sim: &Sim, options: &MkfsOptions) -> RamDisk {
     )
 }
 
-/// Runs `work` on a file system mounted from `image`, unmounts it and returns the
-/// image.
+/// Runs `work` on a file system mounted from `image`, unmounts it and returns the image.
 pub(crate) fn on_image<W>(image: &[u8], work: impl FnOnce(Driver) -> W + 'static) -> Vec<u8>
 where
     W: Future<Output = Driver>,

@@ -1,5 +1,4 @@
-//! The body over its journal and under the cache: durability after a force, and promises
-//! of space.
+//! The body over its journal and under the cache: durability after a force, and promises of space.
 
 use extfs::ext4::{self, Options};
 use extfs::jbd2::Jbd2;

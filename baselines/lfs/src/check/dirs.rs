@@ -17,9 +17,8 @@ fn kept(entry: &Entry<'_>, block: Option<u64>) -> Kept {
 }
 
 impl<I: Image + ?Sized> Check<'_, I> {
-    /// Checks all entries of directory `ino` and adds the inodes they lead to to `left`.
-    /// `parent` is 0 if unknown. Returns the number of directories among the entries, without
-    /// the dots.
+    /// Checks all entries of directory `ino` and adds the inodes they lead to to `left`. `parent`
+    /// is 0 if unknown. Returns the number of directories among the entries, without the dots.
     pub(super) fn directory(
         &mut self,
         inode: &Block,

@@ -300,8 +300,7 @@ fn last_transaction(model: &Model, found: &Expected) -> Option<TxId> {
     }
 }
 
-/// Recovers the contents that a cut has left; half of the recoveries are cut as well and
-/// repeated.
+/// Recovers the contents that a cut has left; half of the recoveries are cut as well and repeated.
 fn recover(
     mut left: BTreeMap<u64, Payload>,
     config: &JournalConfig,

@@ -19,8 +19,7 @@ const LINUX_RUNS: [Run; 3] = [
 ];
 
 /// Logs of debugfs, each with its bits of incompatible features: copies of 3000 to 3002, then
-/// revokes of 3001 and 3005, then copies of 3002, 3010 and 3003; each first copy is
-/// escaped.
+/// revokes of 3001 and 3005, then copies of 3002, 3010 and 3003; each first copy is escaped.
 const DEBUGFS: [(&[u8], u32); 4] = [
     (include_bytes!("logs/debugfs-plain.gz"), 0x1),
     (include_bytes!("logs/debugfs-v2.gz"), 0xb),

@@ -6,8 +6,7 @@ use sim::{Kernel, Seed};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a program of e2fsprogs; returns its exit code and output, `None` if it is not
-/// installed.
+/// Runs a program of e2fsprogs; returns its exit code and output, `None` if it is not installed.
 pub(super) fn ask(program: &str, arguments: &[&str], image: &Path) -> Option<(i32, String)> {
     let here = [format!("/usr/sbin/{program}"), program.to_owned()];
     let outputs = here.iter().filter_map(|program| {
@@ -70,8 +69,7 @@ async fn work(journal: Jbd2<host::RamDisk>, transactions: u64, seed: u64) {
     }
 }
 
-/// An image of ext4 with a log of this crate, and the runs of the log; `None` without
-/// e2fsprogs.
+/// An image of ext4 with a log of this crate, and the runs of the log; `None` without e2fsprogs.
 fn image_with_log(seed: u64, transactions: u64, path: &Path) -> Option<(Vec<u8>, Vec<Run>)> {
     std::fs::write(path, vec![0; 32 << 20]).unwrap();
     let options = ["-q", "-t", "ext4", "-b", "4096", "-J", "size=4"];

@@ -11,8 +11,7 @@
 //! 60  4  CRC-32C of the bytes before
 //! ```
 //!
-//! Records fill the blocks from 2 on, as a ring. A record is one line, so its store is
-//! atomic:
+//! Records fill the blocks from 2 on, as a ring. A record is one line, so its store is atomic:
 //!
 //! ```text
 //! 0   4  number of the transaction

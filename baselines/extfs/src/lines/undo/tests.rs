@@ -1,9 +1,8 @@
 //! Tests of the undo journal alone: transactions on a disk in memory, with power cuts at
 //! every event.
 //!
-//! Each task stores version after version to lines of a block of its own. After a cut all
-//! lines of a task have the same version: at least the last durable one, and at most the
-//! version under way.
+//! Each task stores version after version to lines of a block of its own. After a cut all lines of
+//! a task have the same version: at least the last durable one, and at most the version under way.
 
 use super::area::Area;
 use super::claim::Claim;
