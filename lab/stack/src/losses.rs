@@ -69,7 +69,7 @@ impl Losses {
     pub(crate) fn note<T, E: CommandError>(&self, result: Result<T, E>, who: Who) -> Result<T, E> {
         if let Err(error) = result {
             let cause = error.io().and_then(cause);
-            self.count(cause, who.purpose == Purpose::Data);
+            self.count(cause.as_ref(), who.purpose == Purpose::Data);
         }
         result
     }
@@ -77,7 +77,7 @@ impl Losses {
     /// As [`Self::note`], for a command that reads no contents of files.
     pub(crate) fn note_other<T, E: CommandError>(&self, result: Result<T, E>) -> Result<T, E> {
         if let Err(error) = result {
-            self.count(error.io().and_then(cause), false);
+            self.count(error.io().and_then(cause).as_ref(), false);
         }
         result
     }
@@ -88,7 +88,7 @@ impl Losses {
     }
 
     #[cold]
-    fn count(&self, cause: Option<Cause>, contents: bool) {
+    fn count(&self, cause: Option<&Cause>, contents: bool) {
         let counter = match cause {
             Some(Cause::Read) if contents => &self.contents,
             Some(Cause::Read) => &self.metadata,
