@@ -1,4 +1,4 @@
-//! F2FS on whatever drive there is: in place on a port of blocks, or on zones.
+//! F2FS on any drive: in place on a port of blocks, or on zones.
 
 use crate::inplace::InPlace;
 use crate::mkfs::{MkfsError, MkfsOptions, format};
@@ -11,11 +11,11 @@ use nand::Payload;
 use sim::Sim;
 use vfs::Result;
 
-/// The strategy that a drive needs.
+/// Strategy of [`Persist`], chosen by the kind of the drive.
 pub enum OnDrive<P: DrivePort> {
-    /// Tables and logs in place.
+    /// Tables and logs are written in place, on a drive without zones.
     Blocks(InPlace<P>),
-    /// Tables in conventional zones, logs in zones that are written in order.
+    /// Tables lie in conventional zones, logs in sequential zones.
     Zones(Zoned<P::Zones>),
 }
 
@@ -106,7 +106,7 @@ impl<P: DrivePort> MainArea for OnDrive<P> {
     }
 }
 
-/// Makes a file system on `drive`, as [`format_zones`] does if it has zones.
+/// Makes a file system on `drive`: with [`format_zones`] if it has zones, else with [`format()`].
 ///
 /// # Errors
 /// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the drive.
@@ -121,8 +121,9 @@ pub async fn format_drive<P: DrivePort>(
     }
 }
 
-/// Makes a file system on `zones`, of which it makes sections; sizes and areas of `options`
-/// are those of the zones, then. Those that can only be read are set offline first.
+/// Makes a file system on `zones`, with a section for each sequential zone. The zones, not
+/// `options`, determine its sizes and areas. All sequential zones are reset first; read-only
+/// ones are set offline.
 ///
 /// # Errors
 /// [`MkfsError::Io`] if a zone failed; otherwise the option that does not fit the zones.
@@ -143,11 +144,11 @@ pub async fn format_zones<Z: ZonedPort>(
     format(&linear, &options).await
 }
 
-/// Mounts F2FS from `drive`, and recovers what has to be; zones as [`MountOptions::for_zones`]
-/// says.
+/// Mounts F2FS from `drive`, and recovers files that were synced after the last checkpoint. On
+/// zones the options are changed by [`MountOptions::for_zones`].
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// [`MountError`]: a damaged part, a lack of room for recovery, or a failure of the drive.
 pub async fn mount_drive<P: DrivePort>(
     sim: &Sim,
     drive: &P,
@@ -162,10 +163,11 @@ pub async fn mount_drive<P: DrivePort>(
     mount_with(sim, OnDrive::Zones(persist), found, options.for_zones()).await
 }
 
-/// Mounts F2FS from `zones`, as [`MountOptions::for_zones`] says, and recovers what has to be.
+/// Mounts F2FS from `zones` with `options` changed by [`MountOptions::for_zones`], and recovers
+/// files that were synced after the last checkpoint.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// [`MountError`] as for [`mount_drive`].
 pub async fn mount_zones<Z: ZonedPort>(
     sim: &Sim,
     zones: &Z,

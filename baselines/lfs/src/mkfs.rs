@@ -1,7 +1,7 @@
-//! Making an empty file system: a pure function from a plan to the blocks that it has.
+//! [`mkfs`]: a pure function from a plan to the blocks of an empty file system.
 //!
-//! Invariant: the result depends on nothing but the plan. All blocks of the tables that
-//! a checkpoint can lead to are in it, so that it does not matter what was there.
+//! Invariant: the blocks depend on nothing but the plan. Every block that the first checkpoint
+//! leads to is among them, so earlier contents of the medium do not matter.
 
 use crate::format::checkpoint::{COMPACT, CRC_RECOVERY, Head, LogAt, UMOUNT};
 use crate::format::nat::{self, NatEntry};
@@ -25,9 +25,9 @@ pub type Blocks = BTreeMap<u64, Box<Block>>;
 /// multiples of 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
-    /// Start of the first area, that of the checkpoints.
+    /// First block of the checkpoint area.
     pub first: u32,
-    /// Start of the main area, in blocks.
+    /// First block of the main area.
     pub main: u32,
 }
 
@@ -36,31 +36,31 @@ pub struct Areas {
 pub struct MkfsOptions {
     /// Size of the medium in blocks of 4,096 bytes.
     pub blocks: u64,
-    /// UUID of the file system; part of the version of its first checkpoint too.
+    /// UUID of the file system. The version of the first checkpoint is a checksum of it and `now`.
     pub uuid: [u8; 16],
-    /// Time at which the file system is made; part of the version of its first checkpoint too.
+    /// Creation time, which becomes each timestamp of the root directory.
     pub now: Timestamp,
-    /// Label, up to 512 units of UTF-16.
+    /// Label, up to 512 code units of UTF-16.
     pub label: String,
-    /// Segments of a section, which is what cleaning frees; 1 with `mkfs.f2fs`.
+    /// Segments in a section, the unit that cleaning frees; `mkfs.f2fs` defaults to 1.
     pub segs_per_sec: u32,
-    /// Sections of a zone, which logs do not share when they are made; 1 with `mkfs.f2fs`.
+    /// Sections in a zone; each log starts in another zone. `mkfs.f2fs` defaults to 1.
     pub secs_per_zone: u32,
-    /// Hundredths of a percent of the main area that files cannot fill; `None` chooses the
-    /// share that leaves files the most.
+    /// Over-provisioning in hundredths of a percent of the main area without its reserved
+    /// sections; `None` chooses the value that leaves files the most space.
     pub overprovision: Option<u32>,
-    /// Endings of names whose contents are cold, up to 8 bytes each.
+    /// Endings of the names of files with cold contents: up to 64, of 1 to 8 bytes each.
     pub cold: Vec<Vec<u8>>,
-    /// Starts of the areas; `None` places them as `mkfs.f2fs` does. Blocks between the tables
-    /// and the main area belong to the tables.
+    /// Starts of the areas; `None` places them as `mkfs.f2fs` does. The summary area extends to
+    /// the main area.
     pub areas: Option<Areas>,
-    /// Sections that are kept for cleaning alone; `None` computes them as `mkfs.f2fs` does.
+    /// Sections reserved for cleaning; `None` computes their number as `mkfs.f2fs` does.
     pub reserved_sections: Option<u32>,
 }
 
 impl MkfsOptions {
-    /// Options that `mkfs.f2fs` would choose for a medium of `blocks` blocks, but with an empty
-    /// list of endings.
+    /// Defaults of `mkfs.f2fs` for a medium of `blocks` blocks, but with a fixed UUID, time 0 and
+    /// no endings.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl MkfsOptions {
 /// Errors of [`mkfs`] and [`format()`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
-    /// The medium is too small.
+    /// Files would have at most six zones, or no more than is reserved for cleaning.
     #[error(
         "{blocks} blocks of 4096 bytes are too few for a file system: {zones} zones are left for \
          files, and more than 6 zones and more than is reserved for cleaning are needed"
@@ -92,10 +92,10 @@ pub enum MkfsError {
         /// Zones that files would have.
         zones: u32,
     },
-    /// The medium is too large.
+    /// Block addresses exceed 32 bits, or the bitmap of the SIT exceeds a checkpoint's head.
     #[error("{0} blocks of 4096 bytes are too many: up to about 3 TiB are supported")]
     TooLarge(u64),
-    /// Zones that hold no segment.
+    /// The capacity of a zone, here in bytes, is less than a segment.
     #[error("zones that hold {0} bytes are too small: a segment of 2 MiB has to fit")]
     Zones(u64),
     /// The tables do not fit before the main area.
@@ -109,10 +109,10 @@ pub enum MkfsError {
         /// Segments that there are for them.
         room: u64,
     },
-    /// Segments a section or sections a zone are out of range.
+    /// Segments per section, or sections per zone, are out of range.
     #[error("{0} segments to a section and {1} sections to a zone: 1 to 4096 each are possible")]
     Shape(u32, u32),
-    /// The share kept from files, in hundredths of a percent, is out of range.
+    /// The over-provisioning, in hundredths of a percent, is out of range.
     #[error("{0} hundredths of a percent cannot be kept from files: 1 to 9500 are possible")]
     Overprovision(u32),
     /// The label is too long.
@@ -126,29 +126,29 @@ pub enum MkfsError {
     Io(#[from] IoError),
 }
 
-/// Segments that are kept from files: `reserved` for cleaning alone, `all` in total.
+/// Numbers of segments that files cannot use: `reserved` for cleaning, and `all` in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) reserved: u32,
     pub(crate) all: u32,
 }
 
-/// Segments that cleaning needs where so many hundredths of a percent are kept: the worst
-/// case moves that share of each victim, twice, and each log needs a section.
+/// Segments that cleaning needs at an over-provisioning of `hundredths` of a percent: in the
+/// worst case only this share of each victim is free. Includes a section for each log.
 fn reserved(hundredths: u32, segs_per_sec: u32) -> u32 {
     let (share, each) = (u64::from(hundredths), u64::from(segs_per_sec));
     ((20_000 + 8 * share) * each / share).min(u64::from(u32::MAX)) as u32
 }
 
-/// The share that leaves files the most, in hundredths of a percent, as f2fs-tools
-/// searches it: in steps of five percent below 256 segments, else of one hundredth.
+/// Over-provisioning in hundredths of a percent that leaves files the most space. f2fs-tools
+/// tries 10 % to 95 % in steps of 5 % below 256 segments, else 0.01 % to 10 % in hundredths.
 //= f2fs-tools 1
 fn best_share(main: u32, segs_per_sec: u32) -> Option<u32> {
     let shares = match main {
         0..256 => (1000..=9500).step_by(500),
         _ => (1..=1000).step_by(1),
     };
-    // Space times the share: both sides of a comparison are over the same product then.
+    // Usable space times the share; the comparison below multiplies by the other share.
     let space = |share: i128| {
         let reserved = (20_000 + 8 * share) * i128::from(segs_per_sec);
         (i128::from(main) * share - reserved) * (10_000 - share)
@@ -165,8 +165,8 @@ fn best_share(main: u32, segs_per_sec: u32) -> Option<u32> {
     shares.fold(None, better)
 }
 
-/// Segments kept of `main`, with `sections` sections for cleaning if given; `None` if nothing
-/// is left for files.
+/// Segments of `main` that files cannot use, with `sections` reserved sections if given; `None`
+/// if no segment is left for files.
 pub(crate) fn kept(
     main: u32,
     segs_per_sec: u32,
@@ -204,7 +204,7 @@ fn check(options: &MkfsOptions) -> Result<(), MkfsError> {
     }
 }
 
-/// Segments of each copy of the SIT and of the NAT, and of the summaries.
+/// Segments of one copy of the SIT, of one copy of the NAT, and of the summary area.
 struct TableSizes {
     sit: u64,
     nat: u64,
@@ -212,7 +212,7 @@ struct TableSizes {
 }
 
 impl TableSizes {
-    /// Those of a main area of so many segments.
+    /// Sizes of the tables for a main area of `segments` segments.
     fn of_main(segments: u64) -> Self {
         let sit = sit_segments(segments);
         Self {
@@ -222,7 +222,7 @@ impl TableSizes {
         }
     }
 
-    /// Segments before the summaries, those of the checkpoints included.
+    /// Segments before the summary area: two checkpoint packs, and both copies of SIT and NAT.
     const fn before_summaries(&self) -> u64 {
         2 + 2 * self.sit + 2 * self.nat
     }
@@ -231,19 +231,19 @@ impl TableSizes {
 /// Blocks of a segment.
 const SEG: u64 = SEG_BLOCKS as u64;
 
-/// Segments of the SIT for so many segments.
+/// Segments of one copy of the SIT for `segments` segments, at 55 entries a block.
 const fn sit_segments(segments: u64) -> u64 {
     segments.div_ceil(55).div_ceil(SEG)
 }
 
-/// Segments of the NAT for so many segments: as many nodes as blocks, as far as its
-/// bitmap fits a checkpoint beside that of the SIT.
+/// Segments of one copy of the NAT for `segments` segments: 455 entries a block and an entry
+/// for each block, limited by the room for its bitmap beside that of the SIT in a checkpoint.
 fn nat_segments(segments: u64, sit: u64) -> u64 {
     let most = (4092 - 192_u64).saturating_sub(sit * 64) * 8 / SEG;
     (segments * SEG).div_ceil(455).div_ceil(SEG).min(most)
 }
 
-/// Segments of the checkpoints and the tables for a main area of so many.
+/// Segments that checkpoints and tables take for a main area of `main` segments.
 #[must_use]
 pub fn table_segments(main: u64) -> u64 {
     let sizes = TableSizes::of_main(main);
@@ -257,7 +257,7 @@ fn too_small(options: &MkfsOptions, zones: u64) -> MkfsError {
     }
 }
 
-/// The segments of the SIT, if the bitmaps of so many fit a checkpoint.
+/// Segments of one copy of the SIT; [`MkfsError::TooLarge`] if its bitmap exceeds a checkpoint.
 fn sit_of(options: &MkfsOptions, segments: u64) -> Result<u64, MkfsError> {
     let sit = sit_segments(segments);
     if sit * 64 + 192 + 64 > 4092 || options.blocks > u64::from(u32::MAX) {
@@ -266,7 +266,8 @@ fn sit_of(options: &MkfsOptions, segments: u64) -> Result<u64, MkfsError> {
     Ok(sit)
 }
 
-/// Sizes of the tables where `areas` says what is between, and zones of the main area.
+/// Sizes of the tables that fill the space between the fixed `areas`, and the number of zones
+/// of the main area.
 fn sizes_between(options: &MkfsOptions, areas: Areas) -> Result<(TableSizes, u64), MkfsError> {
     let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
     let main = u64::from(areas.main);
@@ -282,7 +283,8 @@ fn sizes_between(options: &MkfsOptions, areas: Areas) -> Result<(TableSizes, u64
     Ok((sizes, zones))
 }
 
-/// Sizes of the tables where the main area begins where they end, and its zones.
+/// Sizes of the tables from block `first` on, padded to a whole zone, and the number of zones
+/// of the main area, which follows them.
 fn sizes_anywhere(options: &MkfsOptions, first: u64) -> Result<(TableSizes, u64), MkfsError> {
     let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
     let none = || too_small(options, 0);
@@ -297,7 +299,7 @@ fn sizes_anywhere(options: &MkfsOptions, first: u64) -> Result<(TableSizes, u64)
     Ok((TableSizes { sit, nat, ssa }, zones))
 }
 
-/// Places the areas by the arithmetic of `mkfs.f2fs`.
+/// Computes the place of each area with the arithmetic of `mkfs.f2fs`.
 //= f2fs-tools 1
 fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
     let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
@@ -335,8 +337,8 @@ fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
     })
 }
 
-/// First segment of each log: nodes and entries in the first zones, cold data behind the
-/// first quarter of all, warm data behind the half, so that each has room to go on.
+/// First segment of each log. Node logs and hot data start in zones 0 to 3, cold data near a
+/// quarter of the main area and warm data near its middle, so that each has room behind it.
 fn first_segments(geometry: &Geometry) -> [u32; 6] {
     let per_zone = geometry.segs_per_sec * geometry.secs_per_zone;
     let zones = geometry.main_segments / per_zone;
@@ -345,7 +347,7 @@ fn first_segments(geometry: &Geometry) -> [u32; 6] {
     [3, warm, cold, 0, 1, 2].map(|zone| zone * per_zone)
 }
 
-/// The root directory, whose entries are in the block at `data`.
+/// Inode of the root directory for the block at `addr`; its entries are in the block at `data`.
 fn root(options: &MkfsOptions, addr: u32, data: u32) -> Box<Block> {
     let mut inode = node::fresh(ROOT, ROOT, 0);
     let bytes = &mut inode;
@@ -385,10 +387,10 @@ fn root_entries() -> Box<Block> {
     block
 }
 
-/// The blocks of a new file system.
+/// Computes the blocks of a new file system.
 ///
 /// # Errors
-/// What of the plan cannot be.
+/// The [`MkfsError`] of the first option that is out of range or does not fit the medium.
 pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
     check(options)?;
     let geometry = plan(options)?;
@@ -428,7 +430,7 @@ pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
     Ok(blocks)
 }
 
-/// The first checkpoint; the other place has one of version 0, which is older than any.
+/// Adds the first checkpoint, and in the other place a head of version 0, older than any other.
 fn insert_packs(
     blocks: &mut Blocks,
     geometry: &Geometry,
@@ -448,7 +450,7 @@ fn insert_packs(
     }
 }
 
-/// Whether a log begins with a block: the root directory, or its entries.
+/// Whether the new file system has a block in `log`: the root's inode, or its entries.
 const fn has_block(log: Log) -> bool {
     matches!(log, Log::HotData | Log::HotNode)
 }
@@ -462,7 +464,7 @@ fn head(geometry: &Geometry, options: &MkfsOptions, kept: Kept, segments: [u32; 
     let files = geometry.main_segments - kept.all;
     let identity = [&options.uuid[..], &options.now.secs.to_le_bytes()].concat();
     Head {
-        // Nodes of a file system that was here before carry another version.
+        // Nodes of an earlier file system carry another version, so recovery skips them.
         version: u64::from(crc(&identity) & 0x7FFF_FFFF | 1),
         user_blocks: u64::from(files) * u64::from(SEG_BLOCKS),
         valid_blocks: 2,
@@ -482,7 +484,8 @@ fn head(geometry: &Geometry, options: &MkfsOptions, kept: Kept, segments: [u32; 
     }
 }
 
-/// The blocks of the first pack between its heads.
+/// Blocks between the heads of the first pack: compact summaries of the data logs, then a
+/// summary of each node log.
 fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
     let sits = Log::ALL.map(|log| {
         let mut entry = SitEntry {
@@ -512,7 +515,7 @@ fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
     pack
 }
 
-/// Makes a file system on `port`. All of the drive is deallocated first.
+/// Deallocates all of `port`, then writes and flushes a new file system.
 ///
 /// # Errors
 /// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the medium.

@@ -1,4 +1,4 @@
-//! What the tests set up again and again.
+//! Setup that the tests share: images, mounts and checks.
 
 use crate::tools::{assert_clean, has, save};
 use host::RamDisk;
@@ -25,7 +25,7 @@ pub(crate) async fn mounted(sim: &Sim, disk: RamDisk, tiny: bool) -> Vfs<Fs> {
     Vfs::mount(sim, body, cache(tiny), clock, compute)
 }
 
-/// Asserts that our checker is content with an image, and `fsck.f2fs`, if it is there.
+/// Asserts that our checker, and `fsck.f2fs` if it is installed, find no error in `image`.
 pub(crate) fn judge(image: &[u8]) {
     assert_eq!(lfs::check(image), []);
     if has("fsck.f2fs") {
@@ -34,8 +34,8 @@ pub(crate) fn judge(image: &[u8]) {
     }
 }
 
-/// Runs `work` as root on a file system in `image`, unmounts it, and gives what is on the
-/// medium, which must be sound.
+/// Runs `work` as root on the file system in `image`, unmounts it, and returns the image after
+/// it passed [`judge`].
 pub(crate) fn with_root<W>(image: &[u8], work: impl FnOnce(Process<Fs>) -> W + 'static) -> Vec<u8>
 where
     W: Future<Output = ()>,

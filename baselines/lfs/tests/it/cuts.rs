@@ -1,5 +1,5 @@
-//! The power is cut before every event of runs, and any part of what was not flushed is kept: what
-//! was forced is there, other names are as of one instant, and the medium is sound.
+//! Power cuts before every event of a run, after which any subset of the unflushed writes is
+//! kept: fsynced files survive, other names are those of one instant, and the medium is sound.
 
 use crate::bench::{Fs, eager, judge, made};
 use host::RamDisk;
@@ -25,7 +25,7 @@ fn options() -> MountOptions {
     }
 }
 
-/// Options with background cleaning after 60 us, so between any two calls with a gap.
+/// Options with background cleaning after a wait of 60 us.
 fn cleaning() -> MountOptions {
     MountOptions {
         cleaning: Ns::us(60),
@@ -41,7 +41,7 @@ struct Live {
     disk: RamDisk,
     model: RefCell<Model>,
     busy: Cell<bool>,
-    /// Calls that are left before the power is cut.
+    /// Calls that remain until the first power cut.
     before: Cell<usize>,
     done: Cell<bool>,
     cleaned: Cell<u64>,
@@ -63,7 +63,8 @@ async fn work(sim: Sim, live: Rc<Live>, calls: Vec<Op>) {
     live.done.set(true);
 }
 
-/// Recovers what a cut has left; in some cases the power is cut again meanwhile.
+/// Mounts the contents `left` by a cut and reads the tree; with `again`, a second cut interrupts
+/// a first attempt.
 fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamDisk) {
     if let Some(rng) = again {
         let kernel = Kernel::new();
@@ -92,14 +93,15 @@ fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamD
     (recovery, tree, disk)
 }
 
-/// Cuts the power of a run before each event; gives how often that was, and how often
-/// something was rolled forward.
+/// Cuts the power before each event of a run; returns the number of cuts, and of cuts after
+/// which files were rolled forward.
 fn cut(seed: u64, calls: Vec<Op>) -> (u64, u64) {
     let (tried, rolled, _) = cut_after(0, seed, calls);
     (tried, rolled)
 }
 
-/// The same once so many calls were made; and how many sections were cleaned by then.
+/// Like [`cut`], but only once `before` calls were made, and then before each fourth event; also
+/// returns how many sections were cleaned from then on.
 fn cut_after(before: usize, seed: u64, calls: Vec<Op>) -> (u64, u64, u64) {
     let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
@@ -119,7 +121,7 @@ fn cut_after(before: usize, seed: u64, calls: Vec<Op>) -> (u64, u64, u64) {
         assert!(kernel.step());
     }
     let cleaned = live.cleaned.get();
-    // A long run is not cut at each event.
+    // Cutting a long run before each event would take too long.
     let each = if before > 0 { 4 } else { 1 };
     while !live.done.get() {
         if !kernel.sim().events().is_multiple_of(each) {
@@ -145,7 +147,7 @@ fn cut_after(before: usize, seed: u64, calls: Vec<Op>) -> (u64, u64, u64) {
     (tried, rolled, live.cleaned.get() - cleaned)
 }
 
-/// Many files, every other of which is removed: sections with gaps.
+/// Calls that make `files` files and remove every other one, which leaves sections with gaps.
 fn gaps(files: usize) -> Vec<Op> {
     let mut calls = Vec::new();
     for number in 0..files {
@@ -165,7 +167,7 @@ fn gaps(files: usize) -> Vec<Op> {
 }
 
 #[test]
-fn calls_go_on_while_sections_are_cleaned() {
+fn cuts_during_cleaning_lose_no_synced_file() {
     let mut all = (0, 0, 0);
     for seed in 0..2 {
         let mut calls = gaps(450);
@@ -182,7 +184,7 @@ fn calls_go_on_while_sections_are_cleaned() {
     assert!(all.0 > 60 && all.2 > 0, "{all:?}");
 }
 
-/// Statistics of the logs after `calls` and a rest.
+/// Statistics of the logs after `calls` and one idle second.
 fn told_after(calls: Vec<Op>, options: MountOptions) -> vfs::LogStats {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -207,7 +209,7 @@ fn told_after(calls: Vec<Op>, options: MountOptions) -> vfs::LogStats {
     })
 }
 
-/// There is room, so nothing is cleaned until the calls have ended.
+/// The medium has room, so cleaning starts only after the last call.
 #[test]
 fn blocks_moved_while_idle_count_as_background_cleaning() {
     let after = told_after(gaps(200), cleaning());
@@ -218,8 +220,8 @@ fn blocks_moved_while_idle_count_as_background_cleaning() {
     assert!(quiet.moved_bytes / quiet.calls < 2 << 20, "{after:?}");
 }
 
-/// The medium is nearly full, so changes wait until sections of which a good part is in
-/// use are cleaned; no pause is as long as the wait of background cleaning.
+/// The medium is nearly full, so changes wait for the cleaning of sections with many valid
+/// blocks. The idle second is shorter than the wait of background cleaning.
 #[test]
 fn blocks_moved_while_changes_wait_count_as_foreground_cleaning() {
     let after = told_after(gaps(450), options());
@@ -234,7 +236,7 @@ fn blocks_moved_while_changes_wait_count_as_foreground_cleaning() {
 }
 
 #[test]
-fn what_was_forced_survives_and_the_rest_is_in_order() {
+fn synced_contents_survive_a_cut_at_each_event() {
     let (mut tried, mut rolled) = (0, 0);
     for seed in 0..16 {
         let done = cut(seed, drawn(Mix::Contents, seed, 80));
@@ -245,7 +247,7 @@ fn what_was_forced_survives_and_the_rest_is_in_order() {
 }
 
 #[test]
-fn files_that_were_made_and_forced_have_their_names() {
+fn synced_new_files_keep_their_names_after_a_cut_at_each_event() {
     let (mut tried, mut rolled) = (0, 0);
     for seed in 0..8 {
         let done = cut(seed, drawn(Mix::Names, seed, 100));
@@ -300,8 +302,8 @@ fn mkdir(path: &str) -> Op {
     Op::Mkdir { path: path.into() }
 }
 
-/// What programs do to names so that a file is there whole or not at all, and what they
-/// had better not.
+/// Sequences of calls with which programs replace files, such as fsync before rename, and
+/// unsafe variants of them.
 fn habits() -> Vec<Vec<Op>> {
     let made = [open("/a"), write(0, 1), fsync(0)];
     let known = [open("/a"), write(0, 1), Op::Sync];
@@ -340,7 +342,7 @@ fn habits() -> Vec<Vec<Op>> {
 }
 
 #[test]
-fn what_programs_do_to_names_is_kept_at_each_event() {
+fn replaced_files_survive_a_cut_at_each_event() {
     let (mut tried, mut rolled) = (0, 0);
     for (number, habit) in (0..).zip(habits()) {
         for seed in 0..2 {
@@ -353,7 +355,7 @@ fn what_programs_do_to_names_is_kept_at_each_event() {
     assert!(rolled > 40, "{tried} {rolled}");
 }
 
-/// Pages behind nodes that lead to nodes, which a force does not write.
+/// Pages under indirect nodes, which fsync does not write.
 const FAR: [u64; 3] = [3_000, 1_100_000, 2_500_000];
 
 async fn write_far(sim: Sim, disk: RamDisk) {
@@ -375,7 +377,7 @@ async fn write_far(sim: Sim, disk: RamDisk) {
 }
 
 #[test]
-fn nodes_that_lead_to_forced_ones_are_made_again() {
+fn indirect_nodes_of_synced_pages_are_rebuilt_by_recovery() {
     let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
     let disk = RamDisk::from_image(&kernel.sim(), &image);

@@ -1,5 +1,5 @@
-//! What programs make: large and sparse files, large directories, attributes, full
-//! media; and images of `mkfs.f2fs`, filled here.
+//! Large and sparse files, large directories, extended attributes, full media, and images of
+//! `mkfs.f2fs`.
 
 use crate::bench::{Fs, judge, made, mounted, with_root};
 use crate::tools::{has, run, save};
@@ -29,10 +29,10 @@ async fn is_there(p: &Process<Fs>, path: &[u8], offset: u64, pattern: u64) {
     p.close(fd).await.unwrap();
 }
 
-/// A partial write of a page reads the page first. The pages behind it are accounted for by
-/// then, and after an error no write-back would write them.
+/// A direct write to a part of a page reads the page first. The blocks of the write are reserved
+/// by then, and after an error no write-back would use them.
 #[test]
-fn a_write_around_the_cache_over_a_lost_page_takes_no_space() {
+fn direct_write_over_a_lost_page_takes_no_space() {
     let options = MkfsOptions::new(16_384);
     let image = with_root(&made(&options), async |p| put(&p, b"/f", 0, 7, 4_096).await);
     let (kernel, size) = (Kernel::new(), Bytes(options.blocks * 4_096));
@@ -60,11 +60,11 @@ fn a_write_around_the_cache_over_a_lost_page_takes_no_space() {
     });
 }
 
-/// Pages that are in each kind of node: the inode, direct, indirect, double indirect.
+/// Pages under each kind of node: inode, direct, indirect and double indirect nodes.
 const PAGES: [u64; 7] = [0, 900, 1_900, 3_000, 1_038_000, 2_076_000, 3_200_000];
 
 #[test]
-fn sparse_files_reach_as_far_as_the_format_does() {
+fn sparse_file_is_read_and_truncated_at_each_level_of_nodes() {
     let image = with_root(&made(&MkfsOptions::new(16_384)), async |p| {
         for page in PAGES {
             put(&p, b"/sparse", page * 4096, page + 1, 4096).await;
@@ -77,8 +77,8 @@ fn sparse_files_reach_as_far_as_the_format_does() {
         let before = p.vfs().statfs().await.unwrap().blocks_free;
         p.truncate(b"/sparse", 2_000 * 4096).await.unwrap();
         p.sync().await.unwrap();
-        // Four pages, and the nodes that led to them: 1 + 1, 1 + 1, 1 + 1 + 1, and the
-        // direct one of page 3,000.
+        // Four pages are freed, and the nodes above them: 1 + 1, 1 + 1, 1 + 1 + 1, and the
+        // direct node of page 3,000.
         let after = p.vfs().statfs().await.unwrap().blocks_free;
         assert!(after > before + 7, "{before} {after}");
         is_there(&p, b"/sparse", 1_900 * 4096, 1_901).await;
@@ -87,7 +87,7 @@ fn sparse_files_reach_as_far_as_the_format_does() {
 }
 
 #[test]
-fn large_directories_are_levels_of_tables() {
+fn directory_of_6000_names_is_looked_up_and_changed() {
     with_root(&made(&MkfsOptions::new(32_768)), async |p| {
         p.mkdir(b"/d", 0o700).await.unwrap();
         let name = |n: u32| format!("/d/{}-{n}", "x".repeat(n as usize % 90)).into_bytes();
@@ -111,7 +111,7 @@ fn large_directories_are_levels_of_tables() {
 }
 
 #[test]
-fn attributes_go_on_in_a_node_and_come_back() {
+fn attributes_beyond_the_inode_are_kept_in_a_node() {
     with_root(&made(&MkfsOptions::new(16_384)), async |p| {
         put(&p, b"/f", 0, 1, 100).await;
         let (f, any) = (b"/f", XattrFlags::Any);
@@ -137,7 +137,7 @@ fn attributes_go_on_in_a_node_and_come_back() {
 }
 
 #[test]
-fn a_full_medium_can_be_written_over_and_emptied() {
+fn full_medium_can_be_overwritten_and_emptied() {
     let image = with_root(&made(&MkfsOptions::new(16_384)), async |p| {
         let fd = p
             .open(b"/full", OpenFlags::BOTH | CREATE, 0o600)
@@ -185,7 +185,7 @@ fn a_full_medium_can_be_written_over_and_emptied() {
 }
 
 #[test]
-fn an_image_of_linux_is_filled_and_read_by_others() {
+fn image_of_mkfs_f2fs_is_filled_and_read_by_dump_f2fs() {
     if !has("mkfs.f2fs") || !has("dump.f2fs") {
         return;
     }
@@ -209,7 +209,7 @@ fn an_image_of_linux_is_filled_and_read_by_others() {
     assert!(said.contains("small") || said.contains("i_links"), "{said}");
     with_root(&image, async |p| {
         for n in 0..500_u64 {
-            // Patterns are counted from the start of the file.
+            // A pattern repeats in words of 8 bytes from the start of the file.
             let at = (n * 1_000).next_multiple_of(8);
             is_there(&p, format!("/dir/{n}").as_bytes(), at, n).await;
         }

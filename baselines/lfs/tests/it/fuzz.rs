@@ -1,5 +1,5 @@
-//! Images with fields changed by an attacker that knows the format: checksums are made to fit
-//! again, counts too if so chosen, and numbers lead to existing places.
+//! Images whose fields are changed by an attacker that knows the format: checksums are refitted,
+//! some counts too, and pointers lead to existing blocks.
 
 use crate::bench::{made, mounted, with_root};
 use crate::hostile::survive;
@@ -16,7 +16,7 @@ type Contents = BTreeMap<u64, Payload>;
 
 const BLOCKS: u64 = 13_312;
 
-/// A number at this place of a block, which may be zeros.
+/// The little-endian word at byte `at` of a block; blocks that are not in `contents` are zeros.
 fn word(contents: &Contents, block: u64, at: usize) -> u32 {
     let mut bytes = [0; 4];
     if let Some(payload) = contents.get(&block) {
@@ -32,11 +32,11 @@ fn change(contents: &mut Contents, block: u64, edit: impl FnOnce(&mut Block)) {
     contents.insert(block, Payload::Bytes(Arc::new(bytes)));
 }
 
-/// Blocks of an image by what they are.
+/// Contents of an image, and numbers of its blocks by kind.
 #[derive(Clone, Default)]
 struct Image {
     contents: Contents,
-    /// Numbers of the first and last blocks of packs, and of those between.
+    /// First and last block of each checkpoint pack; `between` has the blocks between them.
     heads: Vec<(u64, u64)>,
     between: Vec<u64>,
     sit: Vec<u64>,
@@ -74,7 +74,7 @@ impl Image {
         let nat = image.nat.iter();
         let listed = nat.flat_map(|&block| (0..455).map(move |at| entry(block, at)));
         let listed: BTreeSet<u64> = listed.filter(|addr| *addr >= main).collect();
-        // No entry leads to nodes that were forced since.
+        // No entry of the NAT leads to nodes that fsync wrote since the checkpoint.
         let is_node = |block: &u64| {
             let (nid, ino) = (word(&contents, *block, 4072), word(&contents, *block, 4076));
             (3..1 << 16).contains(&nid) && (3..=nid).contains(&ino)
@@ -101,8 +101,8 @@ impl Image {
     }
 }
 
-/// Some of everything: files with nodes of all levels, small and long ones, a directory of
-/// blocks, attributes, links.
+/// Makes files with nodes of all levels, a directory with entries in blocks, extended
+/// attributes, and links.
 async fn some_of_everything(p: &Process<crate::bench::Fs>) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     p.mkdir(b"/d", 0o700).await.unwrap();
@@ -128,7 +128,7 @@ async fn some_of_everything(p: &Process<crate::bench::Fs>) {
     }
 }
 
-/// An image that was left, and one of which files were forced since its checkpoint.
+/// An image that was unmounted, and one with files that were fsynced since its checkpoint.
 fn images() -> &'static [Image; 2] {
     static IMAGES: OnceLock<[Image; 2]> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -143,7 +143,7 @@ fn images() -> &'static [Image; 2] {
             let vfs = mounted(&sim, disk, false).await;
             let p = Process::new(&vfs, Access::root());
             let flags = OpenFlags::BOTH | OpenFlags::CREATE;
-            // Files without names while the checkpoint is written: orphans.
+            // Files that are open but unlinked when the checkpoint is written are its orphans.
             for path in [&b"/d/20"[..], b"/d/21", b"/d/22"] {
                 p.open(path, OpenFlags::BOTH, 0).await.unwrap();
                 p.unlink(path).await.unwrap();
@@ -167,7 +167,8 @@ fn images() -> &'static [Image; 2] {
     })
 }
 
-/// A change of a field.
+/// A drawn change: `what` and `block` select a block, `field` and `width` the bytes in it,
+/// `how` and `value` their new value.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 struct Edit {
     what: u8,
@@ -178,7 +179,8 @@ struct Edit {
     value: u32,
 }
 
-/// Fields of the superblock, of the head of a checkpoint, and of an inode.
+/// Byte offsets of fields of the superblock; `HEAD` and `INODE` have those of a checkpoint's
+/// head and of an inode.
 const SUPER: [usize; 19] = [
     24, 28, 36, 44, 48, 52, 56, 60, 64, 68, 72, 76, 80, 84, 88, 92, 96, 1148, 1664,
 ];
@@ -215,7 +217,7 @@ impl Edit {
         }
     }
 
-    /// Writes one, two or four bytes of the number.
+    /// Writes one, two or four bytes of the new value at byte `at`.
     fn put(self, image: &Image, block: &mut Block, at: usize) {
         let at = at.min(BLOCK - 4);
         let old = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
@@ -224,7 +226,7 @@ impl Edit {
         block[at..at + width].copy_from_slice(&new[..width]);
     }
 
-    /// A place in a table of entries of this size.
+    /// Byte offset of a field in a table of entries of `size` bytes, which starts at byte `behind`.
     fn in_entry(self, size: usize, behind: usize) -> usize {
         let entries = (BLOCK - behind) / size;
         let within = [0, 1, 2, 4, 5, 8, 10][usize::from(self.width) % 7];
@@ -237,7 +239,7 @@ impl Edit {
         };
         let field = usize::from(self.field);
         match self.what % 16 {
-            // Most of what a superblock can say ends a mount at once.
+            // Seldom, since most changes of a superblock make the mount fail at once.
             0 if self.width < 64 => {
                 let at = 1024 + SUPER[field % SUPER.len()];
                 put(0, at);
@@ -290,7 +292,7 @@ impl Edit {
     }
 }
 
-/// Makes the sum of the head of a checkpoint that of its bytes.
+/// Recomputes the checksum of a checkpoint's head.
 fn fit_sum(block: &mut Block) {
     let at = u32::from_le_bytes([block[164], block[165], block[166], block[167]]) as usize;
     let at = at.min(BLOCK - 4);
@@ -305,13 +307,13 @@ fn sum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The checksum of the first bytes of a block.
+/// The checksum of the first `bytes` bytes of a block.
 fn sum_of(contents: &Contents, block: u64, bytes: usize) -> u32 {
     let payload = contents.get(&block).unwrap_or(&Payload::Zero);
     sum(&payload.to_bytes()[..bytes])
 }
 
-/// The stamp of nodes that are forced after the checkpoint with this head.
+/// The stamp of nodes that fsync writes after the checkpoint with this head.
 fn stamp(contents: &Contents, head: u64) -> [u8; 8] {
     let at = (word(contents, head, 164) as usize).min(BLOCK - 4);
     let version = u64::from(word(contents, head, 4)) << 32 | u64::from(word(contents, head, 0));
@@ -322,8 +324,8 @@ fn stamp(contents: &Contents, head: u64) -> [u8; 8] {
     (version | of_head).to_le_bytes()
 }
 
-/// Gives the nodes that were forced after a checkpoint the stamp of its changed head: otherwise
-/// the changed checkpoint would never be rolled forward.
+/// Gives nodes that fsync wrote after a checkpoint the stamp of its changed head; otherwise
+/// recovery would never roll the changed checkpoint forward.
 fn restamp(image: &Image, contents: &mut Contents, head: u64) {
     let (old, new) = (stamp(&image.contents, head), stamp(contents, head));
     for &node in &image.nodes {
@@ -338,7 +340,7 @@ fn restamp(image: &Image, contents: &mut Contents, head: u64) {
     }
 }
 
-/// Makes the count of a segment that of its map.
+/// Makes the valid count of the segment's entry equal the bits of its map.
 fn fit_count(block: &mut Block, entry: usize) {
     let map = &block[entry + 2..entry + 66];
     let valid: u32 = map.iter().map(|byte| byte.count_ones()).sum();
@@ -347,9 +349,9 @@ fn fit_count(block: &mut Block, entry: usize) {
     block[entry..entry + 2].copy_from_slice(&both);
 }
 
-/// The checksums that the test computes are those of the format.
+/// Fails if the checksums or stamps of this test are not those of the format.
 #[test]
-fn refitted_checksums_of_a_sound_image_are_the_same() {
+fn checksums_of_a_sound_image_are_unchanged_by_refitting() {
     let (mut orphans, mut stamped_nodes) = (0, 0);
     for image in images() {
         for &(first, _) in &image.heads {
@@ -376,11 +378,11 @@ fn refitted_checksums_of_a_sound_image_are_the_same() {
         stamped_nodes += image.nodes.iter().filter(stamped).count();
     }
     assert!(orphans > 0, "a checkpoint lists orphans");
-    assert!(stamped_nodes > 0, "nodes were forced since a checkpoint");
+    assert!(stamped_nodes > 0, "fsync wrote nodes since a checkpoint");
 }
 
 #[test]
-fn fields_of_known_structures_may_say_anything() {
+fn changed_fields_of_an_image_never_panic() {
     bolero::check!()
         .with_type::<(bool, Vec<Edit>)>()
         .with_iterations(150)

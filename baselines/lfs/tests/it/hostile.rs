@@ -13,7 +13,7 @@ use units::{Bytes, Ns};
 use vfs::model::endure;
 use vfs::{Access, Clock, Compute, OpenFlags, Process, Source, Vfs, XattrFlags};
 
-/// An image with some of everything, and the blocks of it that are not zeros.
+/// An image with files, a directory, a link and an attribute, and its blocks that are not zeros.
 fn image() -> &'static (Vec<u8>, Vec<usize>) {
     static IMAGE: OnceLock<(Vec<u8>, Vec<usize>)> = OnceLock::new();
     IMAGE.get_or_init(|| {
@@ -43,7 +43,7 @@ fn image() -> &'static (Vec<u8>, Vec<usize>) {
     })
 }
 
-/// Blocks by number; others are zeros.
+/// An image of `.1` blocks, with blocks that the map lacks as zeros.
 struct Blocks<'a>(&'a BTreeMap<u64, Payload>, u64);
 
 impl Image for Blocks<'_> {
@@ -57,10 +57,10 @@ impl Image for Blocks<'_> {
     }
 }
 
-/// Steps of all that is done to an image, at most; some thousands are usual.
+/// Limit of simulation events per image, to detect endless loops; some thousands are usual.
 const STEPS: u64 = 3_000_000;
 
-/// Mounts an image, reads all of it, writes to it, and asks the checker.
+/// Checks an image, mounts it, reads all of it, and changes it.
 pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) {
     let _ = check(&Blocks(&contents, blocks));
     let kernel = Kernel::new();
@@ -69,7 +69,7 @@ pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) {
     let done = Rc::new(Cell::new(false));
     let ended = Rc::clone(&done);
     sim.clone().spawn_detached(async move {
-        // Cleaning and checkpoints come whenever there is a gap between two calls.
+        // Short, so that cleaning and checkpoints run in each gap between two calls.
         let options = MountOptions {
             interval: Ns(5_000),
             cleaning: Ns(600),
@@ -86,7 +86,7 @@ pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) {
     assert!(done.get(), "it came to rest before its end");
 }
 
-/// Reads all there is, and changes some of it.
+/// Walks, reads and changes the mounted file system, before and after background cleaning.
 async fn use_all(sim: &Sim, body: Fs) {
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     let vfs = Vfs::mount(sim, body, cache(true), clock, compute);
@@ -125,7 +125,7 @@ fn tamper(image: &mut [u8], used: &[usize], rng: &mut Rng) {
 }
 
 #[test]
-fn tampering_is_no_reason_to_panic_or_to_hang() {
+fn tampered_image_neither_panics_nor_hangs() {
     let (whole, used) = image();
     for seed in 0..120 {
         let mut rng = Seed(seed).stream("tampering");
@@ -137,9 +137,9 @@ fn tampering_is_no_reason_to_panic_or_to_hang() {
     }
 }
 
-/// The superblock has no sum, so all of it is looked at.
+/// The superblock has no checksum, so the mount has to validate each field.
 #[test]
-fn every_field_of_the_superblock_may_say_anything() {
+fn superblock_with_any_changed_field_is_reported_and_never_panics() {
     let (whole, _) = image();
     for at in (0..108).step_by(4) {
         for value in [0_u32, 1, 7, 0x7FFF_FFFF, u32::MAX] {
@@ -147,7 +147,7 @@ fn every_field_of_the_superblock_may_say_anything() {
             for copy in [1024, BLOCK + 1024] {
                 image[copy + at..copy + at + 4].copy_from_slice(&value.to_le_bytes());
             }
-            // Numbers that nothing follows from may say what they like.
+            // The checker has to report only fields that the layout depends on.
             let said = check(&image[..]);
             let matters = (44..108).contains(&at) && at != 48 && image != *whole;
             assert!(!said.is_empty() || !matters, "field at {at} as {value:#x}");

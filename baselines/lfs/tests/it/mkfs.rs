@@ -1,11 +1,11 @@
-//! New file systems, as f2fs-tools see them.
+//! New file systems, compared with those of f2fs-tools and checked by them.
 
 use crate::bench::made;
 use crate::tools::{assert_clean, has, run, save};
 use lfs::MkfsOptions;
 
 #[test]
-fn fsck_accepts_what_is_made() {
+fn new_file_system_passes_fsck() {
     if !has("fsck.f2fs") {
         return;
     }
@@ -23,7 +23,7 @@ fn fsck_accepts_what_is_made() {
     }
 }
 
-/// The numbers of the superblock and of the first checkpoint that depend on the size.
+/// Lines of a dump with fields of the superblock and checkpoint that depend on the size.
 fn numbers(said: &str) -> Vec<String> {
     let names = [
         "segment_count",
@@ -42,7 +42,7 @@ fn numbers(said: &str) -> Vec<String> {
 }
 
 #[test]
-fn areas_are_where_mkfs_f2fs_has_them() {
+fn areas_of_a_new_file_system_equal_those_of_mkfs_f2fs() {
     if !has("mkfs.f2fs") || !has("dump.f2fs") {
         return;
     }

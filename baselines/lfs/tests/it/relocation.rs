@@ -1,4 +1,4 @@
-//! Relocation on a drive with latencies: the size of its commands, and its speed.
+//! Relocation on a drive with latencies: sizes of its commands, and its bandwidth.
 
 use crate::bench::cache;
 use host::{BlockDevice, BlockPort, Computing, HostConfig, Purpose, Who};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use units::{Bytes, Extent, MIB, Ns, Placement, SECTOR};
 use vfs::{Access, Body, Cleaning, Clock, Compute, OpenFlags, Process, Source, Vfs};
 
-/// Blocks of file contents, by command.
+/// Number of blocks in each command for file contents.
 #[derive(Clone, Default)]
 struct Commands {
     reads: Vec<u64>,
     writes: Vec<u64>,
 }
 
-/// A drive that notes the commands for file contents.
+/// A drive that records commands for file contents.
 #[derive(Clone)]
 struct Watched {
     drive: BlockDevice,
@@ -74,7 +74,7 @@ impl BlockPort for Watched {
     }
 }
 
-/// The generic drive of blocks, small and empty.
+/// The preset `block` at 256 MiB, empty.
 fn drive(sim: &Sim) -> BlockDevice {
     let preset = Preset::named("block").expect("it is one");
     let mut config = (preset.config)().resized(Bytes(256 * MIB));
@@ -84,10 +84,11 @@ fn drive(sim: &Sim) -> BlockDevice {
     BlockDevice::new(sim, HostConfig::default(), drive).expect("the host can be")
 }
 
-/// Bytes of a file: five blocks, so that no valid run of a victim is long.
+/// Bytes of a file: five blocks, so that valid runs of a victim are short.
 const LEN: u64 = 20_000;
 
-/// Files in more than a dozen sections, which leave so many free that the cold log fills no gaps.
+/// Number of files. They take more than a dozen sections, and leave enough free ones that the
+/// cold log fills no gaps.
 const FILES: u64 = 1_500;
 
 async fn fill(process: &Process<impl Body>) {
@@ -105,8 +106,8 @@ async fn fill(process: &Process<impl Body>) {
     process.sync().await.unwrap();
 }
 
-/// Cleans sections half of which is in use while nothing else runs; the commands for file
-/// contents meanwhile, and what cleaning counted.
+/// Cleans half-valid sections on an idle file system; returns the commands for file contents
+/// meanwhile, and the statistics of background cleaning.
 fn cleaned() -> (Commands, Cleaning) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -160,7 +161,7 @@ fn cleaned() -> (Commands, Cleaning) {
     })
 }
 
-/// Bytes a second of writes of 1 MiB to the drive alone, one after the other.
+/// Bandwidth of the drive in bytes a second for sequential writes of 1 MiB at queue depth 1.
 fn bandwidth() -> u64 {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -180,7 +181,7 @@ fn bandwidth() -> u64 {
     })
 }
 
-/// Fails if blocks are read or written one at a time: then each command has one.
+/// Fails if relocation reads or writes each block with its own command.
 #[test]
 fn relocated_blocks_are_read_and_written_in_runs() {
     let (commands, cleaning) = cleaned();
@@ -194,10 +195,10 @@ fn relocated_blocks_are_read_and_written_in_runs() {
     assert!(most.is_some_and(|most| *most <= 256), "{most:?}");
 }
 
-/// Fails if blocks are moved one after the other: a read of a flash page and a write of a
-/// block each give less than 50 MB/s on any drive.
+/// Fails if blocks are moved one after the other: reads of single flash pages, and writes of
+/// single blocks, stay below 50 MB/s on any drive.
 #[test]
-fn relocation_is_as_fast_as_a_third_of_the_drives_writes() {
+fn relocation_reaches_a_third_of_the_write_bandwidth() {
     let (_, cleaning) = cleaned();
     let moved = cleaning.moved_bytes * 1_000_000_000 / cleaning.time.0;
     let drive = bandwidth();

@@ -1,18 +1,18 @@
-//! f2fs-tools. Tests that need one that is not there say so and pass.
+//! Calls of f2fs-tools. A test whose tool is not installed prints so and passes.
 
 use std::path::Path;
 use std::process::Command;
 
 pub(crate) use judges::{has, save};
 
-/// Runs a command; gives all that it wrote.
+/// Runs `program` on `image`; returns all of its output.
 pub(crate) fn run(program: &str, arguments: &[&str], image: &Path) -> String {
     judges::text(&judges::run(
         Command::new(program).args(arguments).arg(image),
     ))
 }
 
-/// Asserts that `fsck.f2fs` has walked all of an image and has nothing to complain about.
+/// Asserts that `fsck.f2fs` reaches the end of its checks of `image` and reports no error.
 pub(crate) fn assert_clean(image: &Path) {
     let said = run("fsck.f2fs", &["-f", "--dry-run"], image);
     let wrong = ["[Fail]", "[ASSERT]", "unreachable", "Invalid"];

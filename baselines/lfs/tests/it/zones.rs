@@ -1,4 +1,5 @@
-//! F2FS on zones that lose what was not flushed, each by itself, and that fail.
+//! F2FS on zones: power cuts, at which each zone loses its own unflushed writes, and zones that
+//! fail.
 
 use crate::bench::eager;
 use host::{RamZones, ZonedPort, ZonesAtRest};
@@ -14,7 +15,7 @@ type Fs = LfsFs<Zoned<RamZones>>;
 /// Sectors of a zone, which is one segment.
 const ZONE: u64 = 512 * 8;
 
-/// Zones that are written in order: those of the logs, and room.
+/// Number of sequential zones, which make up the main area.
 const SEQUENTIAL: u32 = 48;
 
 fn limits() -> ZoneLimits {
@@ -30,7 +31,7 @@ fn limits() -> ZoneLimits {
     }
 }
 
-/// Runs `work` on these zones, and gives them.
+/// Runs `work` on zones with the contents `at_rest`, and returns their port.
 fn on<W: Future<Output = ()>>(
     at_rest: ZonesAtRest,
     work: impl FnOnce(Sim, RamZones) -> W + 'static,
@@ -59,7 +60,7 @@ async fn mounted(sim: &Sim, port: &RamZones) -> (Vfs<Fs>, Recovery) {
     (Vfs::mount(sim, body, eager(), clock, compute), recovery)
 }
 
-/// Makes a file of a few pages; forces it if so.
+/// Makes a file of 30,000 bytes, with an fsync if `force` is set.
 async fn make(process: &Process<Fs>, path: &[u8], pattern: u64, force: bool) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     let fd = process.open(path, flags, 0o600).await.unwrap();
@@ -86,11 +87,11 @@ fn root(vfs: &Vfs<Fs>) -> Process<Fs> {
     Process::new(vfs, Access::root())
 }
 
-/// The power is cut at each event of a checkpoint, so that nodes are in their zones to
-/// which nothing leads. A mount has logs go on elsewhere then, and what is forced to them
-/// has to be found after the next cut.
+/// A power cut in a checkpoint leaves nodes in zones beyond the committed write points. The
+/// next mount moves the logs to other zones, and recovery has to find nodes that fsync writes
+/// there after a second cut.
 #[test]
-fn what_is_forced_after_a_cut_is_found_after_the_next_one() {
+fn files_synced_after_a_cut_survive_the_next_cut() {
     let base = on(made(), async |sim, port| {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
@@ -113,7 +114,7 @@ fn what_is_forced_after_a_cut_is_found_after_the_next_one() {
         let before = left.conventional.clone();
         let forced = on(left, move |sim, port| async move {
             let (vfs, recovery) = mounted(&sim, &port).await;
-            assert_eq!(recovery, Recovery::default(), "nothing was forced");
+            assert_eq!(recovery, Recovery::default(), "nothing was synced");
             let process = root(&vfs);
             make(&process, b"/forced", 3, true).await;
         });
@@ -123,7 +124,7 @@ fn what_is_forced_after_a_cut_is_found_after_the_next_one() {
             let (vfs, _) = mounted(&sim, &port).await;
             let process = root(&vfs);
             assert!(holds(&process, b"/old", 1).await);
-            assert!(holds(&process, b"/forced", 3).await, "it was forced");
+            assert!(holds(&process, b"/forced", 3).await, "it was synced");
             process.exit().await;
             vfs.unmount().await.unwrap();
         });
@@ -135,19 +136,19 @@ fn what_is_forced_after_a_cut_is_found_after_the_next_one() {
 
 type Contents = std::collections::BTreeMap<u64, Payload>;
 
-/// Whether the places of checkpoints have other contents.
+/// Whether a block of the two checkpoint segments differs.
 fn changed(before: &Contents, after: &Contents) -> bool {
     (512..3 * 512).any(|at| before.get(&at) != after.get(&at))
 }
 
-/// Zones of the logs in one of these states.
+/// Sequential zones in a state that is `wanted`.
 fn in_state(port: &RamZones, wanted: impl Fn(ZoneState) -> bool) -> Vec<u32> {
     let zones = limits().conventional..limits().zones;
     let state = |zone: u32| port.zone(zone).expect("it is one of them").state;
     zones.filter(|&zone| wanted(state(zone))).collect()
 }
 
-/// Fails zones, every other one so that it can still be read.
+/// Fails `zones`: they become read-only and offline in turn.
 fn fail(port: &RamZones, zones: &[u32]) {
     let states = [ZoneState::ReadOnly, ZoneState::Offline];
     for (zone, state) in zones.iter().zip(states.into_iter().cycle()) {
@@ -155,7 +156,7 @@ fn fail(port: &RamZones, zones: &[u32]) {
     }
 }
 
-/// Makes files until there is no space; gives how many were made.
+/// Makes files until a write is short or fails with `ENOSPC`; returns how many are whole.
 async fn fill(process: &Process<Fs>) -> u64 {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     for number in 0.. {
@@ -174,13 +175,13 @@ async fn fill(process: &Process<Fs>) -> u64 {
 }
 
 #[test]
-fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
+fn failed_zones_are_avoided_and_named_when_space_runs_out() {
     let port = on(made(), |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
         let before = vfs.statfs().await.unwrap().blocks_free;
         let empty = in_state(&port, |state| state == ZoneState::Empty);
-        // Those that logs would take next, too.
+        // Includes the zones that logs would enter next.
         fail(&port, &empty[..12]);
         make(&process, b"/first", 7, true).await;
         process.sync().await.unwrap();
@@ -211,10 +212,10 @@ fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
     });
 }
 
-/// Zones of logs fail between two calls: nothing is lost, and what is forced to the zones
-/// that logs go on in is found.
+/// The open zones of the logs fail between two calls: no file is lost, and recovery finds files
+/// that are fsynced in the zones that the logs enter then.
 #[test]
-fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
+fn logs_leave_failed_zones_and_files_synced_then_are_recovered() {
     let port = on(made(), |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
@@ -247,7 +248,7 @@ fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
     assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
-/// Zones that are full fail: what is in them is read while it can be, and freed without a reset.
+/// Full zones become read-only: their files can be read, and their blocks freed without a reset.
 #[test]
 fn file_in_failed_zones_is_read_and_removed() {
     let port = on(made(), |sim, port| async move {
@@ -275,10 +276,10 @@ fn file_in_failed_zones_is_read_and_removed() {
     assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
-/// A zone fails while files have all that they may have: then they have more than is left,
-/// and what was forced last is brought back all the same.
+/// A zone fails on a full file system, so files hold more blocks than are left for them. The
+/// mount has to recover the file that was fsynced last nevertheless.
 #[test]
-fn a_full_file_system_that_loses_a_zone_is_recovered() {
+fn full_file_system_that_loses_a_zone_is_recovered() {
     let port = on(made(), |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
@@ -303,10 +304,10 @@ fn a_full_file_system_that_loses_a_zone_is_recovered() {
     assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
-/// What was forced lies in zones that can only be read: a file system that is made anew, with
-/// the same identity, does not find it.
+/// Nodes of an fsynced file lie in read-only zones, which cannot be reset. A new file system with
+/// the same UUID and time must not recover them.
 #[test]
-fn file_forced_before_a_format_is_not_recovered_after_it() {
+fn file_synced_before_a_format_is_not_recovered_after_it() {
     on(made(), |sim, port| async move {
         let pointers =
             || (0..limits().zones).map(|zone| port.zone(zone).map(|info| info.written()));
@@ -331,10 +332,9 @@ fn file_forced_before_a_format_is_not_recovered_after_it() {
     });
 }
 
-/// One of the zones that logs go on in can be read no more after a cut: what is in the
-/// others is there.
+/// An open zone of a log goes offline between two mounts: files in other zones can be read.
 #[test]
-fn a_zone_that_goes_offline_takes_only_what_is_in_it() {
+fn zone_that_goes_offline_loses_only_its_own_files() {
     let port = on(made(), |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
@@ -375,9 +375,9 @@ fn a_zone_that_goes_offline_takes_only_what_is_in_it() {
     assert!(some > 0, "the zone of contents");
 }
 
-/// Nothing can be written, so a mount that has to write ends with the limit.
+/// All sequential zones are read-only, so a mount that has to write fails and names the limit.
 #[test]
-fn a_mount_without_a_zone_for_its_logs_says_why() {
+fn mount_without_a_zone_for_its_logs_names_the_limit() {
     let port = on(made(), |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         make(&root(&vfs), b"/first", 1, true).await;
