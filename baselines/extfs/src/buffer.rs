@@ -1,4 +1,4 @@
-//! Blocks of metadata in memory.
+//! Cache of metadata blocks.
 //!
 //! Invariant: a block is in memory at most once. So a [`Cache`] never evicts a
 //! pinned buffer; it drops one only when the block stops being metadata.
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_or_dirty_stays() {
+    fn shrink_keeps_pinned_and_dirty_buffers() {
         let mut cache = Cache::default();
         for block in [1, 2, 5000, 9_000_000] {
             cache.insert(buffer(block));

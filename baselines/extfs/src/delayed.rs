@@ -81,7 +81,7 @@ impl Reserved {
     }
 
     /// Removes a range; returns the number of its pages that were reserved. A range that ends
-    /// before it begins counts as empty (the whole blocks within less than a block are one).
+    /// before it begins counts as empty: a hole of less than a block has such a range of blocks.
     fn take(&mut self, range: Range<u64>) -> u64 {
         if range.start >= range.end {
             return 0;
@@ -101,7 +101,7 @@ impl Reserved {
     }
 }
 
-/// The transaction that has to be durable for `node` to be.
+/// Last transaction with a change of `node`; with `data_only`, of metadata that its data need.
 pub(crate) fn last_change(node: &Node, data_only: bool) -> TxId {
     let private = &node.private;
     if data_only {
@@ -112,7 +112,7 @@ pub(crate) fn last_change(node: &Node, data_only: bool) -> TxId {
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Label of requests for the contents of `node`.
+    /// Origin and purpose of requests for the contents of `node`.
     pub(crate) fn who(&self, node: &Node) -> Who {
         Who {
             origin: node.origin.get(),
@@ -285,8 +285,8 @@ impl<P: Persist> ExtFs<P> {
 
     /// Writes back dirty pages of a file; pages behind its size are left out.
     pub(crate) async fn write_back(&self, node: &Node, pages: &[DirtyPage]) -> Result<()> {
-        // The size may shrink meanwhile: blocks behind it are cut off once this has
-        // ended, and until then the size on the medium has to lead to them.
+        // A truncation meanwhile frees blocks only after this write-back; until then the size on
+        // the medium has to cover them.
         let size = node.attr.get().size;
         let end = size.div_ceil(BLOCK as u64);
         let mut rest = &pages[..pages.partition_point(|page| page.index < end)];
@@ -446,8 +446,8 @@ impl<P: Persist> ExtFs<P> {
     }
 }
 
-/// The place up to which the medium holds what pages had when they were clean.
-/// Behind the size on the medium a power cut may have left anything.
+/// Size of the file on the medium: up to it, blocks hold the former contents of dirty pages.
+/// Behind it, a power cut may have left anything.
 fn known(node: &Node) -> u64 {
     node.private.disk_size.get()
 }
@@ -475,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_count_each_page_once() {
+    fn reserved_ranges_agree_with_a_map_of_pages() {
         let mut rng = sim::Seed(6).stream("ranges");
         let (mut reserved, mut model) = (Reserved::default(), [false; 100]);
         for _ in 0..5_000 {
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_in_an_inverted_range() {
+    fn take_of_an_inverted_range_removes_nothing() {
         let mut reserved = Reserved::default();
         reserved.add(0..5);
         assert_eq!(reserved.take(Range { start: 3, end: 2 }), 0);

@@ -13,9 +13,9 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// The table for a drive with this many handles. Files without a hint have
-    /// handle 0; with two or more, metadata and journal have the last one; hints
-    /// from short to extreme share those between, in their order.
+    /// The table for a drive with `handles` handles. Files without a hint get handle 0, metadata
+    /// and journal the last one. Hints from short to extreme get the handles between in order:
+    /// the last of them serves all remaining hints, and handle 0 if there are none.
     #[must_use]
     pub fn for_handles(handles: u16) -> Self {
         let last = handles.saturating_sub(1);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_have_handles_of_their_own_while_there_are_enough() {
+    fn hints_get_separate_handles_while_the_drive_has_enough() {
         let many = Placer::for_handles(8);
         let hints = [
             Hint::NotSet,

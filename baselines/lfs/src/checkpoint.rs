@@ -474,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_that_lead_to_nodes_are_cold() {
+    fn indirect_nodes_go_to_the_cold_log() {
         let node = |offset| node::fresh(9, 4, offset);
         let of = |offset, dir| log_of(&node(offset), dir);
         assert_eq!([of(1, true), of(1, false)], [Log::HotNode, Log::WarmNode]);

@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn greedy_takes_the_least_and_leaves_what_is_full() {
+    fn greedy_takes_the_section_with_fewest_valid_blocks_and_no_full_one() {
         let all = [candidate(1, 512, 0), candidate(2, 9, 0), candidate(3, 9, 5)];
         assert_eq!(greedy(&all), Some(2));
         assert_eq!(greedy(&all[..1]), None);
     }
 
     #[test]
-    fn age_counts_in_the_background() {
+    fn cost_benefit_prefers_an_older_section() {
         let old = candidate(1, 300, 10);
         let young = candidate(2, 200, 1000);
         assert_eq!(cost_benefit(&[old, young]), Some(1));

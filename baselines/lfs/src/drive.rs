@@ -121,9 +121,8 @@ pub async fn format_drive<P: DrivePort>(
     }
 }
 
-/// Makes a file system on `zones`, with a section for each sequential zone. The zones, not
-/// `options`, determine its sizes and areas. All sequential zones are reset first; read-only
-/// ones are set offline.
+/// Resets the sequential zones, sets read-only ones offline, and makes a file system with a
+/// section for each. The zones, not `options`, determine sizes and areas.
 ///
 /// # Errors
 /// [`MkfsError::Io`] if a zone failed; otherwise the option that does not fit the zones.

@@ -51,8 +51,7 @@ pub struct MkfsOptions {
     pub overprovision: Option<u32>,
     /// Endings of the names of files with cold contents: up to 64, of 1 to 8 bytes each.
     pub cold: Vec<Vec<u8>>,
-    /// Starts of the areas; `None` places them as `mkfs.f2fs` does. The summary area extends to
-    /// the main area.
+    /// Starts of the areas; `None` places them as `mkfs.f2fs` does.
     pub areas: Option<Areas>,
     /// Sections reserved for cleaning; `None` computes their number as `mkfs.f2fs` does.
     pub reserved_sections: Option<u32>,
@@ -266,8 +265,7 @@ fn sit_of(options: &MkfsOptions, segments: u64) -> Result<u64, MkfsError> {
     Ok(sit)
 }
 
-/// Sizes of the tables that fill the space between the fixed `areas`, and the number of zones
-/// of the main area.
+/// Sizes of the tables, which fill the space between `areas`, and zones of the main area.
 fn sizes_between(options: &MkfsOptions, areas: Areas) -> Result<(TableSizes, u64), MkfsError> {
     let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
     let main = u64::from(areas.main);
@@ -283,8 +281,7 @@ fn sizes_between(options: &MkfsOptions, areas: Areas) -> Result<(TableSizes, u64
     Ok((sizes, zones))
 }
 
-/// Sizes of the tables from block `first` on, padded to a whole zone, and the number of zones
-/// of the main area, which follows them.
+/// Sizes of the tables from block `first` on, padded to a zone, and zones of the main area.
 fn sizes_anywhere(options: &MkfsOptions, first: u64) -> Result<(TableSizes, u64), MkfsError> {
     let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
     let none = || too_small(options, 0);
@@ -484,8 +481,7 @@ fn head(geometry: &Geometry, options: &MkfsOptions, kept: Kept, segments: [u32; 
     }
 }
 
-/// Blocks between the heads of the first pack: compact summaries of the data logs, then a
-/// summary of each node log.
+/// Blocks between the heads of the first pack: a compact summary, then one of each node log.
 fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
     let sits = Log::ALL.map(|log| {
         let mut entry = SitEntry {

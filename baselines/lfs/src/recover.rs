@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn forced_file_unknown_to_the_checkpoint_is_recovered_with_its_name() {
+    fn synced_file_unknown_to_the_checkpoint_is_recovered_with_its_name() {
         let mut image = vec![0; 16_384 * BLOCK];
         for (at, block) in mkfs(&MkfsOptions::new(16_384)).unwrap() {
             image[at as usize * BLOCK..(at as usize + 1) * BLOCK].copy_from_slice(&block[..]);

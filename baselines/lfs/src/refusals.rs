@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn sections() {
+    fn refusal_of_a_section_names_its_holders() {
         on_new(|fs| async move {
             let core = &fs.core;
             let owner = Owner {
@@ -191,9 +191,9 @@ mod tests {
         });
     }
 
-    /// A checkpoint notes as many as fit, and one more is refused before it loses its name.
+    /// A checkpoint lists `ORPHANS_MOST` inodes without a name; one more is not created.
     #[test]
-    fn inodes_without_a_name() {
+    fn orphan_beyond_the_checkpoints_room_is_refused() {
         on_new(|fs| async move {
             let core = &fs.core;
             let new = NewInode {
@@ -215,10 +215,9 @@ mod tests {
         });
     }
 
-    /// The same of a file that is removed while it is open, or whose name another one gets:
-    /// the name stays.
+    /// Unlink and rename of an open file fail if the checkpoint could not list its inode.
     #[test]
-    fn names_of_inodes_that_no_checkpoint_could_note() {
+    fn unlink_that_would_exceed_the_orphan_list_keeps_the_name() {
         on_new(|fs| async move {
             let (sim, clock, compute) =
                 (fs.core.sim.clone(), Clock::default(), Compute::unlimited());
@@ -247,7 +246,7 @@ mod tests {
 
     /// Data of an acknowledged write can be written back, even if later calls are refused.
     #[test]
-    fn a_file_that_grows_out_of_its_inode_keeps_the_block_that_it_was_promised() {
+    fn file_that_outgrows_its_inode_keeps_its_reserved_block() {
         on_new(|fs| async move {
             let (sim, clock, compute) =
                 (fs.core.sim.clone(), Clock::default(), Compute::unlimited());
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn node_numbers() {
+    fn refusal_of_a_node_number_names_its_holders() {
         on_new(|fs| async move {
             let core = &fs.core;
             let taken = async {

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_leads_back_to_its_inode() {
+    fn key_of_an_inode_resolves_to_it() {
         assert_eq!(of_key(&key(Ino(12), 7)), Some((Ino(12), 7)));
         for other in [&b"12"[..], b"x.7", b"12.-1", b"\xff.1", b""] {
             assert_eq!(of_key(other), None);

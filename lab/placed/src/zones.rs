@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_stay_patterns_and_bytes_stay_bytes() {
+    fn repeated_words_become_a_pattern_and_other_bytes_stay_bytes() {
         let mut bytes = 7_u64.to_le_bytes().repeat(UNIT / 8);
         assert_eq!(payload(&bytes), Payload::Fill(7));
         assert_eq!(payload(&[0; UNIT]), Payload::Zero);

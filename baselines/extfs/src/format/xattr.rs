@@ -1,15 +1,15 @@
 //! Extended attributes: entries that grow from the front, values from the back.
 //!
-//! They lie behind the fields of an inode, after a magic number, or in a block
+//! An area of attributes lies behind the fields of an inode, after a magic number, or in a block
 //! with a header of 32 bytes.
 //!
-//! Invariant: [`decode`] gives an area as a list, [`encode`] writes any list that
-//! fits, so nothing else knows where a value lies.
+//! Invariant: only [`decode`] and [`encode`] handle the offsets of values in an area; all other
+//! code handles lists of [`Xattr`].
 
 use super::{Field, Value, crc, layout};
 use crate::BLOCK;
 
-/// Before attributes in an inode and at the start of a block.
+/// Magic number before the attributes in an inode, and at the start of a block.
 pub(crate) const MAGIC_NUMBER: u32 = 0xEA02_0000;
 /// Bytes of the header of a block.
 pub(crate) const HEADER: usize = 32;
@@ -52,7 +52,7 @@ pub(crate) struct Xattr {
     pub(crate) value: Vec<u8>,
 }
 
-/// Splits a full name into prefix and rest; none if no prefix fits.
+/// Splits a full name into the number of its prefix and the rest; `None` if no prefix fits.
 pub(crate) fn split(name: &[u8]) -> Option<(u8, &[u8])> {
     PREFIXES.iter().find_map(|&(number, prefix)| {
         let rest = name.strip_prefix(prefix)?;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_survive_block_and_inode() {
+    fn attributes_encoded_in_block_and_inode_are_unchanged() {
         let mut decoded = decode_block(&encode_block(&list())).unwrap();
         decoded.sort_by_key(|x| list().iter().position(|y| y == x));
         assert_eq!(decoded, list());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn names_split_at_their_prefix() {
+    fn name_is_split_at_a_known_prefix_only() {
         assert_eq!(split(b"user.a"), Some((1, &b"a"[..])));
         assert_eq!(split(b"system.posix_acl_access"), Some((2, &b""[..])));
         assert_eq!(split(b"user."), None);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn access_lists_keep_their_entries() {
+    fn access_list_converted_to_the_medium_and_back_is_unchanged() {
         let api = [
             2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 9, 0, 0, 0,
         ];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_a_list_or_none() {
+    fn decode_of_a_damaged_block_does_not_panic() {
         let mut rng = sim::Seed(3).stream("bytes");
         for _ in 0..5_000 {
             let mut block = encode_block(&list());

@@ -1,8 +1,8 @@
-//! File contents: small changes go by bytes, others by blocks.
+//! File contents: small changes go through the byte interface, others through the block interface.
 //!
 //! Invariants: lines of contents are stored only by copied transactions, so an older line never
 //! overtakes a later block write. A block write waits for lines of its blocks that are in flight.
-//! A part of a block with unknown former contents is never written in part.
+//! Lines whose former contents are unknown are always written, up to the end of the file.
 
 use super::compare::{changed, lines_of, low};
 use super::core::{COMMAND_BLOCKS, Core};
@@ -25,11 +25,11 @@ use vfs::{DirtyPage, Errno, Result};
 #[derive(Default)]
 struct Plan<'a> {
     images: Vec<Image>,
-    /// Pages that go by blocks.
+    /// Runs of pages for the block interface.
     runs: Vec<PageRun<'a>>,
 }
 
-/// A run of pages, the first block that it goes to, and where the drive shall put it.
+/// First block of a run of pages, the pages, and placement and origin of their writes.
 pub(super) type PageRun<'a> = (u64, &'a [DirtyPage], Placement, Who);
 
 /// The interface for one page.
@@ -111,7 +111,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         plan
     }
 
-    /// Writes contents, and closes the handle.
+    /// Writes contents, and closes `handle` if there is one.
     pub(super) async fn write_data(
         self: &Rc<Self>,
         handle: Option<u64>,
@@ -166,8 +166,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         written
     }
 
-    /// Puts contents into the transaction of the handle, or into one of their own, and
-    /// closes it: lines if it is the last, pages by the way of the journal.
+    /// Adds contents to the transaction of `handle`, or of a new handle, and closes that. Lines
+    /// join the transaction if it is the last handle and they fit; other pages go to the journal.
     //= bytefs 4.6
     async fn log_plan(
         self: &Rc<Self>,
@@ -205,7 +205,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         Ok(())
     }
 
-    /// Copied transactions that have lines of blocks that are to be written.
+    /// Numbers of copied transactions with lines of blocks that `plan` writes by blocks.
     fn blockers(&self, plan: &Plan<'_>) -> Vec<u64> {
         let table = self.table.borrow();
         let runs = plan.runs.iter().flat_map(|&(start, pages, ..)| {
@@ -215,8 +215,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         runs.collect()
     }
 
-    /// Writes contents without a transaction of metadata. If there is no room for
-    /// lines, their pages go as blocks.
+    /// Writes contents without a transaction of metadata. If there is no room for lines, all pages
+    /// go by blocks.
     async fn write_plan(
         self: &Rc<Self>,
         mut plan: Plan<'_>,
@@ -354,7 +354,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         read.into_iter().collect()
     }
 
-    /// The lines that `len` bytes at `at` lie in: where they begin, and their bytes.
+    /// Loads the lines that `len` bytes at `at` touch; returns the first line's offset and the bytes.
     pub(super) async fn load_around(
         &self,
         at: u64,
@@ -373,7 +373,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         Ok((first, bytes))
     }
 
-    /// Writes around the caches. A request by bytes is a transaction of its own.
+    /// Writes directly: small requests in their own transaction, large ones in the journal, if any.
     pub(super) async fn write_direct(
         self: &Rc<Self>,
         at: u64,
@@ -422,7 +422,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         written.into_iter().collect()
     }
 
-    /// A direct write by the way of the journal: whole pages.
+    /// Logs a direct write in the journal, as whole pages that are read first.
     async fn log_direct(
         self: &Rc<Self>,
         at: u64,
@@ -462,7 +462,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
             let aligned = within.is_multiple_of(LINE) && end.is_multiple_of(LINE);
             let mut page = Box::new([0; BLOCK]);
             if !aligned {
-                // Lines that are written in part keep the rest.
+                // A line that is written in part keeps its other bytes.
                 let (first, lines) = self.load_around(at, part.len(), who).await?;
                 page[(first % size) as usize..][..lines.len()].copy_from_slice(&lines);
             }
@@ -534,7 +534,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_than_an_eighth_goes_by_bytes() {
+    fn page_with_fewer_changed_lines_than_the_limit_goes_by_bytes() {
         let all = BLOCK as u64;
         for count in 0..=64 {
             let expected = match count {
@@ -549,14 +549,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_block_is_not_known_to_hold_is_written_up_to_the_end() {
+    fn unknown_part_of_a_block_is_written_up_to_the_end_of_the_file() {
         // 100 bytes are known; the file ends at 300.
         assert_eq!(choose(0, 100, 300, 8), Way::Bytes(0b1_1110));
         assert_eq!(choose(1, 100, 300, 8), Way::Bytes(0b1_1111));
-        // Nothing is known of a new block.
+        // Contents of a new block are unknown from its start.
         assert_eq!(choose(0, 0, 4_096, 8), Way::Block);
         assert_eq!(choose(0, 0, 10, 8), Way::Bytes(1));
-        // Zeros behind an end that came nearer go along.
+        // Changed lines behind the end of a shortened file are written too.
         assert_eq!(choose(0b11, 4_096, 64, 8), Way::Bytes(0b11));
         assert_eq!(choose(low(64), 4_096, 64, 8), Way::Block);
     }

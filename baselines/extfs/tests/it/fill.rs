@@ -172,7 +172,7 @@ async fn scatter(driver: &Driver, node: &Node, blocks: u64, odd: u64) {
 }
 
 #[test]
-fn extent_trees_grow_and_shrink() {
+fn extent_tree_of_a_scattered_file_grows_and_shrinks() {
     let dir = tempfile::tempdir().unwrap();
     let blocks = 6000;
     let image = phase(

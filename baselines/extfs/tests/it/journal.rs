@@ -55,7 +55,7 @@ async fn after_cut(sim: &Sim, disk: &RamDisk) -> vfs::Result<Vec<u8>> {
 }
 
 #[test]
-fn file_dropped_from_the_cache_is_durable_after_a_force() {
+fn file_dropped_from_the_cache_is_durable_after_an_fsync() {
     for data_only in [false, true] {
         run(async move |sim| {
             let (disk, vfs) = fresh(&sim, Ns::ms(1)).await;

@@ -42,7 +42,7 @@ fn random_calls_match_the_reference_model() {
 }
 
 #[test]
-fn forced_range_does_not_restore_bytes_cut_off_before() {
+fn synced_write_does_not_restore_truncated_bytes() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));
@@ -81,7 +81,7 @@ fn forced_range_does_not_restore_bytes_cut_off_before() {
         let process = Process::new(&vfs, Access::root());
         let fd = process.open(b"/f", OpenFlags::READ, 0).await.unwrap();
         let bytes = process.read_bytes(fd, 0, 30_000).await.unwrap();
-        assert_eq!(bytes.len(), 12_388, "the end was forced");
+        assert_eq!(bytes.len(), 12_388, "the end was synced");
         assert!(bytes[..9_000].iter().all(|&byte| byte == 1));
         assert!(bytes[9_000..12_288].iter().all(|&byte| byte != 1));
     });

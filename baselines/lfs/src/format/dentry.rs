@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_hold_what_is_put_into_them() {
+    fn entries_put_into_a_table_are_found_until_removed() {
         for (shape, bytes) in [(IN_BLOCK, BLOCK), (IN_INODE, INLINE_MOST)] {
             let mut table = vec![0; bytes];
             let names: Vec<Vec<u8>> = (1..20).map(|n| vec![b'a' + n; n as usize * 5]).collect();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_lie_one_after_the_other() {
+    fn buckets_of_a_level_follow_those_of_the_level_before() {
         assert_eq!(bucket(0, 0, 77), 0);
         assert_eq!([bucket(1, 0, 4), bucket(1, 0, 5)], [2, 4]);
         assert_eq!(bucket(2, 0, 3), 2 + 4 + 3 * 2);

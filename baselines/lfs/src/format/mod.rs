@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_ethernet_but_for_its_ends() {
+    fn checksum_matches_the_check_value_of_crc32() {
         // The published check value, with the inversions taken off.
         let seeded = |seed: u32, bytes: &[u8]| {
             bytes.iter().fold(seed, |crc, &byte| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_count_from_either_end() {
+    fn bits_are_numbered_from_the_high_or_the_low_end_of_a_byte() {
         let mut map = [0; 2];
         set_high_bit(&mut map, 1, true);
         set_low_bit(&mut map, 9, true);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_pages_are_where_ways_lead() {
+    fn first_page_of_a_node_agrees_with_the_way_to_its_pages() {
         let mut rng = sim::Seed(1).stream("ways");
         for addrs in [873, 923] {
             for _ in 0..50_000 {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_of_nodes_are_those_of_the_format() {
+    fn node_offsets_of_pages_match_the_format() {
         let last = |page| *way(page, 923).unwrap().steps().last().unwrap();
         assert_eq!(last(923).offset, 1);
         assert_eq!(last(923 + 1018).offset, 2);

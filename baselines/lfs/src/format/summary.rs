@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compact_summaries_come_back() {
+    fn compact_summaries_encoded_and_decoded_are_unchanged() {
         let owners = |seed: u32| {
             let mut owners = nobody();
             for (owner, n) in owners.iter_mut().zip(seed..) {

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_come_back_and_their_ends_are_kept() {
+    fn xattr_list_encoded_and_decoded_is_unchanged_or_refused() {
         let xattr = |n: usize| Xattr {
             space: 1,
             name: vec![b'n'; n],

@@ -63,8 +63,7 @@ async fn work(sim: Sim, live: Rc<Live>, calls: Vec<Op>) {
     live.done.set(true);
 }
 
-/// Mounts the contents `left` by a cut and reads the tree; with `again`, a second cut interrupts
-/// a first attempt.
+/// Mounts the contents `left` by a cut; with `again`, a second cut interrupts a first attempt.
 fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamDisk) {
     if let Some(rng) = again {
         let kernel = Kernel::new();

@@ -167,8 +167,7 @@ fn images() -> &'static [Image; 2] {
     })
 }
 
-/// A drawn change: `what` and `block` select a block, `field` and `width` the bytes in it,
-/// `how` and `value` their new value.
+/// A drawn change: a block, the bytes in it, and `how` their new value derives from `value`.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 struct Edit {
     what: u8,
@@ -179,8 +178,7 @@ struct Edit {
     value: u32,
 }
 
-/// Byte offsets of fields of the superblock; `HEAD` and `INODE` have those of a checkpoint's
-/// head and of an inode.
+/// Byte offsets of fields of the superblock; below, of a checkpoint's head and of an inode.
 const SUPER: [usize; 19] = [
     24, 28, 36, 44, 48, 52, 56, 60, 64, 68, 72, 76, 80, 84, 88, 92, 96, 1148, 1664,
 ];

@@ -1,4 +1,4 @@
-//! Programs on the file system beside the reference model of the file API.
+//! Random calls of two processes, compared with the reference model of the file API.
 
 use crate::bench::{judge, made, mounted};
 use host::RamDisk;
@@ -29,7 +29,7 @@ async fn compare(sim: Sim, disk: RamDisk, seed: u64, calls: u32) {
 }
 
 #[test]
-fn placed_files_match_the_reference_model() {
+fn random_calls_match_the_reference_model() {
     for seed in 0..16 {
         println!("seed {seed}");
         let kernel = Kernel::new();

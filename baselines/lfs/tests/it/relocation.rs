@@ -87,8 +87,7 @@ fn drive(sim: &Sim) -> BlockDevice {
 /// Bytes of a file: five blocks, so that valid runs of a victim are short.
 const LEN: u64 = 20_000;
 
-/// Number of files. They take more than a dozen sections, and leave enough free ones that the
-/// cold log fills no gaps.
+/// Number of files, which leave enough free sections that the cold log fills no gaps.
 const FILES: u64 = 1_500;
 
 async fn fill(process: &Process<impl Body>) {

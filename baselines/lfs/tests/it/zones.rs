@@ -1,5 +1,4 @@
-//! F2FS on zones: power cuts, at which each zone loses its own unflushed writes, and zones that
-//! fail.
+//! F2FS on zones that fail, or lose their unflushed writes in power cuts.
 
 use crate::bench::eager;
 use host::{RamZones, ZonedPort, ZonesAtRest};

@@ -32,7 +32,7 @@ fn placed_file_takes_no_space_of_the_ordinary_file_system() {
 }
 
 #[test]
-fn a_write_to_the_past_moves_the_file_with_all_its_bytes() {
+fn overwrite_moves_the_file_out_of_its_zones_with_all_bytes() {
     on(16, async |process| {
         let fd = made(&process, "/a").await;
         process.write(fd, fill(5, 300_001)).await.unwrap();
@@ -54,7 +54,7 @@ fn a_write_to_the_past_moves_the_file_with_all_its_bytes() {
 }
 
 #[test]
-fn allocation_takes_space_when_data_is_written() {
+fn fallocate_of_a_placed_file_takes_no_space_before_data() {
     on(16, async |process| {
         let fd = made(&process, "/a").await;
         let keep = FallocateMode::Allocate { keep_size: true };

@@ -56,7 +56,7 @@ async fn compare(sim: Sim, seed: u64, (draw, calls): (fn(&mut sim::Rng) -> Op, u
 }
 
 #[test]
-fn placed_files_match_the_reference_model() {
+fn random_calls_on_placed_files_match_the_reference_model() {
     let mut in_zones = 0;
     for seed in 0..16 {
         println!("seed {seed}");
