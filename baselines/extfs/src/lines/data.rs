@@ -354,7 +354,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         read.into_iter().collect()
     }
 
-    /// Loads the lines that `len` bytes at `at` touch; returns the first line's offset and the bytes.
+    /// Loads the lines that `len` bytes at `at` touch; returns the first offset and the bytes.
     pub(super) async fn load_around(
         &self,
         at: u64,
@@ -373,7 +373,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         Ok((first, bytes))
     }
 
-    /// Writes directly: small requests in their own transaction, large ones in the journal, if any.
+    /// Writes directly. With a data journal, large requests and requests to blocks in the journal
+    /// are logged; otherwise a small request is a transaction of its own.
     pub(super) async fn write_direct(
         self: &Rc<Self>,
         at: u64,
