@@ -266,64 +266,67 @@ fn bad_names_and_numbers_are_refused() {
     }
 }
 
+/// Settings of `--set` that are refused, and a part of the error of each.
+const SETTINGS: &[(&str, &str)] = &[
+    ("x", "SETTING=VALUE"),
+    ("x=1", "--set x=1: expected a setting"),
+    ("=1", "expected a setting"),
+    ("geometry=4", "--set geometry=4: "),
+    ("geometry.channels=0", "channels is 0"),
+    ("geometry.channels=-1", "--set geometry.channels=-1: "),
+    ("geometry.pages_per_block=0", "pages_per_block is 0"),
+    ("geometry.planes=4294967295", "planes"),
+    ("interface=zns", "--set interface=zns: "),
+    ("flash.part=tape", "there are z-nand"),
+    ("capacity=0", "capacity"),
+    ("capacity=18446744073709551615", "capacity"),
+    ("controller.write_buffer=0", "controller.write_buffer"),
+    (
+        "controller.command=18446744073709551615",
+        "controller.command",
+    ),
+    ("controller.dram_per_unit=2s", "controller.dram_per_unit"),
+    ("mapping.unit=0", "mapping.unit"),
+    ("collection.victim=best", "--set collection.victim=best: "),
+    ("collection.reserve_lines=4294967295", "no spare blocks"),
+    ("wear.spare_blocks=4294967295", "wear.spare_blocks"),
+    ("placement.handles=2", "placement.handles"),
+    ("placement.reclaim_groups=0", "placement.reclaim_groups"),
+    ("faults.factory_bad_blocks=600000", "too many bad blocks"),
+    ("faults.program_failures=1000001", "faults.program_failures"),
+    ("faults.read_passes=4294967295", "faults.read_passes"),
+    ("host.cpu.cores=0", "host.cpu.cores: 0 given"),
+    (
+        "host.cores=1",
+        "expected a setting that flashloom stacks lists",
+    ),
+    (
+        "page_cache.memory=1KiB",
+        "page_cache.memory: 1 KiB given, 256KiB to 1TiB expected",
+    ),
+    ("page_cache.memory=much", "--set page_cache.memory=much: "),
+    (
+        "page_cache.dirty_ratio=101",
+        "page_cache.dirty_ratio: 101 given",
+    ),
+    (
+        "page_cache.dirty_ratio=5",
+        "dirty_background_ratio: 10 given",
+    ),
+    (
+        "page_cache.writeback_interval=0",
+        "page_cache.writeback_interval",
+    ),
+    (
+        "page_cache=1",
+        "expected a setting that flashloom drives block lists",
+    ),
+];
+
 #[test]
-fn bad_knobs_are_refused() {
+fn bad_settings_are_refused() {
     let bench = Bench::new();
-    for (set, told) in [
-        ("x", "SETTING=VALUE"),
-        ("x=1", "--set x=1: expected a setting"),
-        ("=1", "expected a setting"),
-        ("geometry=4", "--set geometry=4: "),
-        ("geometry.channels=0", "channels is 0"),
-        ("geometry.channels=-1", "--set geometry.channels=-1: "),
-        ("geometry.pages_per_block=0", "pages_per_block is 0"),
-        ("geometry.planes=4294967295", "planes"),
-        ("interface=zns", "--set interface=zns: "),
-        ("flash.part=tape", "there are z-nand"),
-        ("capacity=0", "capacity"),
-        ("capacity=18446744073709551615", "capacity"),
-        ("controller.write_buffer=0", "controller.write_buffer"),
-        (
-            "controller.command=18446744073709551615",
-            "controller.command",
-        ),
-        ("controller.dram_per_unit=2s", "controller.dram_per_unit"),
-        ("mapping.unit=0", "mapping.unit"),
-        ("collection.victim=best", "--set collection.victim=best: "),
-        ("collection.reserve_lines=4294967295", "no spare blocks"),
-        ("wear.spare_blocks=4294967295", "wear.spare_blocks"),
-        ("placement.handles=2", "placement.handles"),
-        ("placement.reclaim_groups=0", "placement.reclaim_groups"),
-        ("faults.factory_bad_blocks=600000", "too many bad blocks"),
-        ("faults.program_failures=1000001", "faults.program_failures"),
-        ("faults.read_passes=4294967295", "faults.read_passes"),
-        ("host.cpu.cores=0", "host.cpu.cores: 0 given"),
-        (
-            "host.cores=1",
-            "expected a setting that flashloom stacks lists",
-        ),
-        (
-            "page_cache.memory=1KiB",
-            "page_cache.memory: 1 KiB given, 256KiB to 1TiB expected",
-        ),
-        ("page_cache.memory=much", "--set page_cache.memory=much: "),
-        (
-            "page_cache.dirty_ratio=101",
-            "page_cache.dirty_ratio: 101 given",
-        ),
-        (
-            "page_cache.dirty_ratio=5",
-            "dirty_background_ratio: 10 given",
-        ),
-        (
-            "page_cache.writeback_interval=0",
-            "page_cache.writeback_interval",
-        ),
-        (
-            "page_cache=1",
-            "expected a setting that flashloom drives block lists",
-        ),
-    ] {
+    for (set, told) in SETTINGS {
         let line = format!("run raw@block --workload randread:ops=9 --size 64MiB --set {set}");
         bench.refuses(&line, &[told]);
     }

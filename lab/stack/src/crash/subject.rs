@@ -583,9 +583,7 @@ impl Recovering for Recovery {
 
     fn meets(&self) -> Vec<&'static str> {
         let device = self.device.borrow();
-        device
-            .as_ref()
-            .map_or_else(Vec::new, |(device, _)| met(device))
+        device.iter().flat_map(|(device, _)| met(device)).collect()
     }
 
     fn cut(&self) -> Left {
