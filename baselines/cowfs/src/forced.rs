@@ -180,7 +180,7 @@ impl<S: Persist> Core<S> {
         };
         drop(alone);
         self.publish_log(stamp).await?;
-        if flush {
+        if flush && !vfs::mutant::is("btrfs-fdatasync-without-flush") {
             let flushed = self.persist.port().flush().await;
             self.noted(flushed.map_err(crate::persist::errno))?;
         }
@@ -194,6 +194,9 @@ impl<S: Persist> Core<S> {
             return Ok(Way::Nothing);
         }
         let regular = file.attr.get().kind == FileKind::Regular;
+        if !regular && vfs::mutant::is("btrfs-fsync-skips-directory") {
+            return Ok(Way::Nothing);
+        }
         if !regular {
             return Ok(Way::Commit);
         }
@@ -211,7 +214,11 @@ impl<S: Persist> Core<S> {
         {
             let since = self.since.borrow();
             let id = id_of(file);
-            if since.broken || since.renamed.contains(&id) || is_new && since.dirs_moved {
+            let renamed =
+                since.renamed.contains(&id) && !vfs::mutant::is("btrfs-rename-not-forced");
+            let moved =
+                since.dirs_moved && !vfs::mutant::is("btrfs-fsync-after-rename-of-directory");
+            if since.broken || renamed || is_new && moved {
                 return Ok(Way::Commit);
             }
             match since.files.get(&id) {
@@ -219,7 +226,12 @@ impl<S: Persist> Core<S> {
                 Some(c) if c.logged && !c.inode && !c.attributes => {
                     return Ok(Way::Wait(c.stamp, false));
                 }
-                Some(c) if data_only && !is_new && !c.data && !c.attributes => {
+                Some(c)
+                    if data_only
+                        && !is_new
+                        && (!c.data || vfs::mutant::is("btrfs-fdatasync-skips-data"))
+                        && !c.attributes =>
+                {
                     return Ok(Way::Wait(c.stamp, c.in_place));
                 }
                 _ => {}
@@ -259,7 +271,8 @@ impl<S: Persist> Core<S> {
         for (key, data) in refs {
             for (_, name) in name_refs(key, &data) {
                 let moved = (tree.id, name.parent, name.name.to_vec());
-                if self.since.borrow().moved.contains(&moved) {
+                let kept = vfs::mutant::is("btrfs-new-file-under-moved-name");
+                if self.since.borrow().moved.contains(&moved) && !kept {
                     return Ok(false);
                 }
                 let parent = self.inode_item(tree, name.parent).await?;
@@ -352,6 +365,9 @@ impl<S: Persist> Core<S> {
             }
         }
         for (key, data) in items {
+            if vfs::mutant::is("btrfs-log-without-names") && key.kind != kind::XATTR_ITEM {
+                continue;
+            }
             self.ensure_log_room()?;
             self.with(|| self.forest.put(log, key, &data)).await?;
         }
@@ -390,7 +406,7 @@ impl<S: Persist> Core<S> {
     }
 
     async fn log_hole(&self, log: &Tree, number: u64, span: Range<u64>) -> Result<()> {
-        if span.start >= span.end {
+        if span.start >= span.end || vfs::mutant::is("btrfs-log-without-holes") {
             return Ok(());
         }
         let hole = Part {
@@ -406,7 +422,7 @@ impl<S: Persist> Core<S> {
     }
 
     async fn log_sums(&self, log: &Tree, part: Part) -> Result<()> {
-        if part.is_hole() || !part.written {
+        if part.is_hole() || !part.written || vfs::mutant::is("btrfs-log-without-checksums") {
             return Ok(());
         }
         let (at, sectors) = (part.bytenr + part.offset, part.bytes / SECTOR_BYTES);

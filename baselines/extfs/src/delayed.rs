@@ -319,7 +319,8 @@ impl<P: Persist> ExtFs<P> {
         let mut written = 0;
         while let Some((start, len)) = self.mapped_run(node, &pages[written..]).await? {
             let run = &pages[written..written + len];
-            if size_after(node, size, run) > node.private.disk_size.get() {
+            let skips = vfs::mutant::is("ext4-size-not-stored");
+            if size_after(node, size, run) > node.private.disk_size.get() && !skips {
                 break;
             }
             writes.push(self.data_write(node, start, run, (known(node), size)));
@@ -367,7 +368,11 @@ impl<P: Persist> ExtFs<P> {
         if size > node.private.disk_size.get() {
             node.private.disk_size.set(size);
         }
-        self.store_data(&tx, node);
+        if vfs::mutant::is("ext4-fdatasync-skips-size") {
+            self.store_inode(&tx, node);
+        } else {
+            self.store_data(&tx, node);
+        }
         drop(turn);
         if written == 0 {
             self.finish(tx, result).await?;
@@ -438,7 +443,7 @@ impl<P: Persist> ExtFs<P> {
     /// The transaction that has to be durable for `node` to be.
     pub(crate) fn last_change(&self, node: &Node, data_only: bool) -> TxId {
         let private = &node.private;
-        if data_only {
+        if data_only || vfs::mutant::is("ext4-fsync-skips-inode") {
             private.data_changed.get()
         } else {
             private.changed.get()

@@ -117,7 +117,8 @@ impl<P: Persist> Core<P> {
             .borrow_mut()
             .set(buf.nid, NatEntry { addr, ..entry });
         let stamp = self.stamp.get();
-        let mark = match forced == Some(buf.nid) {
+        let marked = !vfs::mutant::is("f2fs-fsync-without-mark");
+        let mark = match forced == Some(buf.nid) && marked {
             true => node::FSYNC | self.name_mark(buf.nid),
             false => 0,
         };
@@ -143,7 +144,8 @@ impl<P: Persist> Core<P> {
         let mut since = self.since.borrow_mut();
         let named = since.made.get_mut(&ino);
         let first = named.is_some_and(|named| !std::mem::replace(named, true));
-        if first { node::DENTRY } else { 0 }
+        let named = !vfs::mutant::is("f2fs-new-file-without-name");
+        if first && named { node::DENTRY } else { 0 }
     }
 
     /// Whether only a checkpoint makes a file durable: recovery brings back what is in
@@ -159,10 +161,11 @@ impl<P: Persist> Core<P> {
         let (attr, ino) = (file.attr.get(), number(file));
         let since = self.since.borrow();
         let parent = node::PARENT.get(&file.private.buf.bytes()[..]);
-        let unplaced = since.dirs_moved || since.made.contains_key(&parent);
+        let moved = since.dirs_moved && !vfs::mutant::is("f2fs-fsync-after-rename-of-directory");
+        let unplaced = moved || since.made.contains_key(&parent);
         attr.kind != FileKind::Regular
-            || attr.nlink != 1
-            || since.whole.contains(&ino)
+            || attr.nlink != 1 && !vfs::mutant::is("f2fs-link-not-forced")
+            || since.whole.contains(&ino) && !vfs::mutant::is("f2fs-rename-not-forced")
             || since.made.contains_key(&ino) && unplaced
             || since.chain_broken
             || since.valid + since.taken > self.usable_blocks()
@@ -199,6 +202,9 @@ impl<P: Persist> Core<P> {
             return self.force_all().await;
         }
         drop(chain);
+        if vfs::mutant::is("f2fs-fsync-without-flush") {
+            return Ok(());
+        }
         let done = self.persist.main().flush().await;
         self.noted(done)
     }
@@ -281,6 +287,9 @@ impl<P: Persist> Core<P> {
 
     /// Writes blocks of entries.
     async fn write_dirs(&self) -> Result<()> {
+        if vfs::mutant::is("f2fs-checkpoint-without-directories") {
+            return Ok(());
+        }
         let dirty: Vec<(u32, u64)> = self.dirs.borrow().dirty.iter().copied().collect();
         let mut placed = Vec::new();
         for (ino, index) in dirty {
@@ -334,6 +343,9 @@ impl<P: Persist> Core<P> {
     /// table instead.
     fn sit_changes(&self, tables: &mut Vec<(Table, Box<Block>)>) -> Vec<u32> {
         let mut segments = self.segments.borrow_mut();
+        if vfs::mutant::is("f2fs-stale-segment-table") {
+            segments.changed.clear();
+        }
         if segments.changed.len() <= summary::SIT_MOST {
             return segments.changed.iter().copied().collect();
         }
@@ -448,7 +460,10 @@ impl<P: Persist> Core<P> {
         };
         Pack {
             head,
-            orphans: self.orphans.borrow().iter().copied().collect(),
+            orphans: match vfs::mutant::is("f2fs-orphans-not-listed") {
+                true => Vec::new(),
+                false => self.orphans.borrow().iter().copied().collect(),
+            },
             data,
             nodes,
         }

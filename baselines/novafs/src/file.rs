@@ -110,6 +110,11 @@ impl<P: BytePort> NovaFs<P> {
             let pages = index..index + run.len;
             let filled = self.filled(node, pages.clone(), range, bytes).await?;
             let who = Self::owner(node);
+            if vfs::mutant::is("nova-tail-before-data") {
+                let entries = entries(node, first, runs, true, size.max(range.end));
+                self.commit(vec![Step::new(node, entries)], Class::Growth)
+                    .await?;
+            }
             self.store(run.start * PAGE_BYTES, &filled, who).await?;
             index = pages.end;
         }
@@ -180,6 +185,9 @@ impl<P: BytePort> NovaFs<P> {
             return Ok(());
         }
         hidden.fill(0);
+        if vfs::mutant::is("nova-truncated-bytes-return") {
+            return Ok(());
+        }
         // These bytes are not visible, so they may be overwritten in place; the zeros are durable
         // before the size can grow.
         self.store(at, &tail, who).await?;

@@ -78,7 +78,9 @@ impl<P: BlockPort> Core<P> {
         self.settle(&work.transaction).await;
         let tail = self.tail_worth_moving();
         work.transaction.flushing.set(true);
-        self.flush().await?;
+        if !vfs::mutant::is("ext4-commit-without-flush") {
+            self.flush().await?;
+        }
         self.write_commit_block(&work).await?;
         self.wait_for_home_writes(&work.forgotten).await;
         self.finish(work);
@@ -203,14 +205,17 @@ impl<P: BlockPort> Core<P> {
         let mut superblock = self.superblock.lock().await;
         superblock.start = work.start;
         superblock.sequence = work.transaction.id as u32;
-        self.write_superblock(&superblock, false).await?;
+        if !vfs::mutant::is("ext4-log-not-marked") {
+            self.write_superblock(&superblock, false).await?;
+        }
         self.state.borrow_mut().in_use = true;
         Ok(())
     }
 
     /// Waits for in-flight writes of file contents that the transaction maps.
     async fn settle(&self, transaction: &Transaction) {
-        while transaction.in_flight.get() > 0 {
+        let waits = !vfs::mutant::is("ext4-commit-before-data");
+        while waits && transaction.in_flight.get() > 0 {
             self.settled.wait(&self.sim).await;
         }
     }
@@ -225,7 +230,8 @@ impl<P: BlockPort> Core<P> {
         let copies = [payload(&block)];
         let (placement, who) = (self.config.journal_placement, self.journal_who());
         let content = Content::Sectors(&copies);
-        self.port.write(extent, content, placement, who, true).await
+        let fua = !vfs::mutant::is("ext4-commit-block-not-forced");
+        self.port.write(extent, content, placement, who, fua).await
     }
 
     /// Simulated time in seconds since 1970.

@@ -61,7 +61,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
 
     /// Waits until a closed handle is durable. `EIO` if the strategy aborts before.
     pub(super) async fn settle(&self, handle: u64) -> Result<()> {
-        while !self.table.borrow_mut().is_durable(handle) {
+        let waits = !vfs::mutant::is("bytefs-call-returns-before-commit");
+        while waits && !self.table.borrow_mut().is_durable(handle) {
             if self.aborted.get() {
                 return Err(Errno::EIO);
             }
@@ -118,7 +119,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         // over them.
         //= bytefs 4.6
         //= bytefs 4.8
-        if pieces.iter().any(Piece::is_metadata) {
+        let flushes = !vfs::mutant::is("bytefs-commit-before-data");
+        if pieces.iter().any(Piece::is_metadata) && flushes {
             self.flush().await?;
         }
         self.medium.count(|m| m.transactions += 1);
@@ -178,6 +180,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     async fn store_line(&self, piece: &Piece) -> Result<()> {
         self.medium.count(|m| m.single_lines += 1);
         self.medium.store(piece, 0).await.map_err(broken)?;
+        if vfs::mutant::is("bytefs-line-not-verified") {
+            return Ok(());
+        }
         self.medium.verify().await
     }
 
@@ -197,7 +202,10 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         if self.aborted.get() {
             return Err(Errno::EIO);
         }
-        let flushed = self.flush().await;
+        let flushed = match vfs::mutant::is("bytefs-fsync-without-flush") {
+            true => Ok(()),
+            false => self.flush().await,
+        };
         if flushed.is_err() {
             self.abort();
         }

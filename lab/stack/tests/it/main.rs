@@ -7,6 +7,8 @@ mod ext4;
 mod files;
 mod fuzz;
 mod limits;
+#[cfg(debug_assertions)]
+mod mutants;
 mod ocssd;
 mod placed;
 mod placement;

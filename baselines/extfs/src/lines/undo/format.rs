@@ -107,7 +107,7 @@ impl<'a> Record<'a> {
 
     /// What a line says in `epoch`; none if nobody has written it in this one.
     pub(super) fn decode(epoch: u64, line: &'a Line) -> Option<Self> {
-        if line[SUM..] != sum(epoch, line) {
+        if line[SUM..] != sum(epoch, line) && !vfs::mutant::is("pmfs-record-sum-not-read") {
             return None;
         }
         let mut place = [0; 8];

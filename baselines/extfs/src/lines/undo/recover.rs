@@ -70,7 +70,9 @@ pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened
     let mut undone = Undone::default();
     if claim.is_made() {
         let old = old.ok_or(MountError::Journal("the head of its records is damaged"))?;
-        undone = recovery.undo(old).await?;
+        if !vfs::mutant::is("pmfs-recovery-without-undo") {
+            undone = recovery.undo(old).await?;
+        }
         recovery.begin(epoch).await?;
     }
     if let Err(error) = find_journal(port).await {
@@ -195,7 +197,11 @@ impl<P: BytePort> Recovery<'_, P> {
         };
         let mut old = self.now(&open).await?;
         // Newest first: the oldest contents of a line stay.
-        for &(at, bytes) in open.values().rev().flatten() {
+        let mut open: Vec<_> = open.values().collect();
+        if !vfs::mutant::is("pmfs-undo-oldest-first") {
+            open.reverse();
+        }
+        for &(at, bytes) in open.into_iter().flatten() {
             for (at, &byte) in (at..).zip(bytes) {
                 let line = old.get_mut(&line_of(at)).expect("it was loaded");
                 line[(at - line_of(at)) as usize] = byte;
